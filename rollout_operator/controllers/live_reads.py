@@ -1,7 +1,7 @@
 """Read groups from the store; one read serves all groups that wait for their turn together.
 
 While many groups are due at once, a token of the process's own rate limits is what each of them
-waits for. The first caller waits for the tokens of one read; all that have asked by the time it
+waits for. The first caller waits for the tokens of one read; all callers that wait when it
 is sent share it, as long as it is one page. The age of a read counts from when it is sent.
 """
 
@@ -53,13 +53,13 @@ def choose_most_live_reads(qps: float) -> int:
 
 
 def describe_slow(zone: str) -> str:
-    """Return that the answer to a live read came too late."""
+    """Return the text for a live read whose answer came too late."""
     lasts = f"{LIVE_READ_LASTS.total_seconds():g} s"
     return f"a live read of {zone} counts for {lasts} and took longer: the API server is slow"
 
 
 def describe_slow_call(listed_in: timedelta, times_in: timedelta) -> str:
-    """Return which call of a live read was slow."""
+    """Return the text that names the slow call of a live read."""
     call, took = "the lists of its group", listed_in
     if times_in > listed_in:
         call, took = "the read of the times of its group", times_in
@@ -69,11 +69,11 @@ def describe_slow_call(listed_in: timedelta, times_in: timedelta) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRead:
-    """What the store held of one group."""
+    """The sets and pods of one group in the store."""
 
     members: Sequence[StatefulSet | Unreadable]
     pods: Mapping[Uid, Sequence[Pod | Unreadable]]
-    """By the UID of their owner; those of other groups may be among them."""
+    """By the UID of their owner; pods of other groups may be among them."""
     sent_at: timedelta
     """When the first request was sent, on the clock's `elapsed`."""
 
@@ -123,9 +123,9 @@ class GroupReader:
         return asker.outcome
 
     async def read_selected(self, cached: Group, selector: str) -> GroupRead:
-        """Return the StatefulSets that a selector finds, and the pods of the cached ones.
+        """Return the StatefulSets that a selector finds, and the pods of those in `cached`.
 
-        As `read`, for what no label of ours holds together: it is shared with nothing else.
+        As `read`, for sets without a common label of ours: no other caller shares it.
         """
         pages = await self._wait_turns(cached)
         sent_at = self._clock.elapsed()
@@ -144,7 +144,8 @@ class GroupReader:
     ) -> list[Pod | Unreadable]:
         """Return all pods of these sets as the store has them now, and perhaps others.
 
-        The turns of so many pages have been waited for. Raises what `LiveReader.fetch_page` raises.
+        The caller has waited for the turns of so many pages. Raises what `LiveReader.fetch_page`
+        raises.
         """
         # Several selectors may match one pod, which must count once.
         pods: dict[tuple[Uid, str], Pod | Unreadable] = {}
@@ -155,10 +156,10 @@ class GroupReader:
         return list(pods.values())
 
     async def _lead(self, leader: _Waiter) -> None:
-        """Wait for the turn of a read, and make it for all that have asked by then."""
+        """Wait for the turn of a read, and make it for all callers that wait by then."""
         self._is_led = True
         try:
-            await asyncio.sleep(0)  # those that ask at this very moment join in
+            await asyncio.sleep(0)  # callers of this very moment join in
             pages = await self._wait_turns(leader.cached)
         finally:
             self._is_led = False
@@ -168,7 +169,7 @@ class GroupReader:
         try:
             await self._read_together(together, pages)
         finally:
-            # What ends the leader, such as the end of its task, ends no other.
+            # What ends the leader, such as the end of its task, ends no other caller.
             left = [each for each in together if each.outcome is None and each is not leader]
             self._line = [*left, *self._line]
             for waiter in together:
@@ -177,7 +178,7 @@ class GroupReader:
     async def _wait_turns(self, cached: Group) -> int:
         """Wait until all requests of a read may be sent; return how many pages of pods it has.
 
-        One that waits for its turn makes those before it older.
+        A request that waits for its turn makes those before it older.
         """
         pages = -(-_count_pods(cached) // LIVE_PAGE) or 1
         for resource in (STATEFULSETS, *(PODS for _ in range(pages))):
@@ -257,7 +258,7 @@ def _group_by_owner(
 def _list_decoded(
     groups: Iterable[Group], members: Mapping[GroupName, Sequence[StatefulSet | Unreadable]]
 ) -> list[StatefulSet]:
-    """Return the members that the caches cannot decode, and the store shows to be readable.
+    """Return the members that the caches could not decode, and that the store has readable.
 
     An event was spoiled on its way: without its selector no pod of such a member was found.
     """
@@ -292,7 +293,7 @@ def _choose_together(leader: _Waiter, line: Iterable[_Waiter]) -> list[_Waiter]:
 
 
 def _find_keys(group: Group) -> frozenset[str] | None:
-    """Return the keys of the selectors of all members; None where it must be read alone."""
+    """Return the keys of the selectors of all members; None where the group must be read alone."""
     keys = {frozenset(zone.sts.selector) for zone in group.zones}
     if len(keys) != 1 or not group.name:  # an empty value in a set of values is hard to read
         return None
@@ -321,7 +322,7 @@ def _group_selectors(groups: Sequence[Group]) -> tuple[str, ...]:
 
 
 def choose_selectors(sets: Sequence[StatefulSet]) -> tuple[str, ...]:
-    """Return selectors that together match all pods of the sets: one where they share any key.
+    """Return selectors that together match all pods of the sets: one if they share any key.
 
     A pod that a set controls carries the set's selector labels, else the controller lets it go. So
     `name in (zone-a,zone-b)` finds the pods of both.

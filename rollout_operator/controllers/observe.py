@@ -1,8 +1,8 @@
 """Take the snapshot of a group that one decision works on: from the caches, or live.
 
-That of the caches is free and says whether there is anything to do. The live one costs a list of
-the group's StatefulSets and one of their pods, read from the store (see `live_reads`); it is taken
-before every act that is final.
+The snapshot of the caches is free and says whether there is anything to do. The live snapshot costs
+a list of the group's StatefulSets and one of their pods, read from the store (see `live_reads`); it
+is taken before every act that is final.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 
 
 class Freshness(Protocol):
-    """How old the newest proof is that a cache is live."""
+    """The age of the newest proof that a cache is live."""
 
     @property
     def age(self) -> timedelta: ...
@@ -32,7 +32,7 @@ class Freshness(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Observer:
-    """Where snapshots of groups come from."""
+    """The source of snapshots of groups."""
 
     namespace: str
     reader: LiveReader
@@ -42,7 +42,7 @@ class Observer:
     watches: tuple[Freshness, ...]
     in_flight: InFlight
     now: Callable[[], datetime]
-    """The API server's time: by it a pod has been ready for long enough."""
+    """The API server's time, which shows how long a pod has been ready."""
     find_downscale: Callable[[GroupName, Iterable[StatefulSet]], Underway | None] = (
         lambda name, sets: None
     )
@@ -71,7 +71,7 @@ class Observer:
     async def observe_live(self, cached: Group) -> Group:
         """Return the group as the store has it now. Raises what `Reader.fetch_page` raises.
 
-        Its `snapshot_age` counts from when the first request was sent. What else the read brings is
+        Its `snapshot_age` counts from when the first request was sent. Other pods in the read are
         left out by owner, and pods of a member that the cache does not know are not found: such a
         snapshot is not that of the caches, and nothing is done on it.
         """
@@ -81,7 +81,7 @@ class Observer:
         return self._compose(cached.name, read.members, owned, age)
 
     async def observe_selected(self, cached: Group, selector: str) -> Group:
-        """Return what a selector finds as the store has it now, as `observe_live` does.
+        """Return the StatefulSets that a selector finds in the store now, as `observe_live` does.
 
         StatefulSets that are being deleted, and were not there before, are left out.
         """

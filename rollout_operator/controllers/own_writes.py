@@ -1,4 +1,4 @@
-"""The newest known state of objects that this process writes: what it wrote, until caches show it.
+"""The newest known state of objects that this process writes: as written, until caches show it.
 
 A write that got no answer, or was refused because the object has changed since, leaves a doubt:
 nothing is decided by that object until it was read back.
@@ -28,7 +28,7 @@ class NewestObjects(Generic[Written]):
         reader: Reader,
         decode: Callable[[JsonBytes], Written],
     ) -> None:
-        """`get_cached` returns what the cache shows, by namespace and name."""
+        """`get_cached` returns the cached object, by namespace and name."""
         self._get_cached: GetCached[Written] = get_cached
         self._namespace = namespace
         self._reader = reader
@@ -42,7 +42,7 @@ class NewestObjects(Generic[Written]):
         return None if cached is None else self.choose(cached)
 
     def choose(self, cached: Written | Unreadable) -> Written | Unreadable:
-        """Return what was written where the cache shows an older state, else what that shows."""
+        """Return the object as written where the cache shows an older state, else as cached."""
         written = self._written.get(cached.name)
         if written is None:
             return cached
@@ -52,7 +52,7 @@ class NewestObjects(Generic[Written]):
         return cached
 
     def doubt(self, name: str) -> None:
-        """Have it read back before anything is decided."""
+        """Have an object read back before anything is decided."""
         self._doubtful.add(name)
 
     def record(self, body: JsonBytes) -> Written:
@@ -65,7 +65,7 @@ class NewestObjects(Generic[Written]):
     async def settle(self, resource: Resource, name: str) -> Written | Unreadable | None:
         """Return the newest state of an object to decide by; None where it is gone.
 
-        Where there is a doubt it is read back first. Raises as `read_back`.
+        An object in doubt is read back first. Raises as `read_back`.
         """
         if self.get(name) is not None and name in self._doubtful:
             await self.read_back(resource, name)

@@ -1,7 +1,7 @@
 """Reconcile objects of one kind by name, each put off while it keeps failing.
 
 What an error of the API means for the next reconcile is decided here and in `retries`, once for all
-kinds: what is gone is looked at again soon, a conflict is no news, anything else is a warning.
+kinds: a missing object is read again soon, a conflict is no news, anything else is a warning.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,13 +25,14 @@ class Reconciles:
     kind: str
     attempts: Attempts
     once: Callable[[str], Awaitable[timedelta | None]]
-    """Reconciles one by name, and returns when to do so again. May raise ApiError, DecodeError."""
+    """Reconciles an object by name, and returns when to do so again. May raise ApiError,
+    DecodeError."""
     name_keys: Callable[[str], Mapping[str, object]]
-    """Names one in the log."""
+    """Returns the log keys of an object."""
     on_failure: Callable[[str, Exception], None] = lambda name, error: None
-    """Called with what is worth a warning."""
+    """Called with errors that are worth a warning."""
     recheck: timedelta = RECHECK
-    """After this the cache shows that an object is gone."""
+    """Returns after how long the cache shows that an object is gone."""
 
     async def reconcile(self, name: str) -> Result:
         """Reconcile an object unless that failed lately; return when to reconcile again."""

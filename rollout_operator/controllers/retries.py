@@ -3,7 +3,7 @@
 A reconcile of a group costs nothing; a call that fails again and again costs the API server. So the
 same attempt is repeated ever more rarely: doubling up to the longest interval, with jitter,
 and after five minutes of failing only twice a minute. Another attempt, in another zone or for
-another revision, goes at once; pods that flap meanwhile do not make it another one.
+another revision, goes at once; pods that flap meanwhile do not make it another attempt.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from rollout_operator.model.outcome import Action, ReplacePods
 
 PERMANENT_AFTER: Final = timedelta(minutes=5)
 PERMANENT_WAIT: Final = timedelta(seconds=30)
-# Not tried for this long after it was due: the next failure is a new one.
+# Not tried for this long after it was due: the next failure is a first.
 FORGET_AFTER: Final = timedelta(minutes=2)
 # Longest Retry-After that we obey.
 RETRY_AFTER_LIMIT: Final = timedelta(seconds=60)
@@ -35,7 +35,7 @@ def name_attempt(action: Action) -> Attempt:
 
 
 def get_retry_after(error: Exception) -> timedelta:
-    """Return how long the API server asks to wait after an error, zero where it does not."""
+    """Return how long the API server wants us to wait after an error, zero where it does not."""
     if isinstance(error, TooManyRequests) and error.retry_after is not None:
         return min(error.retry_after, RETRY_AFTER_LIMIT)
     return timedelta(0)
@@ -55,7 +55,7 @@ class Attempts:
     def __init__(
         self, clock: Clock, *, longest: timedelta, rng: Callable[[], float] = lambda: 1.0
     ) -> None:
-        """Remember by this clock; `rng`, in 0..1, keeps what failed together apart."""
+        """Remember by this clock; `rng`, in 0..1, spreads repeats of what failed together."""
         self._clock = clock
         self._rng = rng
         self._backoff = attempts(longest)

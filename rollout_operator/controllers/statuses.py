@@ -1,4 +1,4 @@
-"""Writes of `status`: one a pass, over the state that was decided by, and of whole statuses.
+"""Writes of `status`: one a pass, of whole statuses, over the state of the decision.
 
 A write is refused where the object has changed since, so two processes never record over each
 other.
@@ -22,7 +22,7 @@ class StatusWriter(Generic[Written]):
         self._newest: NewestObjects[Written] = newest
 
     async def write(self, watched: Written, status: msgspec.Struct) -> Written:
-        """Write a status over the state that is known, and return what came of it.
+        """Write a status over the known state, and return the object that results.
 
         Raises Conflict where the object has changed since, and as `Patcher.patch`, and DecodeError.
         """
@@ -39,7 +39,7 @@ class StatusWriter(Generic[Written]):
 
 
 def _render_patch(status: msgspec.Struct) -> JsonObject:
-    """Return a status as a merge patch: what is absent of it, or of a part, is null, and goes."""
+    """Return a status as a merge patch: fields that are absent are null, and go."""
     patch: JsonObject = msgspec.json.decode(msgspec.json.encode(status))
     for field in msgspec.structs.fields(status):
         part = getattr(status, field.name)

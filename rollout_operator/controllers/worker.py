@@ -31,7 +31,7 @@ class Result:
 
 
 class GuardedStep:
-    """A step whose failure, also by a bug, does not keep the next one back: `error` has it."""
+    """A step whose failure, also by a bug, does not keep the next step back: `error` has it."""
 
     def __init__(self) -> None:
         self.error: Exception | None = None
@@ -93,8 +93,8 @@ class Workers(Generic[K]):
     async def _work(self, tasks: asyncio.TaskGroup) -> None:
         """Reconcile keys until another worker is there for the next one.
 
-        One is, wherever one more may be busy. As many as may be busy at a time would cost a third
-        of a megabyte for each namespace, and hardly any of them ever has something to do.
+        There always is one where one more may be busy. As many as may be busy at a time would cost
+        a third of a megabyte for each namespace, and hardly any of them ever has something to do.
         """
         while True:
             try:
@@ -148,8 +148,8 @@ class Waker:
     """Turns changes of objects into keys.
 
     Informers report only changes that decide; each wakes the group that it concerns, and no other:
-    a pod the group of the StatefulSet that controls it, a StatefulSet the group it is in and the
-    one it left.
+    a pod the group of the StatefulSet that controls it, a StatefulSet its group and the
+    group that it left.
     """
 
     def __init__(self, sets: StatefulSetStore, add: Callable[[GroupName], None]) -> None:
@@ -159,13 +159,13 @@ class Waker:
     def on_set(
         self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
     ) -> None:
-        """A StatefulSet came, changed or went."""
+        """Wake the groups of a StatefulSet that came, changed or went."""
         for group in dict.fromkeys(version.group for version in (old, new) if version is not None):
             if group is not None:
                 self._add(group)
 
     def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
-        """A pod came, changed or went. Without a known owner it concerns no group yet."""
+        """Wake the group of a pod that came, changed or went, as far as its owner is known."""
         for owner in dict.fromkeys(
             version.owner_uid for version in (old, new) if version is not None
         ):

@@ -3,9 +3,8 @@
 Reads the Secret, has `planning.ownership` and `planning.certificate` decide, carries the step out
 and reads it again, until nothing is left to do. All replicas do so side by side: a replica that
 loses a race for the Secret takes what the winner wrote. Publishing the bundle is left to the
-injector behind `CertificateCallbacks`.
-loses a race for the Secret takes what the winner wrote. Publishing the bundle is left to the
-injector behind `CertificateCallbacks`.
+injector behind `CertificateCallbacks`. loses a race for the Secret takes what the winner wrote.
+Publishing the bundle is left to the injector behind `CertificateCallbacks`.
 """
 
 import asyncio

@@ -27,13 +27,13 @@ from rollout_operator.telemetry.logs import log
 
 # An answer leaves within 4 s of its record (`ANSWER_LIMIT`), and an API server that waits for it no
 # longer than 5 s, as our manifests have it, acts on it at once. With what follows the budget is
-# free again within ten (LI-07).
+# free again within ten seconds (LI-07).
 UNTOUCHED_FOR: Final = timedelta(seconds=8)
 # No webhook may be given more time (30 s) by its configuration, whatever a record says.
 LONGEST: Final = timedelta(seconds=34)
-# A connection that died without a word costs no more than this.
+# A connection that died without a sign costs no more than this.
 LIVE_READ_LIMIT: Final = timedelta(seconds=3)
-# Where the pod has changed while we looked, and after an error.
+# Where the pod has changed during the read, and after an error.
 REQUEUE_AFTER: Final = timedelta(milliseconds=500)
 RETRY: Final = timedelta(seconds=5)
 # Where the role forbids it: a record that can be read has ended by itself before.
@@ -65,7 +65,7 @@ class DisruptionController:
         self._seen: dict[PodKey, tuple[Uid, str, timedelta]] = {}
 
     async def reconcile(self, key: PodKey) -> Result:
-        """Look whether a pod that may go has gone; release the grant where it has not."""
+        """Check whether a pod that may go has gone; release the grant where it has not."""
         context = self._context
         cached = context.pods.get(*key)
         if not isinstance(cached, Pod) or cached.is_terminating:
@@ -134,7 +134,7 @@ class DisruptionController:
             self._context.metrics.unused.inc()
 
     def _time_left(self, pod: Pod) -> timedelta:
-        """Return for how long a grant of a pod may be used, by this process or another one."""
+        """Return for how long a grant of a pod may be used, by this process or another."""
         grant = self._context.in_flight.get(pod.uid)
         if grant is None:
             return self._time_left_of_record(pod)
@@ -146,7 +146,7 @@ class DisruptionController:
         return max(own, self._time_left_of_record(pod))  # another process granted it anew
 
     def _time_left_of_record(self, pod: Pod) -> timedelta:
-        """Return for how long what a record says may still be used.
+        """Return for how long the grant in a record may still be used.
 
         It counts from when we have first seen it, by a clock that is never set: the time that it
         names may be wrong.

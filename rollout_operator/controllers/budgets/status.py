@@ -1,4 +1,4 @@
-"""Write on each disruption budget what is seen of it, for `kubectl get` and `kubectl describe`.
+"""Write the status of each disruption budget, for `kubectl get` and `kubectl describe`.
 
 What it says is decided in `planning.description`. No decision reads it and nothing waits for it, so
 it is the last of all that this process sends: after a while in which changes come together, a few a
@@ -32,7 +32,7 @@ from rollout_operator.model.outcome import Code
 from rollout_operator.planning.description.budget_status import render_budget_status
 from rollout_operator.telemetry.logs import log
 
-# Changes within this time are one write: of one budget there is no more than one in it.
+# Changes of a budget within this time are one write.
 SETTLE: Final = timedelta(seconds=2)
 # Between two writes, of whatever budgets.
 WRITE_PAUSE: Final = timedelta(milliseconds=300)
@@ -64,17 +64,17 @@ class StatusContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    """What the API server shows of a budget."""
+    """The status of a budget as the API server shows it."""
 
     uid: Uid
     status: BudgetStatus
-    asked: BudgetStatus | None = None
-    """What was asked for when it came to that, where this process wrote it: a kind that lacks a
-    field drops it, and to ask again changes nothing."""
+    requested: BudgetStatus | None = None
+    """The status that this process wrote, where another came of it: a kind that lacks a field drops
+    it, and to write it again changes nothing."""
 
     @property
     def newest(self) -> BudgetStatus:
-        return self.asked or self.status
+        return self.requested or self.status
 
 
 class BudgetStatuses:
@@ -90,7 +90,7 @@ class BudgetStatuses:
         self._is_reported = False
 
     async def reconcile(self, name: str) -> Result:
-        """Write the status of a budget where it says anything new."""
+        """Write the status of a budget where it has anything new."""
         left = self._not_before - self._context.clock.elapsed()
         if left > timedelta(0):
             return Result(again=left)
@@ -106,7 +106,7 @@ class BudgetStatuses:
         return Result(again=again)
 
     async def _write(self, name: str) -> timedelta | None:
-        """Return when to reconcile again at the latest, None where there is nothing to look at."""
+        """Return when to reconcile again at the latest, None where there is no budget."""
         context = self._context
         if self._read_at is None or context.clock.elapsed() - self._read_at >= READ_AGAIN:
             await self._read()
@@ -139,7 +139,7 @@ class BudgetStatuses:
         await context.clock.sleep(WRITE_PAUSE)
         stored = decode_budget_status(body).status
         is_dropped = stored == BudgetStatus()
-        self._shown[name] = _Shown(uid=uid, status=stored, asked=None if is_dropped else status)
+        self._shown[name] = _Shown(uid=uid, status=stored, requested=None if is_dropped else status)
         if is_dropped:
             self._give_up(
                 "the kind as it is installed has no such status: it drops what is written"
@@ -148,7 +148,7 @@ class BudgetStatuses:
             self._is_reported = False
 
     async def _read(self) -> None:
-        """Read what all budgets show. Raises ApiError."""
+        """Read the statuses of all budgets. Raises ApiError."""
         context, token = self._context, ""
         shown: dict[str, ShownStatus] = {}
         while True:
@@ -185,7 +185,7 @@ class BudgetStatuses:
         return TRY_AGAIN
 
     def _record_failure(self, name: str, error: ApiError) -> timedelta:
-        self._read_at = None  # it may have been written, by this process or by another one
+        self._read_at = None  # it may have been written, by this process or by another
         if isinstance(error, Denied):
             self._give_up(error)
             return TRY_AGAIN

@@ -1,8 +1,8 @@
-"""Un-prepare pods that stay: where they were prepared, and as often as it takes.
+"""Un-prepare pods that stay: where they were prepared, and with as many calls as it takes.
 
 Which pods are due is decided in `controller` and in the reviews, and remembered in
-`guards.downscales.reservations`; here it is carried out. Calls are made under the lock of the set,
-so that none overtakes the calls of a review to the same pods.
+`guards.downscales.reservations`; this module carries it out. Calls are made under the lock of the
+set, so that none overtakes the calls of a review to the same pods.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,10 +31,10 @@ CATCH_UP: Final = timedelta(milliseconds=200)
 # The cache does not show yet what was just read live.
 LAGGING: Final = timedelta(seconds=1)
 # A pod that a cache does not show may be missing there only because a watch was cut; and a
-# downscale that stood for so long with its pods gone is no longer one that was reverted.
+# downscale that stood for so long with its pods gone no longer counts as reverted.
 GONE_AFTER: Final = timedelta(seconds=60)
 
-# So many causes of one pod are warned of: more are variations of the same.
+# So many causes of a pod are logged as warnings: more are variations of the same.
 MOST_CAUSES: Final = 8
 
 
@@ -56,7 +56,7 @@ class Cancellations:
         if is_older(sts.resource_version, than=downscales.backlog.get_version(sts.uid)):
             return LAGGING  # of a downscale before this one, it may not show that it happened
         async with self.locks.hold(calls_lock(sts.uid)):
-            # What was due before we had the lock may have been reserved anew meanwhile.
+            # A pod that was due before we had the lock may have been reserved anew meanwhile.
             backlog = self._map_free(sts)
             staying = choose_staying(
                 sts, pods, {due_cancel.uid: backlog[due_cancel].pod for due_cancel in backlog}
@@ -83,9 +83,9 @@ class Cancellations:
         return max(min(waits) - now, CATCH_UP)
 
     def _map_free(self, sts: StatefulSet) -> dict[DueCancel, BacklogEntry]:
-        """Return what is due to pods that no downscale may still take away (SI-12).
+        """Return the calls that are due to pods that no downscale may still take away (SI-12).
 
-        Those that one may take away wait for what becomes of it, wherever they were called.
+        Other pods wait for the outcome of their downscale, wherever they were called.
         """
         backlog, reservation = (
             self.downscales.backlog.map_due_cancels(sts.uid),
@@ -102,7 +102,7 @@ class Cancellations:
     def _forget_gone(
         self, sts: StatefulSet, pods: Sequence[Pod], backlog: Mapping[DueCancel, BacklogEntry]
     ) -> None:
-        """Forget what is due to pods that have gone and do not come back."""
+        """Forget the calls to pods that have gone and do not come back."""
         memory, now = self.downscales.backlog, self.clock.elapsed()
         present = {pod.name for pod in pods}
         for cancel, entry in backlog.items():
@@ -128,7 +128,7 @@ class Cancellations:
     async def _call(
         self, sts: StatefulSet, target: Target | None, here: Mapping[DueCancel, Pod]
     ) -> None:
-        """Call these pods at one place, and remember which could not be reached."""
+        """Call these pods at one place, and remember those that could not be reached."""
         pods = list({pod.uid: pod for pod in here.values()}.values())
         endpoints, failed = _plan_endpoints(sts, target, pods, self.cluster_domain)
         unanswered = self.downscales.unanswered
@@ -144,7 +144,7 @@ class Cancellations:
                 self._postpone(sts, cancel, failed[pod.uid])
 
     def _postpone(self, sts: StatefulSet, due_cancel: DueCancel, why: str) -> None:
-        """Try later. Pods change all the time, and each change has us look: it waits for all."""
+        """Try later, whatever changes: pods change all the time, and each change is reconciled."""
         entry = self.downscales.backlog.map_due_cancels(sts.uid).get(due_cancel)
         if entry is None:
             return
@@ -161,7 +161,7 @@ class Cancellations:
 def _plan_endpoints(
     sts: StatefulSet, called_at: Target | None, pods: Sequence[Pod], cluster_domain: str
 ) -> tuple[list[Endpoint], dict[Uid, str]]:
-    """Return where pods are called, and why the others cannot be.
+    """Return where pods are called, and why other pods cannot be.
 
     They are called where they were prepared, whatever the set says by now; where that is not known,
     where the set says it.

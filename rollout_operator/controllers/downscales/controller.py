@@ -1,8 +1,8 @@
 """Look after downscales that were allowed, until they have happened or pods know that they stay.
 
-Records the time of one that happened, where the answer to the review could not. Where one did not
-happen, for whatever reason, every pod that was prepared is un-prepared, as often as it
-takes; a process that starts finds the records of the one before it. Works by UID of the set.
+Records the time of a downscale that happened, where the answer to the review could not. Where a
+downscale did not happen, for whatever reason, every pod that was prepared is un-prepared, as often
+as it takes; a process that starts finds the records of the process before it. By UID of the set.
 """
 
 import traceback
@@ -74,7 +74,7 @@ class DownscaleContext:
 
 
 class DownscaleController:
-    """Reconciles what is remembered of one StatefulSet's downscales."""
+    """Reconciles the remembered downscales of each StatefulSet."""
 
     def __init__(self, context: DownscaleContext) -> None:
         self._context = context
@@ -86,13 +86,13 @@ class DownscaleController:
             cluster_domain=context.cluster_domain,
         )
         self._failures: dict[Uid, int] = {}
-        # Records whose outcome is known, so that it is not taken up anew when it has ended, and
+        # Records whose outcome is known, so that no downscale is taken up anew after its end, and
         # those that have been removed.
         self._known = _RecordsOfPods()
         self._removed = _RecordsOfPods()
 
     def adopt_all(self) -> list[Uid]:
-        """Take over what the records on the pods of all sets say.
+        """Take over the downscales in the records on the pods of all sets.
 
         Return the sets where that failed by a bug: no other task waits for them.
         """
@@ -126,8 +126,8 @@ class DownscaleController:
             return Result(again=RESYNC)
         pods = self._list_pods(set_uid)
         again, failure = RESYNC, None
-        # One that fails, also by a bug, does not delay the others: pods do not wait for what cannot
-        # be recorded.
+        # A step that fails, also by a bug, does not delay the others: pods do not wait for what
+        # cannot be recorded.
         with GuardedStep() as adoption:
             self._adopt(sts, pods)
         bug = adoption.error
@@ -202,7 +202,7 @@ class DownscaleController:
         return recorded if recorded is not None and recorded >= at else None
 
     def _read_records(self, sts: StatefulSet, pods: Sequence[Pod]) -> list[DownscaleRecord]:
-        """Return the records to believe; what is not believed is marked as known, and reported."""
+        """Return the records to believe; all others are marked as known, and reported."""
         set_uid, records = sts.uid, list[DownscaleRecord]()
         now = self._context.server_time()
         doubts: dict[str, list[str]] = {}
@@ -231,7 +231,7 @@ class DownscaleController:
         return records
 
     async def _settle(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
-        """Find out what became of the reservation; return when to reconcile again."""
+        """Find out the outcome of the reservation; return when to reconcile again."""
         downscales = self._context.downscales
         reservation = downscales.get(sts.uid)
         if reservation is None or reservation.state is ReservationState.PREPARING:
@@ -257,13 +257,13 @@ class DownscaleController:
                 return await self._give_up(reservation, sts, pods)
 
     async def _record(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
-        """Write the time of a downscale where no answer has, or too early. Raises ApiError."""
+        """Write the time of a downscale unless an answer did, not too early. Raises ApiError."""
         context = self._context
         begun = context.downscales.find_unrecorded(sts.uid)
         if begun is None:
             return RESYNC
-        # The later one, of when it was allowed and of when it was seen to have happened: of what
-        # was asked again, the object carries the time of the first answer (SI-11).
+        # The later time, of when it was allowed and of when it was seen to have happened: after a
+        # repeated review the object carries the time of the first answer (SI-11).
         at = max(begun, context.downscales.last.times.get(sts.uid, begun))
         try:
             version = await context.records.keep(sts, at)
@@ -274,11 +274,11 @@ class DownscaleController:
         return RESYNC
 
     async def _restore(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
-        """Remove what was recorded of a downscale that did not happen. Raises ApiError."""
+        """Remove the record of a downscale that did not happen. Raises ApiError."""
         context = self._context
         if context.downscales.find_entry(sts.uid) is None:
             return RESYNC
-        # Reviews record under the same lock: what a new one writes is not taken for the old.
+        # Reviews record under the same lock: the record of a new review is not taken for the old.
         async with context.locks.hold(calls_lock(sts.uid)):
             entry = context.downscales.find_entry(sts.uid)
             if entry is not None:
@@ -292,7 +292,7 @@ class DownscaleController:
     async def _give_up(
         self, reservation: DownscaleReservation, sts: StatefulSet, pods: Sequence[Pod]
     ) -> timedelta:
-        """The time is over. Ask the store itself before pods are un-prepared (SI-12)."""
+        """End a reservation out of time: read the store before pods are un-prepared (SI-12)."""
         context = self._context
         try:
             body = await context.client.fetch(STATEFULSETS, sts.namespace, sts.name)
@@ -301,7 +301,7 @@ class DownscaleController:
         live = decode_statefulset(body)
         if live.uid != sts.uid or live.replicas <= reservation.key.replicas_to:
             return LAGGING
-        # Asked again while we were looking: it may still happen.
+        # Its review was repeated during the read: it may still happen.
         if (
             context.downscales.get(sts.uid) is not reservation
             or reservation.state is ReservationState.PREPARING
@@ -328,7 +328,7 @@ class DownscaleController:
     def _find_reverted(
         self, reservation: DownscaleReservation, live: StatefulSet, took: bool
     ) -> datetime | None:
-        """Return the latest that it can have happened unseen; None where nothing shows that it did.
+        """Return the latest time at which it can have happened unseen; None where nothing shows it.
 
         `took` says whether pods have gone; an answer's time is on a set only if it was written.
         """
@@ -347,7 +347,7 @@ class DownscaleController:
         carrying = self._removed.list_others(sts.uid, pods)
         if not carrying or self._context.downscales.remembers(sts.uid):
             return RESYNC
-        # Reviews write their records under the same lock: none of a new one is removed.
+        # Reviews write their records under the same lock: none of a new review is removed.
         async with self._context.locks.hold(calls_lock(sts.uid)):
             if self._context.downscales.remembers(sts.uid):
                 return RESYNC
@@ -395,6 +395,6 @@ class _RecordsOfPods:
 
 
 def _list_earlier(records: Sequence[DownscaleRecord], target: Target | None) -> list[Target]:
-    """Return where else than at a target pods were prepared, as their records say."""
+    """Return the other targets at which pods were prepared, as their records say."""
     called = (place for record in records for place in (record.target, *record.earlier))
     return [place for place in dict.fromkeys(called) if place is not None and place != target]

@@ -1,1 +1,1 @@
-"""Make a MultiAZRollout happen: what it owns is replaced zone by zone, and its status says so."""
+"""Carry out a MultiAZRollout: replace its pods zone by zone, and write its status."""

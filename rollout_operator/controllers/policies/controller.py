@@ -1,8 +1,9 @@
-"""Bring what a MultiAZRollout owns nearer to its update revisions, batch by batch.
+"""Bring the StatefulSets of a MultiAZRollout nearer to its update revisions, batch by batch.
 
 A batch is recorded in the status of its policy before a pod of it goes, so that no process ever
-repeats one or shortens the pause that follows. What may go is decided in `planning.policies.plan`;
-deletes are those of the executor, after a live read and under the budgets and locks of all others.
+repeats a batch or shortens the pause that follows. Which pods may go is decided in
+`planning.policies.plan`; deletes are those of the executor, after a live read and under the budgets
+and locks of all others.
 """
 
 import asyncio
@@ -60,7 +61,7 @@ class PolicyContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Case:
-    """A policy in service, and what stands behind all that one reconcile decides for it."""
+    """A policy in service, and the data of all decisions of one reconcile of it."""
 
     watched: WatchedPolicy
     scope: PolicyScope
@@ -68,7 +69,7 @@ class _Case:
 
 
 class _Beginning:
-    """The record of a batch that begins: whether it was written, and what came of that."""
+    """The record of a batch that begins: whether it was written, and the result."""
 
     def __init__(self, write: Callable[[Group], Awaitable[timedelta]]) -> None:
         self._write = write
@@ -101,20 +102,19 @@ class PolicyController:
         self._waits: dict[str, tuple[Reason, ...]] = {}
         """Of the last plan of each policy."""
         self._held: dict[str, list[Reason]] = {}
-        """Why not all was done that the last plan of each policy asked for."""
+        """Why not all was done that the last plan of each policy wanted."""
         self._problems: dict[str, tuple[str, ...]] = {}
         self._stalled: set[str] = set()
 
     def get(self, name: str) -> tuple[WatchedPolicy | None, tuple[Reason, ...]]:
-        """Return a policy as it was last read or written, and what was decided that it waits for.
-
-        Nothing where this process has not reconciled it.
+        """Return a policy as it was last read or written, and the reasons for which it waits.
+        Without a policy where this process has not reconciled it.
         """
         return self._context.statuses.get(name), self._waits.get(name, ())
 
     async def reconcile(self, name: str) -> Result:
         """Reconcile a policy once, do what is due, and return when to reconcile again."""
-        # One that is refused has nothing to wait for, and a tenant may write hundreds of them.
+        # A refused policy has nothing to wait for, and a tenant may write hundreds of them.
         await asyncio.sleep(0)
         return await self._reconciles.reconcile(name)
 
@@ -141,7 +141,7 @@ class PolicyController:
         return await self._drive(watched, scope)
 
     async def _drive(self, watched: WatchedPolicy, scope: PolicyScope) -> timedelta:
-        """Decide for a policy in service, record that, and do it."""
+        """Plan for a policy in service, record the plan, and carry it out."""
         context, name = self._context, GroupName(watched.name)
         group = context.rule.observe(name)
         if step := await context.steps.settle(group):
@@ -161,10 +161,10 @@ class PolicyController:
         return min(step.again, unwritten)
 
     async def _begin(self, case: "_Case", group: Group, plan: PolicyPlan) -> timedelta:
-        """Begin a batch: it is recorded once it was read live, and its pods go by that read.
+        """Begin a batch: it is recorded after a live read, and its pods go by that read.
 
-        Two reads in a row would be slow: an API server that answers lists from its cache asks its
-        store only ten times a second how far that must have come.
+        Two reads in a row would be slow: an API server that answers lists from its cache reads from
+        its store only ten times a second how new that must be.
         """
         context, beginning = self._context, _Beginning(partial(self._record_live, case))
         name = GroupName(case.watched.name)
@@ -177,26 +177,26 @@ class PolicyController:
                 context.attempts.record_success(name_attempt(plan.action))
             raise beginning.error
         if beginning.again is None:
-            # A budget holds it, or the caches are behind. What is recorded is carried out, come
-            # what may: so it is chosen from what is live.
+            # A budget holds it, or the caches are behind. A recorded batch is carried out in any
+            # case: so it is chosen from what is live.
             await beginning.record(await context.rule.observe_live(group))
         return min(step.again, beginning.again or RESYNC)
 
     async def _carry_out(self, group: Group, plan: PolicyPlan) -> StepOutcome:
-        """Do what is planned, and keep why not all of it was done: a policy waits for that."""
+        """Carry out a plan, and keep why not all of it was done: a policy waits for that."""
         step = await self._context.steps.carry_out(group, _list_actions(plan))
-        # What the next reconcile settles, as a rule, is not worth a line or a write.
+        # A reason that the next reconcile settles, as a rule, is not worth a line or a write.
         held = (reason for reason in step.reasons if reason.severity is not Severity.DEBUG)
         self._held[group.name] = [*held]
         return step
 
     async def _record_live(self, case: "_Case", live: Group) -> timedelta:
-        """Decide by a live read, and record that."""
+        """Plan by a live read, and record the plan."""
         plan = plan_policy(self._context.rule.snapshot(case.scope, live, case.before))
         return await self._record(case, live, plan)
 
     async def _record(self, case: "_Case", group: Group, plan: PolicyPlan) -> timedelta:
-        """Record what was decided by a snapshot; return when to reconcile again."""
+        """Record the plan for a snapshot; return when to reconcile again."""
         context, watched = self._context, case.watched
         plan = self._add_held(watched.name, plan)
         self._log_wait(watched.name, plan.waits)
@@ -223,7 +223,7 @@ class PolicyController:
         return RESYNC
 
     def _log_problems(self, watched: WatchedPolicy) -> None:
-        """Log once what of a status cannot be read: another client has written it."""
+        """Log once which parts of a status cannot be read: another client has written them."""
         before = self._problems.pop(watched.name, ())
         if watched.problems:
             self._problems[watched.name] = watched.problems
@@ -236,11 +236,11 @@ class PolicyController:
         held = self._held.get(name, [])
         if plan.action is not None:
             return replace(plan, waits=(*held, *plan.waits))
-        # No pod waits for a record of what is done.
+        # No pod waits for a record of a finished plan.
         return replace(plan, waits=(*plan.waits, *held)) if plan.records else plan
 
     def _log_wait(self, name: str, waits: tuple[Reason, ...]) -> None:
-        """Log why nothing goes; the numbers in it change more often than is worth a line."""
+        """Log why no pod goes, but not each change of the numbers in it."""
         before, leading = self._waits.get(name), waits[0] if waits else None
         code = leading.code if leading else None
         is_news = not before or before[0].code is not code
@@ -251,7 +251,7 @@ class PolicyController:
             write("Policy waits", **self._name(name), reason=code, why=why)
 
     def _log_stall(self, name: str, plan: PolicyPlan) -> None:
-        """Log once that a batch has stalled, and on what: what it waits for is no news by then."""
+        """Log once that a batch has stalled, and on what."""
         if not plan.is_stalled:
             self._stalled.discard(name)
         elif name not in self._stalled:

@@ -1,9 +1,8 @@
-"""What of StatefulSets, of their templates and pods says in which zone they are.
+"""The zones of StatefulSets, by what they, their templates and their pods say.
 
-The caches hold none of it: a template is read once for each generation, and the nodes of pods only
-where nothing that is written says the zone. What is read of several StatefulSets comes in one list:
-a process that starts reads it for each policy. Which zone follows is decided in
-`planning.policies.zones`.
+The caches hold no templates: each is read once for each generation, and the nodes of pods only
+where no template or label says the zone. Several StatefulSets are read in one list: a process that
+starts reads it for each policy. Which zone follows is decided in `planning.policies.zones`.
 """
 
 from collections.abc import Sequence
@@ -41,7 +40,7 @@ class _Template:
     uid: Uid
     generation: int
     key: str
-    """The label by which it was asked for zones; of all else that it says nothing is kept."""
+    """The label that names its zone; nothing else of the template is kept."""
     placed: PlacedSet
 
 
@@ -61,7 +60,7 @@ class Placements:
     async def resolve(self, watched: WatchedPolicy, policy: Policy, group: Group) -> ZoneResolution:
         """Return the zones of a policy's StatefulSets; without those that change at this moment.
 
-        Raises what `Reader` raises, Unreachable while nodes are asked for and not known, and
+        Raises what `Reader` raises, Unreachable while nodes are needed and not known, and
         DecodeError.
         """
         sets = [zone.sts for zone in group.zones]
@@ -70,13 +69,13 @@ class Placements:
         await self._read_templates(policy, sets)
         frozen = map_frozen(watched.status, key)
         placed = [self._place(sts) for sts in sets if self._is_read(sts, key)]
-        asking = {node.name for node in needs_nodes(policy, placed, frozen)}
+        unplaced_names = {node.name for node in needs_nodes(policy, placed, frozen)}
         nodes: NodeLabels | None = {}
-        if asking:
-            asked = {sts.name: sts for sts in sets if sts.name in asking}
-            await self._read_pods([*asked.values()])
+        if unplaced_names:
+            unplaced = {sts.name: sts for sts in sets if sts.name in unplaced_names}
+            await self._read_pods([*unplaced.values()])
             placed = [
-                self._add_nodes(member, sts) if (sts := asked.get(member.name)) else member
+                self._add_nodes(member, sts) if (sts := unplaced.get(member.name)) else member
                 for member in placed
             ]
             nodes = self._nodes.find_labels(key, self._namespace)
@@ -95,7 +94,7 @@ class Placements:
     async def _read_templates(self, policy: Policy, sets: Sequence[StatefulSet]) -> None:
         """Read the templates that are not known yet.
 
-        A list holds others as well, perhaps one that cannot be read: it counts where it is ours.
+        A list holds other sets as well: one that cannot be read counts where it is of the policy.
         """
         key = policy.topology_key
         unread = {sts.name: sts for sts in sets if not self._is_read(sts, key)}
@@ -115,7 +114,7 @@ class Placements:
     async def _fetch_sets(
         self, policy: Policy, names: Sequence[str]
     ) -> Sequence[bytes | msgspec.Raw]:
-        """Return these of a policy's StatefulSets, but for what the cache will show to be gone."""
+        """Return these StatefulSets of a policy, without those that are gone by now."""
         if len(names) > 1:
             return await self._list(STATEFULSETS, policy.selector.render())
         try:
@@ -140,7 +139,7 @@ class Placements:
         return replace(placed, pod_nodes=tuple(sorted(nodes - {""})))
 
     async def _read_pods(self, sets: Sequence[StatefulSet]) -> None:
-        """Read on which nodes pods run that were not known to be scheduled."""
+        """Read the nodes of pods that were not known to be scheduled."""
         unread = [sts for sts in sets if not self._is_scheduled(sts)]
         node_names: dict[Uid, str] = {}
         for selector in choose_selectors(unread):
@@ -152,7 +151,7 @@ class Placements:
     def _is_scheduled(self, sts: StatefulSet) -> bool:
         """Return whether the node of each pod is known that has one."""
         read = self._pod_nodes.get(sts.name, {})
-        # One with an address runs somewhere.
+        # A pod with an address runs somewhere.
         return all(
             read.get(pod.uid) or (pod.uid in read and not pod.ip) for pod in self._list_pods(sts)
         )

@@ -47,13 +47,13 @@ class PolicyReports:
         self._overridden: dict[str, tuple[PolicyEvent, ...]] = {}
 
     def on_status(self, watched: WatchedPolicy, status: PolicyStatus) -> None:
-        """A status stands now in place of the one that was known; it may be the same."""
+        """Report a new status in place of the known one; it may be the same."""
         for event in choose_policy_events(watched.status, status):
             self._report(watched, event)
         self._count(watched, status)
 
     def on_plan(self, watched: WatchedPolicy, policy: Policy, group: Group) -> None:
-        """A policy in service was decided for: report once what it overrides."""
+        """Report once what a policy in service overrides."""
         overridden = list_overridden(policy, group)
         for event in overridden:
             if event not in self._overridden.get(watched.name, ()):
@@ -61,7 +61,7 @@ class PolicyReports:
         self._overridden[watched.name] = overridden
 
     def on_step(self, group: Group, step: Replacement | RecordRevision) -> None:
-        """A pod was deleted, or a revision recorded."""
+        """Report that a pod was deleted, or a revision recorded."""
         if isinstance(step, Replacement):
             self._metrics.count_delete(group.name, self._zones.get(group.name, ""))
         reported = self._groups.get(group.name, ReportedGroup())
@@ -76,14 +76,14 @@ class PolicyReports:
             self._record(event)
 
     def forget(self, name: str) -> None:
-        """A policy is gone."""
+        """Forget a policy that is gone."""
         self._groups.pop(GroupName(name), None)
         self._overridden.pop(name, None)
         self._zones.pop(name, None)
         self._metrics.forget(name)
 
     def _count(self, watched: WatchedPolicy, status: PolicyStatus) -> None:
-        """Show a policy, and count what is new of it."""
+        """Show a policy in metrics, and count what is new of it."""
         name, metrics = watched.name, self._metrics
         metrics.show(name, status, list_blocking(status))
         if (completion := parse_time(status.completion_time)) is not None:

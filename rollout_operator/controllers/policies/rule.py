@@ -1,10 +1,11 @@
-"""What a MultiAZRollout owns, and its rule for the executor: what is one group, by which plan.
+"""The StatefulSets of a MultiAZRollout, and its rule for the executor: which group, which plan.
 
 Which policy owns which StatefulSets is decided in `planning.policies.ownership`, anew once a
 policy, or what it may select, has changed. Where that is many times a second, it is decided once a
-second: it costs a pass over every policy, in which no other namespace has its turn. What is deleted
-is in the recorded batch, whatever a plan of this moment would begin as well: the record comes
-first. A batch that begins is recorded by the live read that its deletes rest on, under their locks.
+second: it costs a pass over every policy, in which no other namespace has its turn. A pod is
+deleted only if it is in the recorded batch, whatever a plan of this moment would begin as well: the
+record comes first. A batch that begins is recorded by the live read that its deletes rest on, under
+their locks.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,7 +45,7 @@ _AnySet = StatefulSet | Unreadable
 
 
 class Owners:
-    """What the policies of one namespace own, as the caches show them."""
+    """The StatefulSets that the policies of one namespace own, as the caches show them."""
 
     def __init__(self, policies: PolicyStore, sets: StatefulSetStore, clock: Clock) -> None:
         self._policies = policies
@@ -54,7 +55,7 @@ class Owners:
         self._is_behind = False
         """Whether policies or StatefulSets have changed since."""
         self._left = float(BURST)
-        """How often it may be decided at once."""
+        """How often ownership may be decided at once."""
         self._filled_at = timedelta(0)
         self._by_name: dict[str, PolicyScope | RefusedPolicy] = {}
         self._drivers: Mapping[GroupName, str] = {}
@@ -66,13 +67,13 @@ class Owners:
         self._on_change.append(callback)
 
     def find(self, name: str) -> PolicyScope | RefusedPolicy | None:
-        """Return what a policy owns, or why it is out of service; None where it is gone."""
+        """Return the scope of a policy, or why it is out of service; None where it is gone."""
         self._share()
         scope = self._by_name.get(name)
         return None if scope is None or self._get_newest(scope) is None else scope
 
     def is_behind(self, scope: PolicyScope | RefusedPolicy) -> bool:
-        """Return whether a policy asks for something else by now: nothing may be done for it."""
+        """Return whether a policy has another spec by now: nothing may be done for it."""
         newest = self._get_newest(scope)
         return newest is None or newest.head != _get_head(scope)
 
@@ -91,12 +92,12 @@ class Owners:
         yield from self._share().scopes
 
     def on_policy(self, old: _AnyPolicy | None, new: _AnyPolicy | None) -> None:
-        """A policy came, changed or went; what its status says owns nothing."""
+        """Take a policy that came, changed or went; its status has no part in what it owns."""
         if _get_policy(old) != _get_policy(new):
             self._begin_anew()
 
     def on_set(self, old: _AnySet | None, new: _AnySet | None) -> None:
-        """A StatefulSet came, changed or went."""
+        """Take a StatefulSet that came, changed or went."""
         if old is None or new is None or _selected_by(old) != _selected_by(new):
             self._begin_anew()
 
@@ -150,11 +151,11 @@ def _selected_by(sts: _AnySet) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyRecord:
-    """What stands behind each decision of one reconcile."""
+    """The data of each decision of one reconcile."""
 
     resolution: ZoneResolution
     batch: Batch | None
-    """As the status has it by now."""
+    """The batch, as the status has it by now."""
 
 
 class PolicyRule:
@@ -182,7 +183,7 @@ class PolicyRule:
             self._beginnings.pop(name, None)
 
     def note(self, name: GroupName, record: PolicyRecord) -> None:
-        """Decide by this from now on."""
+        """Plan by this record from now on."""
         self._records[name] = record
 
     def forget(self, name: GroupName) -> None:
@@ -190,7 +191,7 @@ class PolicyRule:
         self._records.pop(name, None)
 
     def observe(self, name: GroupName) -> Group:
-        """Return what a policy owns as the caches show it; nothing where it is out of service."""
+        """Return the group of a policy as the caches show it; empty where it is out of service."""
         scope = self._find_scope(name)
         uids = [] if scope is None else [sts.uid for sts in scope.sets]
         sets = map(self._observer.sets.get_by_uid, uids)
@@ -198,14 +199,14 @@ class PolicyRule:
         return self._observer.observe_members(name, members)
 
     async def observe_live(self, cached: Group) -> Group:
-        """Return what it selects as the store has it now."""
+        """Return the group of a policy as the store has it now."""
         scope = self._find_scope(cached.name)
         if scope is None:
             return replace(cached, zones=(), unreadable=())
         return await self._observer.observe_selected(cached, scope.policy.selector.render())
 
     def snapshot(self, scope: PolicyScope, group: Group, record: PolicyRecord) -> PolicySnapshot:
-        """Return what a plan of a policy reads."""
+        """Return the snapshot that a plan of a policy reads."""
         return PolicySnapshot(
             policy=scope.policy,
             resolution=record.resolution,
@@ -215,13 +216,13 @@ class PolicyRule:
         )
 
     async def record(self, live: Group) -> None:
-        """Record the batch that begins. From now on only what is recorded may go."""
+        """Record the batch that begins. From now on only its pods may go."""
         record = self._beginnings.pop(live.name, None)
         if record is not None:
             await record(live)
 
     def plan(self, group: Group) -> Plan:
-        """Return what may be done now of what is recorded, or is about to be."""
+        """Return the plan for the batch that is recorded, or is about to be."""
         scope, record = self._find_scope(group.name), self._records.get(group.name)
         if scope is None or record is None:
             return Plan(group=group.name)

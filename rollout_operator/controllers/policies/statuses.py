@@ -1,6 +1,6 @@
 """The newest known state of each MultiAZRollout, and when its status is written.
 
-What may wait is written once a second: of a pod that is replaced several events come at once.
+A status that may wait is written once a second: a replaced pod brings several events at once.
 """
 
 from datetime import timedelta
@@ -39,7 +39,7 @@ class PolicyStatuses:
     def get(self, name: str) -> WatchedPolicy | None:
         """Return a policy with the newest status; None where the cache shows none.
 
-        What it asks for is what the cache shows: whom it owns follows from that as well.
+        Its spec is that of the cache: what it owns follows from that as well.
         """
         cached = self._cached.get(self._namespace, name)
         if not isinstance(cached, WatchedPolicy):
@@ -50,12 +50,12 @@ class PolicyStatuses:
         return cached
 
     def is_behind(self, name: str) -> bool:
-        """Return whether the cache shows another spec than the API server did since."""
+        """Return whether the cache shows an older spec than the API server has shown."""
         cached = self._cached.get(self._namespace, name)
         return isinstance(cached, WatchedPolicy) and self.get(name) is not self._newest.get(name)
 
     async def settle(self, name: str) -> WatchedPolicy | None:
-        """Return a policy to decide by: read back first where it is not known what was written.
+        """Return a policy to decide by: read back first where a write has no answer.
 
         Raises what `Reader.fetch` raises, and DecodeError.
         """
@@ -70,7 +70,7 @@ class PolicyStatuses:
         return max(written_at + WRITE_PAUSE - self._clock.elapsed(), timedelta(0))
 
     async def write(self, watched: WatchedPolicy, status: PolicyStatus) -> None:
-        """Write a status over the one that is known. Raises as `StatusWriter.write`."""
+        """Write a status over the known state. Raises as `StatusWriter.write`."""
         await self._writer.write(watched, status)
         self._written_at[watched.name] = self._clock.elapsed()
 

@@ -1,4 +1,4 @@
-"""Switch StatefulSets of a policy to OnDelete, where it asks for that (MAZ-27)."""
+"""Switch StatefulSets of a policy to OnDelete, where the policy says so (MAZ-27)."""
 
 from rollout_operator.controllers.retries import Attempts, get_retry_after
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Patcher
@@ -12,14 +12,14 @@ from rollout_operator.telemetry.logs import log
 
 
 class Switches:
-    """Writes update strategies; what was not written is tried again, ever more rarely."""
+    """Writes update strategies; a write that failed is tried again, ever more rarely."""
 
     def __init__(self, client: Patcher, attempts: Attempts) -> None:
         self._client = client
         self._attempts = attempts
 
     async def switch(self, policy: Policy, group: Group) -> None:
-        """Switch what may be switched now, each as it was decided on."""
+        """Switch the sets that may be switched now, each in the version of the decision."""
         if not policy.may_switch_strategy:
             return
         for sts in list_switchable(group):

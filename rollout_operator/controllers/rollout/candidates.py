@@ -1,12 +1,12 @@
-"""The pods that a rollout may try next: what plans agree on, budgets let go, and is reserved.
+"""The pods that a rollout may try next: those of both plans that budgets grant, and reserved ones.
 
-What the caches show is asked for all pods at once, and again whenever one has gone. Whether a pod
-really may go is asked of the arbiter for each by itself, by the executor.
+Budgets decide by the caches for all pods at once, and again whenever a pod has gone. Whether a pod
+really may go, the executor requests from the arbiter for each by itself.
 
-What is to be deleted is reserved before the live read that decides on it. A pod under a budget
-needs a record, a read of all pods after that, and the delete. With the record first, the read that
-precedes every delete is the one that its budget asks for: such a pod costs one request more than
-any other, and only the delete has to fit into the life of the read.
+Pods to delete are reserved before the live read that decides on them. A pod under a budget needs a
+record, a read of all pods after that, and the delete. With the record first, the read that precedes
+every delete is the read that its budget needs: such a pod costs one request more than any other,
+and only the delete has to fit into the life of the read.
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ from rollout_operator.planning.budgets.rule import Refusal
 
 
 def find_zone(plan: Plan, uid: Uid) -> ReplacePods | None:
-    """Return what a plan deletes of one zone."""
+    """Return the deletes of a plan in one zone."""
     for action in plan.actions:
         if isinstance(action, ReplacePods) and action.zone.uid == uid:
             return action
@@ -31,21 +31,21 @@ def find_zone(plan: Plan, uid: Uid) -> ReplacePods | None:
 
 
 def cut_to(cached: ReplacePods, live: ReplacePods) -> ReplacePods | None:
-    """Return what both would delete, with the versions of the live one; None for nothing."""
+    """Return the deletes that both have, with the versions of `live`; None for none."""
     rooms = {pod.pod.uid: share.room for share in cached.shares for pod in share.pods}
     shares = tuple(share for each in live.shares if (share := _cut(each, rooms)).pods)
     return ReplacePods(zone=live.zone, shares=shares) if shares else None
 
 
 def _cut(share: EqualPods, rooms: Mapping[Uid, int]) -> EqualPods:
-    """Return the pods that have room in both plans, bounded by the narrower one."""
+    """Return the pods that have room in both plans, bounded by the narrower plan."""
     pods = tuple(pod for pod in share.pods if pod.pod.uid in rooms)
     most = max((rooms[pod.pod.uid] for pod in pods), default=0)
     return EqualPods(pods=pods, room=min(share.room, most))
 
 
 def build_request(replacement: Replacement, limit: int) -> DisruptionRequest:
-    """Return what is asked of the arbiter for the delete of a pod of a zone with this limit."""
+    """Return the request to the arbiter for the delete of a pod of a zone with this limit."""
     return DisruptionRequest(pod=replacement.pod, engine=DisruptionSource.ROLLOUT, limit=limit)
 
 
@@ -60,7 +60,7 @@ class Candidates:
         held: list[Refusal],
         reserved: Sequence[Replacement] = (),
     ) -> None:
-        """Try `reserved` in any case, then `pods`; why one is not tried is added to `held`."""
+        """Try `reserved` in any case, then `pods`; why a pod is not tried is added to `held`."""
         self._arbiter = arbiter
         self._limit = limit
         self._reserved = deque(reserved)
@@ -69,7 +69,7 @@ class Candidates:
         self._answers: deque[Refusal | None] = deque()
 
     async def next(self) -> Replacement | None:
-        """Return the next pod that is not held back, None where there is none."""
+        """Return the next pod that is not held back, None where all are."""
         if self._reserved:
             return self._reserved.popleft()
         if self._left and not self._answers:
@@ -83,7 +83,7 @@ class Candidates:
         return None
 
     def reassess(self) -> None:
-        """Ask again: a pod has gone, and that may have been all that the budget has room for."""
+        """Assess again: a pod has gone, and that may have been all that the budget has room for."""
         self._answers.clear()
 
 
@@ -94,7 +94,7 @@ class Reservations:
         self._arbiter = arbiter
         self._by_pod: dict[Uid, Reservation] = {}
         self.held: list[Refusal] = []
-        """What held other pods when these were reserved."""
+        """Why other pods were held when these were reserved."""
 
     def __len__(self) -> int:
         return len(self._by_pod)
@@ -108,7 +108,7 @@ class Reservations:
         return self._by_pod.pop(pod, None)
 
     def split(self, pods: Sequence[Replacement]) -> tuple[list[Replacement], list[Replacement]]:
-        """Return those that are reserved, and the others."""
+        """Return the pods that are reserved, and the others."""
         reserved = [pod for pod in pods if pod.pod.uid in self._by_pod]
         return reserved, [pod for pod in pods if pod.pod.uid not in self._by_pod]
 
@@ -122,14 +122,14 @@ class Reservations:
         return group if len(shown) == len(group.deletions) else replace(group, deletions=shown)
 
     async def release(self) -> None:
-        """Release what was not taken."""
+        """Release the reservations that were not taken."""
         while self._by_pod:
             reserved = next(iter(self._by_pod.values()))
             await self._arbiter.release(reserved)
             self._by_pod.pop(reserved.request.pod.uid, None)
 
     def abandon(self) -> None:
-        """Release in the background what was neither taken nor released."""
+        """Release in the background the reservations neither taken nor released."""
         left, self._by_pod = list(self._by_pod.values()), {}
         for reserved in left:
             self._arbiter.abandon(reserved)

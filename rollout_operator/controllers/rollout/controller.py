@@ -22,7 +22,8 @@ from rollout_operator.telemetry.registry import GroupStates
 # Every group is reconciled this often when nothing happens: under the five minutes after which
 # dashboards call a group unattended.
 RESYNC: Final = timedelta(minutes=4)
-# A reconcile that ends so has not seen to the group: the time of the last success stands still.
+# A reconcile that ends so has done nothing for the group: the time of the last success stands
+# still.
 _BLIND: Final = frozenset({Code.BACKING_OFF, Code.SNAPSHOT_STALE, Code.LIVE_READ_EXPIRED})
 
 
@@ -79,7 +80,7 @@ class RolloutController:
         return Result(again=min(again, plan.requeue_after or RESYNC, log_again or RESYNC))
 
     async def _reconcile_once(self, group: Group) -> tuple[Plan, timedelta]:
-        """Return the plan with all that came of it, and when to reconcile again."""
+        """Return the plan with the outcome of its actions, and when to reconcile again."""
         context = self._context
         has_unknown = bool(context.deletes.list_unknown(group.owners))
         if step := await self._steps.settle(group):

@@ -62,7 +62,7 @@ from rollout_operator.telemetry.metrics import Metrics
 
 # Pods that were refused come last for this long.
 REFUSAL_LASTS: Final = timedelta(minutes=10)
-# After these no other pod is tried: the live read is too old, or what refused holds for all.
+# After these no other pod is tried: the live read is too old, or the refusal holds for all.
 _END_THE_ROUND: Final = (DeleteOutcome.LATE, DeleteOutcome.CHANGED, DeleteOutcome.SHARED)
 
 
@@ -99,7 +99,7 @@ class Executor:
         self._refused_at: dict[Uid, timedelta] = {}
 
     async def carry_out(self, group: Group, action: Action) -> Report:
-        """Do what an action of the group's plan says. Errors are in the report."""
+        """Carry out an action of the group's plan. Errors are in the report."""
         report = Report()
         try:
             match action:
@@ -118,7 +118,7 @@ class Executor:
         return report
 
     async def read_back(self, owners: Collection[Uid]) -> None:
-        """Find out what became of deletes that got no answer, before anything else is decided.
+        """Find out the outcome of deletes that got no answer, before anything else is decided.
 
         Raises what `Reader.fetch` raises, other than NotFound.
         """
@@ -137,7 +137,7 @@ class Executor:
                 self._deletes.drop(pod)
 
     async def _replace(self, group: Group, action: ReplacePods, report: Report) -> None:
-        # What the caches know to be held by budgets is not worth a live read.
+        # Pods that budgets hold by the caches are not worth a live read.
         limit = self._rule.choose_limit(group.name, action.zone)
         requests = [build_request(entry, limit) for entry in action.listed]
         held = await self._arbiter.assess_all(requests)
@@ -150,14 +150,14 @@ class Executor:
             try:
                 if await self._reserve(group.name, action, reservations, report):
                     await self._replace_reserved(group, action, reservations, report)
-                    if report.deleted and not report.held:  # else it was found out again
+                    if report.deleted and not report.held:  # else it was found again
                         report.held.extend(reservations.held)
                 await reservations.release()
             except (ApiError, asyncio.CancelledError):
                 await reservations.release()
                 raise
             finally:
-                reservations.abandon()  # what is left where even that did not come to an end
+                reservations.abandon()  # those left where even that did not come to an end
 
     async def _reserve(
         self,
@@ -221,7 +221,7 @@ class Executor:
     def _agree(
         self, action: ReplacePods, live: Group, reservations: Reservations
     ) -> ReplacePods | None:
-        """Return what plans of the caches by now and of the live read would both delete.
+        """Return the deletes that the plans by the caches now and by the live read both have.
 
         A live read may have waited long for a token. Pods that came back meanwhile make room that
         needs no live read of its own; what the caches saw go stops it.
@@ -234,7 +234,7 @@ class Executor:
     async def _replace_share(
         self, share: EqualPods, zone: StatefulSet, report: Report, read: "_Read"
     ) -> DeleteOutcome | None:
-        """Delete as many pods as there is room for; return what became of the last delete."""
+        """Delete as many pods as there is room for; return the outcome of the last delete."""
         room, outcome = share.room, None
         reserved, others = read.reservations.split(sorted(share.pods, key=self._last_refusal))
         limit = self._rule.choose_limit(read.live.name, zone)
@@ -255,7 +255,7 @@ class Executor:
     async def _try(
         self, replacement: Replacement, zone: StatefulSet, report: Report, read: "_Read"
     ) -> DeleteOutcome:
-        """Delete one pod if its budget agrees. Raises ApiError where trying others is no use."""
+        """Delete one pod if its budget agrees. Raises ApiError where others need not be tried."""
         reserved = read.reservations.take(replacement.pod.uid)
         if reserved is None:
             limit = self._rule.choose_limit(read.live.name, zone)
@@ -267,8 +267,8 @@ class Executor:
         try:
             outcome = await self._delete(replace(replacement, pod=answer.pod), zone, report, read)
         except (ApiError, asyncio.CancelledError):
-            # Also where there was no answer: a pod whose record goes is no longer what the delete
-            # asks for.
+            # Also where there was no answer: a pod without its record no longer has the version
+            # that the delete names.
             if answer.budget:
                 await self._arbiter.release_pod(answer.pod)
             raise
@@ -279,7 +279,7 @@ class Executor:
     async def _delete(
         self, replacement: Replacement, sts: StatefulSet, report: Report, read: "_Read"
     ) -> DeleteOutcome:
-        """Delete one pod. Raises ApiError where trying others is no use."""
+        """Delete one pod. Raises ApiError where other pods need not be tried."""
         group, pod, zone = sts.group, replacement.pod, replacement.reason.zone
         left = read.expires_at - self._clock.elapsed()
         if left <= timedelta(0):
@@ -318,9 +318,9 @@ class Executor:
     def _record_changed(
         self, group: GroupName | None, pod: Pod, report: Report, error: NotFound | Conflict
     ) -> DeleteOutcome:
-        """Another client changed or deleted the pod: what we know of its zone is old (SI-04).
-
-        A request for an older version, sent earlier, fails as well: none is under way any more.
+        """Drop a delete: another client changed the pod, and we know an old state of its zone
+        (SI-04). A request for an older version, sent earlier, fails as well: none is under way any
+        more.
         """
         is_gone = isinstance(error, NotFound)
         self._count(group, "gone" if is_gone else "conflict")
@@ -346,14 +346,14 @@ class Executor:
         return DeleteOutcome.REFUSED
 
     def _count(self, group: GroupName | None, outcome: str) -> None:
-        """Count what became of a delete, by the label of the StatefulSet where it has one."""
+        """Count the outcome of a delete, by the label of the StatefulSet where it has any."""
         if group is not None:
             self._metrics.pods_deleted.labels(group, outcome).inc()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Read:
-    """A live read, and what was reserved before it."""
+    """A live read, and the reservations before it."""
 
     live: Group
     expires_at: timedelta

@@ -1,22 +1,23 @@
 """Notice that another operator rolls out a group: its outdated pods go without our doing (D-73).
 
 Two operators that act on one group, two of ours without a Lease or one of grafana's, delete beside
-one another, and no live read of ours binds the other one. So a group is left alone while the signs
-last, and taken up again where they end. Counts of replicas are written as ever: another operator
-comes to the same ones, and a downscale waits for pods that are down whatever deleted them.
+one another, and no live read of ours binds the other operator. So a group is left alone while the
+signs last, and taken up again where they end. Counts of replicas are written as ever: another
+operator comes to the same counts, and a downscale waits for pods that are down whatever deleted
+them.
 
 A sign is a pod that was ready and at an outdated revision and turns terminating, other than
 
 - by a delete of this process;
-- by an eviction, a preemption or the end of its node: the pod says so itself, whatever asked for
-it;
+- by an eviction, a preemption or the end of its node: the pod says so itself, whichever client
+requested it;
 - because it is not wanted any more: its ordinal was scaled down, or its StatefulSet goes.
 
-What is left are deletes by other operators, and by people. Two within a minute may well be a
+All others are deletes by other operators, and by people. Two within a minute may well be a
 person's; that delays the group by a minute and does no harm. A pod that is found gone is no sign:
-after a gap in the watch it is not known how it went. That may miss one, and the next one follows.
+after a gap in the watch it is not known how it went. That may miss a sign, and the next follows.
 
-While another process acts its deletes are no sign either, nor are those that an earlier one has
+While another process acts its deletes are no sign either, nor are those that an earlier process has
 sent and the API server carries out late: so nothing counts until `COMMIT_LIMIT` after this process
 has begun to act. The decision itself is taken in `planning.rollout.zones`.
 """
@@ -35,7 +36,7 @@ from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.planning.rollout.comparison import is_replaced, is_wanted
 from rollout_operator.planning.rollout.zones import LEFT_ALONE
 
-# Of a group. Two decide; the others are there for those that turn out to be a downscale's, of which
+# Of a group. Two decide; the others are kept for signs that turn out to be a downscale's, of which
 # the watch of StatefulSets is later than that of pods.
 MOST_SIGNS: Final = 64
 
@@ -51,7 +52,7 @@ class _Sign(NamedTuple):
 
 
 class OtherOperators:
-    """What groups other operators roll out, as far as this process sees it."""
+    """The groups that other operators roll out, as far as this process sees it."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class OtherOperators:
         clock: Clock,
         count: Callable[[GroupName], None],
     ) -> None:
-        """Take `sets` for what is outdated and wanted; `count` is called with each sign."""
+        """Find outdated and wanted pods by `sets`; `count` is called with each sign."""
         self._sets = sets
         self._deletes = deletes
         self._clock = clock
@@ -72,7 +73,7 @@ class OtherOperators:
         return len(self._signs)
 
     def begin(self) -> None:
-        """Record that this process acts from now on, and no earlier one does."""
+        """Record that this process acts from now on, and no earlier process does."""
         self._counts_from = self._clock.elapsed() + COMMIT_LIMIT
 
     def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
@@ -95,7 +96,7 @@ class OtherOperators:
     def find(self, group: GroupName, sets: Sequence[StatefulSet]) -> OtherRollout | None:
         """Return the rollout of a group by another operator; `sets` are its members as they are.
 
-        What is no sign any more is forgotten, all of a group without members.
+        Old signs are forgotten, and all signs of a group without members.
         """
         now, signs = self._clock.elapsed(), self._signs.get(group)
         if signs is None:

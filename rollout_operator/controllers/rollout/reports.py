@@ -1,4 +1,4 @@
-"""What carrying out one action comes to: for the controller, and for the executor itself."""
+"""The outcome of carrying out one action: for the controller, and for the executor itself."""
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -11,13 +11,13 @@ from rollout_operator.planning.budgets.rule import Refusal
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """What carrying out one action came to."""
+    """The outcome of carrying out one action."""
 
     deleted: int = 0
     reasons: list[Reason] = field(default_factory=list)
-    """Why something that was planned was not done."""
+    """Why a planned step was not done."""
     held: list[Refusal] = field(default_factory=list)
-    """What budgets do not let go, in the order in which it was tried."""
+    """Why budgets hold pods, in the order in which these were tried."""
     error: ApiError | None = None
     is_contradicted: bool = False
     """The store holds something else than the cache shows."""
@@ -31,18 +31,18 @@ class Report:
 
 
 class DeleteOutcome(Enum):
-    """What became of one delete."""
+    """The outcome of one delete."""
 
     WENT = auto()
     REFUSED = auto()
     SHARED = auto()
-    """Refused for what holds for the other pods as well."""
+    """Refused for a reason that holds for the other pods as well."""
     CHANGED = auto()
     LATE = auto()
 
 
 def explain_changed(action: ReplacePods) -> Reason:
-    """Return that a live read shows a zone otherwise than the cache, so that it is read again."""
+    """Return the reason for a zone that a live read shows otherwise than the cache."""
     zone = action.zone.name
     text = f"the API server does not confirm what the cache shows of {zone}; looking again"
     return Reason(code=Code.SNAPSHOT_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
@@ -55,7 +55,7 @@ def cut_short_by(report: Report, why: str) -> DeleteOutcome:
 
 
 def record_held(report: Report, answer: Refusal) -> DeleteOutcome:
-    """Record that a pod may not go. Raises the error for which the arbiter could not decide."""
+    """Record that a pod may not go. Raises the error that kept the arbiter from deciding."""
     match answer.error:
         case None:
             report.held.append(answer)

@@ -27,7 +27,7 @@ class RolloutClient(LiveReader, Writer, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """What recording came to, where it was not done: why."""
+    """The outcome of recording: why it was not done, if so."""
 
     reasons: tuple[Reason, ...] = ()
     cut_short: str = ""
@@ -54,7 +54,7 @@ class Revisions:
         sent_at = self._clock.elapsed()
         body = await self._client.fetch(STATEFULSETS, zone.namespace, zone.name, has_turn=True)
         if self._clock.elapsed() - sent_at > LIVE_READ_LASTS:
-            # A pod may have been evicted since its pods were looked at, and the status not know it.
+            # A pod may have been evicted since the pods were read, and the status not know it.
             return Recording(cut_short=describe_slow(zone.name))
         try:
             live = decode_statefulset(body)
@@ -80,7 +80,7 @@ def _is_rolled_out(live: StatefulSet, action: RecordRevision) -> bool:
     """Return whether the store shows a zone as the decision had it.
 
     More replicas: it is not known yet whether the new pods are ready (ROLL-39). Nor whether all
-    still are, where the record of the zone before this one took its time. Nor which revision they
+    still are, where the record of the zone before took its time. Nor which revision they
     have by now, where the cache shows those of before a rollback.
     """
     zone = action.zone

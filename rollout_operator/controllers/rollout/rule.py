@@ -1,7 +1,7 @@
-"""What an Executor obeys: how what it acts on is read, which plan it follows, which locks it holds.
+"""The rule of an Executor: how it reads StatefulSets, its plan, and the locks it holds.
 
-One rule is that of groups by label. Another engine that replaces pods brings its own, and shares
-the live read, preconditions, budgets and memory of deletes with it.
+The rule of rollout groups goes by label. Another engine that replaces pods brings its own, and
+shares the live read, preconditions, budgets and memory of deletes with it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,10 +18,10 @@ from rollout_operator.planning.rollout.zones import choose_limit
 
 
 class RolloutRule(Protocol):
-    """By what StatefulSets are replaced that move together, as a `Group` under some name."""
+    """The rule for StatefulSets that move together, as a `Group` under some name."""
 
     def observe(self, name: GroupName) -> Group:
-        """Return them as the caches show them."""
+        """Return the StatefulSets of a group as the caches show them."""
         ...
 
     async def observe_live(self, cached: Group) -> Group:
@@ -29,11 +29,11 @@ class RolloutRule(Protocol):
         ...
 
     async def record(self, live: Group) -> None:
-        """Record what a live read leads to, before any of it is done. Raises what writes raise."""
+        """Record the plan by a live read, before any of it is done. Raises what writes raise."""
         ...
 
     def plan(self, group: Group) -> Plan:
-        """Return what may be done to them now."""
+        """Return the plan for a group now."""
         ...
 
     def choose_limit(self, name: GroupName, sts: StatefulSet) -> int:
@@ -45,7 +45,7 @@ class RolloutRule(Protocol):
         ...
 
     def name_keys(self, name: GroupName) -> Mapping[str, object]:
-        """Return what log lines call them."""
+        """Return the log keys of a group."""
         ...
 
 
@@ -64,10 +64,10 @@ class LabelRule:
         return await self._observer.observe_live(cached)
 
     async def record(self, live: Group) -> None:
-        """Record nothing: what is to be done follows from the members alone."""
+        """Record nothing: the plan follows from the members alone."""
 
     def plan(self, group: Group) -> Plan:
-        """Return what the group's members come to."""
+        """Return the plan for the group's members."""
         return plan_group(group)
 
     def choose_limit(self, name: GroupName, sts: StatefulSet) -> int:

@@ -1,7 +1,7 @@
-"""Carry out the actions of a plan, each as often as is worth it, and say when to look again.
+"""Carry out the actions of a plan, as often as is worth it, and say when to reconcile again.
 
-What failed, was refused or was contradicted is tried again later; what that means for the API
-server is decided in `retries`. Deletes without an answer are read back before anything else.
+An action that failed, was refused or was contradicted is tried again later; what that means for the
+API server is decided in `retries`. Deletes without an answer are read back before anything else.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,13 +31,13 @@ LAG_LIMIT: Final = CONTRADICTIONS.most
 RECHECK_WAIT: Final = CONTRADICTIONS.first
 # How often a delete without an answer is read back while it may still be carried out.
 UNKNOWN_WAIT: Final = timedelta(seconds=5)
-# Budgets may look at pods of other groups, whose events do not wake this one. It costs no request.
+# Budgets may count pods of other groups, whose events do not wake this one. It costs no request.
 HELD_RECHECK: Final = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepContext:
-    """What carries actions out, and what is remembered of them."""
+    """The executor of actions, and memory of them."""
 
     executor: Executor
     deletes: OwnDeletes
@@ -50,7 +50,7 @@ class StepContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOutcome:
-    """What trying actions came to."""
+    """The outcome of trying actions."""
 
     again: timedelta
     reasons: tuple[Reason, ...] = ()
@@ -58,7 +58,7 @@ class StepOutcome:
 
 
 class Steps:
-    """Tries actions, and remembers by name what was contradicted how often."""
+    """Tries actions, and remembers by name how often they were contradicted."""
 
     def __init__(self, context: StepContext) -> None:
         self._context = context
@@ -66,11 +66,11 @@ class Steps:
         self._rechecks: dict[GroupName, int] = {}
 
     def forget(self, name: GroupName) -> None:
-        """Forget what is gone."""
+        """Forget a group that is gone."""
         self._rechecks.pop(name, None)
 
     async def settle(self, group: Group) -> StepOutcome | None:
-        """Find out what became of deletes without an answer; return why nothing may go on."""
+        """Find out the outcome of deletes without an answer; return why nothing may go on."""
         context = self._context
         if context.deletes.list_unknown(group.owners):
             step = await self._read_back(group)
@@ -127,13 +127,13 @@ class Steps:
         return StepOutcome(reasons=(*held, *report.reasons), again=min(again, *waits))
 
     def _fail(self, attempt: Attempt, error: ApiError, zone: str = "") -> StepOutcome:
-        asked = get_retry_after(error)
-        wait = self._attempts.record_failure(attempt, str(error), at_least=asked)
+        wanted = get_retry_after(error)
+        wait = self._attempts.record_failure(attempt, str(error), at_least=wanted)
         log.debug("Attempt failed", attempt=attempt[0], zone=zone, again_in=wait, err=error)
         return StepOutcome(reasons=(_back_off(str(error), zone),), again=wait, failed=True)
 
     def _expire(self, attempt: Attempt, report: Report, zone: str) -> StepOutcome:
-        """A live read was too old before anything was done: the next one may be, too."""
+        """Return the outcome of a live read that was too old before anything was done."""
         wait = self._attempts.record_failure(attempt, report.cut_short)
         has_failed = self._attempts.count(attempt) >= EXPIRED_IN_A_ROW
         reason = Reason(

@@ -1,9 +1,9 @@
 """Replicas that another client puts back: how soon they are rewritten, and by which clients.
 
-An autoscaler, an owner or GitOps may look after the count of a zone that follows or mirrors. The
-operator goes on with its orders, ever more seldom, and names the other writer to people. Who
-that is stands in `managedFields`, which no cache keeps: it is read from the store, once for each
-write that did not stay.
+An autoscaler, an owner or GitOps may write the count of a zone that follows or mirrors. The
+operator goes on with its orders, ever more seldom, and names the other writer to people. Its name
+stands in `managedFields`, which no cache keeps: it is read from the store, once for each write that
+did not stay.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class Contests:
     """The replicas that were written last, by UID of the set, and which clients revert them."""
 
     def __init__(self, client: Reader, clock: Clock, name: str = FIELD_MANAGER) -> None:
-        """`name` is what the API server knows our own writes by."""
+        """`name` is the field manager of our own writes."""
         self._client = client
         self._name = name
         self._rewrites: Rewrites[Uid, int] = Rewrites(clock)
@@ -49,9 +49,9 @@ class Contests:
         self._rewrites.record(action.zone.uid, action.replicas)
 
     def wait_before(self, action: ScaleZone) -> timedelta:
-        """Return how long a count must wait that did not stay when it was written; zero for go.
+        """Return how long a count that did not stay must wait; zero for go.
 
-        Another count never waits: the zone that is followed, or the object, wants it now.
+        Another count never waits: the followed zone, or the mirrored object, wants it now.
         """
         return self._rewrites.wait_before(action.zone.uid, action.replicas)
 

@@ -50,7 +50,7 @@ ROUNDS: Final = 8
 
 
 class MirroredReferences(Protocol):
-    """Where the counts of references come from."""
+    """The source of the counts of references."""
 
     @property
     def readings(self) -> Mapping[Reference, Reading]: ...
@@ -60,7 +60,7 @@ class MirroredReferences(Protocol):
         ...
 
     async def refresh(self, reference: Reference) -> Reading:
-        """Read one that is wanted now. Raises nothing of the network: the reading shows it."""
+        """Read a wanted reference now. Raises no error of the network: the reading shows it."""
         ...
 
     async def publish(self, reference: Reference, replicas: int) -> None:
@@ -105,7 +105,7 @@ class ScalingController:
         self._mirrored: dict[GroupName, Collection[Reference]] = {}
 
     def knows(self, name: GroupName) -> bool:
-        """Return whether counts of a group were ours at the last reconcile."""
+        """Return whether a group had counts of ours at the last reconcile."""
         return name in self._known
 
     async def reconcile(self, name: GroupName) -> Result:
@@ -151,7 +151,7 @@ class ScalingController:
     async def _revoke(
         self, group: Group, marked: Iterable[StatefulSet], outcome: ReconcileOutcome
     ) -> Group:
-        """Revoke what sets are marked with, and return the group as it is then (SI-02)."""
+        """Revoke the downscales that marks announce, and return the group after that (SI-02)."""
         counts, done = self._context.counts, False
         for sts in marked:
             wait = self._context.removals.wait_before(sts)
@@ -174,9 +174,9 @@ class ScalingController:
         return self._context.observer.observe(group.name) if done else group
 
     async def _has_new_times(self, plan: ScalingPlan, outcome: ReconcileOutcome) -> bool:
-        """Read the times again that a zone waits for; return whether they are others now.
+        """Read again the times that a zone waits for; return whether they have changed.
 
-        A person may have set one back so that the next zone goes at once (D-66).
+        A person may have set a time back so that the next zone goes at once (D-66).
         """
         lasts = self._context.counts.times_last
         if plan.next_downscale is None or lasts is None:
@@ -234,7 +234,7 @@ class ScalingController:
             self._mirrored[name] = references
 
     def _list_elsewhere(self, name: GroupName) -> Iterator[StatefulSet]:
-        """Yield the zones of other groups that mirror something that this one does, too."""
+        """Yield the zones of other groups that mirror an object that this group mirrors, too."""
         mine = self._mirrored.get(name, ())
         for other in sorted(self._mirrored) if mine else ():
             if other != name and any(reference in mine for reference in self._mirrored[other]):
@@ -267,9 +267,9 @@ class ScalingController:
         return is_written
 
     async def _read_again(self, scaling: ScalingSnapshot, zone: StatefulSet) -> ScalingSnapshot:
-        """Read live what a zone mirrors: what is watched may be minutes old on a dead connection.
+        """Read live what a zone mirrors: a reading may be minutes old on a dead connection.
 
-        Not under the lock of the group, which no task may hold for as long as that can hang.
+        Not under the lock of the group, which no task may hold for as long as a read can hang.
         """
         references = self._context.references
         readings = {
@@ -299,7 +299,7 @@ class ScalingController:
         await self._context.writes.send(write, outcome)
 
     def _report(self, plan: ScalingPlan, outcome: ReconcileOutcome) -> timedelta | None:
-        """Show what came of a reconcile; return when to show it again for the log."""
+        """Show the outcome of a reconcile; return when to show it again for the log."""
         metrics = self._context.metrics
         failing = [problem for problem in plan.problems if problem.zone in plan.failed]
         for reason in (*outcome.reasons, *failing):
@@ -323,7 +323,7 @@ class ScalingController:
         self._context.metrics.next_downscale.labels(name).set_function(read)
 
     def _forget(self, name: GroupName, group: Group) -> None:
-        """Nothing of a group is scaled by us any more, or it is gone."""
+        """Forget a group that is gone, or that we no longer scale."""
         if name not in self._known:
             return
         self._known.discard(name)

@@ -1,10 +1,10 @@
 """Write and remove the marks of our own downscales: what they are for, see `planning`.
 
 A mark is written and answered before the live read that the downscale rests on, and that shows it;
-the write that holds by it comes last. It stays where that gets no answer, and the process that
-finds it removes it: this process at its next reconcile, or the one after it. Where that write was
-answered, or not sent at all, the next attempt of the same holds by the mark that stands. When one
-is removed is decided in `removals`.
+the write that rests on it comes last. The mark stays where that gets no answer, and the process
+that finds it removes it: this process at its next reconcile, or the process after it. Where that
+write was answered, or not sent at all, the next attempt of the same rests on the mark that stands.
+When a mark is removed is decided in `removals`.
 """
 
 from typing import Final, Protocol
@@ -65,9 +65,9 @@ class IntentWriter:
         return text
 
     async def write(self, sts: StatefulSet, text: str) -> None:
-        """Mark a set, in place of any other mark, unless it carries this one already.
+        """Mark a set, in place of any other mark, unless the set carries this mark already.
 
-        Raises ApiError. Without an answer nothing may be sent that holds by the mark, so that this
+        Raises ApiError. Without an answer no write may be sent that rests on the mark, so that this
         is no UnknownOutcome of the downscale.
         """
         if sts.annotations.get(DOWNSCALE_INTENT) == text:
@@ -81,9 +81,9 @@ class IntentWriter:
             raise Unreachable(f"{error}", call=error.call) from error
 
     async def revoke(self, sts: StatefulSet) -> bool:
-        """Remove the mark of a set; return whether it was there still.
+        """Remove the mark of a set; return whether it was still there.
 
-        From then on the write that holds by it fails, however late. Raises ApiError; Conflict where
+        From then on the write that rests on it fails, however late. Raises ApiError; Conflict where
         the API server shows something else than it says.
         """
         text = sts.annotations[DOWNSCALE_INTENT]
@@ -128,7 +128,7 @@ class IntentWriter:
 
 
 def render_steps(text: str) -> list[JsonObject]:
-    """Return the steps of a patch that holds only by a mark, and removes it."""
+    """Return the steps of a patch that fails without a mark, and removes it."""
     return [
         {"op": "test", "path": _PATH, "value": text},
         {"op": "remove", "path": _PATH},

@@ -20,7 +20,7 @@ from rollout_operator.planning.downscales.request import is_labelled
 def render_patch(
     action: ScaleZone, mark: str | None, record: Sequence[JsonObject]
 ) -> list[JsonObject]:
-    """Return the steps that write replicas, with what records their time.
+    """Return the steps that write replicas, and those that record their time.
 
     Another count that was written since, or another set of that name, is not overwritten. A version
     would fail with each change of the status, of which a zone that moves has many.
@@ -37,7 +37,7 @@ def render_patch(
 
 
 def name_outcome(error: ApiError) -> str:
-    """Return what became of a patch, as metrics name it."""
+    """Return the outcome of a patch, as metrics name it."""
     match error:
         case Conflict() | NotFound():
             return "conflict"
@@ -49,10 +49,10 @@ def name_outcome(error: ApiError) -> str:
 
 
 def _render_spec(action: ScaleZone) -> list[JsonObject]:
-    """Return what keeps a downscale from a spec that it was not decided for.
+    """Return the tests that keep a downscale from a spec that it was not decided for.
 
-    One that comes late would find the same count again after an upscale, and take pods that were
-    not asked. Where a review looks at each attempt they are asked, and nothing is tested: a
+    A downscale that comes late would find the same count again after an upscale, and take pods that
+    were not called. Where a review reads each attempt they are called, and nothing is tested: a
     template that changes while pods prepare would fail it. Where pods go because they were not up,
     a status that counts one more as ready since fails it, too.
     """

@@ -1,8 +1,8 @@
-"""Call pods about delayed downscales, and remember what they answered.
+"""Call pods about delayed downscales, and remember their answers.
 
 One round of calls per StatefulSet at a time, many sets at once: a slow pod delays nothing but the
-downscale of its own set. Which calls are due is decided in `planning.scaling.delays`; here they are
-sent, and the controller is woken by the answers. Nothing is remembered beyond this process: pods
+downscale of its own set. Which calls are due is decided in `planning.scaling.delays`; this module
+sends them, and the answers wake the controller. Nothing is remembered beyond this process: pods
 know.
 """
 
@@ -30,7 +30,7 @@ class DelayCalls(Protocol):
 
 
 class PodCaller:
-    """All calls, by UID of the set, and what came of them by UID of the pod."""
+    """All calls, by UID of the set, and their answers, by UID of the pod."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class PodCaller:
         on_answers: Callable[[Uid], None],
         late_calls: timedelta,
     ) -> None:
-        """`now` gives the API server's time; `on_heard` is called with the set that has answered.
+        """`now` gives the API server's time; `on_answers` is called with the set.
 
         So long after its caller has given up a call may still reach a pod: `late_calls`.
         """
@@ -55,13 +55,13 @@ class PodCaller:
         self.queue: WorkQueue[Uid] = WorkQueue()
 
     def known(self, sets: Iterable[Uid]) -> Mapping[Uid, PodCalls]:
-        """Return what passed between us and the pods of these sets."""
+        """Return the calls to the pods of these sets, and their answers."""
         return {uid: calls for sts in sets for uid, calls in self._pod_calls.get(sts, {}).items()}
 
     def keep(self, set_uid: Uid, pods: Mapping[Uid, bool]) -> None:
         """Take the pods that a set has now, and whether each is ready.
 
-        Others are forgotten; one that has become ready may answer better than it did.
+        Other pods are forgotten; a pod that has become ready may answer better than before.
         """
         pod_calls = self._pod_calls.get(set_uid)
         if pod_calls is None:
@@ -83,7 +83,7 @@ class PodCaller:
     def begin(self, due: CallPods) -> None:
         """Call the pods of a set, unless that is under way.
 
-        Then nothing is added: the plan after it knows better what is due.
+        A call under way gets no further pods: the plan after it knows better what is due.
         """
         if due.zone.uid not in self._due:
             self._due[due.zone.uid] = due
@@ -145,7 +145,7 @@ class PodCaller:
 
 
 def _reopen(calls: PodCalls) -> PodCalls:
-    """Have a pod asked at once that gave no time when it was asked last."""
+    """Have a pod called at once that gave no time at the last call."""
     if calls.answer is None or calls.answer.since is not None:
         return calls
     return replace(calls, answer=replace(calls.answer, lasts=timedelta(0)), failures=0)

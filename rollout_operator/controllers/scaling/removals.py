@@ -25,7 +25,7 @@ _SHARE: Final = 0.2
 _BURST: Final = 10
 # Removed at a time: each has a worker, of which there are a few for all groups.
 _MOST_UNDERWAY: Final = 4
-# How soon a mark in the line asks again; it costs no request.
+# How soon a mark in the line tries again; it costs no request.
 _SHORTEST_WAIT: Final = timedelta(seconds=5)
 
 
@@ -33,23 +33,23 @@ class Removals:
     """Paces the removals of one process."""
 
     def __init__(self, intents: Intents, clock: Clock, qps: float) -> None:
-        """Share the rate limit of `qps` requests a second; zero or less: there is none."""
+        """Share the rate limit of `qps` requests a second; without a limit for zero or less."""
         self._intents = intents
         self._clock = clock
         self._interval = timedelta(seconds=1 / (qps * _SHARE) if qps > 0 else 0)
         self._paid_until = timedelta(0)
-        """By when all that were removed have taken no more than their share."""
+        """When all removals so far have taken no more than their share."""
         self._ours: Rewrites[Uid, str] = Rewrites(clock)
         self._foreign: Rewrites[Uid, None] = Rewrites(clock)
         self._underway = 0
         self._line: dict[Uid, timedelta] = {}
-        """Sets whose turn has not come, first come first, and when each of them asks again."""
+        """Sets whose turn has not come, first come first, and when each of them tries again."""
 
     def wait_before(self, sts: StatefulSet) -> timedelta:
-        """Return how long a mark must wait because others did not stay away; zero for go.
+        """Return how long a mark must wait because earlier marks came back; zero for go.
 
-        A copy of the set, as GitOps may hold one, would else be fought at the speed of both. Of
-        marks that are not ours each is like the one before, whatever it says.
+        A copy of the set, as GitOps may hold it, would else be fought at the speed of both. All
+        marks that are not ours count alike, whatever they say.
         """
         if self._is_ours(sts):
             return self._ours.wait_before(sts.uid, _text(sts))
@@ -62,7 +62,7 @@ class Removals:
         return self._foreign.count(sts.uid, None)
 
     def wait_in_line(self, sts: StatefulSet) -> timedelta:
-        """Return how long a mark must wait for those before it; zero for go, by `turn`."""
+        """Return how long a mark must wait for the marks before it; zero for go, by `turn`."""
         if self._is_ours(sts):
             return timedelta(0)
         now = self._clock.elapsed()
@@ -71,7 +71,7 @@ class Removals:
         has_share = self._paid_until - now <= (_BURST - 1) * self._interval
         room = _MOST_UNDERWAY - self._underway if has_share else 0
         place = list(self._line).index(sts.uid)
-        # By its place, however long that is: did all ask again at once, only the first few would
+        # By its place, however long that is: if all tried again at once, only the first few would
         # have their turn, and the share of the time until then would be lost.
         is_due = place < room
         wait = timedelta(0) if is_due else max(place * self._interval, _SHORTEST_WAIT)
@@ -80,7 +80,7 @@ class Removals:
 
     @contextmanager
     def turn(self, sts: StatefulSet) -> Iterator[None]:
-        """Hold the turn of a mark while it is removed; what raises no error counts as removed."""
+        """Hold the turn of a mark while it is removed; without an error it counts as removed."""
         if self._is_ours(sts):
             yield
             self._ours.record(sts.uid, _text(sts))
@@ -95,7 +95,7 @@ class Removals:
         self._foreign.record(sts.uid, None)
 
     def record_answered(self, set_uid: Uid) -> None:
-        """A set was scaled down by a mark of ours: no writer contests that any more."""
+        """Record that a set was scaled down by a mark of ours: no writer contests that any more."""
         self._foreign.forget(set_uid)
 
     def forget(self, set_uid: Uid) -> None:
@@ -108,7 +108,7 @@ class Removals:
         return self._intents.is_ours(sts.uid, _text(sts))
 
     def _drop_late(self, now: timedelta) -> None:
-        """Drop those in front that ask no more: their mark is gone."""
+        """Drop the sets in front that try no more: their mark is gone."""
         for uid in list(islice(self._line, _MOST_UNDERWAY)):
             if now - self._line[uid] > _SHORTEST_WAIT:
                 del self._line[uid]

@@ -61,12 +61,13 @@ class _UnseenWrite:
 
     replicas: int
     generation: int | None
-    """Of the answer; None where none came: it may be written now, later or never."""
+    """The version in the answer; None without an answer: it may be written now, later or never."""
     expires_at: timedelta
     """On the clock's `elapsed`."""
     keeps_time: bool = False
     mark: str | None = None
-    """By which it holds, of a downscale without an answer that no review announces."""
+    """The mark that it rests on, if it is a downscale without an answer that no review
+    announces."""
 
 
 class Replicas:
@@ -102,7 +103,7 @@ class Replicas:
         self._unrecorded: set[Uid] = set()
 
     def take_snapshot(self, group: Group) -> ScalingSnapshot:
-        """Return what is known of the counts of a group: what was written, and the last times."""
+        """Return the snapshot of the counts of a group: what was written, and the last times."""
         sets = [zone.sts for zone in group.zones]
         return ScalingSnapshot(
             group=group,
@@ -112,7 +113,7 @@ class Replicas:
         )
 
     def map_written(self, sets: Iterable[StatefulSet]) -> Mapping[Uid, Written]:
-        """Return what was written to these sets and is not shown by them; forget what is."""
+        """Return the counts written to these sets that they do not show; forget all others."""
         sets = tuple(sets)
         self.settle(sets)
         shown = {sts.uid for sts in sets}
@@ -123,10 +124,10 @@ class Replicas:
         }
 
     def settle(self, sets: Iterable[StatefulSet]) -> timedelta | None:
-        """Forget writes that these sets show, and those of any set that no cache can show any more.
+        """Forget writes that these sets show, and those of any set that is gone.
 
         Returns after how long to do so again: a downscale without an answer holds back its group
-        until then, whatever has become of the wish for it. None where there is none.
+        until then, whether or not it is still wanted. None where there is none.
         """
         shown = {sts.uid: sts for sts in sets}
         now = self._clock.elapsed()
@@ -152,26 +153,26 @@ class Replicas:
         self._downscales.end_announcement(set_uid)
 
     def is_blocked(self, sts: StatefulSet) -> bool:
-        """Return whether a downscale of a set that was not written may still be, for all we know.
+        """Return whether a downscale without a successful write may still happen, for all we know.
 
-        Without an answer, or allowed by us and refused by another webhook: until that is over,
+        It got no answer, or was allowed by us and refused by another webhook: until that is over,
         nothing else of its group begins, and to try it again makes it last as long again.
         """
         underway = self._downscales.find_underway(sts.group)
         return underway is not None and underway.zone == sts.name
 
     def record_downscale(self, uid: Uid) -> None:
-        """A set has just been scaled down by any client: others wait from now on."""
+        """Record that a set has just been scaled down by any client: others wait from now on."""
         self._downscales.last.record(uid, self._observer.now())
         self._unrecorded.add(uid)
 
     def has_written(self, sts: StatefulSet) -> bool:
-        """Return whether a view shows what we have just written: its time is remembered already."""
+        """Return whether a cached set shows our last write: its time is remembered already."""
         unseen = self._unseen.get(sts.uid)
         return unseen is not None and _shows(sts, unseen) and sts.replicas == unseen.replicas
 
     def has_unrecorded(self, sts: StatefulSet) -> bool:
-        """Return whether a downscale that we wrote is shown by a set, and may not be recorded."""
+        """Return whether a set shows a downscale that we wrote, and that may not be recorded."""
         return sts.uid in self._unrecorded and sts.uid not in self._unseen
 
     async def record(self, sts: StatefulSet) -> None:
@@ -184,7 +185,7 @@ class Replicas:
             self._unrecorded.discard(sts.uid)
 
     async def refresh_times(self) -> bool:
-        """Read times again that no cache shows; return whether they changed."""
+        """Read again times that no cache shows; return whether they changed."""
         try:
             return await self._times.refresh()
         except (ApiError, InvalidInput) as error:
@@ -193,7 +194,7 @@ class Replicas:
 
     @property
     def times_last(self) -> timedelta | None:
-        """Return for how long times count that were read; None where a cache shows them."""
+        """Return for how long times count after a read; None where a cache shows them."""
         return READ_AGAIN if self._times.source is TimesSource.TRACKER else None
 
     async def scale_up(self, group: GroupName, action: ScaleZone) -> None:
@@ -231,7 +232,7 @@ class Replicas:
     async def _confirm(
         self, scaling: ScalingSnapshot, action: ScaleZone, mark: str | None
     ) -> ScaleZone:
-        """Return an action as a live read has it, that shows its mark as well; announce it.
+        """Return the action by a live read, which has to show its mark as well; announce it.
 
         Raises as `scale_down`.
         """
@@ -252,30 +253,28 @@ class Replicas:
                 raise Conflict(f"the mark of the downscale of {name} is not there any more")
             self._check_stopping(zone)
             age = self._clock.elapsed() - sent_at
-            # What a review announces it decides as well, by a live read of its own.
+            # A review that announces a downscale decides it as well, by a live read of its own.
             if mark is not None and age > LIVE_READ_LASTS:
                 raise DeadlinePassed(describe_slow_call(listed_in, age - listed_in))
             self._downscales.announce(zone, agreed.replicas)
         return agreed
 
     def list_marked(self, sets: Iterable[StatefulSet]) -> list[StatefulSet]:
-        """Return the sets with a mark that is to be removed: a write may still hold by it."""
+        """Return the sets with a mark that is to be removed: a write may still rest on it."""
         intents = self._downscales.intents
         return [sts for sts in intents.list_left(sets) if not intents.is_idle(sts)]
 
     def list_unused(
         self, sets: Iterable[StatefulSet], actions: Sequence[ScaleZone]
     ) -> list[StatefulSet]:
-        """Return the sets with a mark of ours that is over, and none of these actions is to use."""
+        """Return the sets with a mark of ours that is over, and that none of these actions uses."""
         wanted = {action.zone.uid: action.replicas for action in actions}
         idle = [sts for sts in sets if self._downscales.intents.is_idle(sts)]
         return [sts for sts in idle if not announces(sts, wanted.get(sts.uid, sts.replicas))]
 
     async def revoke(self, sts: StatefulSet) -> None:
-        """Have a downscale fail, however late it comes, that a set is marked with. Raises ApiError.
-
-        One of this process that got no answer is over with that; one whose mark was gone may have
-        happened.
+        """Have the downscale that a set is marked with fail, however late it comes. Raises
+        ApiError.
         """
         mark = sts.annotations[DOWNSCALE_INTENT]
         try:
@@ -304,7 +303,7 @@ class Replicas:
         *,
         has_turn: bool = False,
     ) -> None:
-        """Write a count; a downscale that is marked holds only by its mark, and removes it."""
+        """Write a count; a marked downscale fails without its mark, and removes it."""
         zone = action.zone
         log.info(
             "Scaling zone",
@@ -343,7 +342,7 @@ class Replicas:
         if action.keeps_time:
             self._record_written(written)
         if written.replicas != action.replicas:
-            # Some webhook knows better. Else the same would be written again at once.
+            # A webhook has changed it. Else the same would be written again at once.
             why = f"stored as {written.replicas} instead of {action.replicas}"
             raise Refused(f"statefulset {zone.name}: spec.replicas: {why}")
         self._on_scaled(action)
@@ -357,7 +356,7 @@ class Replicas:
             self._unrecorded.discard(uid)
 
     def _render_time(self, action: ScaleZone) -> list[JsonObject]:
-        """Return what records a downscale in the same write, where annotations hold the times."""
+        """Return the steps that record a downscale in the same write, if annotations do."""
         if not action.keeps_time or self._times.source is not TimesSource.ANNOTATIONS:
             return []
         path = f"/metadata/annotations/{LAST_DOWNSCALE.replace('/', '~1')}"

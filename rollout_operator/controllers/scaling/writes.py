@@ -1,4 +1,4 @@
-"""Send the writes of one reconcile, each unless it failed lately, and say what became of them.
+"""Send the writes of one reconcile, each unless it failed lately, and report their outcomes.
 
 Three things may go wrong with a write, and each has a memory of its own: it failed; the store
 contradicted the cache, which is nothing to warn of; the live read that it rests on was too
@@ -22,7 +22,7 @@ from rollout_operator.telemetry.logs import log
 RESYNC: Final = timedelta(minutes=4)
 # First wait after the store contradicted the cache, which shows it any moment.
 RECHECK_WAIT: Final = timedelta(milliseconds=50)
-# A write that holds back its group and does not get on leaves it to others for most of this time,
+# A write that holds back its group and does not succeed leaves it to others for most of this time,
 # once it has failed for longer than it may hold it (D-25).
 HELD_WAIT: Final = timedelta(minutes=2)
 # Timers may be early by a little.
@@ -31,13 +31,13 @@ CATCH_UP: Final = timedelta(milliseconds=20)
 
 @dataclass(slots=True, kw_only=True)
 class ReconcileOutcome:
-    """What one reconcile of a group came to, beyond its last plan."""
+    """The outcome of one reconcile of a group, beyond its last plan."""
 
     reasons: list[Reason] = field(default_factory=list)
     again: timedelta = RESYNC
 
     def clear(self) -> None:
-        """Begin anew: what was found before is found again, where it still holds."""
+        """Begin anew: a reason that still holds is found again."""
         self.reasons.clear()
         self.again = RESYNC
 
@@ -58,7 +58,7 @@ class Write:
     is_blocked: Callable[[], bool] = lambda: False
     """Whether nothing else of the group may begin though it has failed."""
     waited_for: Callable[[], timedelta | None] = lambda: None
-    """For how long the group waits for it still, zero: no longer. None where that is not known."""
+    """For how much longer the group waits for it, perhaps zero. None where that is not known."""
 
     @property
     def clash(self) -> Attempt:
@@ -139,7 +139,7 @@ def _render_clash(write: Write, failure: str) -> Reason:
 
 
 def _fail(write: Write, failure: str, wait: timedelta, outcome: ReconcileOutcome) -> None:
-    """Record why a write failed, and how long its group waits for it still."""
+    """Record why a write failed, and for how much longer its group waits for it."""
     reason, left = render_failure(write.what, failure, write.zone), write.waited_for()
     if left is not None:
         text = f"{reason.text}; its group goes on nevertheless"
@@ -151,6 +151,6 @@ def _fail(write: Write, failure: str, wait: timedelta, outcome: ReconcileOutcome
 
 
 def render_failure(what: str, failure: str, zone: str) -> Reason:
-    """Return that the last attempt of a write failed."""
+    """Return the reason for a write whose last attempt failed."""
     text = f"{what}: the last attempt failed and will be repeated: {failure}"
     return Reason(code=Code.SCALE_REFUSED, text=text, severity=Severity.WARN, zone=zone)

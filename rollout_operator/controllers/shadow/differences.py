@@ -1,9 +1,9 @@
-"""Where the operator that acts and this one, which only looks on, differ.
+"""Differences between the operator that acts and this operator, which only observes.
 
-Two ways to differ over a pod: this one would have deleted it, and it has stayed for a minute in
-which that was decided again and again; or it was deleted, and this one would have kept it. The
-caches of StatefulSets and of pods are not of one moment, so that a delete is looked at anew for a
-short while before it counts.
+Two ways to differ over a pod: this operator would have deleted it, and it has stayed for a minute
+in which that was decided again and again; or it was deleted, and this operator would have kept it.
+The caches of StatefulSets and of pods are not of one moment, so that a delete is assessed anew for
+a short while before it counts.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from rollout_operator.planning.rollout.comparison import is_replaced, would_repl
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
-# Grafana's operator looks every five seconds, and waits for caches and its own limits.
+# Grafana's operator reconciles every five seconds, and waits for caches and its own limits.
 STAYS_FOR: Final = timedelta(minutes=1)
-# So long one watch may be behind the other, and a decision behind what it was taken on.
+# So long one watch may be behind the other, and a decision behind its snapshot.
 SETTLES_IN: Final = timedelta(seconds=2)
 # Of a group, that settle at a time. Each costs a plan of the group; an operator that deletes more
 # at once is no operator to compare with.
@@ -48,7 +48,7 @@ class _Went(NamedTuple):
 
 @dataclass(slots=True)
 class _Watched:
-    """What is known of one group."""
+    """The pods of one group that may differ."""
 
     wanted: dict[Uid, timedelta] = field(default_factory=dict)
     """Pods that this operator would delete, and since when, on the clock's `elapsed`."""
@@ -60,7 +60,7 @@ class _Watched:
 
 
 class Differences:
-    """Compares what this operator decides with what becomes of pods."""
+    """Compares the decisions of this operator with what happens to pods."""
 
     def __init__(self, sets: StatefulSetStore, clock: Clock, metrics: Metrics) -> None:
         self._sets = sets
@@ -84,7 +84,7 @@ class Differences:
             watched.went.append(_Went(old, self._clock.elapsed()))
 
     async def compare(self, group: Group, wanted: Mapping[Uid, Replacement]) -> timedelta | None:
-        """Take over what this operator would delete of a group now, and count what differs.
+        """Take the pods of a group that this operator would delete now, and count what differs.
 
         Returns after how long to compare again where no event comes first.
         """
@@ -103,7 +103,7 @@ class Differences:
             if wait is None:
                 watched.went.remove(gone)
             left.append(wait)
-            await asyncio.sleep(0)  # others have their turn
+            await asyncio.sleep(0)  # other tasks may run
         return min((wait for wait in left if wait is not None), default=None)
 
     def forget(self, group: GroupName) -> None:
@@ -113,7 +113,7 @@ class Differences:
     def _compare_wanted(
         self, group: GroupName, watched: _Watched, replacement: Replacement, now: timedelta
     ) -> timedelta | None:
-        """Count a pod that has stayed for too long, once; return how long it may stay still."""
+        """Count a pod that has stayed for too long, once; return how much longer it may stay."""
         uid = replacement.pod.uid
         if uid in watched.reported:
             return None

@@ -1,7 +1,7 @@
-"""Observe rollout groups as the operator that acts does, and report what would be done.
+"""Observe rollout groups as the operator that acts does, and report what it would do.
 
-The same decisions on the same snapshots, but of the caches only: what a live read would confirm is
-not read. Budgets are asked what they would grant, which writes no record.
+The same decisions on the same snapshots, but of the caches only: nothing is read live. Budgets say
+what they would grant, and write no record.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.registry import GroupStates
 
 RESYNC: Final = timedelta(minutes=4)
-# Budgets may look at pods of other groups, whose events do not wake this one.
+# Budgets may count pods of other groups, whose events do not wake this one.
 HELD_RECHECK: Final = timedelta(seconds=10)
 
 
@@ -72,7 +72,7 @@ class ShadowController:
         return Result(again=min(time for time in times if time is not None))
 
     async def _decide(self, group: Group) -> tuple[Plan, list[Replacement]]:
-        """Return the plan with what it would do as reasons, and the pods that it would delete."""
+        """Return the plan with its actions as reasons, and the pods that it would delete."""
         plan, reasons, going = plan_group(group), list[Reason](), list[Replacement]()
         again = plan.requeue_after
         for action in plan.actions:
@@ -100,14 +100,14 @@ class ShadowController:
 
 @dataclass(frozen=True, slots=True)
 class GrantablePods:
-    """What would be deleted of one zone, and what holds the rest of it."""
+    """The pods of a zone that would be deleted, and why the rest is held."""
 
     going: Sequence[Replacement]
     held: Sequence[Reason]
 
 
 async def choose_grantable(arbiter: Arbiter, action: ReplacePods) -> GrantablePods:
-    """Return what budgets leave of an action; nothing is reserved."""
+    """Return the pods of an action that budgets grant; nothing is reserved."""
     going: list[Replacement] = []
     held: list[Refusal] = []
     for share in action.shares:
@@ -122,7 +122,7 @@ async def choose_grantable(arbiter: Arbiter, action: ReplacePods) -> GrantablePo
 
 
 def would(what: str, why: str, zone: str) -> Reason:
-    """Return that something is due, which shadow mode does not do."""
+    """Return the reason for an action that shadow mode does not carry out."""
     return Reason(
         Code.SHADOW_MODE, f"would {what}, but shadow mode writes nothing: {why}", zone=zone
     )

@@ -1,8 +1,8 @@
 """Reconcile the replicas of rollout groups, and report what would be scaled.
 
-As `controllers.scaling`, on the caches and on what is read of references and of the zone tracker.
-No pod is called: a delayed downscale waits for the pods' own answers, which only the operator that
-acts has, and is reported as far as to that.
+As `controllers.scaling`, by the caches and by reads of references and of the zone tracker. No pod
+is called: a delayed downscale waits for the pods' own answers, which only the operator that acts
+has, and is reported up to that point.
 """
 
 from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ class ShadowScalingController:
         return Result(again=min(time for time in times_due if time is not None))
 
     async def _read_times(self, sets: Sequence[StatefulSet]) -> tuple[Mapping[Uid, datetime], str]:
-        """Return when sets were scaled down last, and why that is not known."""
+        """Return when sets were scaled down last, and why times are not known."""
         times = self._context.times
         try:
             await times.refresh()
@@ -96,7 +96,7 @@ class ShadowScalingController:
 
 
 def _explain(plan: ScalingPlan) -> Plan:
-    """Return a plan with what it would do as reasons."""
+    """Return a plan with its actions as reasons."""
     due = [
         would(
             f"scale {change.zone.name} from {change.zone.replicas} to {change.replicas}",
