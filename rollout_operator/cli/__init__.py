@@ -1,1 +1,1 @@
-"""What one types: the commands of the program."""
+"""The commands of the program, as a person or a script types them."""

@@ -1,4 +1,4 @@
-"""How a command that a person types finds its cluster and namespace: as kubectl does.
+"""How a command finds its cluster and namespace: as kubectl does.
 
 `-kubeconfig`, else the files of KUBECONFIG, else `~/.kube/config`, else the service account of the
 pod that it runs in; of a kubeconfig `-context`, else the current one. `-namespace`, else that of
@@ -53,7 +53,7 @@ def choose_access(
     environ: Mapping[str, str] | None = None,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> Access:
-    """Return where the API server is and which namespace is meant; nothing is sent.
+    """Return the API server and the namespace to use; nothing is sent.
 
     Raises UsageError for the flags, ConfigError in one line that names the file and the field.
     """
@@ -87,7 +87,7 @@ async def open_client(access: Access) -> AsyncIterator[Client]:
 
 
 def _list_files(flag: str, environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the files of the kubeconfig. One that the flag names must be there, as for kubectl."""
+    """Return the files of the kubeconfig. The file that a flag names must exist, as for kubectl."""
     if flag:
         return (Path(flag),)
     listed = environ.get("KUBECONFIG", "")
@@ -99,7 +99,7 @@ def _list_files(flag: str, environ: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def _is_there(path: Path) -> bool:
-    """Return whether there is such a file, also one that may not be read: that is said later."""
+    """Return whether a file exists; whether it may be read shows later."""
     try:
         path.stat()
     except PermissionError:
@@ -110,7 +110,7 @@ def _is_there(path: Path) -> bool:
 
 
 def _miss(environ: Mapping[str, str]) -> str:
-    """Return that no kubeconfig was found, and what to do."""
+    """Return the message that no kubeconfig was found, and what to do."""
     listed = environ.get("KUBECONFIG", "")
     if listed:
         return f"there is no kubeconfig: KUBECONFIG names {quote(listed)}, where there is no file"

@@ -1,6 +1,6 @@
 """`rollout-operator adopt`: the patches that bring plain StatefulSets under the operator.
 
-Reads files or the cluster and prints. What is proposed is decided in `planning.adoption`; nothing
+Reads files or the cluster and prints. The proposal is decided in `planning.adoption`; nothing
 is ever written.
 """
 
@@ -103,13 +103,13 @@ Exit codes:
   wrong, 4 if a group is held back until a person has done something first.
 """
 
-# What else is copied decides nothing here.
+# All other copied objects decide nothing here.
 _READ_BESIDE: Final = (ZONE_BUDGETS.kind, NATIVE_BUDGETS.kind)
 _Decoded = TypeVar("_Decoded")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Print what is proposed; return the exit code. Raises HelpRequested and OperatorError."""
+    """Print the proposal; return the exit code. Raises HelpRequested and OperatorError."""
     parsed = parse_mixed(ADOPT_FLAGS, arguments)
     refuse_other_choices(parsed, OUTPUT, FORMATS)
     seen = _read(parsed)
@@ -178,7 +178,7 @@ async def _copy(access: Access) -> ObjectsCopy:
 def decode_objects(
     objects: Sequence[JsonObject], namespace: str, unread: Sequence[str] = ()
 ) -> AdoptableNamespace:
-    """Return what was read of a namespace; empty: of the only one that the objects are in.
+    """Return the objects of a namespace; where empty, of the only one that they are in.
 
     Raises InvalidInput where they are in several, or there is no StatefulSet, and DecodeError.
     """

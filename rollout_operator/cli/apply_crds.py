@@ -1,8 +1,8 @@
 """`rollout-operator apply-crds`: create or upgrade the operator's CustomResourceDefinitions.
 
 Decides which documents it takes: definitions of the operator's own API groups and no others. Helm
-installs such kinds once and never again; its chart runs this before each upgrade. What else is
-known of a definition that exists, such as labels of others, stays.
+installs such kinds once and never again; its chart runs this before each upgrade. Other fields of a
+definition that exists, such as labels of other tools, stay.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ customresourcedefinitions.
 
 
 class DefinitionClient(Patcher, Protocol):
-    """What is needed of the API server."""
+    """The requests to the API server."""
 
     async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
         """POST a new object; see `kube.api.Writer`."""
@@ -62,7 +62,7 @@ class Definition:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Do what the words after the command ask for; return the exit code 0.
+    """Run the command with these words; return the exit code 0.
 
     Raises HelpRequested, ConfigError with its exit code, and OperatorError of the API server.
     """

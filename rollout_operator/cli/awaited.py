@@ -1,4 +1,4 @@
-"""What `wait` waits for: groups, MultiAZRollouts and Rollouts of releases, and when it has come."""
+"""The objects that `wait` waits for: groups, MultiAZRollouts and Rollouts."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _POLICY: Final = "MultiAZRollout"
 
 
 class Goal(StrEnum):
-    """What is waited for."""
+    """The state that is waited for."""
 
     ROLLED_OUT = "rolled-out"
     """All pods are ready at the update revision, and nothing is due."""
@@ -32,17 +32,17 @@ class Goal(StrEnum):
 
 
 class Named(NamedTuple):
-    """What is waited for alone; all of it empty for the groups and policies of a namespace."""
+    """The only object that is waited for; all empty for the groups and policies of a namespace."""
 
     policy: str = ""
     release: str = ""
     """A Rollout."""
     tag: str = ""
-    """The version of that Rollout which has to be through; empty for the newest."""
+    """The version of that Rollout that has to be through; empty for the newest."""
 
     @property
     def is_given(self) -> bool:
-        """Return whether anything is named."""
+        """Return whether an object is named."""
         return bool(self.policy or self.release)
 
 
@@ -50,7 +50,7 @@ NOTHING: Final = Named()
 
 
 def read_named(words: Sequence[str], tag: str = "") -> Named:
-    """Return what the words name. Raises UsageError."""
+    """Return the object that the words name. Raises UsageError."""
     kind, _, name = "/".join(words).partition("/")
     if words and kind.lower() in POLICY_WORDS and name and "/" not in name and not tag:
         return Named(policy=name)
@@ -67,16 +67,16 @@ def read_named(words: Sequence[str], tag: str = "") -> Named:
 
 
 class Awaited(Protocol):
-    """One thing that is waited for."""
+    """One object that is waited for."""
 
     @property
     def title(self) -> str:
-        """Return what it is called."""
+        """Return its name, as people read it."""
         ...
 
     @property
     def line(self) -> str:
-        """Return how it is doing."""
+        """Return its state in one line."""
         ...
 
     @property
@@ -85,13 +85,13 @@ class Awaited(Protocol):
         ...
 
     def has_reached(self, goal: Goal) -> bool:
-        """Return whether it is what is waited for, as of now."""
+        """Return whether it has reached the goal now."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitedGroup:
-    """A group that is waited for, or a MultiAZRollout that is described as one."""
+    """A group that is waited for, or a MultiAZRollout that is described as a group."""
 
     what: str
     group: GroupDescription
@@ -100,12 +100,12 @@ class AwaitedGroup:
 
     @property
     def title(self) -> str:
-        """Return what it is called."""
+        """Return its name, as people read it."""
         return f"{self.what} {self.group.name}"
 
     @property
     def line(self) -> str:
-        """Return how it is doing."""
+        """Return its state in one line."""
         return render_group_line(self.group, self.what)
 
     @property
@@ -114,7 +114,7 @@ class AwaitedGroup:
         return self.group.phase is Phase.HELD
 
     def has_reached(self, goal: Goal) -> bool:
-        """Return whether it is what is waited for, as of now."""
+        """Return whether it has reached the goal now."""
         if not self.is_settled:
             return False
         if goal is Goal.ROLLED_OUT:
@@ -132,12 +132,12 @@ class AwaitedRelease:
 
     @property
     def title(self) -> str:
-        """Return what it is called."""
+        """Return its name, as people read it."""
         return f"Rollout {self.release.name}"
 
     @property
     def line(self) -> str:
-        """Return how it is doing."""
+        """Return its state in one line."""
         return one_line(render_release(self.release))
 
     @property
@@ -146,7 +146,7 @@ class AwaitedRelease:
         return self.release.phase in {ReleasePhase.HELD, ReleasePhase.FAILED}
 
     def has_reached(self, goal: Goal) -> bool:
-        """Return whether the version is through; without one, the newest and all that is asked."""
+        """Return whether the version is through; without a version, the newest and all requests."""
         if self.tag:
             entry = next((entry for entry in self.release.history if entry.tag == self.tag), None)
             return entry is not None and entry.status == BakeStatus.SUCCEEDED
@@ -155,7 +155,7 @@ class AwaitedRelease:
 
 
 def list_awaited(seen: Inspection, named: Named = NOTHING) -> Sequence[Awaited]:
-    """Return the groups of an inspection and the policies that are obeyed, or what is named."""
+    """Return the groups of an inspection and the policies that are obeyed, or the named object."""
     if named.release:
         releases = seen.description.list_releases()
         return [
@@ -177,7 +177,7 @@ def _list_policies(seen: Inspection, only: str) -> Iterator[AwaitedGroup]:
     driven, now = {sets.key: sets for sets in seen.driven}, seen.description.now
     for policy in seen.description.list_policies():
         own = driven.get(policy.title)
-        # One that no operator has looked at is nothing that goes on.
+        # A policy that no operator has reconciled is not underway.
         if policy.name != only if only else own is None and not policy.conditions:
             continue
         if own is None:
@@ -188,7 +188,7 @@ def _list_policies(seen: Inspection, only: str) -> Iterator[AwaitedGroup]:
 
 
 def describe_miss(seen: Description, named: Named) -> InvalidInput:
-    """Return the error where nothing is waited for: it may lack, or not be shown."""
+    """Return the error for an object that is missing, or may not be shown."""
     if not named.is_given:
         return InvalidInput(f"there is no rollout group in namespace {seen.namespace}")
     if named.policy:

@@ -1,4 +1,4 @@
-"""Which commands there are: a new one is a module of this folder and a row of the table.
+"""The table of commands: a new command is a module of this folder and a row here.
 
 The module is imported when its command is chosen, so that help, version and refusals are quick.
 """
@@ -15,7 +15,7 @@ PROGRAM: Final = "rollout-operator"
 
 
 class CommandModule(Protocol):
-    """What the module of a command offers."""
+    """The functions of the module of a command."""
 
     def run(self, arguments: Sequence[str]) -> int:
         """Return the exit code. Raises HelpRequested, and OperatorError as one line on stderr."""
@@ -28,24 +28,24 @@ class CommandModule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One row: the word that chooses it, and what the help says of it."""
+    """One row: the word that chooses the command, and its line in the help."""
 
     name: str
     summary: str
 
     def load(self) -> CommandModule:
-        """Import the module, which is called as its command is."""
+        """Import the module, which has the name of its command."""
         module = import_module(f"{__package__}.{self.name.replace('-', '_')}")
         return cast(CommandModule, module)
 
     @property
     def help_words(self) -> str:
-        """Return what to type for its help."""
+        """Return the words to type for its help."""
         return f"{PROGRAM} -help" if self.name == OPERATOR else f"{PROGRAM} {self.name} -help"
 
 
 OPERATOR: Final = "run"
-"""The command that flags without a command are for."""
+"""The command that takes flags without a command."""
 COMMANDS: Final = (
     Command(OPERATOR, "run the operator, as without a command"),
     Command("status", "what each rollout group does, and what it waits for"),

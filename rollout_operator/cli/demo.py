@@ -1,4 +1,4 @@
-"""`rollout-operator demo`, as the table of commands wants it."""
+"""`rollout-operator demo`, as the table of commands requires it."""
 
 from rollout_operator.lab.demo.command import run
 from rollout_operator.lab.demo.flags import render_demo_usage as render_usage

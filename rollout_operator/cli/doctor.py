@@ -1,8 +1,8 @@
 """`rollout-operator doctor`: prove an installation, and name what is wrong with what to do.
 
 Decides what is printed and which exit code it makes. It words nothing itself: findings come from
-`planning.diagnosis`, by what `operator.diagnosis.examine` has read. Nothing is changed: what is
-written, is written as a dry run.
+`planning.diagnosis`, by the reads of `operator.diagnosis.examine`. Nothing is changed: all writes
+are dry runs.
 """
 
 import asyncio
@@ -69,10 +69,10 @@ def render_usage() -> str:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Do what the words after the command ask for; return the exit code.
+    """Run the command with these words; return the exit code.
 
     Raises HelpRequested, ConfigError with its exit code, and OperatorError where the API server
-    cannot be asked at all.
+    cannot be reached at all.
     """
     parsed = parse_arguments(DOCTOR_FLAGS, arguments)
     refuse_leftovers(parsed)
@@ -90,13 +90,13 @@ async def _examine(access: Access) -> Diagnosis:
 
 
 def choose_exit_code(diagnosis: Diagnosis, *, is_strict: bool = False) -> ExitCode:
-    """Return what the findings make of the exit code."""
+    """Return the exit code for the findings."""
     if diagnosis.has(FindingCode.WEBHOOK_TIMED_OUT):
         return ExitCode.UNREACHED
     is_bad = diagnosis.count(Severity.ERROR) > 0
     if is_strict:
         is_bad = bool(diagnosis.findings or diagnosis.skipped)
-    # Nothing was found where nothing could be read.
+    # Nothing could be read, so that nothing was found.
     is_bad = is_bad or not (diagnosis.passed or diagnosis.findings)
     return ExitCode.FAILED if is_bad else ExitCode.DONE
 
@@ -123,7 +123,7 @@ def _list_lines(finding: Finding) -> Iterator[str]:
 
 
 def _list_skipped(diagnosis: Diagnosis) -> Iterator[str]:
-    """Yield one line for each thing that could not be read."""
+    """Yield one line for each part that could not be read."""
     checks: dict[str, list[str]] = {}
     for check in diagnosis.skipped:
         checks.setdefault(check.why, []).append(check.check)

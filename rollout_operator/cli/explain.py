@@ -42,7 +42,7 @@ from rollout_operator.planning.description.explain_policies import (
 
 
 class ExplainedKind(StrEnum):
-    """What is explained; in words of the API."""
+    """The kind of the explained object, as the API names it."""
 
     POD = "pod"
     SET = "statefulset"
@@ -92,11 +92,11 @@ Exit codes:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedObject:
-    """What the words name."""
+    """The object that the words name."""
 
     name: str
     kind: ExplainedKind | None = None
-    """None: whichever there is."""
+    """None for whichever kind exists."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -114,7 +114,7 @@ def render_usage() -> str:
 
 
 def read_target(arguments: Sequence[str]) -> ExplainedObject:
-    """Return what is named by `NAME`, `KIND/NAME` or `KIND NAME`. Raises UsageError."""
+    """Return the object named by `NAME`, `KIND/NAME` or `KIND NAME`. Raises UsageError."""
     kind, slash, name = arguments[0].partition("/") if len(arguments) == 1 else ("", "", "")
     if len(arguments) == 2:
         (kind, name), slash = arguments, "/"
@@ -140,7 +140,7 @@ async def _run(arguments: ParsedArguments, target: ExplainedObject, output: Outp
 async def draw_explanation(
     seen: Inspection, target: ExplainedObject, layout: StatusLayout
 ) -> list[Line]:
-    """Return the answer as lines. Raises InvalidInput where nothing has that name."""
+    """Return the explanation as lines. Raises InvalidInput where nothing has that name."""
     if target.kind is ExplainedKind.POLICY:
         return _draw_policy(seen, target, layout)
     if target.kind not in {None, ExplainedKind.POD, ExplainedKind.SET}:
@@ -165,7 +165,7 @@ async def draw_explanation(
 
 
 def _draw_policy(seen: Inspection, target: ExplainedObject, layout: StatusLayout) -> list[Line]:
-    """Return all that is known of a MultiAZRollout. Raises InvalidInput where there is none."""
+    """Return the lines about a MultiAZRollout. Raises InvalidInput where there is none."""
     for policy in seen.description.list_policies():
         if policy.name == target.name:
             return [*draw_policy(policy, seen.description.now, replace(layout, is_wide=True))]
@@ -175,7 +175,7 @@ def _draw_policy(seen: Inspection, target: ExplainedObject, layout: StatusLayout
 def _draw_of_releases(
     seen: Description, target: ExplainedObject, layout: StatusLayout
 ) -> list[Line]:
-    """Return all that is known of an object of releases. Raises InvalidInput for none."""
+    """Return the lines about an object of releases. Raises InvalidInput for none."""
     name, releases = target.name, seen.list_releases()
     match target.kind:
         case ExplainedKind.RELEASE:
@@ -203,7 +203,7 @@ def _draw_of_releases(
 async def _draw_driven(
     seen: Inspection, target: ExplainedObject, layout: StatusLayout
 ) -> list[Line]:
-    """Return the answer for what a MultiAZRollout replaces; nothing where none does."""
+    """Return the lines about pods that a MultiAZRollout replaces; empty where none does."""
     for driven in seen.driven:
         group, plan, key, name = driven.group, driven.plan, driven.key, target.name
         if target.kind is not ExplainedKind.POD:
@@ -235,7 +235,7 @@ def _draw(explanation: Explanation, layout: StatusLayout) -> Iterator[Line]:
 async def _draw_eviction(
     seen: Inspection, group: Group, target: ExplainedObject, layout: StatusLayout
 ) -> list[Line]:
-    """Return whether an eviction of a pod would be allowed; nothing where there is no pod."""
+    """Return lines on whether an eviction of a pod would be allowed; empty without a pod."""
     pod = _find_pod(group, target.name)
     if pod is None:
         return []

@@ -1,4 +1,4 @@
-"""What `status`, `wait` and `explain` share: flags, and how they observe namespaces."""
+"""Shared parts of `status`, `wait` and `explain`: flags, and how they observe namespaces."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -40,17 +40,17 @@ INSPECTION_FLAGS: Final[tuple[Flag[Any], ...]] = (GROUP, *ACCESS_FLAGS)
 
 @dataclass(slots=True)
 class ClusterInspector:
-    """Observes what the arguments of a command choose."""
+    """Observes the namespaces and groups that the arguments of a command choose."""
 
     client: Client
     namespace: str
-    """Empty: all that have groups."""
+    """Empty for all that have groups."""
     service: str = ""
     group: str = ""
     _inspectors: dict[str, Inspector] = field(default_factory=dict)
 
     async def inspect(self, *, is_fresh: bool = True) -> Sequence[Inspection]:
-        """Return one inspection a namespace. Raises ApiError, and InvalidInput for the group."""
+        """Return one inspection for each namespace. Raises ApiError and InvalidInput."""
         names: Sequence[str] = [self.namespace]
         if not self.namespace:
             names = await list_namespaces(self.client, is_fresh=is_fresh)
@@ -69,7 +69,7 @@ class ClusterInspector:
         return [choose_group(inspection, self.group) for inspection in inspections]
 
     def inspector(self, namespace: str) -> Inspector:
-        """Return what observes one namespace."""
+        """Return the inspector of one namespace."""
         if namespace not in self._inspectors:
             lease = get_flag("leader-election.lease-name").default
             self._inspectors[namespace] = Inspector(
@@ -79,7 +79,7 @@ class ClusterInspector:
 
 
 def be_quiet() -> None:
-    """Log nothing: what the operator would log of a namespace, the description says as well."""
+    """Log nothing: the description says what the operator would log of a namespace."""
     logs.configure(level="error", write=lambda line: None)
 
 
@@ -87,7 +87,7 @@ def be_quiet() -> None:
 async def open_inspector(
     arguments: ParsedArguments, *, service: str = "", is_everywhere: bool = False
 ) -> AsyncIterator[ClusterInspector]:
-    """Connect to the cluster that the words choose; `service` is the operator's, if it is asked.
+    """Connect to the cluster that the words choose; `service` is the operator's, if any.
 
     Raises ConfigError.
     """
@@ -103,7 +103,7 @@ def refuse_arguments(arguments: ParsedArguments) -> None:
 
 
 def suggest(name: str, names: Sequence[str]) -> str:
-    """Return the end of a message about a name that is not there."""
+    """Return the end of a message about a name that does not exist."""
     close = get_close_matches(name, names, n=1)
     if close:
         return f"; did you mean {close[0]}?"
@@ -111,7 +111,7 @@ def suggest(name: str, names: Sequence[str]) -> str:
 
 
 def miss_policy(description: Description, name: str) -> InvalidInput:
-    """Return the error where no MultiAZRollout has that name: it may lack, or not be shown."""
+    """Return the error for a MultiAZRollout that is missing, or may not be shown."""
     hint = suggest(name, [policy.name for policy in description.list_policies()])
     where = description.namespace
     return InvalidInput(f"no multiazrollout {name} is seen in namespace {where}{hint}")

@@ -1,4 +1,4 @@
-"""The entry point: which command the arguments choose, and what its end looks like from outside.
+"""The entry point: chooses the command by the arguments, and reports how it ended.
 
 A first word that starts with a dash is a flag of the operator itself, as is no word at all: the
 image is started with flags only. Whatever goes wrong is one line on stderr and an exit code.
@@ -61,7 +61,7 @@ def _run(command: Command, arguments: Sequence[str]) -> int:
 
 
 def _refuse(error: ConfigError, help_words: str) -> int:
-    """Say what is wrong, and where to read on if the command line is; never the help itself."""
+    """Print what is wrong, and for a wrong command line where to read on; never the help itself."""
     text = str(error)
     if error.exit_code == ExitCode.BAD_COMMAND_LINE:
         text += f"{'' if text.endswith('?') else '.'} See {help_words}"
@@ -70,7 +70,7 @@ def _refuse(error: ConfigError, help_words: str) -> int:
 
 
 def _judge_lost_output(error: OSError) -> int:
-    """Return the exit code where stdout takes no more; raise the error if it is another one."""
+    """Return the exit code where stdout takes no more; raise any other error."""
     if error.errno not in (errno.EPIPE, errno.ENOSPC):
         raise error
     _forget(sys.stdout)
@@ -90,7 +90,7 @@ def _chain(error: BaseException) -> str:
 
 
 def _complain(text: str) -> None:
-    """Write one line to stderr, as far as it is read: the exit code is the same."""
+    """Write one line to stderr, if it can be written: the exit code is the same."""
     # Not before: help is there at once.
     from rollout_operator.planning.wording import printable
 
@@ -102,5 +102,5 @@ def _complain(text: str) -> None:
 
 
 def _forget(stream: TextIO) -> None:
-    """Let what is left in the buffer be lost: it would fail again at exit, which then is 120."""
+    """Drop the rest of the buffer: it would fail again at exit, with exit code 120."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -46,9 +46,9 @@ def render_usage() -> str:
 
 
 def import_operator() -> Callable[[Config], int]:
-    """Import the operator without looking for garbage on the way: a tenth of the time or more.
+    """Import the operator without garbage collections on the way: a tenth of the time or more.
 
-    What is imported lives as long as the process: later collections leave it out.
+    Modules live as long as the process: later collections leave them out.
     """
     gc.disable()
     try:
@@ -60,7 +60,7 @@ def import_operator() -> Callable[[Config], int]:
 
 
 def operate(config: Config, run_operator: Callable[[Config], int]) -> int:
-    """Return what the operator returns. Raises PartDied, and what it raises itself."""
+    """Run the operator; return its exit code. Raises PartDied, and the operator's own errors."""
     from rollout_operator.aio.tasks import TaskDied
     from rollout_operator.telemetry.logs import log
 

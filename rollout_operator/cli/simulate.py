@@ -1,4 +1,4 @@
-"""`rollout-operator simulate`: what it is told of a cluster, and where that is."""
+"""`rollout-operator simulate`: the input of a simulation, from files or a cluster."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _FLAGS: Final = (KUBECONFIG, CONTEXT)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Tell what the words ask for; return the exit code. Raises HelpRequested and OperatorError."""
+    """Print a simulation; return the exit code. Raises HelpRequested and OperatorError."""
     return command.run(arguments, command.ClusterAccess(_FLAGS, _copy_cluster, _copy_releases))
 
 

@@ -80,7 +80,7 @@ Exit codes:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Show what there is; return the exit code. Raises HelpRequested and OperatorError."""
+    """Show the status; return the exit code. Raises HelpRequested and OperatorError."""
     parsed = parse_mixed(STATUS_FLAGS, arguments)
     refuse_arguments(parsed)
     refuse_other_choices(parsed, OUTPUT, FORMATS)
@@ -101,7 +101,7 @@ def render_usage() -> str:
 
 
 async def show(arguments: ParsedArguments, output: OutputStream) -> None:
-    """Show what the words choose; with -w until cancelled. Raises OperatorError."""
+    """Show the chosen namespaces; with -w until cancelled. Raises OperatorError."""
     is_wide = arguments.value(OUTPUT) == "wide"
     async with open_inspector(
         arguments, service=arguments.value(SERVICE), is_everywhere=arguments.value(EVERYWHERE)
@@ -134,7 +134,7 @@ def draw_all(seen: Sequence[Inspection], layout: StatusLayout) -> list[Line]:
 
 
 def render_json(descriptions: Sequence[Description], *, is_everywhere: bool) -> str:
-    """Return the descriptions as JSON: one, or a list of all namespaces."""
+    """Return the descriptions as JSON: a single object, or a list of all namespaces."""
     return f"{format_json(descriptions if is_everywhere else descriptions[0])}\n"
 
 
@@ -155,7 +155,7 @@ async def _redraw(inspector: ClusterInspector, output: OutputStream, *, is_wide:
 
 
 def fit(seen: Sequence[Inspection], size: os.terminal_size, *, is_wide: bool) -> list[Line]:
-    """Return the lines about all namespaces, fewer where the terminal is too low for all."""
+    """Return the lines about all namespaces, fewer where the terminal has too few rows."""
     layout = StatusLayout(width=size.columns, is_wide=is_wide)
     lines = draw_all(seen, layout)
     if len(lines) < size.lines:
@@ -164,17 +164,17 @@ def fit(seen: Sequence[Inspection], size: os.terminal_size, *, is_wide: bool) ->
 
 
 class InspectionSource(Protocol):
-    """What is looked at again and again."""
+    """The source of inspections."""
 
     async def inspect(self, *, is_fresh: bool = True) -> Sequence[Inspection]:
-        """Return one inspection a namespace. Raises ApiError."""
+        """Return one inspection for each namespace. Raises ApiError."""
         ...
 
 
 async def report_changes(
     inspector: InspectionSource, clock: Clock, write: Callable[[str], object]
 ) -> None:
-    """Write what changes, with the time, until cancelled. Raises what the first read raises."""
+    """Write each change, with the time, until cancelled. Raises what the first read raises."""
     earlier: Mapping[str, str] = {}
     is_first = True
     while True:

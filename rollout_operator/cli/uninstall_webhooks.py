@@ -1,9 +1,9 @@
 """`rollout-operator uninstall-webhooks`: delete the webhook configurations of one operator.
 
 Decides which are its own, and what is printed of each. It is the first step of a removal, and the
-way out for a cluster where the operator is gone and its webhooks refuse every downscale. Nothing is
-asked of the operator, whose own rights do not suffice: it runs with those of a kubeconfig, found as
-kubectl finds it.
+way out for a cluster where the operator is gone and its webhooks refuse every downscale. The
+operator itself takes no part, as its own rights do not suffice: the command runs with those of a
+kubeconfig, found as kubectl finds it.
 """
 
 import asyncio
@@ -95,7 +95,7 @@ Exit codes:
 
 
 class ConfigurationClient(Reader, Writer, Protocol):
-    """What is needed of the API server."""
+    """The requests to the API server."""
 
 
 class LeftOver(OperatorError):
@@ -103,7 +103,7 @@ class LeftOver(OperatorError):
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Do what the words after the command ask for; return the exit code 0.
+    """Run the command with these words; return the exit code 0.
 
     Raises HelpRequested, ConfigError with its exit code, and LeftOver.
     """
@@ -121,7 +121,7 @@ def render_usage() -> str:
 
 
 def _choose_access(arguments: ParsedArguments) -> Access:
-    """Return where to delete, and of which namespace's operator.
+    """Return the API server, and the namespace of the operator.
 
     Raises UsageError for the flags, and ConfigError for a kubeconfig.
     """
@@ -131,7 +131,7 @@ def _choose_access(arguments: ParsedArguments) -> Access:
     if any(arguments.has(flag) for flag in ACCESS_FLAGS):
         others = ", ".join(f"-{flag.name}" for flag in given)
         raise UsageError(f"{others} cannot be given together with flags for a kubeconfig")
-    # Also of the namespace alone: an empty one must not become that of the context.
+    # Also of the namespace alone: an empty name must not become that of the context.
     config = _check(arguments, given)
     if given == [_NAMESPACE]:
         return choose_access(parse_arguments(ACCESS_FLAGS, [f"-namespace={config.namespace}"]))
@@ -141,7 +141,7 @@ def _choose_access(arguments: ParsedArguments) -> Access:
 
 
 def _check(arguments: ParsedArguments, given: Iterable[Flag[Any]]) -> Config:
-    """Return what the operator itself would make of the same flags. Raises UsageError."""
+    """Return the configuration of the operator by the same flags. Raises UsageError."""
     try:
         return read_config([f"-{flag.name}={arguments.value(flag)}" for flag in given])
     except ConfigError as error:
@@ -218,7 +218,7 @@ class Uninstall:
     async def _delete(
         self, configuration: WebhookConfiguration, resource: Resource, decode: Decode
     ) -> str:
-        """Return what became of it. Only what was judged is deleted, never what took its place."""
+        """Delete a configuration as it was assessed, but no successor; return the outcome."""
         try:
             for _ in range(_MOST_ATTEMPTS):
                 if not self._is_ours(configuration):

@@ -121,7 +121,7 @@ def _write_line(line: str) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class RolloutWait:
-    """One wait, printed line by line."""
+    """One run of `wait`, printed line by line."""
 
     inspect: Inspect
     goal: Goal
@@ -129,14 +129,14 @@ class RolloutWait:
     clock: Clock
     write_line: Callable[[str], None]
     named: Named = NOTHING
-    """What is waited for alone."""
+    """The only object that is waited for."""
     _shown: Mapping[str, str] = field(default_factory=dict)
     _unread: str = ""
     _held_since: Mapping[str, timedelta] = field(default_factory=dict)
-    """By what is waited for."""
+    """By the object that is waited for."""
 
     async def run(self) -> ExitCode:
-        """Look until it has come, or never will by itself, or the time is over."""
+        """Inspect until all have reached the goal, cannot by themselves, or the time is over."""
         deadline = self.clock.elapsed() + self.timeout
         seen = await self._list_awaited()
         while True:
@@ -148,7 +148,7 @@ class RolloutWait:
             seen = await self._inspect_again(seen)
 
     async def _list_awaited(self) -> Sequence[Awaited]:
-        """Raise InvalidInput where there is none: that all of none are done says nothing."""
+        """Return the objects to wait for. Raises InvalidInput where there are none."""
         seen = await self.inspect()
         if awaited := list_awaited(seen, self.named):
             return awaited
@@ -182,7 +182,7 @@ class RolloutWait:
         return None
 
     def _say(self, facts: Mapping[str, str]) -> None:
-        """Print what is news: of a hundred groups one line, where one of them moves."""
+        """Print the news: of a hundred groups one line, where one of them moves."""
         for line in list_changes(self._shown, facts):
             self.write_line(line)
         self._shown = facts

@@ -1,4 +1,4 @@
-"""Flags that say where the API server is, and how much is asked of it."""
+"""Flags that say where the API server is, and how many requests it gets."""
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -7,7 +7,7 @@ from typing import Final
 from rollout_operator.config.grammar import DURATION, FLOAT, INT, TEXT, flag
 
 UNLIMITED: Final = timedelta.max
-"""What `-kubernetes.client-timeout=0` stands for."""
+"""The limit for `-kubernetes.client-timeout=0`."""
 TIMEOUT: Final = replace(DURATION, parse=lambda text: DURATION.parse(text) or UNLIMITED)
 
 _KUBERNETES: Final = "Kubernetes API server"
@@ -16,7 +16,7 @@ _KUBERNETES: Final = "Kubernetes API server"
 # fmt: off
 @dataclass(frozen=True, kw_only=True)
 class ApiFlags:
-    """Where the API server is, and how much is asked of it."""
+    """Where the API server is, and how many requests it gets."""
 
     namespace: str = flag(
         "kubernetes.namespace", TEXT, "", _KUBERNETES,

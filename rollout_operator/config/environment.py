@@ -1,4 +1,4 @@
-"""What the environment asks for: `WATCH_NAMESPACE`, `LOG_LEVEL`, `OPERATOR_NAME`, `METRICS_PORT`.
+"""The settings of the environment: `WATCH_NAMESPACE`, `LOG_LEVEL`, `OPERATOR_NAME`, `METRICS_PORT`.
 
 Decides what each variable means, and what holds for the others where one of them is given: a flag
 beats a variable, a variable beats a default. Without any of them everything is left to the flags.
@@ -29,18 +29,18 @@ _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What the variables ask for, and where the operator itself runs."""
+    """The settings of the variables, and where the operator itself runs."""
 
     is_given: bool = False
-    """Whether any of the variables is: the others have their own defaults then."""
+    """Whether any of the variables is given: the others have their own defaults then."""
     watched: tuple[str, ...] | None = None
-    """The namespaces to watch; none of them: all. None: that is left to the flag."""
+    """The namespaces to watch, all if empty; None leaves that to the flag."""
     log_level: str = ""
     operator_name: str = FIELD_MANAGER
     metrics_port: int = 0
-    """A second port with `/metrics`; 0: there is none."""
+    """A second port with `/metrics`; 0 for none."""
     is_port_chosen: bool = False
-    """Whether the port was asked for: one that is taken is an error then."""
+    """Whether a variable names the port: a port that is taken is an error then."""
     own_namespace: str = ""
     """Where the operator runs, as far as that is known."""
     warnings: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ NOTHING: Final = Environment()
 
 
 def read_environment(variables: Mapping[str, str], mounted_namespace: str = "") -> Environment:
-    """Return what the variables ask for. Raises ConfigError that names variable and value.
+    """Return the settings of the variables. Raises ConfigError that names variable and value.
 
     `mounted_namespace` is that of the service account, as the kubelet writes it.
     """

@@ -1,9 +1,9 @@
-"""What the operator reads at its start: the flags of all subjects, and what follows from them.
+"""The operator's configuration: the flags of all subjects, and what follows from them.
 
 Each flag stands once, on the field that its value goes to, in the module of its subject. Which
 combinations are refused is decided in `checks`, how words become values in `grammar`, how all of it
-looks as help in `usage`. What is not among the arguments is as `environment` has it, else at its
-default.
+reads as help in `usage`. A flag that is not among the arguments has the value from `environment`,
+else its default.
 """
 
 from collections.abc import Sequence
@@ -24,19 +24,19 @@ _WITHOUT_EFFECT: Final = ("zpdb.pod-ready-annotation-patch-timeout",)
 
 @dataclass(frozen=True, kw_only=True)
 class Config(ApiFlags, RolloutFlags, ServerFlags, WebhookFlags, PodFlags, ReplicaFlags):
-    """What the words after the program's name ask for, checked by `checks.read_config`."""
+    """The configuration by the words after the program's name, checked by `checks.read_config`."""
 
     leftovers: tuple[str, ...] = ()
     """Words after the flags, which mean nothing."""
     without_effect: tuple[str, ...] = ()
     """Names of flags that were given and mean nothing any more."""
     watched: tuple[str, ...] | None = None
-    """The namespaces that the environment asks for; none of them: all. None: that of the flag."""
+    """The namespaces that the environment names, all if empty; None leaves that to the flag."""
     environment: Environment = NOTHING
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """Return what is watched; none: all. `namespace` is then that of the operator itself."""
+        """Return the watched namespaces; empty for all: `namespace` is then the operator's own."""
         return (self.namespace,) if self.watched is None else self.watched
 
     @property
@@ -51,12 +51,12 @@ class Config(ApiFlags, RolloutFlags, ServerFlags, WebhookFlags, PodFlags, Replic
 
     @property
     def operator_name(self) -> str:
-        """Return what its writes, Events and Lease are known by."""
+        """Return the name in its writes, Events and Lease."""
         return self.environment.operator_name
 
     @property
     def extra_port(self) -> int:
-        """Return the second port with `/metrics`; 0: there is none."""
+        """Return the second port with `/metrics`; 0 for none."""
         port = self.environment.metrics_port
         is_taken = not self.environment.is_port_chosen and port in self.review_ports
         return 0 if port == self.server_port or is_taken else port
@@ -68,12 +68,12 @@ class Config(ApiFlags, RolloutFlags, ServerFlags, WebhookFlags, PodFlags, Replic
 
     @property
     def zone_tracker(self) -> str:
-        """Return the name of the ConfigMap with the times of downscales; empty: annotations."""
+        """Return the name of the ConfigMap with times of downscales; empty without one."""
         return self.zone_tracker_name if self.use_zone_tracker else ""
 
     @property
     def lease(self) -> str:
-        """Return the name of the Lease that is held to act; empty: none is needed."""
+        """Return the name of the Lease that is held to act; empty where none is needed."""
         return self.lease_name if self.election_enabled and not self.is_shadow else ""
 
     @property
@@ -88,7 +88,7 @@ class Config(ApiFlags, RolloutFlags, ServerFlags, WebhookFlags, PodFlags, Replic
 
     @property
     def drives_releases(self) -> bool:
-        """Return whether Rollouts of releases are made to happen."""
+        """Return whether Rollouts of releases are carried out."""
         return self.releases and not self.is_shadow
 
     @property
@@ -98,7 +98,7 @@ class Config(ApiFlags, RolloutFlags, ServerFlags, WebhookFlags, PodFlags, Replic
 
     @property
     def forwarding_port(self) -> int:
-        """Return the port for reviews of other replicas; 0: none are passed on.
+        """Return the port for reviews of other replicas; 0 where none are passed on.
 
         Certificates from files are not ours: their CA is unknown, and whether it signs others.
         """
@@ -118,15 +118,15 @@ FLAGS: Final[tuple[Flag[Any], ...]] = tuple(
 
 
 def get_flag(name: str) -> Flag[Any]:
-    """Return the flag of this name, which there must be."""
+    """Return the flag of this name, which must exist."""
     return next(each for each in FLAGS if each.name == name)
 
 
 def read_arguments(argv: Sequence[str], environment: Environment = NOTHING) -> Config:
-    """Return what the words after the program's name ask for, unchecked.
+    """Return the configuration by the words after the program's name, unchecked.
 
-    What they leave open is as the environment has it. Raises UsageError where they do not follow
-    the grammar, or HelpRequested.
+    Fields that they leave open come from the environment. Raises UsageError where they do not
+    follow the grammar, or HelpRequested.
     """
     arguments = parse_arguments(FLAGS, argv)
     values = fill_fields(Config, arguments)
@@ -148,7 +148,7 @@ def read_arguments(argv: Sequence[str], environment: Environment = NOTHING) -> C
 
 
 def _stand_in(environment: Environment) -> dict[str, object]:
-    """Return, by field, what counts where the flag of that field is not given."""
+    """Return, by field, the value that counts where the flag of that field is not given."""
     first = (*(environment.watched or ()), "")[0]
     return {
         "namespace": environment.own_namespace or first,

@@ -73,14 +73,14 @@ class FlagKind(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag(Generic[T]):
-    """One flag: what it is called, takes, is by default and does."""
+    """One flag: its name, type, default and help."""
 
     name: str
     kind: FlagKind[T]
     default: T
     help: str
     group: str = ""
-    """Under which heading the help shows it."""
+    """The heading under which the help shows it."""
     alias: str = ""
     """Another spelling of the name; not shown in lists."""
 
@@ -103,7 +103,7 @@ def map_flags(settings: type[Any]) -> dict[str, Flag[Any]]:
 
 @dataclass(frozen=True, slots=True)
 class ParsedArguments:
-    """What the words say: a value for each flag, and the words after the flags."""
+    """The parsed words: a value for each flag, and the words after the flags."""
 
     leftovers: tuple[str, ...] = ()
     _given: dict[str, object] = field(default_factory=dict)
@@ -227,7 +227,7 @@ def _parse_bool(text: str) -> bool:
 
 
 def _parse_duration(text: str) -> timedelta:
-    """Begin as Go does, and go on with what is wrong and what would be right."""
+    """Parse a duration; errors begin as Go's do, and go on with what would be right."""
     try:
         return parse_duration(text)
     except InvalidInput as error:
@@ -281,7 +281,7 @@ BOOL: Final[FlagKind[bool]] = FlagKind(
     "bool", _parse_bool, lambda value: str(value).lower(), stands_alone=True
 )
 DURATION: Final[FlagKind[timedelta]] = FlagKind("duration", _parse_duration, format_duration)
-# Go prints the word of a type that it does not know as this one.
+# Go prints the name of a type that it does not know as this word.
 LONG_SPAN: Final[FlagKind[timedelta]] = FlagKind(
     "value", _parse_long_span, format_prometheus_duration
 )

@@ -14,7 +14,7 @@ _BUDGETS: Final = "Disruption budgets"
 # fmt: off
 @dataclass(frozen=True, kw_only=True)
 class PodFlags:
-    """What is asked of pods, and kept of them."""
+    """How pods are called, and where the times of their downscales are kept."""
 
     pods_timeout: timedelta = flag(
         "pods.client-timeout", DURATION, timedelta(seconds=5), _PODS,

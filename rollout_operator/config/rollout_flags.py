@@ -1,4 +1,4 @@
-"""Flags that say which rollouts are made to happen, of pods and of releases."""
+"""Flags that say which rollouts are carried out, of pods and of releases."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,7 +20,7 @@ _RELEASES: Final = "Releases"
 # fmt: off
 @dataclass(frozen=True, kw_only=True)
 class RolloutFlags:
-    """Which rollouts are made to happen."""
+    """Which rollouts are carried out."""
 
     reconcile_interval: timedelta = flag(
         "reconcile.interval", DURATION, timedelta(seconds=5), _ROLLOUTS,

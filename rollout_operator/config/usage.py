@@ -30,7 +30,7 @@ Exit codes:
 
 
 def render_flags() -> str:
-    """Return what the operator is for and all its flags, no line longer than 100 columns."""
+    """Return the purpose of the operator and all its flags, no line longer than 100 columns."""
     parts = [_HEAD]
     for group in dict.fromkeys(flag.group for flag in FLAGS):
         flags = (flag for flag in FLAGS if flag.group == group)

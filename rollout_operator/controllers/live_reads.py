@@ -105,22 +105,22 @@ class GroupReader:
         member. Pods of members that only the cache cannot decode are read after that, by the
         selectors that the store has. Raises what `LiveReader.fetch_page` raises.
         """
-        asker = _Waiter(cached)
-        self._line.append(asker)
+        waiter = _Waiter(cached)
+        self._line.append(waiter)
         try:
-            while asker.outcome is None:
-                if self._is_led or asker not in self._line:
-                    await asker.woken.wait()
-                    asker.woken.clear()
+            while waiter.outcome is None:
+                if self._is_led or waiter not in self._line:
+                    await waiter.woken.wait()
+                    waiter.woken.clear()
                 else:
-                    await self._lead(asker)
+                    await self._lead(waiter)
         finally:
-            if asker in self._line:
-                self._line.remove(asker)
+            if waiter in self._line:
+                self._line.remove(waiter)
             self._wake_next()
-        if isinstance(asker.outcome, ApiError):
-            raise asker.outcome.with_traceback(None)
-        return asker.outcome
+        if isinstance(waiter.outcome, ApiError):
+            raise waiter.outcome.with_traceback(None)
+        return waiter.outcome
 
     async def read_selected(self, cached: Group, selector: str) -> GroupRead:
         """Return the StatefulSets that a selector finds, and the pods of those in `cached`.
@@ -186,7 +186,7 @@ class GroupReader:
         return pages
 
     async def _read_together(self, together: Sequence[_Waiter], pages: int) -> None:
-        groups = [asker.cached for asker in together]
+        groups = [waiter.cached for waiter in together]
         sets = [zone.sts for group in groups for zone in group.zones]
         sent_at = self._clock.elapsed()
         try:
@@ -197,13 +197,13 @@ class GroupReader:
                 pods += await self.list_pods(_list_decoded(groups, members))
         except (ApiError, TimeoutError) as failure:
             error = failure if isinstance(failure, ApiError) else _give_up()
-            for asker in together:
-                asker.outcome = error
+            for waiter in together:
+                waiter.outcome = error
             return
         owned = _group_by_owner(pods)
-        for asker in together:
-            own = members.get(asker.cached.name, ())
-            asker.outcome = GroupRead(members=own, pods=owned, sent_at=sent_at)
+        for waiter in together:
+            own = members.get(waiter.cached.name, ())
+            waiter.outcome = GroupRead(members=own, pods=owned, sent_at=sent_at)
 
     async def _fetch_members(
         self, groups: Sequence[Group]
@@ -282,11 +282,11 @@ def _choose_together(leader: _Waiter, line: Iterable[_Waiter]) -> list[_Waiter]:
         return chosen
     room = LIVE_PAGE - _count_pods(leader.cached)
     length = _measure_selectors(leader.cached)
-    for asker in line:
-        pods, added = _count_pods(asker.cached), _measure_selectors(asker.cached)
-        is_alike = asker is not leader and _find_keys(asker.cached) == keys
+    for waiter in line:
+        pods, added = _count_pods(waiter.cached), _measure_selectors(waiter.cached)
+        is_alike = waiter is not leader and _find_keys(waiter.cached) == keys
         if is_alike and pods <= room and length + added <= LONGEST_SELECTOR:
-            chosen.append(asker)
+            chosen.append(waiter)
             room -= pods
             length += added
     return chosen

@@ -1,1 +1,1 @@
-"""Composition: what opens the clients to a cluster, starts its parts in order, and stops them."""
+"""Composition: opens the clients to a cluster, starts the parts in order, and stops them."""

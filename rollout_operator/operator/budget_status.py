@@ -1,6 +1,6 @@
-"""Composition of the status of budgets: which changes matter to which budget, and what writes it.
+"""Composition of the status of budgets: which changes concern which budget, and the writer.
 
-Only on a cluster: nothing that is decided rests on it, so the lab does without.
+Only on a cluster: no decision rests on it, so the lab does without.
 """
 
 from collections.abc import Iterable
@@ -56,7 +56,7 @@ class BudgetReports(Feature):
         tasks.start("budget status", self._workers.run())
 
     async def finish(self) -> None:
-        """Wait for nothing: a write that is cut off is made by the next process."""
+        """Wait for nothing: the next process makes a write that is cut off."""
 
     def _find_account(self, name: str) -> BudgetAccount | None:
         """Return the account of a budget, and remember whose changes concern it."""
@@ -78,7 +78,7 @@ class BudgetReports(Feature):
         sets = [version for version in (old, new) if version is not None]
         self._wake_owners(sts.uid for sts in sets)
         for budget in self._budgets.catalog.list_all():
-            # One that it did not select before.
+            # A StatefulSet that it did not select before.
             if any(selects(own, sts.labels) for own in budget.selectors for sts in sets):
                 self._wake(budget.name)
 
@@ -91,7 +91,7 @@ class BudgetReports(Feature):
                 self._wake(name)
 
     def _wake_all(self) -> None:
-        """Look at all budgets: one that changes may overlap with others, or no longer."""
+        """Reconcile all budgets: a budget that changes may overlap with others, or no longer."""
         for name in {*self._zones, *(budget.name for budget in self._budgets.catalog.list_all())}:
             self._wake(name)
 

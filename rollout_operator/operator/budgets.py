@@ -1,6 +1,6 @@
-"""Composition of disruption budgets: the watched ones, the arbiter, and what releases grants.
+"""Composition of disruption budgets: their caches, the arbiter, and the release of grants.
 
-Always there, also without webhooks: a rollout asks the arbiter as evictions do. It costs one watch
+Always there, also without webhooks: a rollout uses the arbiter as evictions do. It costs one watch
 where the kind is installed, and nothing for pods that no budget selects.
 """
 
@@ -34,7 +34,7 @@ from rollout_operator.operator.context import Context
 from rollout_operator.operator.process import Feature
 from rollout_operator.telemetry.spans import trace_keys
 
-# Pods whose grants are looked after at a time; each mostly waits for the API server.
+# Pods whose grants are reconciled at a time; each mostly waits for the API server.
 WORKERS: Final = 4
 
 
@@ -108,20 +108,20 @@ class Budgets(Feature):
         tasks.start("budget informer", self._follow.run(self._context.clock))
 
     async def wait_known(self) -> None:
-        """Wait until the budgets are known, or that there can be none."""
+        """Wait until the budgets are known, or that there are none."""
         await self._follow.wait_answered()
 
     def start(self, tasks: TaskStack) -> None:
-        """Begin to decide, and to release what was granted and does not happen."""
+        """Begin to decide, and to release grants that are not used."""
         self.arbiter.begin()
         self._context.events.report_budgets(self._store.list_all())
         tasks.start("disruption workers", self._workers.run())
         tasks.start("releases of grants", self.arbiter.run())
 
     def describe(self) -> Iterator[BudgetDescription]:
-        """Yield what is said of each budget, by name.
+        """Yield the description of each budget, by name.
 
-        Each takes milliseconds: others have their turn in between. Nothing where budgets are not
+        Each takes milliseconds: other tasks run in between. Empty where budgets are not
         known.
         """
         return self.accounts.list_descriptions()
@@ -137,7 +137,7 @@ class Budgets(Feature):
 
     def _find_lack(self, source: DisruptionSource) -> str | None:
         # A role of an earlier release does not show budgets: rollouts go on as they did under it,
-        # evictions are only asked about where a webhook configuration names them.
+        # evictions come to the operator only where a webhook configuration names them.
         if source is DisruptionSource.ROLLOUT and self._follow.is_forbidden:
             return None
         return self._follow.lack

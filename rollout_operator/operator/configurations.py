@@ -20,20 +20,20 @@ OnConfiguration = Callable[[Configuration | None, Configuration | None], None]
 
 
 class Configurations:
-    """Those of both kinds, as far as they may be read."""
+    """Webhook configurations of both kinds, as far as they may be read."""
 
     def __init__(self, process: Process, names: Sequence[str]) -> None:
-        """Without names they are all that there are."""
+        """Without names all configurations are followed."""
         self._process = process
         self._names = tuple(names) or ("",)
         self._stores: list[ConfigurationStore] = []
 
     def list_all(self) -> list[Configuration]:
-        """Return what the caches know now."""
+        """Return the cached configurations."""
         return [configuration for store in self._stores for configuration in store.list_all()]
 
     def collect_kinds(self, path: str) -> set[str]:
-        """Return the kinds of those of ours that ask on this path."""
+        """Return the kinds of our configurations that call this path."""
         return {
             configuration.kind
             for configuration in self.list_all()

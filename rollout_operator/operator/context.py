@@ -1,4 +1,4 @@
-"""What all features of one namespace work with: its clients, caches, locks and records.
+"""The context of all features of one namespace: its clients, caches, locks and records.
 
 Each feature (`rollout`, `scaling`, `budgets`, `reviews`) takes it whole and adds its own callbacks;
 the order of start and stop is decided in `engine`.
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 # So many time-outs after a call was given up, the pod has handled it or never will.
 LATE_TIMEOUTS: Final = 2
-# A watch that fails for this long, other than by the API server's own failure, wants a restart.
+# A watch that fails for this long, other than by the API server's own failure, calls for a restart.
 BROKEN_LIMIT: Final = timedelta(minutes=3)
 
 
@@ -54,7 +54,7 @@ class Context:
     """The clients, caches, locks and records of one namespace."""
 
     def __init__(self, settings: EngineSettings, process: Process, telemetry: Telemetry) -> None:
-        """`settings` name the namespace, `telemetry` is what is reported of it."""
+        """`settings` name the namespace, `telemetry` takes its metrics and states."""
         self.settings = settings
         self.namespace = settings.namespace
         self.process = process
@@ -66,7 +66,8 @@ class Context:
         self.late_calls = settings.pods_timeout * LATE_TIMEOUTS
         """After what time no call reaches a pod any more whose caller has given up."""
         self.has_begun = False
-        """Whether what an earlier process left is known, and controllers run."""
+        """Whether the downscales and grants of an earlier process are known, and controllers
+        run."""
         self.election = process.election
         self.sets = StatefulSetStore()
         self.pods = PodStore()
@@ -98,7 +99,7 @@ class Context:
 
     @property
     def is_leading(self) -> bool:
-        """Return whether this process decides, and knows what there is to know for that."""
+        """Return whether this process decides, and knows all that it needs for that."""
         return self.has_begun and self.election.may_act
 
     def open(self, name: str, reads: Priority) -> ApiClient:
@@ -124,7 +125,7 @@ class Context:
         return _describe_unsynced(self.set_informer) or _describe_unsynced(self.pod_informer)
 
     def on_stale(self, callback: Callable[[], None]) -> None:
-        """Call back when the caches of sets or pods turn too old to decide by."""
+        """Call back when the caches of sets or pods become too old to decide by."""
         self.set_informer.staleness.add(SNAPSHOT_LIMIT, callback)
         self.pod_informer.staleness.add(SNAPSHOT_LIMIT, callback)
 
@@ -134,14 +135,14 @@ class Context:
         self.pod_informer.refresh(cause)
 
     def get_time(self, client: ApiClient) -> datetime:
-        """Return the API server's time, which each client knows by the answers to all of them.
+        """Return the API server's time, which each client knows by the answers to all clients.
 
         Ours before the first answer: it may be wrong, and may jump.
         """
         return client.server_time() or self.clock.now()
 
     def make_observer(self, client: ApiClient) -> Observer:
-        """Return what takes snapshots of groups, with live reads by this client."""
+        """Return an observer of groups, with live reads by this client."""
         return Observer(
             namespace=self.namespace,
             reader=client,
@@ -157,7 +158,7 @@ class Context:
         )
 
     def make_records(self, client: ApiClient) -> Records:
-        """Return what reads and writes the times of downscales by this client."""
+        """Return the records of the times of downscales, read and written by this client."""
         if not self.settings.zone_tracker:
             return AnnotationTimes(client, self.downscales)
         return Tracker(
@@ -179,7 +180,7 @@ class Context:
         )
 
     def make_informer(self, client: ApiClient, collection: Collection[Cached]) -> Informer[Cached]:
-        """Return what follows a collection by this client."""
+        """Return an informer of a collection by this client."""
         return Informer(client, collection, self.metrics, self.clock, self.rng)
 
     def share_informer(
@@ -188,7 +189,7 @@ class Context:
         collection: Collection[Cached],
         choose: "Callable[[ClusterKinds], ClusterKind[Cached]]",
     ) -> AnyInformer[Cached]:
-        """Return what follows a collection: a share in what is followed for all namespaces.
+        """Return an informer of a collection: a share in the informer of all namespaces.
 
         Else this client follows it. `choose` returns the kind.
         """
@@ -197,9 +198,9 @@ class Context:
         return share or self.make_informer(client, collection)
 
     def _make_event_sender(self) -> EventSender | None:
-        """Return what writes Events; not in shadow mode, which writes nothing.
+        """Return the writer of Events; None in shadow mode, which writes nothing.
 
-        Unfenced: what this process did while it acted is as true once it does not any more.
+        Unfenced: the deeds of this process stay true when it no longer acts.
         """
         if self.settings.is_shadow:
             return None
@@ -222,9 +223,9 @@ class Context:
         return self._report(of, self.share_informer(client, of, lambda cluster: cluster.sets))
 
     def _follow_pods(self, client: ApiClient) -> AnyInformer[Pod | Unreadable]:
-        """Return what follows pods: those of this namespace alone, wherever others are.
+        """Return an informer of pods: those of this namespace alone, wherever others are.
 
-        A cluster has any number of pods in namespaces that are not looked after, and each list and
+        A cluster has any number of pods in namespaces that are not watched, and each list and
         change of theirs would be read here.
         """
         of = self._collect(PODS, decode_pod, self.pods)
@@ -269,7 +270,7 @@ def _describe_unsynced(informer: AnyInformer[Cached]) -> str | None:
 
 
 def _describe_age(informer: AnyInformer[Cached]) -> str | None:
-    """Say how old a view may be, and why it is not newer."""
+    """Say how old a cache may be, and why it is not newer."""
     if not informer.has_synced:
         return None
     age = f"proved live {informer.age.total_seconds():.0f} s ago"

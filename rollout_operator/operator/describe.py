@@ -1,7 +1,7 @@
-"""What this process knows of its namespace, as the one description that every outlet renders.
+"""The description of a namespace by this process, which every page, command and JSON renders.
 
-The numbers are those of the caches. What was decided is reported by the process that decides; one
-that follows, or has not looked at a group yet, shows what it would decide on its own caches.
+The numbers are those of the caches. The process that decides reports its decisions; a process that
+follows, or has not reconciled a group yet, shows what it would decide on its own caches.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ PolicySource = Callable[[], Iterable[PolicyDescription]]
 
 
 class ReleaseSource(Protocol):
-    """What describes the releases of a namespace."""
+    """The describer of the releases of a namespace."""
 
     def describe_releases(self) -> Iterable[ReleaseDescription]:
         """Yield all Rollouts by name."""
@@ -53,7 +53,7 @@ Described = TypeVar("Described")
 
 
 class Describer:
-    """Describes the namespace of one process, as often as it is asked."""
+    """Describes the namespace of one process, anew at each call."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Describer:
         policies: PolicySource | None = None,
         releases: ReleaseSource | None = None,
     ) -> None:
-        """`policies` and `releases` describe themselves, where they are asked for."""
+        """`policies` and `releases` describe themselves, where they are switched on."""
         self._context = context
         self._budgets = budgets
         self._policies = policies
@@ -72,7 +72,7 @@ class Describer:
     async def describe(self) -> Description:
         """Return the namespace as it is now.
 
-        Between two groups, and two budgets, others have a turn: a thousand of them take a second.
+        Between two groups, and two budgets, other tasks run: a thousand of them take a second.
         """
         groups: list[GroupDescription] = []
         sets = self._context.sets
@@ -119,7 +119,7 @@ async def _add(described: Description, releases: ReleaseSource) -> Description:
 
 
 async def _list_slowly(described: Iterable[Described]) -> tuple[Described, ...]:
-    """Return what is described, with a turn for others after each."""
+    """Return the items, with a turn for other tasks after each."""
     descriptions: list[Described] = []
     for part in described:
         descriptions.append(part)

@@ -1,9 +1,9 @@
-"""Finds the namespaces of a whole cluster in which there is something to look after.
+"""Finds the namespaces of a whole cluster that the operator has to watch.
 
 Decides what makes a namespace one of those: a StatefulSet of a rollout group, a budget, a policy
-or, where releases are asked for, a Rollout. The first three are followed here for all namespaces,
+or, where releases are switched on, a Rollout. The first three are followed here for all namespaces,
 each of which has a share in them: `kube.cache.cluster`. Where StatefulSets of the cluster may not
-be listed, nothing is found, and the operator looks after its own namespace.
+be listed, nothing is found, and the operator watches its own namespace.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class _Located(Protocol):
 
 
 class Discovery:
-    """Follows the objects of all namespaces that make a namespace one to look after."""
+    """Follows the objects of all namespaces by which a namespace has to be watched."""
 
     def __init__(self, process: Process, found: Callable[[str], None]) -> None:
         """`found` is called with a namespace for each of its objects, any number of times."""
@@ -67,7 +67,7 @@ class Discovery:
         return self._kinds.sets.follow.is_forbidden
 
     async def wait_answered(self) -> None:
-        """Wait until the namespaces with rollout groups are found, or that none may be."""
+        """Wait until the namespaces with rollout groups are found, or may not be."""
         await self._answered.wait()
 
     async def run(self) -> None:
@@ -76,7 +76,8 @@ class Discovery:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(kinds.sets.follow.run(clock), name="StatefulSets of the cluster")
             await self._wait_permitted()
-            # An account that may not list the one is not asked for the others: a warning is enough.
+            # An account that may not list StatefulSets need not try the others: a warning is
+            # enough.
             for kind in (kinds.budgets, kinds.policies):
                 tasks.create_task(kind.follow.run(clock), name="budgets and policies")
             if self._rollouts is not None:

@@ -1,4 +1,4 @@
-"""All features of one namespace: what starts with it, and what stops.
+"""All features of one namespace: which start with it, and which stop.
 
 When that happens is decided in `fleet`, for all namespaces of the process.
 """
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 
 
 class LedReviews(Protocol):
-    """What answers the reviews of one namespace, as far as this process decides them."""
+    """The reviews of one namespace, as far as this process decides them."""
 
     def lead(self, tasks: TaskStack) -> None:
-        """Look after what was granted, by an earlier process too: this one acts from now on."""
+        """Reconcile all grants, of earlier processes too: this process acts from now on."""
         ...
 
 
 ReviewSource = Callable[[Context, Budgets], LedReviews]
-"""Makes what answers the reviews of a namespace."""
+"""Makes the reviews of a namespace."""
 
 
 class Engine:
     """All features of one namespace but the servers, which it shares."""
 
     def __init__(self, settings: EngineSettings, process: Process, telemetry: Telemetry) -> None:
-        """`settings` name the namespace, `telemetry` is what is reported of it."""
+        """`settings` name the namespace, `telemetry` takes its metrics and states."""
         self._context = context = Context(settings, process, telemetry)
         self._budgets = Budgets(context)
         is_shadow = settings.is_shadow
@@ -48,7 +48,7 @@ class Engine:
         self._rollouts = (Shadow if is_shadow else Rollouts)(context, self._budgets.arbiter)
         self._features: tuple[Feature, ...] = (self._rollouts,)
         if is_shadow:
-            self._budgets.close()  # what was granted is not its own to release
+            self._budgets.close()  # grants are not its own to release
         else:
             scaling = Scaling(context, self._budgets.process)
             self._features = (self._rollouts, self._budgets, scaling)
@@ -76,7 +76,7 @@ class Engine:
 
     @property
     def namespace(self) -> str:
-        """Return what it looks after."""
+        """Return the namespace."""
         return self._context.namespace
 
     @property
@@ -104,11 +104,11 @@ class Engine:
         self._context.events.report(event)
 
     def add_reviews(self, build: ReviewSource) -> None:
-        """Decide reviews as well, by what `build` makes."""
+        """Decide reviews as well, by those that `build` makes."""
         self._reviews = build(self._context, self._budgets)
 
     def add_feature(self, build: Callable[[Context, Budgets], Feature]) -> None:
-        """Have one more part work once this process acts: what `build` makes."""
+        """Have another feature, which `build` makes, work once this process acts."""
         self._features = (*self._features, build(self._context, self._budgets))
 
     def follow(self, tasks: TaskStack) -> None:
@@ -146,11 +146,11 @@ class Engine:
             await feature.finish()
 
     async def flush(self) -> None:
-        """Write what is to be reported still, once the tasks have ended."""
+        """Write the last Events, once the tasks have ended."""
         await self._context.events.flush()
 
     def _build_policies(self) -> "Policies | None":
-        """Return what drives MultiAZRollouts, where they are asked for."""
+        """Return the feature for MultiAZRollouts, where they are switched on."""
         if not self._context.process.drives_policies:
             return None
         # Not before: most operators never need it.
@@ -159,7 +159,7 @@ class Engine:
         return Policies(self._context, self._budgets.arbiter)
 
     def _build_releases(self, settings: EngineSettings) -> "Releases | None":
-        """Return what makes releases happen, where they are asked for."""
+        """Return the feature for releases, where they are switched on."""
         if not settings.drives_releases:
             return None
         from rollout_operator.operator.releases.composition import Releases

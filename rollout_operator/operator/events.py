@@ -1,8 +1,8 @@
 """Composition of Events: what the parts of an operator do, reported where it can be read.
 
-Takes what has been done and decided, and has `planning.events` choose what of it is reported. No
+Takes steps and decisions, and has `planning.events` choose which of them are reported. No
 task waits for it, and nothing is decided by it. Start: before all else. Stop: after all else that
-calls the API server. What is no doing of one process is reported by the one that acts.
+calls the API server. The process that acts reports what no single process has done.
 """
 
 from collections import OrderedDict
@@ -38,7 +38,7 @@ from rollout_operator.planning.events import (
 )
 from rollout_operator.telemetry.registry import GroupState, Subject
 
-# What was said of a group is forgotten first of the one that was looked at longest ago.
+# The group that was used longest ago is forgotten first.
 MOST_GROUPS: Final = 4096
 _NOTHING: Final = ReportedGroup()
 
@@ -72,12 +72,12 @@ class Events:
             tasks.start("events of waits", self._report_waits())
 
     async def flush(self) -> None:
-        """Write what is left, for a moment at most, once the tasks have ended."""
+        """Write the Events that are left, for a moment at most, once the tasks have ended."""
         if self._sender is not None:
             await self._sender.flush()
 
     def on_step(self, group: Group, step: Replacement | RecordRevision) -> None:
-        """Report what a rollout has done."""
+        """Report a step of a rollout."""
         if self._sender is None:
             return
         reported = self._get_reported(group.name)
@@ -105,7 +105,7 @@ class Events:
         self._report_wait(state)
 
     def on_refusal(self, review: Review, verdict: Verdict) -> None:
-        """Report a refusal at the object that it is about, where that is one of ours.
+        """Report a refusal at the object under review, where that is in a group or under a budget.
 
         A client that reaches the port may send a review of any object.
         """
@@ -134,7 +134,7 @@ class Events:
             self._record(choose_budget_event(None, budget))
 
     def report(self, event: EventRecord) -> None:
-        """Report something that was chosen elsewhere."""
+        """Report an Event that was chosen elsewhere."""
         self._record(event)
 
     async def _report_waits(self) -> NoReturn:

@@ -1,13 +1,13 @@
-"""The life of the operator between its clients: what starts when, and what stops when.
+"""The life of the operator between its clients: the order of start and of stop.
 
 Where the clients lead is decided by their opener: `operator.main` to a cluster, `lab.world` to a
 simulated one. Start: caches filled, reviews served, ready, elected, workers. Stop: not ready,
 workers finish the group they are at and begin nothing new, what is being prepared is finished, the
-lease is released, reviews get their answer until API servers ask others, the server ends. Each step
-waits for a bounded time.
+lease is released, reviews get their answer until API servers call others, the server ends. Each
+step waits for a bounded time.
 
-Of several namespaces none waits for another one: a namespace whose objects may not be read holds
-nothing but itself, and has its turn when they may be.
+Of several namespaces none waits for another: a namespace whose objects may not be read holds
+nothing but itself, and joins when they may be.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # The kubelet kills us after 30 s (`terminationGracePeriodSeconds`); this much is for the workers.
 FINISH_LIMIT: Final = timedelta(seconds=20)
-# Of that for reviews in flight: no less than the default time of one.
+# Of that for reviews in flight: no less than the default time of a review.
 REVIEW_LIMIT: Final = timedelta(seconds=12)
 # How long the first of several namespaces wait for the others: reviews are served after that.
 TOGETHER: Final = timedelta(seconds=5)
@@ -43,22 +43,22 @@ class StartError(OperatorError):
 
 
 class Superseded(OperatorError):
-    """Another process leads: this one has to begin anew, with nothing that it remembers."""
+    """Another process leads: this process has to begin anew, with nothing that it remembers."""
 
 
 class ReviewServer(Protocol):
-    """What serves the reviews of all namespaces, where that is asked for."""
+    """The server of the reviews of all namespaces, where webhooks are switched on."""
 
     async def start(self, stack: AsyncExitStack, tasks: TaskStack) -> None:
         """Serve reviews; the caches must be filled. Raises ConfigError and ApiError."""
         ...
 
     async def settle(self, limit: timedelta) -> timedelta:
-        """Wait until nothing is being prepared, at most for `limit`; return what is left of it."""
+        """Wait until nothing is being prepared, for at most `limit`; return the time left."""
         ...
 
     async def drain(self, limit: timedelta) -> None:
-        """Answer for as long as API servers may still ask, then what is in flight, and end.
+        """Answer for as long as API servers may still call, then the reviews in flight, and end.
 
         The latter takes at most `limit`. The lease has been released by then.
         """
@@ -69,7 +69,7 @@ class Fleet:
     """The engines of all namespaces of one process."""
 
     def __init__(self, process: Process, *, is_several: bool = False) -> None:
-        """Several namespaces have telemetry of their own, each; one has that of the process."""
+        """Several namespaces have telemetry of their own, each; a single one has the process's."""
         self._process = process
         self._is_several = is_several
         self._engines: dict[str, Engine] = {}
@@ -90,7 +90,7 @@ class Fleet:
         return self._engines
 
     def add(self, engine: Engine) -> None:
-        """Look after one more namespace; of several also while the others are served."""
+        """Add a namespace; where several are watched, also while the others are served."""
         self._engines[engine.namespace] = engine
         if not self._is_several:
             return
@@ -119,7 +119,7 @@ class Fleet:
         """Run until `stop` is set, with the tasks `also` beside its own.
 
         Caches may take `sync_limit` to fill. Raises StartError, ConfigError, ApiError and TaskDied,
-        and Superseded where another process has become the one that acts.
+        and Superseded where another process acts now.
         """
         health = self._process.health
         async with AsyncExitStack() as stack:
@@ -159,7 +159,7 @@ class Fleet:
             tasks.start(f"namespace {engine.namespace}", self._join(engine, tasks))
 
     async def _join(self, engine: Engine, tasks: TaskStack) -> None:
-        """Have one of several namespaces take part once it is known, and this process acts."""
+        """Have a namespace take part once it is known, and this process acts."""
         await engine.wait_known()
         self._has_known.set()
         await self._is_serving.wait()
@@ -178,7 +178,7 @@ class Fleet:
         log.info("Rollout operator is ready")
 
     async def _take_part(self, stop: asyncio.Event, tasks: TaskStack) -> str:
-        """Follow until this process is elected, then act; return what put an end to that."""
+        """Follow until this process is elected, then act; return why it ended."""
         election, died = self._process.election, tasks.watch
         if election.state is ElectionState.FOLLOWING:
             tasks.start("election", election.run())
@@ -194,7 +194,7 @@ class Fleet:
         return await race(stop=stop.wait(), died=died(), superseded=election.wait_superseded())
 
     async def _get_ready(self, stack: AsyncExitStack, tasks: TaskStack, limit: timedelta) -> None:
-        """Wait for the caches, then serve reviews where that is asked for.
+        """Wait for the caches, then serve reviews where webhooks are switched on.
 
         Raises StartError that says which cache is not filled, and why.
         """
@@ -222,7 +222,7 @@ class Fleet:
         await self._has_known.wait()
 
     async def _finish_work(self) -> None:
-        """Begin nothing new, and wait a bounded time for what is under way."""
+        """Begin nothing new, and wait a bounded time for work under way."""
         self._process.stopping_since = self._process.clock.elapsed()
         for engine in self._engines.values():
             engine.close()
@@ -257,7 +257,7 @@ class Fleet:
             await step(engine)
 
     def _build_cluster_schedules(self) -> "ClusterSchedules | None":
-        """Return what acts for schedules of the cluster, where releases are asked for."""
+        """Return the feature for schedules of the cluster, where releases are switched on."""
         if not self._process.settings.drives_releases:
             return None
         # Not before: most operators never need it.
@@ -272,7 +272,7 @@ class Fleet:
             engine.report(event)
 
     def _find_lack(self) -> str | None:
-        """Say what keeps all namespaces: one that is held alone holds no other."""
+        """Say what keeps all namespaces: a namespace that is held alone holds no other."""
         if self._has_known.is_set():
             return None
         return f"none is followed yet: {'; '.join(self._collect_all(Health.list_missing))}"

@@ -1,6 +1,6 @@
 """Composition root: opens the clients to a cluster, serves, and ends with a signal.
 
-Start: admin server, then what `operator.fleet` does, and the webhooks of `operator.webhooks` in
+Start: admin server, then the start of `operator.fleet`, with the webhooks of `operator.webhooks` in
 it. Stop: in reverse.
 """
 
@@ -78,7 +78,7 @@ def _run(config: Config, limits: LifeLimits) -> int:
 
 
 def _log_environment(config: Config) -> None:
-    """Log what holds where variables of the environment have a say in it."""
+    """Log the settings that variables of the environment have changed."""
     environment = config.environment
     for warning in environment.warnings:
         log.warn("Variable of the environment is not as it should be", why=warning)
@@ -186,7 +186,7 @@ def _build_webhooks(config: Config, process: Process) -> "Webhooks":
 
 
 def choose_identity(environment: Mapping[str, str], port: int) -> Identity:
-    """Return what this process is among the replicas.
+    """Return the identity of this process among the replicas.
 
     The Deployment names the pod (`POD_NAME`, by the downward API); elsewhere it is the machine, and
     two processes of one machine are distinguished by random identities. It also says the pod's

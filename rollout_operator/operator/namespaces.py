@@ -22,12 +22,12 @@ from rollout_operator.web.reviews.reviewed import ReviewedNamespaces
 
 
 class Namespaces:
-    """What is looked after, by namespace."""
+    """The watched namespaces."""
 
     def __init__(
         self, config: Config, process: Process, telemetry: Telemetry, reviews: ReviewSource | None
     ) -> None:
-        """`reviews` answers for each namespace, where that is asked for."""
+        """`reviews` makes the reviews of each namespace, where webhooks are switched on."""
         self._config = config
         self._process = process
         self._telemetry = telemetry
@@ -39,7 +39,7 @@ class Namespaces:
             self.add(namespace)
 
     def discover(self) -> Mapping[str, Coroutine[None, None, None]]:
-        """Return the task that finds all namespaces of the cluster, where that is asked for."""
+        """Return the task that finds all namespaces of the cluster, where all are watched."""
         if not self._config.watches_all:
             return {}
         self._discovery = discovery = Discovery(self._process, self.add)
@@ -53,7 +53,7 @@ class Namespaces:
         return {"namespaces": discovery.run()}
 
     async def add_for_review(self, namespace: str) -> None:
-        """Look after a namespace of the cluster of whose objects a review is the first sign."""
+        """Watch a namespace of the cluster of whose objects a review is the first sign."""
         discovery, reviewed = self._discovery, self._reviewed
         if discovery is None or reviewed is None or discovery.is_forbidden:
             return
@@ -61,7 +61,7 @@ class Namespaces:
             await reviewed.add(namespace)
 
     def add(self, namespace: str) -> None:
-        """Look after a namespace from now on."""
+        """Watch a namespace from now on."""
         if namespace in self.fleet.engines:
             return
         if not self._config.watches_several:
@@ -71,7 +71,7 @@ class Namespaces:
             self._add(namespace, self._telemetry.for_namespace(namespace, self._process.clock))
 
     async def describe(self) -> Description:
-        """Return what this process knows of all its namespaces, for people; at any time."""
+        """Return the description of all its namespaces, for people; at any time."""
         engines = tuple(self.fleet.engines.values())
         if not self._config.watches_several:
             return await engines[0].describe()

@@ -1,6 +1,6 @@
-"""Composition of MultiAZRollouts: what is followed of them, what wakes one, and what acts for it.
+"""Composition of MultiAZRollouts: their caches, what wakes a policy, and the controller.
 
-Built only where they are asked for. The kind may be missing, or appear later: then there are no
+Built only where they are switched on. The kind may be missing, or appear later: then there are no
 policies. Where the role does not show them, there are none either, and one line says so. Until that
 is known no rollout group is replaced by its label, because a policy might own it.
 """
@@ -88,7 +88,7 @@ class Policies(Feature):
         self._connect()
 
     def on_change(self, callback: Callable[[timedelta], None]) -> None:
-        """Call back when another policy, or none, may drive a group, with how long until then."""
+        """Call back when another policy, or none, may drive a group, with the time until then."""
         self.owners.on_change(callback)
 
     def find_driver(self, group: GroupName) -> str | None:
@@ -117,10 +117,10 @@ class Policies(Feature):
         tasks.start("policy workers", self._workers.run())
 
     def _connect(self) -> None:
-        """Have every change wake what it concerns."""
+        """Have every change wake the policies and groups that it concerns."""
         context = self._context
         context.find_driver = self.find_driver
-        # Owners first: what is woken by the same change asks them.
+        # Owners first: keys that the same change wakes read them.
         context.set_informer.on_change(self.owners.on_set)
         context.set_informer.on_change(self._on_set)
         context.pod_informer.on_change(self._on_pod)
@@ -183,7 +183,7 @@ class Policies(Feature):
         )
 
     def _make_observer(self, client: ApiClient) -> Observer:
-        """Return what takes snapshots of StatefulSets, whatever groups they form."""
+        """Return an observer of StatefulSets, whatever groups they form."""
         observer = self._context.make_observer(client)
         return replace(
             observer,

@@ -40,7 +40,7 @@ PAGES: Final = 2
 
 
 class EngineSettings(Protocol):
-    """What the engine reads of the configuration, `config.flags.Config`."""
+    """The settings that the engine reads, of `config.flags.Config`."""
 
     @property
     def namespace(self) -> str: ...
@@ -116,19 +116,19 @@ class Feature(ABC):
 
 
 class NamespaceChecks(Protocol):
-    """What evaluates the HealthChecks of one namespace, for Rollouts of others as well."""
+    """The HealthChecks of one namespace, for Rollouts of others as well."""
 
     @property
     def namespace(self) -> str:
-        """Return which one."""
+        """Return the namespace."""
         ...
 
     def find_stall(self, group: str) -> "CheckFinding | None":
-        """Return what holds a rollout group of this namespace until a person acts."""
+        """Return why a rollout group of this namespace is held until a person acts."""
         ...
 
     def list_selecting(self, check: "HealthCheck") -> list["ReleaseRollout"]:
-        """Return the Rollouts of this namespace that may select a check of another one."""
+        """Return the Rollouts of this namespace that may select a check of another namespace."""
         ...
 
     def describe_wait(self, rollout: "ReleaseRollout") -> str:
@@ -136,19 +136,19 @@ class NamespaceChecks(Protocol):
         ...
 
     def wake(self, rollouts: Sequence["ReleaseRollout"]) -> None:
-        """Look at what Rollouts of any namespace may select."""
+        """Reconcile the checks that Rollouts of any namespace may select."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clients:
-    """Where an operator gets what is not its own: the cluster, time and random numbers."""
+    """The clients of an operator: to the cluster, to pods, time and random numbers."""
 
     open: Callable[[str, Priority, Fence], ApiClient]
     """Opens a client of the API server for one component; all share the rate limits of the process.
 
     The name says for what: `following`, `observing`, `acting`, `checking`, ... The priority is that
-    of its reads. The fence is asked before each of its writes.
+    of its reads. The fence is called before each of its writes.
     """
     clock: Clock
     rng: Callable[[], float]
@@ -156,14 +156,14 @@ class Clients:
     open_pods: Callable[[str], Sender]
     """Opens a client of the pods of a namespace, with connections of its own."""
     identity: Identity
-    """Of this process among the replicas."""
+    """The identity of this process among the replicas."""
     writes_events: bool = False
-    """Whether what it does is reported as Kubernetes Events."""
+    """Whether it writes Kubernetes Events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """What an operator reports of itself; it is there before any client is open."""
+    """Metrics, states and health of an operator; they exist before any client is open."""
 
     metrics: Metrics
     health: Health
@@ -171,11 +171,11 @@ class Telemetry:
 
     @classmethod
     def begin(cls, clock: Clock) -> "Telemetry":
-        """Return that of an operator that has done nothing yet; needs a running loop."""
+        """Return the telemetry of an operator that has done nothing yet; needs a running loop."""
         return cls._make(Metrics(), Health(clock), clock)
 
     def for_namespace(self, namespace: str, clock: Clock) -> "Telemetry":
-        """Return that of one of several namespaces, which says what it lacks by itself."""
+        """Return the telemetry of one of several namespaces, which says what it lacks by itself."""
         return self._make(
             self.metrics.for_namespace(namespace), Health(clock, is_whole=False), clock
         )
@@ -198,15 +198,15 @@ class Process:
         self.metrics = telemetry.metrics
         self.health = telemetry.health
         self.address = clients.identity.address
-        """Where this process answers other replicas, `IP:port`; empty: nowhere."""
+        """Where this process answers other replicas, `IP:port`; empty for nowhere."""
         self.pages = asyncio.Semaphore(PAGES)
         """Entered while a page of a list of StatefulSets or pods is held."""
         self.cluster: ClusterKinds | None = None
-        """What is followed in the whole cluster, where all namespaces are watched."""
+        """Kinds that are followed in the whole cluster, where all namespaces are watched."""
         self.followed_schedules: list[FollowedKind] = []
         """Schedules of releases, of each namespace and of the cluster."""
         self.health_checks: list[NamespaceChecks] = []
-        """What evaluates health in each namespace: a Rollout may select checks of several."""
+        """The HealthChecks of each namespace: a Rollout may select checks of several."""
         self.stopping_since: timedelta | None = None
         """Since when nothing new is begun, on the clock's `elapsed`."""
         self.election = Election(
@@ -233,9 +233,9 @@ class Process:
 
     @cached_property
     def nodes(self) -> "FollowedNodes":
-        """Return the nodes, which are the cluster's: all namespaces ask the same ones.
+        """Return the nodes, which are the cluster's: all namespaces share them.
 
-        `fleet` has them followed, from the first question on.
+        `fleet` has them followed, from the first use on.
         """
         # Not before: most operators never need it.
         from rollout_operator.kube.cache.nodes import FollowedNodes
@@ -264,6 +264,6 @@ class Process:
         return self.clients.open(name, reads, no_fence)
 
     def _describe_election(self) -> str:
-        """Say which process acts, and that what it does is to be seen on its page alone."""
+        """Say which process acts, and that its own page alone shows what it does."""
         where = "" if self.election.leader is None else "; what it does is on its own page"
         return f"acts: {self.election.text}{where}"

@@ -1,7 +1,7 @@
 """Which namespace answers a review: that of its object, where several are watched.
 
 A review of an object elsewhere is answered by the first of them, as a process of one namespace
-does: it says that the object is not looked after. One of a namespace that is not followed yet is
+does: it says that the namespace is not watched. A review of a namespace that is not followed yet is
 refused, to be tried again.
 """
 
@@ -26,14 +26,14 @@ Begin = Callable[[str], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class _Routes:
-    """The reviews of all namespaces, which may become more."""
+    """The reviews of all namespaces; more may come."""
 
     reviews: Mapping[str, Reviews]
     choose: Choose
     begin: Begin
 
     def find(self, namespace: str) -> Reviews:
-        """Return what answers for an object there."""
+        """Return the reviews of a namespace, those of the first for an unknown one."""
         reviews = self.reviews.get(namespace)
         return next(iter(self.reviews.values())) if reviews is None else reviews
 
@@ -61,7 +61,7 @@ class _RoutedHook:
 
 
 def route_reviews(reviews: Mapping[str, Reviews], choose: Choose, begin: Begin) -> Reviewer:
-    """Return what has each review answered by its namespace; there must be one at least.
+    """Return a reviewer that has each namespace answer its reviews; there must be one at least.
 
     `begin` is called with a namespace that is not among them, and may add it.
     """

@@ -1,4 +1,4 @@
-"""Composition of what answers reviews, and of what follows the downscales that were granted.
+"""Composition of the reviews of a namespace, and of the controller of granted downscales.
 
 Between its clients: which server serves the reviews, and under which certificate, is decided in
 `operator.webhooks`. Start: downscales of an earlier process adopted, then the controller. Stop: no
@@ -52,16 +52,16 @@ PREPARE_PATH: Final = "/admission/prepare-downscale"
 EVICTION_PATH: Final = "/admission/pod-eviction"
 BUDGETS_PATH: Final = "/admission/zpdb-validation"
 LED_PATHS: Final = (PREPARE_PATH, EVICTION_PATH)
-"""Of what only the replica that leads decides."""
+"""Paths of reviews that only the replica that leads decides."""
 
-# Sets whose downscales are looked after at a time; each mostly waits for pods.
+# Sets whose downscales are reconciled at a time; each mostly waits for pods.
 WORKERS: Final = 8
 # After its last review a request is written within moments, where nothing else holds it up.
 WRITE_LIMIT: Final = timedelta(seconds=1)
 
 
 class Reviews:
-    """The hooks of one namespace, what they work with and what comes after them."""
+    """The hooks of one namespace, and the controller of the downscales that they grant."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Reviews:
         configurations: Configurations,
         forwarder: Forwarder | None = None,
     ) -> None:
-        """Build all hooks; reviews for the replica that leads go there by `forwarder`."""
+        """Build all hooks; `forwarder` passes reviews on to the replica that leads."""
         self._config = config
         self._context = context
         self._configurations = configurations
@@ -100,7 +100,7 @@ class Reviews:
         }
         self.reviewer = self._build_reviewer(budgets)
         self.peer_reviewer = self._build_peer_reviewer()
-        """Answers what other replicas pass on: it is not passed on again."""
+        """Answers reviews that other replicas pass on, and passes none on again."""
         for path in self.reviewer.paths:
             context.metrics.denials.begin(name_route(path))
         context.set_informer.on_change(self._on_set)
@@ -108,7 +108,7 @@ class Reviews:
 
     @property
     def namespace(self) -> str:
-        """Return whose objects are reviewed."""
+        """Return the namespace whose objects are reviewed."""
         return self._context.namespace
 
     async def is_known(self, within: timedelta) -> bool:
@@ -131,7 +131,7 @@ class Reviews:
         await self._calls.close()
 
     async def settle(self, limit: timedelta) -> timedelta:
-        """Wait until nothing is being prepared, at most for `limit`; return what is left of it.
+        """Wait until nothing is being prepared, at most for `limit`; return the time that is left.
 
         A request whose pods are being called comes back for its next review, `no-downscale`: with
         the server closed before, fifty pods would have been prepared for nothing. Calls to pods
@@ -144,7 +144,7 @@ class Reviews:
         return max(end - clock.elapsed(), timedelta(0))
 
     async def finish(self) -> None:
-        """Look after no downscale any more, once those that are looked after now are done."""
+        """Reconcile no downscale any more, once those underway are done."""
         self._queue.close()
         if self._workers is not None:
             await self._workers.wait_idle()
@@ -153,7 +153,7 @@ class Reviews:
         self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
     ) -> None:
         for sts in (old, new):
-            # Of one that is gone the time of its last downscale is remembered, too.
+            # The time of the last downscale of a set that is gone is remembered, too.
             if sts is not None and (new is None or self._context.downscales.remembers(sts.uid)):
                 self._queue.add(sts.uid)
 
@@ -227,12 +227,12 @@ class Reviews:
         )
 
     def _shows_set(self, review: Review) -> bool:
-        """Return whether the cache shows the set that a review is about: UIDs are not guessed."""
+        """Return whether the cache shows the set under review: UIDs are not guessed."""
         sts = self._context.sets.get(review.namespace, review.name)
         return sts is not None and isinstance(review.old, Scalable) and sts.uid == review.old.uid
 
     def _shows_pod(self, review: Review) -> bool:
-        """Return whether the cache shows that a pod runs: the replica that leads reads no other."""
+        """Return whether the cache shows a running pod: the replica that leads reads no other."""
         pod = self._context.pods.get(review.namespace, review.name)
         return isinstance(pod, Pod) and is_running(pod)
 
@@ -277,7 +277,7 @@ class Reviews:
         counter.inc()
 
     def _may_patch(self, path: str) -> bool:
-        """Return whether the asker on this path takes patches: a mutating webhook, and no other.
+        """Return whether the webhook of this path takes patches: a mutating webhook, and no other.
 
         A validating webhook whose answer holds a patch fails. A review does not name its webhook,
         our configurations do.
@@ -285,7 +285,7 @@ class Reviews:
         return self._configurations.collect_kinds(path) == {MUTATING_WEBHOOKS.kind}
 
     def lead(self, tasks: TaskStack) -> None:
-        """Begin to look after downscales; the caches must be filled."""
+        """Begin to reconcile downscales; the caches must be filled."""
         context = self._context
         downscales = context.downscales
         controller = DownscaleController(
@@ -303,7 +303,7 @@ class Reviews:
                 cluster_domain=context.settings.cluster_domain,
             )
         )
-        # Before any rollout is looked at: what is underway holds its group back.
+        # Before any rollout is reconciled: a downscale underway holds its group back.
         failed = controller.adopt_all()
         downscales.on_change(lambda uid, group: self._queue.add(uid))
         for uid in (*failed, *downscales.list_sets()):

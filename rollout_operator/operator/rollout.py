@@ -1,4 +1,4 @@
-"""Composition of rollouts: what wakes a group, the controller, and what carries its plans out."""
+"""Composition of rollouts: what wakes a group, the controller, and the executor of its plans."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -23,7 +23,8 @@ from rollout_operator.operator.process import Feature
 from rollout_operator.telemetry.spans import trace_keys
 
 # Groups that are reconciled at a time. A worker mostly waits for the API server or for a token of
-# our rate limits, so that many cost nothing: one that records a revision keeps no delete waiting.
+# our rate limits, so that many cost nothing: a worker that records a revision keeps no delete
+# waiting.
 WORKERS: Final = 128
 
 
@@ -50,7 +51,7 @@ class Rollouts(Feature):
         context.pod_informer.on_change(self._waker.on_pod)
         context.downscales.on_change(self._wake_group)
         context.in_flight.on_change(self._wake_owner)
-        # What they wait for now is that; else they would show their last state until a resync.
+        # They wait for the budgets now; else they would show their last state until a resync.
         context.on_stale(self.wake_all)
         longest = context.settings.reconcile_interval
         self._workers: Workers[GroupName] = Workers(

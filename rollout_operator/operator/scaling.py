@@ -1,4 +1,4 @@
-"""Composition of what moves replica counts through the zones of a group.
+"""Composition of the controller that moves replica counts through the zones of a group.
 
 Always there: it costs nothing where no zone follows another and none mirrors anything. Start: with
 the workers of rollouts, once the caches are filled and reviews are served, because counts that we
@@ -36,15 +36,15 @@ from rollout_operator.telemetry.spans import trace_keys
 
 # Groups whose counts are reconciled at a time; each mostly waits for the API server.
 WORKERS: Final = 32
-# Sets whose pods are called at a time: one that is slow to answer holds one of these.
+# Sets whose pods are called at a time: a pod that is slow to answer holds one of these.
 CALLERS: Final = 64
 
 
 class Scaling(Feature):
-    """The controller of replica counts, with what it works with."""
+    """The controller of replica counts, with its clients and workers."""
 
     def __init__(self, context: Context, process: str) -> None:
-        """`process` names it: no two of a namespace have the same name."""
+        """`process` names it: no two processes of a namespace have the same name."""
         self._context = context
         self._queue: WorkQueue[GroupName] = WorkQueue()
         self._client = client = context.open("scaling", Priority.READ)
@@ -57,7 +57,7 @@ class Scaling(Feature):
             late_calls=context.late_calls,
         )
         self._references = References(
-            # Many that cannot be watched may take all there is: whatever else is read goes first.
+            # Many objects that cannot be watched may take all tokens: all other reads go first.
             context.open("mirroring", Priority.LIST),
             context.namespace,
             reader=client,
@@ -95,7 +95,7 @@ class Scaling(Feature):
         self._workers: Workers[GroupName] = Workers(
             self._queue,
             trace_keys("reconcile scaling", self._controller.reconcile),
-            # What pods said and what a live read shows must still count when the count is written.
+            # Answers of pods and live reads must still count when the count is written.
             count=min(WORKERS, choose_most_live_reads(context.settings.client_qps)),
             rng=context.rng,
         )

@@ -1,4 +1,4 @@
-"""Composition of shadow mode: what wakes a group, and what decides for it without acting.
+"""Composition of shadow mode: what wakes a group, and the controllers that decide without acting.
 
 In place of the composition of rollouts and of scaling; caches and budgets are the same.
 """
@@ -29,7 +29,7 @@ WORKERS: Final = 8
 
 
 class Shadow(Feature):
-    """The controllers that only look on, with what wakes them."""
+    """The controllers that only observe, with what wakes them."""
 
     def __init__(self, context: Context, arbiter: Arbiter) -> None:
         self._context = context

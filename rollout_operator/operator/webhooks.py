@@ -1,8 +1,8 @@
 """Composition of the webhook servers: certificate, CA bundle, the reviews of `operator.reviews`.
 
-Start: what answers reviews, certificate served, CA bundle injected, the server for other replicas,
-the server for the API server. Stop: no new downscale is begun, reviews are answered until API
-servers ask others, those in flight get their answer.
+Start: the reviews, certificate served, CA bundle injected, the server for other replicas, the
+server for the API server. Stop: no new downscale is begun, reviews are answered until API servers
+call others, those in flight get their answer.
 """
 
 import ssl
@@ -65,16 +65,16 @@ class Webhooks:
         self._server: WebhookServer | None = None
         self._peer_server: WebhookServer | None = None
         self._has_others = False
-        """Whether another process may answer reviews once this one ends."""
+        """Whether another process may answer reviews once this process ends."""
 
     def make_reviews(self, context: Context, budgets: Budgets) -> Reviews:
-        """Return what answers the reviews of one more namespace, also while others are served."""
+        """Return the reviews of another namespace, also while others are served."""
         reviews = Reviews(self._config, context, budgets, self._configurations, self._forwarder)
         self._reviews[reviews.namespace] = reviews
         return reviews
 
     def report_to(self, health: Health) -> None:
-        """Say there what is missing or broken."""
+        """Have `health` show what is missing or broken."""
         health.part(
             "webhooks",
             is_ready=self._find_lack,
@@ -126,7 +126,7 @@ class Webhooks:
         return left
 
     async def drain(self, limit: timedelta) -> None:
-        """Answer for as long as API servers may still ask, then the reviews in flight, and end.
+        """Answer for as long as API servers may still call, then the reviews in flight, and end.
 
         The latter takes at most `limit`; no connection is accepted meanwhile.
         """
@@ -148,10 +148,10 @@ class Webhooks:
         return [server for server in (self._server, self._peer_server) if server is not None]
 
     async def _linger(self) -> None:
-        """Go on answering until no API server counts this process in any more.
+        """Go on answering until no API server sends reviews to this process any more.
 
-        They learn of its end some moments later than it does. Reviews for the one that leads go to
-        the next one as soon as that is known.
+        API servers learn of its end some moments later than the process itself. Reviews for the
+        replica that leads go to the next one as soon as that is known.
         """
         clock, election = self._process.clock, self._process.election
         for server in self._servers:
@@ -298,11 +298,11 @@ class Webhooks:
 
 
 async def _begin_none(namespace: str) -> None:
-    """Look after no other namespace than those that were named."""
+    """Add no namespace to those that were named."""
 
 
 def make_serving(client_ca_file: str) -> ServingCertificate:
-    """Return the holder of what is served; with a file only to clients that one of its CAs knows.
+    """Return the certificate to serve; with a file only to clients with one of its CAs.
 
     Raises ConfigError: a file without a certificate would let every client in.
     """

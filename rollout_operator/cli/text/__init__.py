@@ -1,1 +1,1 @@
-"""What commands print: the state of a namespace, its changes, a frame that is drawn anew."""
+"""The output of commands: the state of a namespace, its changes, a frame that is drawn anew."""

@@ -22,7 +22,7 @@ class StatusLayout:
     is_wide: bool = False
     """Revisions, limits and each pod that is not ready as well."""
     is_terse: bool = False
-    """For a terminal that is too low: what is done stands in one line."""
+    """For a terminal with few rows: groups that are done stand in one line."""
 
 
 def render_age(span: timedelta) -> str:
@@ -45,7 +45,7 @@ def draw_waits(label: str, waits: Iterable[Waiting], layout: StatusLayout) -> It
 def draw_conditions(
     conditions: Iterable[ConditionDescription], layout: StatusLayout
 ) -> Iterator[Line]:
-    """Yield the lines of what a status says."""
+    """Yield the lines of the conditions of a status."""
     for condition in conditions:
         message = f": {condition.message}" if condition.message else ""
         text = f"{condition.type} is {condition.is_true}, {condition.reason}{message}"
@@ -63,7 +63,7 @@ def draw_labelled(label: str, text: str, layout: StatusLayout) -> Iterator[Line]
 def wrap_text(
     text: str, layout: StatusLayout, *, indent: int = 0, style: Style = Style.PLAIN
 ) -> Iterator[Line]:
-    """Yield the lines of a text, one at least."""
+    """Yield the lines of a text, at least one."""
     pad = " " * indent
     lines = textwrap.wrap(
         one_line(text),

@@ -1,4 +1,4 @@
-"""What `status` and `explain` show of a MultiAZRollout. Every sentence is the description's."""
+"""The lines of `status` and `explain` about a MultiAZRollout. Sentences are the description's."""
 
 from collections.abc import Iterator
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What `status` and `explain` show of releases. Every sentence is the description's."""
+"""The lines of `status` and `explain` about releases. Every sentence is the description's."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -44,7 +44,7 @@ _HEALTHY: Final = "Healthy"
 def draw_release(
     release: ReleaseDescription, now: datetime, layout: StatusLayout
 ) -> Iterator[Line]:
-    """Yield the lines about one Rollout; where all is well, only what is in place."""
+    """Yield the lines about one Rollout; where all is well, only the version in place."""
     yield from _draw_head(release, layout)
     is_done = release.phase is ReleasePhase.DEPLOYED
     if layout.is_terse and is_done:
@@ -106,7 +106,7 @@ def draw_checks(checks: Sequence[HealthCheckDescription], layout: StatusLayout) 
 
 
 def _draw_head(release: ReleaseDescription, layout: StatusLayout) -> Iterator[Line]:
-    """Yield name, phase and versions, on a line each where one is too short: no tag is cut."""
+    """Yield name, phase and versions, on a line each where one line is too short: no tag is cut."""
     head: Line = (
         (one_line(f"Rollout {release.title}"), Style.BOLD),
         ("  ", Style.PLAIN),
@@ -140,7 +140,7 @@ def _draw_bake(release: ReleaseDescription, now: datetime, layout: StatusLayout)
 
 
 def _draw_places(release: ReleaseDescription, layout: StatusLayout) -> Iterator[Line]:
-    """Yield gates, health and objects of Flux: all of them, or what is not as it shall be."""
+    """Yield gates, health and objects of Flux: all of them, or only those with a problem."""
     for gate in release.gates:
         if layout.is_wide or not gate.is_passing or gate.allowed is not None:
             yield from draw_labelled("gate", render_gate(gate), layout)

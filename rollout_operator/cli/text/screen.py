@@ -1,4 +1,4 @@
-"""Where a command shows lines that change: redrawn in place on a terminal."""
+"""The output of a command whose lines change: redrawn in place on a terminal."""
 
 import os
 import shutil
@@ -9,14 +9,14 @@ from typing import Final, Self, TextIO
 
 from rollout_operator.lab.lines import BEGIN, END, Line, Style, render_line
 
-# What a pipe or a file gets: as wide as the smallest terminal.
+# The width for a pipe or a file: that of the smallest terminal.
 NARROW: Final = 80
 WIDE: Final = 160
 
 
 @dataclass(frozen=True, slots=True)
 class OutputStream:
-    """What is known of the place that lines are written to."""
+    """The stream that lines are written to, and what it can show."""
 
     stream: TextIO
     is_terminal: bool
@@ -38,7 +38,7 @@ class OutputStream:
 
 
 def read_output(stream: TextIO, environ: Mapping[str, str]) -> OutputStream:
-    """Return what a stream is: TERM=dumb moves no cursor, NO_COLOR takes the colours."""
+    """Return a stream with its abilities: TERM=dumb moves no cursor, NO_COLOR takes the colours."""
     is_terminal = stream.isatty() and environ.get("TERM", "dumb") not in ("", "dumb")
     return OutputStream(stream, is_terminal, is_terminal and not environ.get("NO_COLOR"))
 
@@ -63,7 +63,7 @@ class LiveFrame:
         self._write(END)
 
     def draw(self, lines: Sequence[Line]) -> None:
-        """Show these lines; the last one counts what does not fit."""
+        """Show these lines; the last line counts those that do not fit."""
         size = self.output.size()
         # The last row is the cursor's: a line feed there would scroll.
         room = max(size.lines - 1, 1)

@@ -1,4 +1,4 @@
-"""What has changed between two snapshots, one line each: for pipes, logs and `wait`."""
+"""Changes between two snapshots, one line each: for pipes, logs and `wait`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -13,9 +13,9 @@ from rollout_operator.planning.wording import one_line
 
 
 def map_facts(description: Description, remarks: Sequence[str] = ()) -> Mapping[str, str]:
-    """Return a line for each group, zone and budget of a namespace, by what it is about.
+    """Return a line for each group, zone and budget of a namespace, by its subject.
 
-    Nothing in it passes with time alone: the same state gives the same lines.
+    Nothing in it changes with time alone: the same state gives the same lines.
     """
     where = description.namespace
     facts = dict(_list_groups(description))
@@ -36,13 +36,13 @@ def map_facts(description: Description, remarks: Sequence[str] = ()) -> Mapping[
 
 
 def list_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
-    """Yield what is new or another, then what is gone."""
+    """Yield the lines that are new or different, then those that are gone."""
     yield from (text for about, text in now.items() if before.get(about) != text)
     yield from (one_line(f"{about} is gone") for about in before if about not in now)
 
 
 def render_group_line(group: GroupDescription, what: str = "group") -> str:
-    """Return a group in one line, or `what` is described as one."""
+    """Return a group in one line, or a `what` that is described as a group."""
     ready = f"{group.ready}/{group.desired} ready, {group.updated}/{group.desired} updated"
     code = "" if group.code is None else f" [{group.code}]"
     return one_line(f"{what} {group.name}: {group.phase}, {ready}: {group.headline}{code}")

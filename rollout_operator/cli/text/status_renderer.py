@@ -1,4 +1,4 @@
-"""What `status` shows of a description: tables of 80 columns, or as many as there are.
+"""The tables of `status`: 80 columns, or as many as there are.
 
 Layout only: every sentence is the description's. Pure: the same description gives the same lines.
 """
@@ -45,12 +45,12 @@ _PHASES: Final = {
 _LONGEST_NAME: Final = 40
 # Fewer marks of pods than this say nothing.
 _LEAST_PODS: Final = 8
-# How the part of the operator begins that names the process that acts.
+# The beginning of the part of the operator that names the process that acts.
 
 
 @dataclass(frozen=True, slots=True)
 class PodSymbol:
-    """How the state of a pod is drawn."""
+    """The mark of the state of a pod."""
 
     mark: str
     meaning: str
@@ -98,7 +98,7 @@ def _draw_releases(description: Description, layout: StatusLayout) -> Iterator[L
 
 
 def choose_symbol(pod: PodDescription) -> PodSymbol:
-    """Return how a pod is drawn."""
+    """Return the symbol of a pod."""
     if pod.state is PodState.READY:
         return UPDATED if pod.is_updated else OUTDATED
     return _SYMBOLS[pod.state]
@@ -131,7 +131,7 @@ def _draw_operator(
 
 
 def _choose_parts(operator: OperatorDescription, layout: StatusLayout) -> Sequence[str]:
-    """Return what is printed of an operator; of one that does not act at least which one does."""
+    """Return the printed parts of an operator; if it does not act, at least which one does."""
     if layout.is_wide:
         return operator.parts
     if operator.is_acting:

@@ -1,1 +1,1 @@
-"""What commands read of an installation from outside: rights to read are enough for most of it."""
+"""The reads of an installation from outside, for commands: rights to read mostly suffice."""

@@ -1,7 +1,7 @@
-"""Ask the API server what the operator's ServiceAccount may do, for `rollout-operator doctor`.
+"""Read what the operator's ServiceAccount may do, for `rollout-operator doctor`.
 
-As an administrator one asks about any account, as one of the namespace about what belongs to it,
-and the account itself about itself: whatever is allowed first is done.
+An administrator may read the rights of any account, a user of the namespace those that belong to
+it, and the account its own: the first way that is allowed is taken.
 """
 
 from dataclasses import dataclass, field
@@ -25,19 +25,19 @@ from rollout_operator.planning.diagnosis.policies import reads_nodes
 from rollout_operator.planning.diagnosis.releases import reads_cluster, reads_secrets
 from rollout_operator.planning.diagnosis.rights import RightNeeds, list_rights
 
-# Of an operator that watches dozens, those that are asked for say enough.
+# Of an operator that watches dozens, those that are checked say enough.
 MOST_NAMESPACES: Final = 8
 _ACCOUNTS: Final = "system:serviceaccount"
 # How manifests and charts call the account, mostly with the name of a release before it.
 _PROGRAM: Final = "rollout-operator"
 
 
-async def ask_rights(
+async def fetch_rights(
     client: Writer, installation: Installation, *, is_namespaced: bool
 ) -> tuple[RightAnswer, ...]:
-    """Return which rights an operator has of those that it needs; of several that of the first.
+    """Return which of its needed rights an operator has; of several operators, the first.
 
-    Either those in the namespace or those in the cluster. Raises OperatorError.
+    Either the rights in the namespace or those in the cluster. Raises OperatorError.
     """
     namespace = installation.namespace
     caller = await _fetch_caller(client)
@@ -57,7 +57,7 @@ async def ask_rights(
     answers: list[RightAnswer] = []
     for home, account, arguments, watched in accounts[:1]:
         is_self = caller == f"{_ACCOUNTS}:{home}:{account}"
-        asker = _Asker(client, home, account, is_self=is_self)
+        reader = _RightsReader(client, home, account, is_self=is_self)
         needs = RightNeeds(
             nodes=reads_nodes(installation),
             secrets=reads_secrets(installation),
@@ -67,7 +67,7 @@ async def ask_rights(
             if right.is_namespaced is is_namespaced:
                 is_single = right.is_of_process or not is_namespaced
                 places = (home,) if is_single else watched[:MOST_NAMESPACES]
-                answers += [await asker.ask(right, place) for place in places]
+                answers += [await reader.fetch(right, place) for place in places]
     return tuple(answers)
 
 
@@ -80,15 +80,15 @@ async def _fetch_caller(client: Writer) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asker:
-    """Asks about one account of a namespace."""
+class _RightsReader:
+    """Reads the rights of one account of a namespace."""
 
     client: Writer
     home: str
     account: str
     is_self: bool = field(kw_only=True)
 
-    async def ask(self, right: Right, namespace: str) -> RightAnswer:
+    async def fetch(self, right: Right, namespace: str) -> RightAnswer:
         """Return whether the account has a right in a namespace. Raises OperatorError."""
         return RightAnswer(
             account=self.account,

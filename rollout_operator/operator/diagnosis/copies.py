@@ -1,4 +1,4 @@
-"""Copy what decides in a namespace, with rights to read: for commands that try things elsewhere.
+"""Copy the objects that decide in a namespace, with rights to read: for commands that try things.
 
 Decides which objects are read, and which of them may be missing: without StatefulSets and pods
 nothing can be said. Nothing is ever written.
@@ -69,14 +69,14 @@ class ObjectsCopy:
     objects: Sequence[JsonObject]
     read_at: datetime
     known: frozenset[str] = frozenset()
-    """Kinds of which it has all that there are, also where there is none."""
+    """Kinds of which it has all objects, also where there is none."""
     absent: frozenset[str] = frozenset()
     """Kinds of Flux that the cluster does not have, in any version."""
     unread: tuple[NotRead, ...] = ()
 
 
 async def copy_namespace(client: ApiClient, namespace: str, clock: Clock) -> ObjectsCopy:
-    """Return what decides in a namespace. Raises ApiError where sets or pods cannot be listed."""
+    """Return the objects that decide in a namespace. Raises ApiError without sets or pods."""
     reading = _Reading(client, namespace, clock)
     sets = await reading.list_all(STATEFULSETS)
     others = [entry for kind in _OPTIONAL for entry in await reading.list_optional(kind)]
@@ -84,7 +84,7 @@ async def copy_namespace(client: ApiClient, namespace: str, clock: Clock) -> Obj
     others += await reading.fetch_optional(CONFIG_MAPS, tracker)
     for reference in _list_references(sets):
         others += await reading.fetch_mirrored(reference)
-    # Pods last: what they show is no older than what their sets want.
+    # Pods last: they are no older than what their sets want.
     pods = await reading.list_all(PODS)
     return ObjectsCopy(
         objects=[_decode(raw, kind) for kind, raw in (*sets, *pods, *others)],
@@ -95,7 +95,7 @@ async def copy_namespace(client: ApiClient, namespace: str, clock: Clock) -> Obj
 
 
 async def copy_releases(client: ApiClient, namespace: str, clock: Clock) -> ObjectsCopy:
-    """Return what decides on Rollouts in a namespace. Raises ApiError where none can be listed."""
+    """Return the objects that decide on Rollouts. Raises ApiError where none can be listed."""
     reading = _Reading(client, namespace, clock)
     found = await reading.list_all(kinds.ROLLOUTS)
     for versions in _OF_RELEASES:
@@ -147,7 +147,7 @@ class _Reading:
                 return copies
 
     async def list_optional(self, resource: Resource) -> list[_Found]:
-        """Return the same, none where they may not be read, which is recorded."""
+        """Return the same; empty where they may not be read, which is recorded."""
         try:
             return await self.list_all(resource)
         except NotFound:
@@ -163,7 +163,7 @@ class _Reading:
         self.unread.append(NotRead(kind, f"{what} left out: {error}"))
 
     async def list_served(self, versions: Sequence[Resource]) -> list[_Found]:
-        """Return all objects in the first version that is served; none as in `list_optional`."""
+        """Return all objects in the first version that is served; empty as in `list_optional`."""
         for resource in versions:
             try:
                 return await self.list_all(resource)
@@ -185,7 +185,7 @@ class _Reading:
     async def _is_missing(self, resource: Resource) -> bool:
         """Return whether a kind is not installed: an API server answers that with 403 too.
 
-        Few clusters have it, and what is not there is not left out.
+        Few clusters have it, and an absent kind is not left out.
         """
         try:
             served = await KindCatalog(self.client, self.clock).find(resource.group, resource.kind)
@@ -194,7 +194,7 @@ class _Reading:
         return served is None
 
     async def fetch_optional(self, resource: Resource, name: str) -> list[_Found]:
-        """Return one object, none where it is not there or may not be read, which is recorded."""
+        """Return one object; empty where it is absent or may not be read, which is recorded."""
         try:
             raw = await self.client.fetch(resource, self.namespace, name)
             return [(resource, msgspec.Raw(raw))]
@@ -205,7 +205,7 @@ class _Reading:
             return []
 
     async def fetch_mirrored(self, reference: Reference) -> list[_Found]:
-        """Return what zones take their counts from, none where it cannot be read."""
+        """Return the object that zones mirror; empty where it cannot be read."""
         catalog = KindCatalog(self.client, self.clock)
         try:
             served = await catalog.find(reference.group, reference.kind)
@@ -219,7 +219,7 @@ class _Reading:
 
 
 def _find(obj: JsonObject, *path: str) -> object:
-    """Return a field of a spec; None where it has none, or is none."""
+    """Return a field of a spec; None where it has no such field, or is no object."""
     found: object = obj.get("spec")
     for key in path:
         found = found.get(key) if isinstance(found, dict) else None
@@ -232,7 +232,7 @@ def _list_references(sets: Sequence[_Found]) -> Sequence[Reference]:
 
 
 def _decode(raw: msgspec.Raw, resource: Resource) -> JsonObject:
-    """Return an object with its type, which those in a list do not have."""
+    """Return an object with its type, which objects in a list do not have."""
     version = f"{resource.group}/{resource.version}" if resource.group else resource.version
     head: Mapping[str, object] = {"apiVersion": version, "kind": resource.kind}
     return {**msgspec.json.decode(raw, type=dict[str, object]), **head}

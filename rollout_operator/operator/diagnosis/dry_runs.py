@@ -1,6 +1,6 @@
 """Dry runs that show whether the API server reaches the webhooks, and takes the pods to come.
 
-Each is sent with `dryRun=All`: it passes admission and is not stored, and no webhook has side
+Each request has `dryRun=All`: it passes admission and is not stored, and no webhook has side
 effects. What the answers say is judged in `planning.diagnosis.reachability`.
 """
 
@@ -30,7 +30,7 @@ from rollout_operator.model.errors import (
     UnknownOutcome,
 )
 
-# Zones of a group are alike: what refuses pods of the twentieth refuses those of one before.
+# Zones of a group are alike: what refuses pods of the twentieth refuses those of an earlier zone.
 _MOST_SETS: Final = 20
 _NAME: Final = "rollout-operator-doctor"
 # The schema of each release takes it, and so does none of its webhooks: there is no ninth group.
@@ -48,7 +48,7 @@ _BAD_BUDGET: Final[JsonObject] = {
 
 
 async def try_webhooks(client: DryRunner, installation: Installation) -> tuple[ReachAnswer, ...]:
-    """Return how the API server answers requests that the webhooks of this namespace look at.
+    """Return how the API server answers requests that the webhooks of this namespace review.
 
     Raises OperatorError where none of them is allowed.
     """
@@ -65,7 +65,7 @@ async def try_webhooks(client: DryRunner, installation: Installation) -> tuple[R
 
 
 async def _try_budget(client: DryRunner, installation: Installation) -> list[ReachAnswer]:
-    """Create a budget that the webhook must refuse: only one that was asked does."""
+    """Create a budget that the webhook must refuse: only a webhook that was called does."""
     if BUDGET_PATH not in {hook.path for hook in installation.own_hooks}:
         return []
     creation = client.try_create(ZONE_BUDGETS, installation.namespace, _BAD_BUDGET)
@@ -109,15 +109,15 @@ async def _try_eviction(client: DryRunner, installation: Installation) -> list[R
     return [await _answer(ReachAnswer(request=f"evict {pod}", paths=(EVICTION_PATH,)), evicting)]
 
 
-async def _answer(asked: ReachAnswer, request: Awaitable[None]) -> ReachAnswer:
-    """Return what came of a request. Raises OperatorError where it says nothing of webhooks."""
+async def _answer(dry_run: ReachAnswer, request: Awaitable[None]) -> ReachAnswer:
+    """Return the outcome of a request. Raises OperatorError where it says nothing of webhooks."""
     try:
         await request
     except (Refused, Conflict, TooManyRequests) as error:
-        return msgspec.structs.replace(asked, error=f"{error}")
+        return msgspec.structs.replace(dry_run, error=f"{error}")
     except UnknownOutcome as error:
-        return msgspec.structs.replace(asked, error=f"{error}", is_answered=False)
-    return asked
+        return msgspec.structs.replace(dry_run, error=f"{error}", is_answered=False)
+    return dry_run
 
 
 async def try_pods(

@@ -1,8 +1,8 @@
 """Read one installation for `rollout-operator doctor`: rights to read are enough for most of it.
 
-Decides what is read. What may not be read is recorded in the snapshot and is no failure; what is
-asked of the API server beyond that is in `access_reviews` and `dry_runs`, what follows from it all
-is decided in `planning.diagnosis`.
+Decides what is read. A part that may not be read is recorded in the snapshot and is no failure;
+further requests to the API server are in `access_reviews` and `dry_runs`, the findings from all of
+it are decided in `planning.diagnosis`.
 """
 
 import dataclasses
@@ -59,10 +59,10 @@ from rollout_operator.model.diagnosis.installation import (
     ZoneSet,
 )
 from rollout_operator.model.errors import Denied, NotFound, OperatorError
-from rollout_operator.operator.diagnosis.access_reviews import ask_rights
+from rollout_operator.operator.diagnosis.access_reviews import fetch_rights
 from rollout_operator.operator.diagnosis.dry_runs import try_pods, try_webhooks
 from rollout_operator.operator.diagnosis.examine_releases import read_releases
-from rollout_operator.operator.diagnosis.pod_paths import ask_paths
+from rollout_operator.operator.diagnosis.pod_paths import probe_paths
 from rollout_operator.operator.diagnosis.reading import ExaminingClient, Reading
 from rollout_operator.pki.examination import read_bundle
 from rollout_operator.planning.diagnosis.arguments import find_value, is_on
@@ -80,7 +80,7 @@ from rollout_operator.planning.diagnosis.rights import (
 )
 
 _ALL_DEPLOYMENTS: Final = dataclasses.replace(DEPLOYMENTS, is_namespaced=False)
-# What is not asked where its ground could not be read.
+# Checks that are left out where their ground could not be read.
 _OF_ACCOUNTS: Final = (Source.RIGHTS, Source.CLUSTER_RIGHTS)
 _RESTS_ON: Final = {
     **dict.fromkeys(_OF_ACCOUNTS, Source.DEPLOYMENTS),
@@ -95,7 +95,7 @@ async def examine(client: ExaminingClient, namespace: str, now: datetime) -> Dia
     """Return what is wrong with the installation of a namespace.
 
     `now` counts where the API server does not give the time. Raises OperatorError where the API
-    server cannot be asked at all.
+    server cannot be reached at all.
     """
     return diagnose(await read_installation(client, namespace, now))
 
@@ -140,7 +140,7 @@ async def read_installation(client: ExaminingClient, namespace: str, now: dateti
 
 
 def _choose_secret(arguments: Sequence[str]) -> str:
-    """Return the name of the Secret that is served from; empty where files are."""
+    """Return the name of the Secret with the certificate; empty where files have it."""
     if not is_on(arguments, SELF_SIGNED_FLAG, default=True):
         return ""
     return find_value(arguments, SECRET_FLAG) or DEFAULT_SECRET
@@ -153,7 +153,7 @@ def _decode_set(raw: msgspec.Raw) -> tuple[ZoneSet, bytes]:
 async def _fetch_last(
     reading: "_InstallationReading", installation: Installation, raw_sets: Sequence[bytes]
 ) -> Installation:
-    """Return the snapshot with the answers to what is asked last, as it rests on the rest."""
+    """Return the snapshot with the last answers, to requests that rest on the rest."""
     client = reading.client
     rights: list[RightAnswer] = []
     reach: tuple[ReachAnswer, ...] = ()
@@ -161,13 +161,13 @@ async def _fetch_last(
     paths: tuple[PathAnswer, ...] = ()
     for source, is_namespaced in ((Source.RIGHTS, True), (Source.CLUSTER_RIGHTS, False)):
         with reading.recording(source):
-            rights += await ask_rights(client, installation, is_namespaced=is_namespaced)
+            rights += await fetch_rights(client, installation, is_namespaced=is_namespaced)
     with reading.recording(Source.REACH):
         reach = await try_webhooks(client, installation)
     with reading.recording(Source.POD_TRIALS):
         trials = await try_pods(client, installation.namespace, raw_sets)
     with reading.recording(Source.PREPARE_PATHS):
-        paths = await ask_paths(client, installation.namespace, plan_questions(installation))
+        paths = await probe_paths(client, installation.namespace, plan_questions(installation))
     if untold := explain_untold(paths):
         reading.unread[Source.PREPARE_PATHS] = untold
     for source, ground in _RESTS_ON.items():
@@ -185,12 +185,12 @@ async def _fetch_last(
 
 
 class _InstallationReading(Reading):
-    """The reads of what is not of one feature."""
+    """The reads that no single feature needs."""
 
     async def fetch_namespace_labels(self) -> dict[str, str] | None:
         """Return the labels of the namespace, None where there is none, or it may not be read.
 
-        It is the first read: raises OperatorError where the API server cannot be asked at all.
+        It is the first read: raises OperatorError where the API server cannot be reached at all.
         """
         try:
             return decode_namespace_labels(await self.client.fetch(NAMESPACES, "", self.namespace))
@@ -239,7 +239,7 @@ class _InstallationReading(Reading):
     async def fetch_policy_kind(self) -> PolicyKind:
         """Return whether MultiAZRollouts are served, and which versions where they are not.
 
-        Definitions may be read by administrators alone, and are asked for only then.
+        Administrators alone may read definitions, which are read only in that case.
         """
         if MULTI_AZ_ROLLOUTS not in self.unknown:
             return PolicyKind()
@@ -260,7 +260,7 @@ class _InstallationReading(Reading):
         return tuple(
             replace(
                 hook,
-                # What others serve is not known.
+                # The certificates of other operators are not known.
                 bundle=read_bundle(
                     bundle, certificate if hook.service_namespace == self.namespace else b""
                 ),

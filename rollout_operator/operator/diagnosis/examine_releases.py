@@ -1,4 +1,4 @@
-"""What `doctor` reads of releases: little where there is none, and no operator makes them."""
+"""The reads of `doctor` about releases: few where there is none, and no operator makes them."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 async def read_releases(reading: Reading, installation: Installation) -> InstalledReleases:
-    """Return what there is of releases; nothing where there is none."""
+    """Return the installed releases; empty where there are none."""
     is_made = makes(installation)
     rollouts = await reading.list_all(Source.RELEASES, kinds.ROLLOUTS, _decode_any)
     if not is_made:
@@ -85,7 +85,7 @@ async def read_releases(reading: Reading, installation: Installation) -> Install
 
 
 def _decode_any(raw: msgspec.Raw) -> ReleaseRollout | RefusedRelease:
-    """Return a Rollout; one whose status cannot be read is refused, and hides no other."""
+    """Return a Rollout; a Rollout whose status cannot be read is refused, and hides no other."""
     try:
         return decode_rollout(raw)
     except DecodeError as error:
@@ -105,6 +105,6 @@ async def _list_of_flux(
 
 
 async def _list_quietly(reading: Reading, resource: Resource, decode: Decoder[T]) -> tuple[T, ...]:
-    """Return objects of the cluster, which most people may not list: then none, and no word."""
+    """Return objects of the cluster; where they may not be listed none, without a remark."""
     own = Reading(reading.client, reading.namespace, unknown=reading.unknown)
     return await own.list_all(Source.RELEASES, resource, decode)

@@ -1,7 +1,7 @@
 """Observe a namespace from outside, with rights to read: for commands that people type.
 
 The objects are listed and the operator's own core decides on them, so that it works where the
-operator is down. What it knows beyond the objects is asked of the operator itself, through the API
+operator is down. What the operator knows beyond the objects is read from itself, through the API
 server's proxy, where that is allowed. Nothing is ever written.
 """
 
@@ -56,7 +56,7 @@ from rollout_operator.planning.description.groups import GroupDecision, describe
 from rollout_operator.planning.description.namespaces import select_namespace
 from rollout_operator.planning.scaling.plan import list_references, plan_scaling
 
-# What the operator itself would say is worth less than an answer now.
+# The operator's own description is worth less than an answer now.
 OWN_LIMIT: Final = timedelta(seconds=3)
 # The times of a Lease are of its holder's clock, which may be wrong.
 STOPPED_AFTER: Final = 2 * LEASE_DURATION
@@ -68,32 +68,32 @@ _DESCRIPTION: Final = msgspec.json.Decoder(Description)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """What one inspection of a namespace found."""
+    """The result of one inspection of a namespace."""
 
     description: Description
-    """Computed from the objects; `operator` is what the operator said of itself."""
+    """Computed from the objects; `operator` is the operator's own description."""
     own: Description | None
-    """What the operator that acts says; None where it was not reached."""
+    """The description by the operator that acts; None where it was not reached."""
     groups: Mapping[GroupName, Group]
     """The snapshots behind the description."""
     plans: Mapping[GroupName, Plan]
-    """What the operator would decide on them now."""
+    """The plans that the operator would make of them now."""
     driven: Sequence[DrivenSets]
-    """What policies own, by their names."""
+    """The sets that policies own, by their names."""
     observed: ObservedNamespace
-    """All that was listed."""
+    """All listed objects."""
     remarks: tuple[str, ...] = ()
     """What could not be read, and why."""
 
     @property
     def best(self) -> Description:
-        """Return the operator's own view, which knows more, or else what was computed."""
+        """Return the operator's own description, which knows more, or else the computed one."""
         own, computed = self.own, self.description
         if own is None:
             return computed
         if own.releases is not UNSET:
             return own
-        # What no process makes, or another one does, is nothing that it knows of.
+        # It knows nothing of releases that no process, or another process, makes.
         return msgspec.structs.replace(
             own,
             releases=computed.releases,
@@ -113,7 +113,7 @@ class Inspector:
     def __init__(
         self, client: ApiClient, namespace: str, clock: Clock, *, service: str, lease: str
     ) -> None:
-        """`service` is the operator's, as `NAME:PORT`, empty to ask none; `lease` its Lease.
+        """`service` is the operator's, as `NAME:PORT`, empty for none; `lease` its Lease.
 
         Where the operator is in another namespace, the service names it: `NAMESPACE/NAME:PORT`.
         """
@@ -127,13 +127,13 @@ class Inspector:
         self._scales = ScaleReader(client, namespace, clock)
 
     async def inspect(self, *, is_fresh: bool = True) -> Inspection:
-        """Return what there is now; where not `is_fresh`, as the API server has it cached.
+        """Return the present state; where not `is_fresh`, as the API server has it cached.
 
         Raises ApiError where sets or pods cannot be listed.
         """
         remarks: list[str] = []
         reading = both(self._read(remarks, is_fresh), self._read_releases(remarks, is_fresh))
-        (seen, listed), own = await both(reading, self._ask_operator(remarks))
+        (seen, listed), own = await both(reading, self._fetch_own(remarks))
         releases = ObservedReleases(listed)
         groups, driven = seen.observe(), seen.list_driven()
         planned = await gather_all(self._plan(seen, group) for group in groups.values())
@@ -160,7 +160,7 @@ class Inspector:
             plans=plans,
             driven=driven,
             observed=seen,
-            # What this person may not read, the operator has read.
+            # The operator has read what this person may not read.
             remarks=() if is_own else tuple(remarks),
         )
 
@@ -170,7 +170,7 @@ class Inspector:
 
     async def _read(self, remarks: list[str], is_fresh: bool) -> ObservedNamespace:
         lister, namespace = Lister(self._client, None if is_fresh else "0"), self._namespace
-        # Pods last: what they show is no older than what their sets want.
+        # Pods last: they are no older than what their sets want.
         sets, policies = await both(
             lister.list_all(STATEFULSETS, namespace, decode_statefulset),
             self._list_policies(lister, remarks),
@@ -212,8 +212,8 @@ class Inspector:
             remarks.append(f"MultiAZRollouts are left out: {error}")
             return ()
 
-    async def _ask_operator(self, remarks: list[str]) -> Description | None:
-        """Return what the operator says of itself."""
+    async def _fetch_own(self, remarks: list[str]) -> Description | None:
+        """Return the operator's own description."""
         if not self._service:
             return None
         try:
@@ -238,11 +238,11 @@ class Inspector:
         return None
 
     async def _fetch_holder(self) -> Sequence[str]:
-        """Return which process holds the Lease, as one remark."""
+        """Return a remark that names the process that holds the Lease."""
         try:
             lease = decode_lease(await self._client.fetch(LEASES, self._home, self._lease))
         except (ApiError, DecodeError):
-            return ()  # there need not be one, nor a right to read it
+            return ()  # there need not be a Lease, nor a right to read it
         if not lease.holder:
             return (f"no process holds the Lease {self._lease}",)
         held = f"the Lease {self._lease} is held by {lease.holder}, renewed {lease.renewed}"
@@ -262,7 +262,7 @@ def _compute_age(lease: Lease, now: datetime) -> timedelta:
 
 
 def _read_description(body: bytes) -> Description:
-    """Return what the operator answered. Raises MsgspecError, RecursionError, InvalidInput."""
+    """Decode the operator's answer. Raises MsgspecError, RecursionError, InvalidInput."""
     own = _DESCRIPTION.decode(body)
     if own.schema_version != SCHEMA_VERSION:
         version = f"{own.schema_version} of its description, this command reads {SCHEMA_VERSION}"

@@ -1,6 +1,6 @@
-"""What the operator would decide on objects that were listed once: its own code, without caches.
+"""Decisions on objects that were listed once: the operator's own code, without caches.
 
-Nothing is written: the arbiter is asked what it would grant, and no pod is called.
+Nothing is written: the arbiter says what it would grant, and no pod is called.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,18 +52,18 @@ from rollout_operator.telemetry.registry import merge_plans
 
 @dataclass(frozen=True, slots=True)
 class ObjectsFrom:
-    """Where the objects of all snapshots come from."""
+    """The source of the objects of all snapshots."""
 
     client: ApiClient
     namespace: str
     clock: Clock
     metrics: Metrics = field(default_factory=Metrics)
-    """Not shown anywhere; to make them takes longer than a snapshot."""
+    """Not shown anywhere; making them takes longer than a snapshot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrivenSets:
-    """What one policy owns, and what would be decided for it now."""
+    """The sets that one policy owns, and the plan for it now."""
 
     key: str
     """Its namespace and name."""
@@ -75,7 +75,7 @@ class ObservedNamespace:
     """The objects of one namespace at one moment."""
 
     def __init__(self, source: ObjectsFrom, now: datetime) -> None:
-        """`now` is the API server's time; the client is asked for nothing here."""
+        """`now` is the API server's time; the client gets no request here."""
         self._source = source
         self.now = now
         clock = source.clock
@@ -96,9 +96,9 @@ class ObservedNamespace:
         self.budgets.on_change(None, budget)
 
     def list_driven(self) -> Sequence[DrivenSets]:
-        """Return the policies that are in service and were looked at by an operator, by name.
+        """Return the policies in service that an operator has reconciled, by name.
 
-        One that none has looked at drives nothing yet, and perhaps never will.
+        A policy that no operator has reconciled drives nothing yet, and perhaps never will.
         """
         driven: list[DrivenSets] = []
         observer = replace(self._observer, find_driver=lambda group: None)
@@ -149,10 +149,10 @@ class ObservedNamespace:
         return None if refusal is None else refusal.reason
 
     async def plan(self, group: Group, scaling: ScalingPlan) -> Plan:
-        """Return what the operator would decide for a group now, of rollout and of scaling."""
+        """Return the plan of the operator for a group now, of rollout and of scaling."""
         failing = tuple(problem for problem in scaling.problems if problem.zone in scaling.failed)
         odd = tuple(problem for problem in scaling.problems if problem not in failing)
-        # What is due and not done: the operator does it at once, or is not there.
+        # Due and not done: the operator does it at once, or is not there.
         due = tuple(action.reason for action in scaling.scale)
         shown = Plan(group=group.name, waits=(*due, *scaling.waits, *failing), problems=odd)
         return merge_plans([await self._plan_rollout(group), shown])

@@ -1,6 +1,6 @@
-"""Ask pods, through the API server, where they are to be prepared for a downscale.
+"""Call pods, through the API server, where they are to be prepared for a downscale.
 
-Which pods are asked, and what their answers say, is decided in `planning.diagnosis.preparing`.
+Which pods are called, and what their answers say, is decided in `planning.diagnosis.preparing`.
 """
 
 import asyncio
@@ -20,22 +20,22 @@ _LIMIT: Final = timedelta(seconds=5)
 _AT_ONCE: Final = 10
 
 
-async def ask_paths(
+async def probe_paths(
     client: PodProxy, namespace: str, questions: Sequence[PathQuestion]
 ) -> tuple[PathAnswer, ...]:
-    """Return what came of each question. Raises Denied where they may not be asked."""
+    """Return the answer to each question. Raises Denied where pods may not be called."""
     turns = asyncio.Semaphore(_AT_ONCE)
 
-    async def ask(question: PathQuestion) -> PathAnswer:
+    async def probe(question: PathQuestion) -> PathAnswer:
         if not question.pod:
             return PathAnswer(question=question, problem="no pod is ready")
         async with turns:
-            return await _ask(client, namespace, question)
+            return await _probe(client, namespace, question)
 
-    return tuple(await gather_all(map(ask, questions)))
+    return tuple(await gather_all(map(probe, questions)))
 
 
-async def _ask(client: PodProxy, namespace: str, question: PathQuestion) -> PathAnswer:
+async def _probe(client: PodProxy, namespace: str, question: PathQuestion) -> PathAnswer:
     is_lost = False
     try:
         async with asyncio.timeout(_LIMIT.total_seconds()):

@@ -1,6 +1,6 @@
 """The reads of one snapshot for `doctor`, and what could not be read.
 
-What may not be read is recorded, and is no failure.
+A part that may not be read is recorded, and is no failure.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ Decoder = Callable[[msgspec.Raw], T]
 
 
 class ExaminingClient(Reader, Writer, DryRunner, PodProxy, Protocol):
-    """What is needed of the API server."""
+    """The requests to the API server."""
 
     def server_time(self) -> datetime | None:
         """Return what the API server's clock shows; None before its first answer."""
@@ -39,21 +39,21 @@ class Reading:
 
     @contextmanager
     def recording(self, source: Source) -> Iterator[None]:
-        """Take an error for a part that could not be read."""
+        """Record an error inside the block as a part that could not be read."""
         try:
             yield
         except OperatorError as error:
             self.record(source, error)
 
     def record(self, source: Source, error: OperatorError) -> None:
-        """Record why a part could not be read; of what is not allowed the call says all."""
+        """Record why a part could not be read; where it is not allowed, the call says all."""
         denied = isinstance(error, Denied) and error.call
         self.unread[source] = f"may not {denied}" if denied else f"{error}"
 
     async def list_all(
         self, source: Source, resource: Resource, decode: Decoder[T]
     ) -> tuple[T, ...]:
-        """Return all objects of a kind; none where the cluster does not know the kind."""
+        """Return all objects of a kind; empty where the cluster does not know the kind."""
         objects: list[T] = []
         namespace = self.namespace if resource.is_namespaced else ""
         with self.recording(source):

@@ -1,7 +1,8 @@
-"""The releases of a namespace as they are listed once: described as the operator describes them.
+"""The releases of a namespace from one list: described as the operator describes them.
 
-Statuses say what was decided, so that nothing is decided anew. What may not be read is left out,
-and said where a Rollout rests on it: most people need no right to any of these kinds.
+Statuses say what was decided, so that nothing is decided anew. An object that may not be read is
+left out, with a remark where a Rollout rests on it: most people need no right to any of these
+kinds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +59,7 @@ _ALL_CHECKS: Final = replace(kinds.HEALTH_CHECKS, is_namespaced=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedReleases:
-    """All that was listed in one namespace."""
+    """All objects that were listed in one namespace."""
 
     rollouts: Sequence[AnyWatched] = ()
     gates: Sequence[AnyWatched] = ()
@@ -67,20 +68,20 @@ class ListedReleases:
     repositories: Sequence[AnyWatched] = ()
     kustomizations: Sequence[AnyWatched] = ()
     wide_checks: Sequence[AnyWatched] = ()
-    """Those of all namespaces, where a Rollout selects namespaces."""
+    """HealthChecks of all namespaces, where a Rollout selects namespaces."""
     namespaces: Sequence[AnyWatched] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseReader:
-    """Lists what there is of releases in one namespace; `remarks` takes what could not be read."""
+    """Lists the objects of releases in one namespace; `remarks` takes what could not be read."""
 
     lister: Lister
     namespace: str
     remarks: list[str]
 
     async def read(self) -> ListedReleases:
-        """Return the objects, none where there is no Rollout, or none may be read."""
+        """Return the objects; empty where there is no Rollout, or none may be read."""
         namespace = self.namespace
         try:
             rollouts = await self.lister.list_all(
@@ -122,14 +123,14 @@ class ReleaseReader:
     async def _list(
         self, namespace: str, decode: Callable[[JsonBytes], Headed], *versions: Resource
     ) -> Sequence[AnyWatched]:
-        """Return the objects in the first version that is served; none where there is none."""
+        """Return the objects in the first version that is served; empty where there is none."""
         for resource in versions:
             try:
                 return await self.lister.list_all(resource, namespace, watch_as(decode))
             except NotFound:
                 continue
             except ApiError as error:
-                # What is of the cluster, few may read: what rests on it says so itself.
+                # Few people may read objects of the cluster: what rests on them says so itself.
                 if resource is not kinds.CLUSTER_ROLLOUT_SCHEDULES or not isinstance(error, Denied):
                     self.remarks.append(f"{resource.plural} are left out: {error}")
                 return ()
@@ -138,7 +139,7 @@ class ReleaseReader:
 
 @dataclass(frozen=True, slots=True)
 class ObservedReleases:
-    """Describes what was listed."""
+    """Describes the listed objects."""
 
     listed: ListedReleases
 
@@ -204,7 +205,7 @@ class ObservedReleases:
 
 
 def _store(objects: Sequence[AnyWatched]) -> WatchedStore:
-    """Return objects as they are found by what they mention."""
+    """Return a store that finds objects by what they mention."""
     store = WatchedStore(list_tags)
     store.replace_all(objects)
     return store

@@ -11,7 +11,7 @@ from rollout_operator.model.downscale import Target
 from rollout_operator.model.errors import ApiError, Denied, NotFound, Unreachable
 from rollout_operator.model.names import PREPARE_DOWNSCALE, PREPARE_PATH, PREPARE_PORT
 from rollout_operator.operator.diagnosis.examine import examine
-from rollout_operator.operator.diagnosis.pod_paths import ask_paths
+from rollout_operator.operator.diagnosis.pod_paths import probe_paths
 from tests.controllers.fake_client import pod_json
 from tests.operator.diagnosis.test_examine import NAMESPACE, NOW, Cluster
 from tests.virtual_time import elapsed, in_virtual_time
@@ -101,7 +101,7 @@ class Silent:
 @in_virtual_time
 async def test_silence_has_a_limit() -> None:
     questions = [PathQuestion(set_name="a", pod=f"a-{number}", target=TARGET) for number in "012"]
-    answers = await ask_paths(Silent(), NAMESPACE, questions)
+    answers = await probe_paths(Silent(), NAMESPACE, questions)
 
     assert elapsed() == timedelta(seconds=5)
     assert {(one.problem, one.is_lost) for one in answers} == {("no answer within 5s", True)}
