@@ -45,6 +45,8 @@ WATCHES: Final = Backoff(first=timedelta(seconds=0.1), most=timedelta(seconds=10
 REFUSED_WATCHES: Final = Backoff(first=timedelta(seconds=1), most=timedelta(seconds=30))
 # A reconcile that ends with a bug.
 BUGS: Final = Backoff(first=timedelta(milliseconds=500), most=timedelta(seconds=15))
+# An object that cannot be decoded is read again.
+UNREADABLES: Final = Backoff(first=timedelta(seconds=5), most=timedelta(minutes=5))
 # The store contradicts the cache.
 CONTRADICTIONS: Final = Backoff(first=timedelta(milliseconds=50), most=timedelta(seconds=5))
 # `kubectl drain` tries again after five seconds, and others have their turn before that.
@@ -66,6 +68,8 @@ ELECTIONS: Final = Backoff(first=timedelta(seconds=10), most=timedelta(minutes=5
 EVENT_WRITES: Final = Backoff(first=timedelta(seconds=1), most=timedelta(seconds=10))
 # A right is granted by a person; but an API server that has just started forbids everything.
 REFUSED_EVENTS: Final = Backoff(first=timedelta(seconds=30), most=timedelta(minutes=10))
+# A watch, or an object that is mirrored, is not left alone for longer, whatever a server wants.
+LONGEST_RETRY_AFTER: Final = timedelta(seconds=30)
 
 
 def attempts(longest: timedelta) -> Backoff:

@@ -20,8 +20,6 @@ PERMANENT_AFTER: Final = timedelta(minutes=5)
 PERMANENT_WAIT: Final = timedelta(seconds=30)
 # Not tried for this long after it was due: the next failure is a first.
 FORGET_AFTER: Final = timedelta(minutes=2)
-# Longest Retry-After that we obey.
-RETRY_AFTER_LIMIT: Final = timedelta(seconds=60)
 
 Attempt = tuple[str, ...]
 """Names what is attempted: equal when it is the same thing again."""
@@ -36,9 +34,8 @@ def name_attempt(action: Action) -> Attempt:
 
 def get_retry_after(error: Exception) -> timedelta:
     """Return how long the API server wants us to wait after an error, zero where it does not."""
-    if isinstance(error, TooManyRequests) and error.retry_after is not None:
-        return min(error.retry_after, RETRY_AFTER_LIMIT)
-    return timedelta(0)
+    wanted = error.retry_after if isinstance(error, TooManyRequests) else None
+    return wanted or timedelta(0)
 
 
 @dataclass(slots=True)

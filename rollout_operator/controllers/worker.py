@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
 from rollout_operator.aio.backoff import BUGS, Backoff
 from rollout_operator.aio.queue import QueueClosed, WorkQueue
@@ -21,6 +21,9 @@ from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.telemetry.logs import log
 
 K = TypeVar("K", bound=Hashable)
+# Every group is reconciled this often when nothing happens, for what events do not show: under the
+# five minutes after which dashboards call a group unattended.
+RESYNC: Final = timedelta(minutes=4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

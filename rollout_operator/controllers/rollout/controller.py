@@ -10,7 +10,7 @@ from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.rollout.executor import Executor
 from rollout_operator.controllers.rollout.steps import StepContext, Steps
-from rollout_operator.controllers.worker import Result
+from rollout_operator.controllers.worker import RESYNC, Result
 from rollout_operator.guards.budgets.own_deletes import OwnDeletes
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import GroupName
@@ -19,9 +19,6 @@ from rollout_operator.planning.rollout.plan import plan_group
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.registry import GroupStates
 
-# Every group is reconciled this often when nothing happens: under the five minutes after which
-# dashboards call a group unattended.
-RESYNC: Final = timedelta(minutes=4)
 # A reconcile that ends so has done nothing for the group: the time of the last success stands
 # still.
 _BLIND: Final = frozenset({Code.BACKING_OFF, Code.SNAPSHOT_STALE, Code.LIVE_READ_EXPIRED})

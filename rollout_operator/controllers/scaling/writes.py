@@ -12,14 +12,13 @@ from typing import Final
 
 from rollout_operator.controllers.live_reads import EXPIRED_IN_A_ROW
 from rollout_operator.controllers.retries import Attempt, Attempts, get_retry_after
+from rollout_operator.controllers.worker import RESYNC
 from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT
 from rollout_operator.model.errors import ApiError, Conflict, DeadlinePassed, InvalidInput
 from rollout_operator.model.outcome import Code, Reason, Severity
 from rollout_operator.planning.downscales.spacing import format_left
 from rollout_operator.telemetry.logs import log
 
-# Nothing is missed by events alone; this is for what events do not show.
-RESYNC: Final = timedelta(minutes=4)
 # First wait after the store contradicted the cache, which shows it any moment.
 RECHECK_WAIT: Final = timedelta(milliseconds=50)
 # A write that holds back its group and does not succeed leaves it to others for most of this time,

@@ -12,7 +12,7 @@ from typing import Final
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.shadow.differences import Differences
-from rollout_operator.controllers.worker import Result
+from rollout_operator.controllers.worker import RESYNC, Result
 from rollout_operator.guards.budgets.arbiter import Arbiter
 from rollout_operator.guards.budgets.request import DisruptionRequest
 from rollout_operator.model.budget import DisruptionSource
@@ -25,7 +25,6 @@ from rollout_operator.planning.rollout.zones import choose_limit
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.registry import GroupStates
 
-RESYNC: Final = timedelta(minutes=4)
 # Budgets may count pods of other groups, whose events do not wake this one.
 HELD_RECHECK: Final = timedelta(seconds=10)
 

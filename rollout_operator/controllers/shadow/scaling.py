@@ -7,12 +7,11 @@ has, and is reported up to that point.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.shadow.rollouts import would
-from rollout_operator.controllers.worker import Result
+from rollout_operator.controllers.worker import RESYNC, Result
 from rollout_operator.guards.downscales.times import Times
 from rollout_operator.kube.scales.references import References
 from rollout_operator.model.errors import ApiError, InvalidInput
@@ -25,8 +24,6 @@ from rollout_operator.planning.scaling.plan import list_references, plan_scaling
 from rollout_operator.planning.wording import count
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.registry import GroupStates, Subject
-
-RESYNC: Final = timedelta(minutes=4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

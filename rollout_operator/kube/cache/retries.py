@@ -17,7 +17,12 @@ from datetime import timedelta
 from enum import StrEnum, unique
 from typing import Final, Generic, NoReturn
 
-from rollout_operator.aio.backoff import REFUSED_WATCHES, WATCHES
+from rollout_operator.aio.backoff import (
+    LONGEST_RETRY_AFTER,
+    REFUSED_WATCHES,
+    UNREADABLES,
+    WATCHES,
+)
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import race
 from rollout_operator.kube.cache.cached import Cached
@@ -36,13 +41,8 @@ from rollout_operator.telemetry.logs import log
 
 # A version that the server will never know again can show as 504 or 429 instead of 410.
 FAILED_RESUMES: Final = 3
-RETRY_AFTER_LIMIT: Final = timedelta(seconds=30)
 # A server that lags behind the others needs seconds to catch up.
 WENT_BACK_PAUSE: Final = timedelta(seconds=2)
-
-# Of the reads of an unreadable object.
-FIRST: Final = timedelta(seconds=5)
-MOST: Final = timedelta(minutes=5)
 # Where thousands are unreadable, as after a change of the API that we do not know.
 PACE: Final = timedelta(seconds=1)
 
@@ -127,7 +127,7 @@ class Failures:
             case Gone():
                 return delay if self.gone > 1 else timedelta(0)
             case TooManyRequests(retry_after=wanted):
-                return delay + min(wanted or timedelta(0), RETRY_AFTER_LIMIT)
+                return delay + min(wanted or timedelta(0), LONGEST_RETRY_AFTER)
             case WentBack():
                 return delay + WENT_BACK_PAUSE
             case Throttled() | Unreachable():
@@ -154,10 +154,10 @@ def _cause(error: ApiError) -> RetryCause:
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """When an object is read next, and how long that was waited for."""
+    """When an object is read next, at which step of its back-off."""
 
     at: timedelta
-    after: timedelta
+    step: int
 
 
 class Rereads(Generic[Cached]):
@@ -180,7 +180,7 @@ class Rereads(Generic[Cached]):
         """Record an object that was stored; those that could be decoded do not matter."""
         key = (item.namespace, item.name)
         if isinstance(item, Unreadable) and key not in self._due:
-            self._due[key] = _Due(self._clock.elapsed() + FIRST, FIRST)
+            self._due[key] = self._choose_next(1)
             self._news.set()
 
     async def run(self) -> NoReturn:
@@ -190,7 +190,7 @@ class Rereads(Generic[Cached]):
             if key is None or self._due[key].at > self._clock.elapsed():
                 await self._wait(key)
                 continue
-            await self._read(key, self._due[key].after)
+            await self._read(key, self._due[key].step)
             await self._clock.sleep(PACE)
 
     async def _wait(self, key: Key | None) -> None:
@@ -202,16 +202,20 @@ class Rereads(Generic[Cached]):
             left = self._due[key].at - self._clock.elapsed()
             await race(news=self._news.wait(), due=self._clock.sleep(left))
 
-    async def _read(self, key: Key, after: timedelta) -> None:
+    def _choose_next(self, step: int) -> _Due:
+        return _Due(self._clock.elapsed() + UNREADABLES.bound(step), step)
+
+    async def _read(self, key: Key, step: int) -> None:
         item = self._store.get(*key)
         if isinstance(item, Unreadable):
             try:
                 await self._reread(item)
-                after = min(after * 2, MOST)
+                step += 1
             except ApiError as error:
-                log.debug("Not read again", object="/".join(key), again_in=after, err=error)
+                wait = UNREADABLES.bound(step)
+                log.debug("Not read again", object="/".join(key), again_in=wait, err=error)
         if isinstance(self._store.get(*key), Unreadable):
-            self._due[key] = _Due(self._clock.elapsed() + after, after)
+            self._due[key] = self._choose_next(step)
         else:
             del self._due[key]
 

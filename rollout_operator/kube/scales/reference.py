@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, NoReturn
 
-from rollout_operator.aio.backoff import REFERENCES
+from rollout_operator.aio.backoff import LONGEST_RETRY_AFTER, REFERENCES
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import race
 from rollout_operator.kube.api import Resource
@@ -35,7 +35,6 @@ DEBOUNCE: Final = timedelta(milliseconds=50)
 SPACING: Final = timedelta(seconds=1)
 # Between two reads that fail until a person does something.
 LASTING_PAUSE: Final = timedelta(minutes=1)
-RETRY_AFTER_LIMIT: Final = timedelta(seconds=30)
 JITTER: Final = 0.1
 
 
@@ -158,7 +157,7 @@ class FollowedReference:
     def _retry_delay(self, error: ApiError | InvalidInput) -> timedelta:
         delay = REFERENCES.delay(self._failures, 0.5 + self._schedule.rng() / 2)
         if isinstance(error, TooManyRequests) and error.retry_after is not None:
-            delay = max(delay, min(error.retry_after, RETRY_AFTER_LIMIT))
+            delay = max(delay, min(error.retry_after, LONGEST_RETRY_AFTER))
         return delay
 
     def _delay_of_next(self) -> timedelta | None:

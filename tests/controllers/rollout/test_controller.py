@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.controllers.rollout.controller import RESYNC
 from rollout_operator.controllers.rollout.steps import LAG_LIMIT, RECHECK_WAIT
+from rollout_operator.controllers.worker import RESYNC
 from rollout_operator.model.errors import ApiError, Denied, Refused, TooManyRequests, UnknownOutcome
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code, Severity
