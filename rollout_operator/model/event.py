@@ -6,6 +6,8 @@ How often an object may have one, and how it is written, is decided in `kube.eve
 from dataclasses import dataclass
 from enum import StrEnum, unique
 
+import msgspec
+
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Severity
 
@@ -45,6 +47,27 @@ class Regarding:
     namespace: str
     name: str
     uid: Uid
+
+
+class ObjectEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened to an object."""
+
+    reason: str
+    note: str
+    severity: Severity = Severity.INFO
+    is_routine: bool = False
+    """Whether it is one of many that a rollout has of its kind: they crowd out no other."""
+
+    def record(self, regarding: Regarding, action: EventAction) -> "EventRecord":
+        """Return it as an Event about that object."""
+        return EventRecord(
+            regarding=regarding,
+            action=action,
+            reason=self.reason,
+            note=self.note,
+            severity=self.severity,
+            is_routine=self.is_routine,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

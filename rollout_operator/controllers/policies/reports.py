@@ -99,13 +99,5 @@ class PolicyReports:
                 metrics.record_duration(name, end - begin)
 
     def _report(self, watched: WatchedPolicy, event: PolicyEvent) -> None:
-        self._record(
-            EventRecord(
-                regarding=Regarding(EventKind.POLICY, watched.namespace, watched.name, watched.uid),
-                action=EventAction.ROLL_OUT,
-                reason=event.reason,
-                note=event.note,
-                severity=event.severity,
-                is_routine=event.is_routine,
-            )
-        )
+        about = Regarding(EventKind.POLICY, watched.namespace, watched.name, watched.uid)
+        self._record(event.record(about, EventAction.ROLL_OUT))

@@ -63,15 +63,5 @@ class ReleaseReports:
         self._record_event(watched, event)
 
     def _record_event(self, watched: WatchedObject, event: ReleaseEvent) -> None:
-        self._record(
-            EventRecord(
-                regarding=Regarding(
-                    EventKind.RELEASE, watched.namespace, watched.name, watched.uid
-                ),
-                action=EventAction.RELEASE,
-                reason=event.reason,
-                note=event.note,
-                severity=event.severity,
-                is_routine=event.is_routine,
-            )
-        )
+        about = Regarding(EventKind.RELEASE, watched.namespace, watched.name, watched.uid)
+        self._record(event.record(about, EventAction.RELEASE))

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from rollout_operator.model.condition import StatusCondition
-from rollout_operator.model.outcome import Severity
+from rollout_operator.model.event import ObjectEvent
 
 
 @unique
@@ -121,11 +121,5 @@ class PolicyStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return "" if condition is None else condition.reason
 
 
-class PolicyEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened to a policy."""
-
-    reason: str
-    note: str
-    severity: Severity = Severity.INFO
-    is_routine: bool = False
-    """Whether it is of a batch or a zone, and a rollout has many of its kind."""
+class PolicyEvent(ObjectEvent, frozen=True, kw_only=True):
+    """Something that happened to a policy; a routine one is of a batch or a zone."""

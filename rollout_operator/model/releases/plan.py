@@ -6,7 +6,7 @@ from enum import StrEnum, unique
 
 import msgspec
 
-from rollout_operator.model.outcome import Severity
+from rollout_operator.model.event import ObjectEvent
 from rollout_operator.model.releases.compat import OURS, ReleaseCompat
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
@@ -106,14 +106,8 @@ class RequestReconcile(msgspec.Struct, frozen=True, kw_only=True):
 ReleaseAction = ApplyTag | RemoveIntents | RequestReconcile
 
 
-class ReleaseEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened to a Rollout."""
-
-    reason: str
-    note: str
-    severity: Severity = Severity.INFO
-    is_routine: bool = False
-    """Whether each release has it, or each correction: such Events crowd out no others."""
+class ReleaseEvent(ObjectEvent, frozen=True, kw_only=True):
+    """Something that happened to a Rollout; each release has a routine one, or each correction."""
 
 
 class ReleasePlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,13 +12,6 @@ def report_schedule(
 ) -> None:
     """Have Events written soon; `record` takes them. One of the cluster has no namespace."""
     kind = EventKind.SCHEDULE if watched.namespace else EventKind.CLUSTER_SCHEDULE
+    about = Regarding(kind, watched.namespace, watched.name, watched.uid)
     for event in events:
-        record(
-            EventRecord(
-                regarding=Regarding(kind, watched.namespace, watched.name, watched.uid),
-                action=EventAction.RELEASE,
-                reason=event.reason,
-                note=event.note,
-                severity=event.severity,
-            )
-        )
+        record(event.record(about, EventAction.RELEASE))
