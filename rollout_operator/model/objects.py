@@ -201,8 +201,10 @@ class WatchedObject(msgspec.Struct, frozen=True, kw_only=True):
 AnyWatched: TypeAlias = WatchedObject | Unreadable
 
 
-def list_decoded(objects: Iterable[AnyWatched], *kinds: type[Decoded]) -> tuple[Decoded, ...]:
-    """Return what the objects say that can be read and are of these kinds."""
+def list_decoded(
+    objects: Iterable[AnyWatched | None], *kinds: type[Decoded]
+) -> tuple[Decoded, ...]:
+    """Return what the objects say that are there, can be read, and are of these kinds."""
     decoded = (watched.decoded for watched in objects if isinstance(watched, WatchedObject))
     return tuple(each for each in decoded if isinstance(each, kinds))
 

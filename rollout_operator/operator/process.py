@@ -7,11 +7,12 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.server_clock import refine_time
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.kube.api import ApiClient, Fence, no_fence
@@ -262,6 +263,10 @@ class Process:
     def open_unfenced(self, name: str, reads: Priority) -> ApiClient:
         """Return the client of a component that writes in each replica."""
         return self.clients.open(name, reads, no_fence)
+
+    def refine_time(self, client: ApiClient) -> datetime:
+        """Return the API server's time, with the fractions of a second of our own clock."""
+        return refine_time(client.server_time(), self.clock.now())
 
     def _describe_election(self) -> str:
         """Say which process acts, and that its own page alone shows what it does."""

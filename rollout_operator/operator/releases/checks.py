@@ -6,7 +6,6 @@ from typing import Final
 import msgspec
 
 from rollout_operator.aio.queue import WorkQueue
-from rollout_operator.aio.server_clock import refine_time
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.own_writes import NewestObjects
 from rollout_operator.controllers.releases.caches import ReleaseCaches
@@ -130,7 +129,7 @@ class HealthChecks(Feature):
                 selected += [(other, rollout) for rollout in other.list_selecting(check)]
         selects = any(selects_namespaces(rollout) for _, rollout in selected)
         return CheckSnapshot(
-            now=refine_time(self._client.server_time(), self._context.clock.now()),
+            now=self._context.process.refine_time(self._client),
             rollouts=tuple(rollout for _, rollout in selected),
             namespaces=self._map_namespaces() if selects else {},
             waits={rollout.head.key: of.describe_wait(rollout) for of, rollout in selected},
@@ -163,9 +162,7 @@ class HealthChecks(Feature):
 
     def _on_rollout(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         """Wake what a Rollout selects, where another release or another set of checks counts."""
-        rollouts = list_decoded(
-            [version for version in (old, new) if version is not None], ReleaseRollout
-        )
+        rollouts = list_decoded((old, new), ReleaseRollout)
         if len(rollouts) == 2 and _get_cause(rollouts[0]) == _get_cause(rollouts[1]):
             return
         self.wake(rollouts)

@@ -10,7 +10,6 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
-from rollout_operator.aio.server_clock import refine_time
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.releases.schedules.observe import ScheduleKinds
 from rollout_operator.controllers.releases.wide import follow_everywhere
@@ -118,7 +117,7 @@ class ClusterSchedules:
             namespace="",
             client=client,
             clock=process.clock,
-            now=lambda: refine_time(client.server_time(), process.clock.now()),
+            now=partial(process.refine_time, client),
             rng=process.rng,
             longest_pause=process.settings.reconcile_interval,
             compat=get_compat(process.settings.release_compat, process.settings.release_order),

@@ -3,10 +3,10 @@
 import asyncio
 import os
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from rollout_operator.aio.queue import WorkQueue
-from rollout_operator.aio.server_clock import refine_time
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.rollout_flags import REGISTRY
 from rollout_operator.controllers.own_writes import NewestObjects
@@ -140,7 +140,7 @@ class RolloutReleases(Feature):
                     look_ups=self._look_ups,
                     reader=writing,
                     wide=context.process.wide_checks,
-                    now=lambda: refine_time(writing.server_time(), context.clock.now()),
+                    now=partial(context.process.refine_time, writing),
                     compat=compat,
                     verifies_wanted=context.settings.verifies_wanted,
                     keeps_to_namespace=context.settings.keeps_to_namespace,
@@ -158,17 +158,13 @@ class RolloutReleases(Feature):
 
     def _on_change(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         """Wake the Rollouts that a change concerns; what it concerned before as well."""
-        for view in list_decoded(
-            [version for version in (old, new) if version is not None], object
-        ):
-            for name in list_concerned(view, self._caches):
+        for decoded in list_decoded((old, new), object):
+            for name in list_concerned(decoded, self._caches):
                 self._queue.add(name)
 
     def _on_check(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         """Wake the Rollouts that may select a HealthCheck of another namespace."""
-        checks = list_decoded(
-            [version for version in (old, new) if version is not None], HealthCheck
-        )
+        checks = list_decoded((old, new), HealthCheck)
         for rollout in self._list_wide():
             if any(takes_check(rollout, check) for check in checks):
                 self._queue.add(rollout.head.name)

@@ -3,7 +3,7 @@
 The same for those of one namespace and those of the cluster, which differ in what they follow.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -11,7 +11,6 @@ from typing import Final
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.queue import WorkQueue
-from rollout_operator.aio.server_clock import refine_time
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.own_writes import NewestObjects
 from rollout_operator.controllers.releases.caches import ReleaseCaches
@@ -119,8 +118,8 @@ class Schedules(Feature):
                 self._queue.add(version.name)
 
     def _on_gate(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
-        for view in list_decoded(_list_known(old, new), ReleaseGate):
-            for name in list_by_gate(self._settings.resource.kind, view):
+        for gate in list_decoded((old, new), ReleaseGate):
+            for name in list_by_gate(self._settings.resource.kind, gate):
                 self._queue.add(name)
 
     def _on_rollout(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
@@ -160,7 +159,7 @@ class NamespacedSchedules(Schedules):
                 namespace=context.namespace,
                 client=client,
                 clock=context.clock,
-                now=lambda: refine_time(client.server_time(), context.clock.now()),
+                now=partial(context.process.refine_time, client),
                 rng=context.rng,
                 longest_pause=context.settings.reconcile_interval,
                 compat=get_compat(context.settings.release_compat, context.settings.release_order),
@@ -172,7 +171,3 @@ class NamespacedSchedules(Schedules):
         """Begin to follow schedules, and to act for them."""
         tasks.start("RolloutSchedule informer", self._run())
         super().start(tasks)
-
-
-def _list_known(old: AnyWatched | None, new: AnyWatched | None) -> Iterator[AnyWatched]:
-    return (version for version in (old, new) if version is not None)
