@@ -38,11 +38,6 @@ class WorkQueue(Generic[K]):
         """Return how many keys wait to be taken."""
         return len(self._ready)
 
-    @property
-    def is_closed(self) -> bool:
-        """Return whether nothing new is to be begun."""
-        return self._closed
-
     def add(self, key: K) -> None:
         """Request a reconcile of `key` as soon as possible."""
         if self._closed or key in self._since:

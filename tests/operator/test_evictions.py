@@ -66,7 +66,6 @@ def forged(director: Director, pod: str, *, dry_run: bool = False) -> HookCall:
         service="default/rollout-operator",
         body=json.dumps(tree).encode(),
         timeout=LIMIT,
-        ca_bundle="",
     )
 
 

@@ -82,7 +82,6 @@ def made_up(director: Director, made: Made, name: str) -> HookCall:
         service="default/rollout-operator",
         body=json.dumps(tree).encode(),
         timeout=LIMIT,
-        ca_bundle="",
     )
 
 

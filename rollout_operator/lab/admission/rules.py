@@ -59,7 +59,6 @@ class RegisteredHook:
     path: str
     service: str
     """`namespace/name` of the Service, or the URL's host."""
-    ca_bundle: str
     timeout: timedelta
     is_ignored: bool
     """Whether a call that fails counts for nothing (`failurePolicy: Ignore`)."""
@@ -120,7 +119,6 @@ def _read_hook(hook: JsonObject, key: str) -> RegisteredHook:
         address=address,
         path=path,
         service=service,
-        ca_bundle=text(hook, "clientConfig", "caBundle"),
         timeout=timedelta(seconds=number(hook, "timeoutSeconds")),
         is_ignored=hook.get("failurePolicy") == "Ignore",
         has_side_effects=hook.get("sideEffects") not in ("None", "NoneOnDryRun"),

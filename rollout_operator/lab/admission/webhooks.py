@@ -47,8 +47,6 @@ class HookCall:
     body: bytes
     """An AdmissionReview v1."""
     timeout: timedelta
-    ca_bundle: str
-    """Base64 of PEM, as the configuration has it."""
     taken_by: list[str] = field(default_factory=list)
     """For the callee to write its name: shown in the history."""
 
@@ -200,7 +198,6 @@ class Admission:
             service=hook.service,
             body=body,
             timeout=timeout,
-            ca_bundle=hook.ca_bundle,
         )
 
     async def _send(self, hook: RegisteredHook, call: HookCall) -> bytes:

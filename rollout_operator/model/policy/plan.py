@@ -118,7 +118,6 @@ class PolicyPlan:
     """After what time a deadline falls due that no event announces."""
     zones: tuple[ZoneCounts, ...] = ()
     """In the order of their updates; empty where they are unknown."""
-    problems: tuple[Reason, ...] = ()
 
     @property
     def leading(self) -> Reason | None:

@@ -59,7 +59,7 @@ from rollout_operator.planning.rollout.walk import (
     render_short,
     walk_zones,
 )
-from rollout_operator.planning.rollout.zones import find_group_blocker, list_warnings, order_zones
+from rollout_operator.planning.rollout.zones import find_group_blocker
 from rollout_operator.planning.wording import count, join_names, verb
 
 
@@ -99,12 +99,9 @@ class _Step:
 
 def plan_policy(snapshot: PolicySnapshot) -> PolicyPlan:
     """Return all that one snapshot of a policy leads to; equal snapshots give equal plans."""
-    problems = list_warnings(order_zones(snapshot.group.zones))
     stops, requeue_after = _list_stops(snapshot)
     if stops:
-        return PolicyPlan(
-            batch=snapshot.batch, waits=stops, requeue_after=requeue_after, problems=problems
-        )
+        return PolicyPlan(batch=snapshot.batch, waits=stops, requeue_after=requeue_after)
     case = _open_case(snapshot)
     step = _choose_step(case)
     is_pause = any(wait.code is Code.INTERVAL_WAIT for wait in step.waits)
@@ -116,7 +113,6 @@ def plan_policy(snapshot: PolicySnapshot) -> PolicyPlan:
         target=step.turn.sts.name if step.turn else "",
         next_batch=case.pause_end if is_pause else None,
         zones=tuple(map(count_zone, case.zones)),
-        problems=problems,
     )
     return _with_deadlines(plan, case)
 
