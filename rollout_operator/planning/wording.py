@@ -1,6 +1,7 @@
 """How the texts of reasons list, count and cut things, and how a plan becomes sentences."""
 
 import re
+import textwrap
 from collections.abc import Sequence
 from typing import Final, assert_never
 
@@ -71,6 +72,17 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def wrap_words(text: str, width: int, indent: str = "") -> list[str]:
+    """Return text in lines of that width, broken only at blanks; `indent` begins all but one."""
+    return textwrap.wrap(
+        text,
+        width,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
 
 
 def format_json(content: object) -> str:

@@ -9,7 +9,7 @@ are made, how long a request may take and what its status means is decided in `c
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
@@ -128,6 +128,22 @@ def open_session(namespace: str, trust: ssl.SSLContext | None = None) -> aiohttp
         limit=0,
         ssl=trust or True,
     )
+    return make_session(
+        namespace,
+        connector,
+        timeout=aiohttp.ClientTimeout(total=None),
+        read_bufsize=_READ_BUFFER,
+        max_headers=_MOST_HEADERS,
+        max_line_size=_LONGEST_HEADER,
+        max_field_size=_LONGEST_HEADER,
+        middlewares=(_send_once,),
+    )
+
+
+def make_session(
+    namespace: str, connector: aiohttp.BaseConnector, **limits: Any
+) -> aiohttp.ClientSession:
+    """Return a session that sends who we are and nothing of this machine, and takes no cookies."""
     return aiohttp.ClientSession(
         connector=connector,
         headers={
@@ -136,15 +152,10 @@ def open_session(namespace: str, trust: ssl.SSLContext | None = None) -> aiohttp
             "Accept-Encoding": "identity",
             CLUSTER_HEADER: namespace,
         },
-        timeout=aiohttp.ClientTimeout(total=None),
         trust_env=False,
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
-        read_bufsize=_READ_BUFFER,
-        max_headers=_MOST_HEADERS,
-        max_line_size=_LONGEST_HEADER,
-        max_field_size=_LONGEST_HEADER,
-        middlewares=(_send_once,),
+        **limits,
     )
 
 

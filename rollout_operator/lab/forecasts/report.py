@@ -20,6 +20,7 @@ from rollout_operator.model.releases.status import BakeStatus
 from rollout_operator.model.units import format_duration
 from rollout_operator.planning.description.times import render_time
 from rollout_operator.planning.releases.schedules.zones import get_time_zone
+from rollout_operator.planning.wording import wrap_words
 
 _INDENT: Final = "  "
 _HEADS: Final = ("VERSION", "WHEN", "UNTIL THEN")
@@ -33,7 +34,7 @@ def render_forecast(forecast: Forecast, width: int) -> Iterator[str]:
     """Yield the lines."""
     span = _render_span(forecast.ends - forecast.begins)
     begins = render_time(forecast.begins)
-    yield from _wrap(
+    yield from wrap_words(
         f"Nothing is sent anywhere: this is what the operator would decide from {begins} on,"
         f" within {span}.",
         width,
@@ -49,7 +50,7 @@ def render_forecast(forecast: Forecast, width: int) -> Iterator[str]:
             yield ""
             yield title
         for sentence in sentences:
-            yield from _wrap(f"{_INDENT}{sentence}", width, _INDENT * 2)
+            yield from wrap_words(f"{_INDENT}{sentence}", width, _INDENT * 2)
 
 
 def _render_rollout(rollout: RolloutForecast, span: str, width: int) -> Iterator[str]:
@@ -67,7 +68,7 @@ def _render_rollout(rollout: RolloutForecast, span: str, width: int) -> Iterator
             [
                 line
                 for sentence in _explain(version, zone)
-                for line in _wrap(sentence, left, _INDENT)
+                for line in wrap_words(sentence, left, _INDENT)
             ],
         )
         for row in zip_longest(*cells, fillvalue=""):
@@ -143,13 +144,3 @@ def _load(name: str) -> tzinfo:
         return get_time_zone(name, ZoneInfo)
     except InvalidInput:
         return UTC
-
-
-def _wrap(sentence: str, width: int, indent: str = "") -> list[str]:
-    return textwrap.wrap(
-        sentence,
-        width,
-        subsequent_indent=indent,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )

@@ -1,13 +1,12 @@
 """Two simulations of the same objects side by side: what `-versus` shows."""
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Final
 
 from rollout_operator.lab.simulate.figures import Figures, find_shortest_pause
 from rollout_operator.lab.simulate.report import SimulationRun, list_ends, show_span
-from rollout_operator.planning.wording import count
+from rollout_operator.planning.wording import count, wrap_words
 
 _GAP: Final = "  "
 
@@ -61,7 +60,5 @@ def _describe_evictions(figures: Figures) -> str:
 
 def _wrap(text: str, room: int) -> Sequence[str]:
     lines = text.splitlines()
-    wrapped = (
-        textwrap.wrap(line, room, break_on_hyphens=False, break_long_words=False) for line in lines
-    )
+    wrapped = (wrap_words(line, room) for line in lines)
     return [row for rows in wrapped for row in rows] or [""]

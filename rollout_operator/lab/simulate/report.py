@@ -1,7 +1,6 @@
 """A simulation as text for people: how it ends, what is taken for granted, what happens."""
 
-import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -32,7 +31,7 @@ from rollout_operator.model.policy.status import PolicyPhase
 from rollout_operator.model.units import format_duration, quote
 from rollout_operator.planning.diagnosis.remedies import find
 from rollout_operator.planning.rollout.zones import choose_limit
-from rollout_operator.planning.wording import count, join_names
+from rollout_operator.planning.wording import count, join_names, wrap_words
 
 INDENT: Final = "  "
 # The objects of the input are put into the world in its first instant.
@@ -91,7 +90,7 @@ def render_text(run: SimulationRun, width: int = WIDTH) -> Iterator[str]:
     """Yield the lines, each at most so many columns wide unless a name is longer."""
     for line in _list_lines(run, width):
         indent = " " * (len(line) - len(line.lstrip()))
-        yield from _fill(line, width, f"{indent}{INDENT}") or [""]
+        yield from wrap_words(line, width, f"{indent}{INDENT}") or [""]
 
 
 def _list_lines(run: SimulationRun, width: int) -> Iterator[str]:
@@ -301,13 +300,3 @@ def show_span(span: timedelta) -> str:
 
 def _indent(sentences: Iterable[str]) -> Iterator[str]:
     return (f"{INDENT}{sentence}" for sentence in sentences)
-
-
-def _fill(line: str, width: int, indent: str) -> Sequence[str]:
-    return textwrap.wrap(
-        line,
-        width,
-        subsequent_indent=indent,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )

@@ -20,16 +20,14 @@ from typing import Final
 import aiohttp
 from yarl import URL
 
-from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock
 from rollout_operator.model.decode.answer import decode_allowed
 from rollout_operator.model.errors import DecodeError, OperatorError
 from rollout_operator.model.lease import Lease
-from rollout_operator.model.names import CLUSTER_HEADER
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.review import Review
 from rollout_operator.planning.downscales.request import RETRY, refuse
-from rollout_operator.pods.sender import NoResolver
+from rollout_operator.pods.sender import NoResolver, make_session
 from rollout_operator.telemetry.logs import log
 from rollout_operator.web.reviews.dispatch import SHARE
 
@@ -237,18 +235,10 @@ def _open_session(namespace: str) -> aiohttp.ClientSession:
         limit=0,  # by `MOST`
         keepalive_timeout=KEEP_WARM.total_seconds(),
     )
-    return aiohttp.ClientSession(
-        connector=connector,
-        headers={
-            "User-Agent": f"rollout-operator/{__version__}",
-            "Content-Type": "application/json",
-            "Accept-Encoding": "identity",
-            CLUSTER_HEADER: namespace,
-        },
+    return make_session(
+        namespace,
+        connector,
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_LIMIT.total_seconds()),
-        trust_env=False,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,
         read_bufsize=MOST_ANSWER,
     )
 
