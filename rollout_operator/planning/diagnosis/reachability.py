@@ -47,21 +47,19 @@ def _judge(answer: ReachAnswer) -> Iterator[Finding]:
 
 def check_pods(installation: Installation) -> Iterator[Finding]:
     """Yield StatefulSets whose next pod the API server would refuse; those alike together."""
-    alike: dict[str, list[str]] = {}
+    alike: dict[tuple[FindingCode, str], list[str]] = {}
     for trial in installation.pod_trials:
         if trial.error and not any(arguments in trial.error for arguments in (_QUOTA, _NOT_TRIED)):
-            alike.setdefault(_shorten(trial.error), []).append(trial.set_name)
-    for text, (first, *others) in alike.items():
-        is_security = text.startswith(_POD_SECURITY)
-        code = FindingCode.POD_SECURITY_VIOLATED if is_security else FindingCode.POD_REFUSED
+            alike.setdefault(_judge_refusal(trial.error), []).append(trial.set_name)
+    for (code, text), (first, *others) in alike.items():
         more = f"; the same for {join_names(others)}" if others else ""
         yield find(code, f"StatefulSet {first}", f"{text}{more}")
 
 
-def _shorten(error: str) -> str:
+def _judge_refusal(error: str) -> tuple[FindingCode, str]:
     """Return what is the same for all pods of a kind: their names come before it."""
     _, security, violations = error.partition(_POD_SECURITY)
     if security:
         cut = "..." if len(violations) > _SHOWN else ""
-        return f"{security}{violations[:_SHOWN]}{cut}"
-    return _POD.sub("", error)
+        return FindingCode.POD_SECURITY_VIOLATED, f"{security}{violations[:_SHOWN]}{cut}"
+    return FindingCode.POD_REFUSED, _POD.sub("", error)
