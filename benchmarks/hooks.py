@@ -64,6 +64,6 @@ async def open_bare(target: Target) -> AsyncIterator[Load]:
         yield Load(port=port, pid=child.pid, request=b"", expected=BARE_ANSWER)
 
 
-def falling(kind: Kind, path: str, replicas: tuple[int, int], traits: Traits = GUARDED) -> bytes:
+def falling(kind: Kind, path: str, replicas: tuple[int, int]) -> bytes:
     """Return the request of a review of the first set that the API server shows."""
-    return make_request(kind, path, replicas, FIRST, traits)
+    return make_request(kind, path, replicas, FIRST, GUARDED)

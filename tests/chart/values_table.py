@@ -40,10 +40,12 @@ def list_rows(path: Path = VALUES) -> list[Row]:
     return list(_walk(root, "", lines))
 
 
-def list_undescribed(path: Path = VALUES) -> list[str]:
+def list_undescribed() -> list[str]:
     """Return the keys of values without a comment, neither at them nor at what holds them."""
-    described = {row.key for row in list_rows(path)}
-    return [key for key in _leaves(yaml.safe_load(path.read_text())) if not _within(key, described)]
+    described = {row.key for row in list_rows(VALUES)}
+    return [
+        key for key in _leaves(yaml.safe_load(VALUES.read_text())) if not _within(key, described)
+    ]
 
 
 def _leaves(values: Any, prefix: str = "") -> Iterator[str]:

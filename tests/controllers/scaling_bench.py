@@ -55,7 +55,6 @@ SECOND: Final = timedelta(seconds=1)
 LAG: Final = 0.02  # seconds until a cache shows a write
 LONGEST: Final = timedelta(seconds=5)
 BACKOFF: Final = Backoff(first=timedelta(seconds=1), most=timedelta(seconds=5))
-URL: Final = "http://pod/prepare-delayed-downscale"
 
 
 def _all() -> float:

@@ -62,15 +62,15 @@ async def wait_flux(
     await wait_true(lambda: f"it, but {seen.get('status')}", is_so, LIMIT)
 
 
-async def wait_calm(world: World, resources: Sequence[Resource], name: str = "app") -> None:
+async def wait_calm(world: World, resources: Sequence[Resource]) -> None:
     """Wait until Flux is through with all, and has written none of them for a while."""
 
     async def is_calm() -> bool:
-        before = [await world.get(one, name) for one in resources]
+        before = [await world.get(one, "app") for one in resources]
         if not all(map(is_settled, before)):
             return False
         await asyncio.sleep(_CALM.total_seconds())
-        return [await world.get(one, name) for one in resources] == before
+        return [await world.get(one, "app") for one in resources] == before
 
     await wait_true("calm", is_calm, LIMIT)
 

@@ -361,9 +361,9 @@ class HistoryBuilder:
 
     # What goes wrong
 
-    def lived(self, at: float, what: str, actor: str = OPERATOR) -> Self:
+    def lived(self, at: float, what: str) -> Self:
         """Add a step in the life of a process."""
-        self.history.add(Lived(at=s(at), actor=actor, what=what))
+        self.history.add(Lived(at=s(at), actor=OPERATOR, what=what))
         return self
 
     def fault(self, at: float, kind: str, text: str = "", actor: str = OPERATOR) -> Self:

@@ -228,8 +228,8 @@ def record(t: HistoryBuilder, at: float) -> HistoryBuilder:
     return t.call(at, "patch", PODS, "a-2", body=body)
 
 
-def dry(t: HistoryBuilder, at: float = 20) -> HistoryBuilder:
-    return t.review(at - 0.5, "a", dry_run=True).ask(at, query={"dryRun": "All"})
+def dry(t: HistoryBuilder) -> HistoryBuilder:
+    return t.review(19.5, "a", dry_run=True).ask(20, query={"dryRun": "All"})
 
 
 def asked_twice(t: HistoryBuilder, status: int = 429) -> None:

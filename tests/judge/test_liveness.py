@@ -164,8 +164,8 @@ def reads(many: int) -> Events:
     return events
 
 
-def written(verb: Any, resource: Resource, at: float = 3000) -> Events:
-    return lambda t: roll(t).call(at, verb, resource, "x")
+def written(verb: Any, resource: Resource) -> Events:
+    return lambda t: roll(t).call(3000, verb, resource, "x")
 
 
 QUIET = cases(

@@ -144,9 +144,9 @@ def test_each_promise_is_accounted_for() -> None:
     assert {one for one in CHECKS if one.startswith("MAZ-")} == {*COVERAGE} - {*others}
 
 
-def on_live_read(at: float, deleted_at: float = 10, **how: Any) -> Events:
+def on_live_read(at: float, **how: Any) -> Events:
     """Delete a pod on a look of this time."""
-    return lambda t: t.live_read(at, **how).delete(deleted_at, "a-0", is_read=False)
+    return lambda t: t.live_read(at, **how).delete(10, "a-0", is_read=False)
 
 
 def held(kind: str, span: str, deleted_at: float, read_at: float = 9.9) -> Events:

@@ -22,10 +22,10 @@ def waiting(wait: str) -> Annotations:
     return {"b": {LEADING_ZONE: "zone-a", MIN_TIME_BETWEEN_DOWNSCALES: wait}}
 
 
-def scaled_first(t: HistoryBuilder, name: str = "a") -> HistoryBuilder:
+def scaled_first(t: HistoryBuilder) -> HistoryBuilder:
     """Scale a guarded zone down at 20 s."""
-    t.hooks(0, "prepare-downscale").zone(1, name, labels=PREPARED, annotations=PATHS)
-    return t.scale(20, name)
+    t.hooks(0, "prepare-downscale").zone(1, "a", labels=PREPARED, annotations=PATHS)
+    return t.scale(20, "a")
 
 
 @pytest.mark.parametrize(

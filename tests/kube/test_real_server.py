@@ -45,7 +45,6 @@ pytestmark = pytest.mark.controlplane
 
 PEM = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 WANTED = b64encode(PEM).decode()
-LIMIT = 20.0
 NAMES = ("localhost",)
 
 Make = Callable[..., Awaitable[str]]

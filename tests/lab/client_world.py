@@ -104,10 +104,10 @@ class ClientWorld:
         return await (client or self.client).fetch_page(SECRETS, NAMESPACE)
 
 
-async def never_returns(work: Awaitable[object], within: float = 3600.0) -> bool:
+async def never_returns(work: Awaitable[object]) -> bool:
     """Tell whether `work` still waits after so long; it is cancelled then."""
 
     async def wait() -> None:
         await work
 
-    return await race(work=wait(), limit=asyncio.sleep(within)) == "limit"
+    return await race(work=wait(), limit=asyncio.sleep(3600.0)) == "limit"

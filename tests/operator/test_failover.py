@@ -13,7 +13,6 @@ from rollout_operator.lab.world import Sandbox
 from rollout_operator.lab.zones import ZoneSpec, statefulset
 from tests.virtual_time import elapsed, in_virtual_time
 
-LEASE = "rollout-operator"
 CHANGED = frozenset({"create", "update", "patch", "delete"})
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.model.budget import Budget, FlawedBudget
-from rollout_operator.model.event import EventAction, EventKind, EventRecord
+from rollout_operator.model.event import EventAction, EventKind
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import GroupName, Revision, Uid
 from rollout_operator.model.objects import StatefulSet, Unreadable
@@ -232,7 +232,3 @@ def test_a_budget_is_told_of_where_it_turns(
 ) -> None:
     event = choose_budget_event(old, new)
     assert (None if event is None else f"{event.reason}: {event.note}") == message
-
-
-def _note(event: EventRecord | None) -> str:
-    return "" if event is None else event.note

@@ -57,7 +57,7 @@ class Budgeted:
         """Wait until all zones are whole."""
         await self.world.wait_ready(self.names)
 
-    async def wait_replaced(self, *pods: str, limit: timedelta = WAIT_LIMIT) -> None:
+    async def wait_replaced(self, *pods: str) -> None:
         """Wait until no pod of these names is terminating, and each exists anew."""
 
         def check(now: Snapshot) -> str:
@@ -69,7 +69,7 @@ class Budgeted:
             ]
             return f"absent {absent}, terminating {ending}" if absent or ending else ""
 
-        await self.world.wait_until(check, limit)
+        await self.world.wait_until(check, WAIT_LIMIT)
 
     async def list_recorded(self) -> list[str]:
         """Return the names of the pods that stand and carry a record."""

@@ -58,7 +58,7 @@ async def create(
     await world.api.create(resource, world.namespace, body)
 
 
-async def create_targets(world: World, rollout: str = "app", **source: Any) -> None:
+async def create_targets(world: World, **source: Any) -> None:
     """Create an OCIRepository and a Kustomization of it, both annotated for a Rollout.
 
     More of the `spec` of the OCIRepository by keyword.
@@ -69,7 +69,7 @@ async def create_targets(world: World, rollout: str = "app", **source: Any) -> N
         "OCIRepository",
         "app",
         {"interval": "1m", "url": "oci://registry/app", "ref": {"tag": "none"}, **source},
-        annotations={"rollout.kuberik.com/rollout": rollout},
+        annotations={"rollout.kuberik.com/rollout": "app"},
     )
     await create(
         world,
@@ -82,7 +82,7 @@ async def create_targets(world: World, rollout: str = "app", **source: Any) -> N
             "sourceRef": {"kind": "OCIRepository", "name": "app"},
             "postBuild": {"substitute": {"version": "none", "color": "red"}},
         },
-        annotations={"rollout.kuberik.com/substitute.version.from": rollout},
+        annotations={"rollout.kuberik.com/substitute.version.from": "app"},
     )
 
 

@@ -53,9 +53,7 @@ async def track(world: World, names: Iterable[str]) -> None:
     await world.post(CONFIG_MAPS, body)
 
 
-async def wait_counts(
-    world: World, counts: Mapping[str, int], limit: timedelta = WAIT_LIMIT
-) -> Snapshot:
+async def wait_counts(world: World, counts: Mapping[str, int]) -> Snapshot:
     """Wait until each set wants so many pods and has them, all ready."""
 
     def check(now: Snapshot) -> Missing:
@@ -67,19 +65,17 @@ async def wait_counts(
                 return missing
         return ""
 
-    return await world.wait_until(check, limit)
+    return await world.wait_until(check, WAIT_LIMIT)
 
 
-async def wait_wanted(
-    world: World, counts: Mapping[str, int], limit: timedelta = WAIT_LIMIT
-) -> Snapshot:
+async def wait_wanted(world: World, counts: Mapping[str, int]) -> Snapshot:
     """Wait until each set wants so many pods, whether it has them or not."""
 
     def check(now: Snapshot) -> Missing:
         found = {name: now.sets[name]["spec"]["replicas"] for name in counts if name in now.sets}
         return "" if found == counts else f"{found}, not {counts}"
 
-    return await world.wait_until(check, limit)
+    return await world.wait_until(check, WAIT_LIMIT)
 
 
 async def scale(guarded: Guarded, name: str, replicas: int) -> None:

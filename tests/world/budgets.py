@@ -94,7 +94,6 @@ def grouped_zones(
     letters: str = "abc",
     replicas: int = 3,
     max_unavailable: int | None = None,
-    min_ready: timedelta = timedelta(0),
 ) -> tuple[ZoneSpec, ...]:
     """Return zones whose pods carry the label of their group, as a budget needs it."""
     return tuple(
@@ -103,7 +102,7 @@ def grouped_zones(
             group=group,
             replicas=replicas,
             max_unavailable=max_unavailable,
-            min_ready=min_ready,
+            min_ready=timedelta(0),
             pod_labels={GROUP: group},
         )
         for letter in letters

@@ -78,10 +78,10 @@ class Child:
         self.send(signal.SIGKILL)
         return self._process.wait()
 
-    def tail(self, lines: int = TAIL_LINES) -> str:
+    def tail(self) -> str:
         """Return the last lines of what it printed."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
-        return "\n".join(text.splitlines()[-lines:])
+        return "\n".join(text.splitlines()[-TAIL_LINES:])
 
 
 def free_ports(count: int) -> list[int]:

@@ -325,9 +325,9 @@ async def _place_anywhere(_: Json) -> str:
     return NODE
 
 
-def slow_to_end(after: timedelta, base: Behaviour = NORMAL) -> Behaviour:
+def slow_to_end(after: timedelta) -> Behaviour:
     """Return a behaviour whose pods take long to terminate."""
-    return replace(base, terminates_after=after)
+    return replace(NORMAL, terminates_after=after)
 
 
 def _status(seat: _Seat, *, is_ready: bool) -> Json:

@@ -30,7 +30,6 @@ SOMEBODY: Final = "somebody"
 # or of a downscale, by the answers to their requests.
 EVICTION_SEEN_LATE: Final = timedelta(seconds=5)
 WRITE_SEEN_LATE: Final = timedelta(seconds=1)
-NEVER: Final = float("inf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

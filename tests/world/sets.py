@@ -12,7 +12,6 @@ from typing import Final
 from rollout_operator.lab.zones import ZoneSpec, statefulset
 from tests.world.api import PODS, STATEFULSETS, Api, Event, Json, Relisted, Resource
 
-GROUP: Final = "rollout-group"
 MAX_UNAVAILABLE: Final = "rollout-max-unavailable"
 PAUSED: Final = "grafana.com/rollout-paused"
 REVISION: Final = "controller-revision-hash"

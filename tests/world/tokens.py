@@ -60,7 +60,7 @@ def render_auth(server: TokenServer, pki: Pki) -> str:
     )
 
 
-def sign_token(pki: Pki, scopes: Sequence[str], *, life: int = _LIFE) -> str:
+def sign_token(pki: Pki, scopes: Sequence[str]) -> str:
     """Return a token for scopes such as `repository:NAME:pull,push`."""
     now = int(time.time())
     claims = {
@@ -70,7 +70,7 @@ def sign_token(pki: Pki, scopes: Sequence[str], *, life: int = _LIFE) -> str:
         "jti": f"{now}",
         "iat": now,
         "nbf": now - 60,
-        "exp": now + life,
+        "exp": now + _LIFE,
         "access": [_read_scope(scope) for scope in scopes],
     }
     cert = x509.load_pem_x509_certificate(pki.cert.read_bytes())

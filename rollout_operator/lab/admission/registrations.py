@@ -31,9 +31,9 @@ _BUDGETS: Final[JsonObject] = {
 }
 
 
-def no_downscale(namespace: str, timeout: timedelta = TIMEOUT) -> JsonObject:
+def no_downscale(namespace: str) -> JsonObject:
     """Return the configuration that reviews before fewer replicas are stored."""
-    return _configuration("Validating", "no-downscale", namespace, _REPLICAS, timeout)
+    return _configuration("Validating", "no-downscale", namespace, _REPLICAS, TIMEOUT)
 
 
 def prepare_downscale(namespace: str, timeout: timedelta = TIMEOUT) -> JsonObject:
@@ -41,9 +41,9 @@ def prepare_downscale(namespace: str, timeout: timedelta = TIMEOUT) -> JsonObjec
     return _configuration("Mutating", "prepare-downscale", namespace, _REPLICAS, timeout)
 
 
-def pod_eviction(namespace: str, timeout: timedelta = EVICTION_TIMEOUT) -> JsonObject:
+def pod_eviction(namespace: str) -> JsonObject:
     """Return the configuration that reviews before a pod is evicted."""
-    return _configuration("Validating", "pod-eviction", namespace, _EVICTIONS, timeout)
+    return _configuration("Validating", "pod-eviction", namespace, _EVICTIONS, EVICTION_TIMEOUT)
 
 
 def zpdb_validation(namespace: str, timeout: timedelta = TIMEOUT) -> JsonObject:

@@ -8,8 +8,6 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Final, NoReturn, TypeVar
 
 from rollout_operator.aio.clock import LoopClock
@@ -18,26 +16,19 @@ from rollout_operator.kube.call import Call
 from rollout_operator.lab.model.request import NotModelled
 from rollout_operator.lab.network.faults import Faults, SentCall, Way
 
+# How long one way takes: a millisecond at least, and up to so much more, in seconds.
+LEAST: Final = 0.001
+SPREAD: Final = 0.009
 # Bytes that a process has sent before it died may arrive all the same.
 ARRIVES_AFTER_DEATH: Final = 0.5
 
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Latency:
-    """How long one way takes, drawn evenly from between these."""
-
-    least: timedelta = timedelta(milliseconds=1)
-    most: timedelta = timedelta(milliseconds=10)
-
-
 class Link:
     """The network of one life of a process. Needs a running loop."""
 
-    def __init__(
-        self, actor: str, *, faults: Faults, rng: random.Random, pace: Latency | None = None
-    ) -> None:
+    def __init__(self, actor: str, *, faults: Faults, rng: random.Random) -> None:
         """Connect `actor`, a process such as `operator-1`, under these faults."""
         self.actor = actor
         self.faults = faults
@@ -47,9 +38,6 @@ class Link:
         self.on_heal: list[Callable[[], None]] = []
         """Called by `heal`, for what is held back elsewhere."""
         self.clock = ServerClock(LoopClock())
-        pace = pace or Latency()
-        self._least = pace.least.total_seconds()
-        self._spread = (pace.most - pace.least).total_seconds()
         self._listeners: list[Callable[[], None]] = []
         self._dead = asyncio.Event()
         self._is_cut = False
@@ -129,7 +117,7 @@ class Link:
 
     def latency(self) -> float:
         """Return the seconds that one way takes."""
-        return self._least + self._spread * self.rng.random()
+        return LEAST + SPREAD * self.rng.random()
 
     def may_arrive(self) -> bool:
         """Return whether what was sent a moment ago arrives."""

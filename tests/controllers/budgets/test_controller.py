@@ -56,10 +56,10 @@ class Bench:
         """Let time pass."""
         await self.process.clock.sleep(span)
 
-    async def reconcile_late(self, pod: str = "a-0") -> timedelta | None:
+    async def reconcile_late(self) -> timedelta | None:
         """Reconcile one pod once it has stayed untouched for long enough."""
         await self.wait(UNTOUCHED_FOR)
-        return await self.reconcile(pod)
+        return await self.reconcile("a-0")
 
     async def is_taken_back(self) -> bool:
         """Have a pod be looked at until it has proven untouched; tell whether nothing is left."""

@@ -9,7 +9,6 @@ from typing import Final
 import pytest
 
 from rollout_operator.model.errors import Denied, Unreachable
-from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.tracker import format_entry
 from tests.controllers.downscales.granted import granted, write
@@ -17,7 +16,6 @@ from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import WAIT, come_to_rest
 from tests.web.reviews.test_prepare_tracker import ANSWERED, MAP, OLD, data_of, tracked
 
-A: Final = Uid("uid-zone-a")
 PATCH: Final = f"patch configmaps/{MAP}"
 FORMER: Final = [
     pytest.param({}, id="there was no entry"),

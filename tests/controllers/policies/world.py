@@ -24,7 +24,6 @@ from tests.judge.objects import read_pod
 from tests.virtual_time import VirtualClock
 
 ON: Final = "-multi-az-rollouts.enabled"
-ZONES: Final = ("us-west-2a", "us-west-2b", "us-west-2c")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,9 +82,9 @@ class PolicyWorld:
     async def delete_policy(self, name: str = "db") -> None:
         await self._call("delete", MULTI_AZ_ROLLOUTS, name=name)
 
-    async def edit_status(self, status: Any, name: str = "db") -> None:
+    async def edit_status(self, status: Any) -> None:
         """Write the whole status of a policy, whatever that may be."""
-        body = {key: part for key, part in (await self.get(name)).items() if key != "status"}
+        body = {key: part for key, part in (await self.get("db")).items() if key != "status"}
         if status is not None:
             body["status"] = status
         await self.sandbox.call(
@@ -93,7 +92,7 @@ class PolicyWorld:
                 verb="update",
                 resource=MULTI_AZ_ROLLOUTS,
                 namespace=self.sandbox.namespace,
-                name=name,
+                name="db",
                 subresource="status",
                 body=body,
             )

@@ -16,7 +16,6 @@ ASKED = {
     "rollout.kuberik.com/deploy-message": "why not",
     "rollout.kuberik.com/deploy-user": "amy",
 }
-ENTRY = ("message", "triggeredBy", "bakeStatus")
 MOST_CALLS = 40
 MOST_CALLS_OF_A_STEP = 8
 LATER = timedelta(seconds=2)

@@ -16,14 +16,14 @@ MINUTE = 60 * SECOND
 BACK_AFTER = 0.2  # seconds
 
 
-def fight(bench: Bench, letter: str, manager: str = "keda") -> list[float]:
+def fight(bench: Bench, letter: str) -> list[float]:
     """Put the count of a zone back soon after each write; return when the operator wrote."""
     name, writes = f"zone-{letter}", list[float]()
     held = bench.client.count(name)
     former = bench.client.after
 
     def put_back() -> None:
-        bench.client.change(name, lambda one: _hold(one, held, manager))
+        bench.client.change(name, lambda one: _hold(one, held, "keda"))
         bench.follow()
 
     def answer(call: str) -> None:

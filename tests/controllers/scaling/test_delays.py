@@ -17,7 +17,6 @@ from tests.web.downscale_world import part
 
 DUE = timedelta(minutes=70)
 HALF = timedelta(minutes=30)
-NONE = timedelta(0)
 
 
 def calls(zone: str, *, stay: str = "", post: str = "") -> list[str]:

@@ -13,8 +13,8 @@ from rollout_operator.lab.model.fields import child, name_of, text
 from rollout_operator.lab.zones import ZoneSpec, statefulset
 
 
-def sts_of(image: str = "v1", **status: object) -> JsonObject:
-    sts = statefulset(ZoneSpec(name="web", image=image, annotations={"a": "b"}))
+def sts_of(**status: object) -> JsonObject:
+    sts = statefulset(ZoneSpec(name="web", image="v1", annotations={"a": "b"}))
     metadata = {**child(sts, "metadata"), "uid": "u-1", "generation": 3}
     return {**sts, "metadata": metadata, "status": status}
 

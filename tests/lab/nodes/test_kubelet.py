@@ -35,11 +35,11 @@ def container(pod: JsonObject) -> JsonObject:
     return children(pod, "status", "containerStatuses")[0]
 
 
-def states(rig: World, name: str = "web-0") -> list[str]:
+def states(rig: World) -> list[str]:
     """Return what became of a pod in words, each change once."""
     words: list[str] = []
     for one in rig.commits("pods"):
-        if one.name == name:
+        if one.name == "web-0":
             word = name_state(one)
             if word not in words[-1:]:
                 words.append(word)

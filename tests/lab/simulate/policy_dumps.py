@@ -19,13 +19,13 @@ ORDER: Final = ["us-west-2c"]
 """Of the zones of `db_zones`, the last one by name goes first."""
 
 
-def db_zones(replicas: int = 2) -> list[ZoneSpec]:
+def db_zones() -> list[ZoneSpec]:
     """Return three zones of no rollout group, each with one StatefulSet that says its zone."""
     return [
         ZoneSpec(
             name=f"db-{letter}",
             group=None,
-            replicas=replicas,
+            replicas=2,
             labels={**LABELS, KEY: f"us-west-2{letter}"},
         )
         for letter in "abc"

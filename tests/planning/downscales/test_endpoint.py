@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from yarl import URL
 
-from rollout_operator.model.downscale import Endpoint, Target
+from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.names import PREPARE_PATH, PREPARE_PORT, Uid
 from rollout_operator.model.objects import Pod
 from rollout_operator.planning.downscales.endpoint import NoTarget, plan_endpoint, plan_target
@@ -22,7 +22,6 @@ from rollout_operator.pods.sender import render_url
 
 DOMAIN = "cluster.local."
 POD = Pod(namespace="default", name="test-4", uid=Uid("u4"), resource_version="1", ip="10.1.2.3")
-TARGET = Target(port=8080, path="prepare-downscale", service="service-name")
 ENDPOINT = Endpoint(
     pod="test-4",
     uid=Uid("u4"),

@@ -107,7 +107,6 @@ def broken(letter: str, why: str) -> Blocker:
 
 
 AT_11: Final = "2026-01-01 11:00:00 +0000 UTC"
-LATER: Final = f"; that time lies in the future: see its annotation {LAST_DOWNSCALE}"
 A: Final = zone_set("a")
 A_SECOND: Final = timedelta(seconds=1)
 KEY_LAST: Final = "annotation grafana.com/last-downscale"

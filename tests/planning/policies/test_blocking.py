@@ -1,15 +1,10 @@
 """What blocks a policy: each reason of the spec, and nothing that ends by itself."""
 
-from datetime import UTC, datetime
-from typing import Final
-
 import pytest
 
 from rollout_operator.model.condition import StatusCondition
 from rollout_operator.model.policy.status import PolicyStatus
 from rollout_operator.planning.policies.blocking import REASONS, list_blocking
-
-NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def status(phase: str, *, ready: str, progressing: str = "Blocked") -> PolicyStatus:

@@ -10,8 +10,6 @@ from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.http.metrics import measure, name_route
 from tests.web.admin_world import CLOSE, World, listening
 
-MILLISECOND = timedelta(milliseconds=1)
-
 
 async def test_requests_are_measured(admin: World) -> None:
     """METR-10 to METR-13, METR-51, METR-52."""

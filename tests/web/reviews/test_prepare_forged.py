@@ -13,7 +13,7 @@ import pytest
 from rollout_operator.guards.downscales.reservations import ReservationState
 from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.errors import DecodeError
-from rollout_operator.model.names import NO_DOWNSCALE, PREPARE_DOWNSCALE, PREPARE_PATH, Uid
+from rollout_operator.model.names import NO_DOWNSCALE, PREPARE_DOWNSCALE, PREPARE_PATH
 from rollout_operator.model.outcome import Code
 from tests.controllers.fake_client import Json
 from tests.forgeries import (
@@ -41,7 +41,6 @@ from tests.web.downscale_world import (
     zone,
 )
 
-A: Final = Uid("uid-zone-a")
 PATH: Final = WHERE[PREPARE_PATH]
 
 

@@ -18,7 +18,6 @@ from rollout_operator.model.names import (
     PREPARE_DOWNSCALE,
     PREPARE_PATH,
     PREPARE_PORT,
-    Uid,
 )
 from rollout_operator.model.outcome import Code
 from rollout_operator.pods.client import PodError
@@ -26,7 +25,6 @@ from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import RETELL, World, come_to_rest, part, three_zones
 from tests.web.fake_pods import confirm, slow
 
-A = Uid("uid-zone-a")
 WRONG, RIGHT = "ready", "ingester/prepare"
 PODS = ["zone-a-3", "zone-a-4"]
 

@@ -73,8 +73,8 @@ def times(start: object, end: object = "06:00") -> dict[str, Any]:
     return {"rules": [{"timeRange": {"start": start, "end": end}}]}
 
 
-def dates(start: object, end: object = "2025-12-26") -> dict[str, Any]:
-    return {"rules": [{}, {"dateRange": {"start": start, "end": end}}]}
+def dates(start: object) -> dict[str, Any]:
+    return {"rules": [{}, {"dateRange": {"start": start, "end": "2025-12-26"}}]}
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,6 @@ def counts(*numbers: int, revision: str = "a") -> dict[str, Any]:
 
 AVAILABLE = condition("Available")
 NEW_SET = condition("Progressing", reason="NewReplicaSetAvailable")
-OVERDUE = condition("Progressing", "False", "ProgressDeadlineExceeded")
 DEADLINE = {"progressDeadlineSeconds": 600}
 ON_DELETE = {"replicas": 2, "updateStrategy": {"type": "OnDelete"}}
 PARTITION = {"replicas": 3, "updateStrategy": {"rollingUpdate": {"partition": 1}}}
