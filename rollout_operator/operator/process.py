@@ -27,6 +27,7 @@ from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.registry import GroupStates
 
 if TYPE_CHECKING:
+    from rollout_operator.controllers.releases.schedules.known import WideSchedules
     from rollout_operator.controllers.releases.wide import WideChecks
     from rollout_operator.kube.cache.cluster import ClusterKinds
     from rollout_operator.kube.cache.followed import FollowedKind
@@ -206,6 +207,8 @@ class Process:
         """Kinds that are followed in the whole cluster, where all namespaces are watched."""
         self.followed_schedules: list[FollowedKind] = []
         """Schedules of releases, of each namespace and of the cluster."""
+        self.wide_schedules: WideSchedules | None = None
+        """Those of the cluster, as the Rollouts of all namespaces obey them."""
         self.health_checks: list[NamespaceChecks] = []
         """The HealthChecks of each namespace: a Rollout may select checks of several."""
         self.stopping_since: timedelta | None = None

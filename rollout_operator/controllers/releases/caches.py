@@ -26,12 +26,14 @@ class ReleaseCaches:
     image_repositories: FollowedKind
     oci_repositories: FollowedKind
     kustomizations: FollowedKind
+    schedules: FollowedKind
 
     def list_kinds(self) -> tuple[FollowedKind, ...]:
         """Return all of them."""
         return (
             *(self.rollouts, self.gates, self.checks, self.policies),
             *(self.image_repositories, self.oci_repositories, self.kustomizations),
+            self.schedules,
         )
 
     def list_rollouts(self) -> tuple[ReleaseRollout, ...]:
@@ -58,9 +60,12 @@ class ReleaseCaches:
     def find_lack(self) -> str | None:
         """Say why nothing may be decided yet: a kind is not known, or its view is too old.
 
-        A kind that may not be read is shown in statuses, and holds nothing but its Rollouts.
+        A kind that may not be read is shown in statuses, and holds nothing but its Rollouts. What
+        is not known of schedules holds new versions alone.
         """
         for kind in self.list_kinds():
+            if kind is self.schedules:
+                continue
             if kind.lack is not None and not kind.is_forbidden:
                 return kind.lack
             if kind.age > SNAPSHOT_LIMIT:

@@ -88,7 +88,7 @@ class ReleaseController:
         if watched is None:
             self._forget(name)
             return None
-        if lack := context.observer.caches.find_lack():
+        if lack := context.observer.find_lack():
             log.debug("Rollout waits", rollout=name, why=lack)
             return RECHECK
         if not isinstance(watched, WatchedObject):

@@ -12,6 +12,7 @@ from typing import Final, TypeVar, cast
 from rollout_operator.controllers.releases.caches import ReleaseCaches
 from rollout_operator.controllers.releases.flux import FluxObjects
 from rollout_operator.controllers.releases.look_ups import LookUpKey, ReleaseLookUps
+from rollout_operator.controllers.releases.schedules.known import FollowedSchedules
 from rollout_operator.controllers.releases.wide import WideChecks
 from rollout_operator.kube.api import Reader
 from rollout_operator.kube.cache.followed import FollowedKind
@@ -62,6 +63,7 @@ class ReleaseObserver:
     reader: Reader
     wide: WideChecks
     """HealthChecks of other namespaces."""
+    schedules: FollowedSchedules
     now: Callable[[], datetime]
     """The API server's time."""
     compat: ReleaseCompat
@@ -69,6 +71,10 @@ class ReleaseObserver:
     """Whether a pin of a tag that the registry does not have is held."""
     keeps_to_namespace: bool = False
     """Whether nothing of another namespace counts that an object names."""
+
+    def find_lack(self) -> str | None:
+        """Say why nothing may be decided yet."""
+        return self.caches.find_lack() or self.schedules.find_lack()
 
     async def observe(
         self, rollout: ReleaseRollout | RefusedRelease, write_problem: str = ""
@@ -93,13 +99,15 @@ class ReleaseObserver:
             reading = PolicyReading(problem=str(error), reason=error.reason)
         current, name = rollout.status.current, rollout.head.name
         # From here on nothing waits: all of it is of one moment.
-        flux = self.flux.get_flux(name)
+        flux, now = self.flux.get_flux(name), self.now()
+        gates = list_decoded(self.caches.gates.store.list_tagged(name), ReleaseGate)
         return ReleaseSnapshot(
             rollout=rollout,
-            now=self.now(),
+            now=now,
             policy=reading,
             metadata=metadata,
-            gates=list_decoded(self.caches.gates.store.list_tagged(name), ReleaseGate),
+            gates=gates,
+            schedule_holds=self.schedules.list_holds(rollout, gates, now),
             checks=self.wide.list_checks() if is_wide else self._list_checks(rollout),
             namespaces=self.wide.map_labels() if is_wide else {},
             targets=list_targets(

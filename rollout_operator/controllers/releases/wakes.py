@@ -13,6 +13,7 @@ from rollout_operator.model.releases.flux import (
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
+from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.planning.releases.health import takes_check
 
 
@@ -39,6 +40,8 @@ def list_concerned(view: object, objects: KnownObjects) -> Iterator[str]:
             yield view.head.name
         case ReleaseGate():
             yield view.rollout
+        case ScheduleObject():
+            yield from _list_selected(view, objects.list_rollouts())
         case HealthCheck():
             yield from (
                 rollout.head.name
@@ -56,6 +59,14 @@ def list_concerned(view: object, objects: KnownObjects) -> Iterator[str]:
         case Kustomization():
             yield from view.rollouts.values()
             yield from _list_feeding(view, objects.list_repositories())
+
+
+def _list_selected(schedule: ScheduleObject, rollouts: Iterable[ReleaseRollout]) -> Iterator[str]:
+    """Yield the Rollouts that a schedule may hold, by their labels alone."""
+    selector = schedule.rollouts
+    for rollout in rollouts:
+        if selector is None or selector.takes(rollout.labels):
+            yield rollout.head.name
 
 
 def _reads(policy: ImagePolicy, repository: ImageRepository) -> bool:

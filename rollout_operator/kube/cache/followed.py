@@ -70,6 +70,14 @@ class FollowedKind:
         return isinstance(self._error, Denied)
 
     @property
+    def is_awaited(self) -> bool:
+        """Return whether nothing is known yet, not even what stands in the way."""
+        informer = self._informer
+        if informer is None:
+            return self._error is None
+        return not informer.has_synced and informer.last_error is None
+
+    @property
     def lack(self) -> str | None:
         """Say why the objects are not known, None where they are, or where there are none."""
         informer = self._informer

@@ -68,6 +68,8 @@ class ReleaseSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """By tag. None where the registry has no such tag; absent where it did not answer yet."""
     gates: tuple[ReleaseGate, ...] = ()
     """All that are known, of all Rollouts."""
+    schedule_holds: tuple[str, ...] = ()
+    """What schedules say against new versions, and no gate does."""
     checks: tuple[HealthCheck, ...] = ()
     """All that are known."""
     namespaces: Mapping[str, Mapping[str, str]] = {}

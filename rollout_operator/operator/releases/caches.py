@@ -21,6 +21,7 @@ from rollout_operator.model.decode.releases.flux import (
 from rollout_operator.model.decode.releases.gate import decode_gate
 from rollout_operator.model.decode.releases.health import decode_health_check
 from rollout_operator.model.decode.releases.rollout import decode_rollout
+from rollout_operator.model.decode.releases.schedule import decode_schedule
 from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.objects import AnyWatched, WatchedObject
@@ -38,6 +39,10 @@ def build_caches(context: Context, client: ApiClient) -> ReleaseCaches:
         image_repositories=build(kinds.IMAGE_REPOSITORIES, watch_as(decode_image_repository)),
         oci_repositories=build(kinds.OCI_REPOSITORIES, watch_as(decode_oci_repository)),
         kustomizations=build(kinds.KUSTOMIZATIONS, watch_as(decode_kustomization)),
+        schedules=build(
+            [kinds.ROLLOUT_SCHEDULES],
+            watch_as(partial(decode_schedule, kinds.ROLLOUT_SCHEDULES.kind)),
+        ),
     )
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final
 
 from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.controllers.releases.schedules.known import WideSchedules
 from rollout_operator.controllers.releases.schedules.observe import ScheduleKinds
 from rollout_operator.controllers.releases.wide import follow_everywhere
 from rollout_operator.kube import release_kinds as kinds
@@ -25,7 +26,7 @@ from rollout_operator.model.decode.releases.rollout import decode_rollout
 from rollout_operator.model.decode.releases.schedule import decode_schedule
 from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.decode.wire import JsonBytes
-from rollout_operator.model.errors import ApiError, DecodeError, NotFound
+from rollout_operator.model.errors import ApiError, DecodeError, Denied, NotFound
 from rollout_operator.model.event import EventRecord
 from rollout_operator.model.objects import WatchedObject, list_decoded
 from rollout_operator.model.releases.schedule import ScheduleObject
@@ -37,6 +38,8 @@ from rollout_operator.telemetry.releases import show_schedules
 
 # A role, or a definition, is changed by a person.
 ASK_AGAIN: Final = timedelta(minutes=1)
+# Rollouts wait for the answer.
+TRY_AGAIN: Final = timedelta(seconds=5)
 _RESOURCE: Final = kinds.CLUSTER_ROLLOUT_SCHEDULES
 
 
@@ -51,6 +54,7 @@ class ClusterSchedules:
         self._asking = process.open_unfenced("asking for rights", Priority.LIST)
         self._asked = asyncio.Event()
         self._kinds = self._follow_kinds()
+        self._wide = process.wide_schedules = WideSchedules(self._kinds)
         self._schedules = Schedules(self._kinds, self._make_settings(record))
         self._kinds.schedules.on_change(lambda old, new: self._asked.set())
         process.followed_schedules.append(self._kinds.schedules)
@@ -60,7 +64,7 @@ class ClusterSchedules:
         """Follow what schedules of the cluster need, until cancelled."""
         clock = self._process.clock
         while not await self._may_follow():
-            await clock.sleep(ASK_AGAIN)
+            await clock.sleep(ASK_AGAIN if self._wide.problem is None else TRY_AGAIN)
         first, *others = self._kinds.list_kinds()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(first.run(clock), name=f"{first.kind} informer")
@@ -87,15 +91,17 @@ class ClusterSchedules:
 
     async def _may_follow(self) -> bool:
         """Return whether the kind is there, and may be listed: what is not allowed is not tried."""
+        problem = None
         try:
-            if not await self._is_granted():
-                log.debug("Schedules of the cluster may not be listed")
-                return False
-            await self._client.fetch_page(_RESOURCE, "", limit=1, resource_version="0")
+            is_there = await self._is_granted()
+            if is_there:
+                await self._client.fetch_page(_RESOURCE, "", limit=1, resource_version="0")
         except (ApiError, DecodeError) as error:
             log.debug("Schedules of the cluster are not followed", err=error)
-            return False
-        return True
+            # Where there are none for this process, it has none to obey.
+            is_there, problem = False, None if isinstance(error, NotFound | Denied) else str(error)
+        self._wide.set_followed(is_followed=is_there, problem=problem)
+        return is_there
 
     async def _is_granted(self) -> bool:
         attributes = {"verb": "list", "group": _RESOURCE.group, "resource": _RESOURCE.plural}

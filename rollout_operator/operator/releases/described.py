@@ -1,7 +1,7 @@
 """What one process knows of the releases of its namespace, for the description of it.
 
-Statuses say what the process decided that acts; schedules are known to that one alone. Nothing is
-asked of the API server for a description.
+Statuses say what the process decided that acts. Nothing is asked of the API server for a
+description.
 """
 
 from collections.abc import Iterator

@@ -6,6 +6,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.rollout_flags import REGISTRY
@@ -16,6 +18,7 @@ from rollout_operator.controllers.releases.flux import FluxObjects
 from rollout_operator.controllers.releases.look_ups import ReleaseLookUps
 from rollout_operator.controllers.releases.observe import ReleaseObserver
 from rollout_operator.controllers.releases.reports import ReleaseReports
+from rollout_operator.controllers.releases.schedules.known import FollowedSchedules
 from rollout_operator.controllers.releases.wakes import list_concerned
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.statuses import StatusWriter
@@ -29,6 +32,7 @@ from rollout_operator.model.objects import AnyWatched, list_decoded
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.plan import FluxTarget
 from rollout_operator.model.releases.rollout import ReleaseRollout
+from rollout_operator.model.releases.schedule import ScheduleObject, ScheduleStatus
 from rollout_operator.oci.client import RESULTS, RegistryClient
 from rollout_operator.oci.exchange import RegistryExchange
 from rollout_operator.oci.sender import RegistrySender
@@ -72,9 +76,16 @@ class RolloutReleases(Feature):
             rng=context.rng,
         )
         for kind in caches.list_kinds():
-            kind.on_change(self._on_change)
+            kind.on_change(self._on_schedule if kind is caches.schedules else self._on_change)
             kind.on_news(self._wake_all)
         context.process.wide_checks.on_change(self._on_check, self._wake_wide)
+        if (wide := context.process.wide_schedules) is not None:
+            wide.on_news(self._wake_all)
+            wide.kinds.schedules.on_change(self._on_schedule)
+            wide.kinds.schedules.on_news(self._wake_all)
+            if wide.kinds.namespaces is not None:
+                wide.kinds.namespaces.on_change(self._on_namespace)
+                wide.kinds.namespaces.on_news(self._wake_all)
 
     def start(self, tasks: TaskStack) -> None:
         """Begin to act."""
@@ -140,6 +151,9 @@ class RolloutReleases(Feature):
                     look_ups=self._look_ups,
                     reader=writing,
                     wide=context.process.wide_checks,
+                    schedules=FollowedSchedules(
+                        own=caches.schedules, wide=context.process.wide_schedules, compat=compat
+                    ),
                     now=partial(context.process.refine_time, writing),
                     compat=compat,
                     verifies_wanted=context.settings.verifies_wanted,
@@ -161,6 +175,17 @@ class RolloutReleases(Feature):
         for decoded in list_decoded((old, new), object):
             for name in list_concerned(decoded, self._caches):
                 self._queue.add(name)
+
+    def _on_schedule(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        """Wake the Rollouts that a schedule held, or is to hold; its status opens nothing."""
+        before, after = _drop_status(old), _drop_status(new)
+        if before is None or before != after:
+            self._on_change(old, new)
+
+    def _on_namespace(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        """Wake all Rollouts where other schedules of the cluster may select their namespace."""
+        if self._context.namespace in {version.name for version in (old, new) if version}:
+            self._wake_all()
 
     def _on_check(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         """Wake the Rollouts that may select a HealthCheck of another namespace."""
@@ -188,3 +213,10 @@ class RolloutReleases(Feature):
             await asyncio.get_running_loop().create_future()
         finally:
             await self._sender.close()
+
+
+def _drop_status(schedule: AnyWatched | None) -> ScheduleObject | None:
+    """Return a schedule as its writers have it; None where there is none, or it is unreadable."""
+    for decoded in list_decoded([schedule], ScheduleObject):
+        return msgspec.structs.replace(decoded, status=ScheduleStatus())
+    return None

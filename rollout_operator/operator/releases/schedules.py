@@ -40,7 +40,6 @@ from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.operator.context import Context
 from rollout_operator.operator.process import Feature
-from rollout_operator.operator.releases.caches import follow_kind
 from rollout_operator.operator.releases.compat import get_compat
 from rollout_operator.planning.releases.schedules.concern import list_by_gate, list_by_rollout
 from rollout_operator.telemetry.spans import trace_keys
@@ -144,16 +143,9 @@ class NamespacedSchedules(Schedules):
 
     def __init__(self, context: Context, caches: ReleaseCaches) -> None:
         client = context.open("keeping gates", Priority.READ)
-        schedules = follow_kind(
-            context,
-            context.open("following schedules", Priority.LIST),
-            [ROLLOUT_SCHEDULES],
-            watch_as(partial(decode_schedule, ROLLOUT_SCHEDULES.kind)),
-        )
-        context.process.followed_schedules.append(schedules)
-        self._run = partial(schedules.run, context.clock)
+        context.process.followed_schedules.append(caches.schedules)
         super().__init__(
-            ScheduleKinds(schedules=schedules, rollouts=caches.rollouts, gates=caches.gates),
+            ScheduleKinds(schedules=caches.schedules, rollouts=caches.rollouts, gates=caches.gates),
             ScheduleSettings(
                 resource=ROLLOUT_SCHEDULES,
                 namespace=context.namespace,
@@ -166,8 +158,3 @@ class NamespacedSchedules(Schedules):
                 record=context.events.report,
             ),
         )
-
-    def start(self, tasks: TaskStack) -> None:
-        """Begin to follow schedules, and to act for them."""
-        tasks.start("RolloutSchedule informer", self._run())
-        super().start(tasks)

@@ -35,7 +35,8 @@ from rollout_operator.planning.forecasts.record import ForecastRecord
 from rollout_operator.planning.releases.intents import drop_intents
 from rollout_operator.planning.releases.plan import plan_release
 from rollout_operator.planning.releases.resets import find_reset
-from rollout_operator.planning.releases.schedules.gates import plan_schedule
+from rollout_operator.planning.releases.schedules.gates import AFTER_TRANSITION, plan_schedule
+from rollout_operator.planning.releases.schedules.holds import KnownSchedules, list_holds
 from rollout_operator.planning.releases.schedules.status import render_schedule_status
 from rollout_operator.planning.releases.schedules.zones import LoadZone
 
@@ -214,9 +215,20 @@ class _Play:
             now=self._now,
             policy=player.given.policy,
             gates=gates,
+            schedule_holds=list_holds(
+                self._know_schedules(), _name_gated(player), gates, self._load
+            ),
             checks=tuple(self._checks.values()),
             namespaces=self._given.namespaces,
             targets=player.targets,
+            compat=self._given.compat,
+        )
+
+    def _know_schedules(self) -> KnownSchedules:
+        return KnownSchedules(
+            schedules=tuple(self._schedules),
+            now=self._now,
+            namespaces=self._given.namespaces,
             compat=self._given.compat,
         )
 
@@ -256,7 +268,8 @@ class _Play:
         status = render_schedule_status(snapshot, plan, {})
         self._schedules[place] = msgspec.structs.replace(schedule, status=status)
         again = plan.requeue_after
-        self._wakes[place] = None if again is None else self._now + again
+        # Clocks do not differ here: a gate is written at the instant, before any Rollout decides.
+        self._wakes[place] = None if again is None else self._now + again - AFTER_TRANSITION
 
     def _carry_out(self, action: GateAction) -> None:
         if isinstance(action, DeleteGate):

@@ -6,6 +6,7 @@ does not pass says nothing of versions. A person may request one tag by name pas
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum, unique
+from typing import Final
 
 import msgspec
 
@@ -24,8 +25,13 @@ class GatesCode(StrEnum):
     PASSING = "AllGatesPassing"
     BYPASSED = "GatesBypassed"
     BLOCKING = "SomeGatesBlocking"
+    SCHEDULES = "SchedulesBlocking"
     NONE_ALLOWED = "NoAllowedVersions"
     NO_CANDIDATES = "NoReleaseCandidates"
+
+
+HOLDING: Final = frozenset({GatesCode.BLOCKING, GatesCode.SCHEDULES, GatesCode.NONE_ALLOWED})
+"""What lets no version through."""
 
 
 class GatesVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +50,7 @@ class GatesVerdict(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_passing(self) -> bool:
         """Return what the condition says."""
-        return self.code not in {GatesCode.BLOCKING, GatesCode.NONE_ALLOWED}
+        return self.code not in HOLDING
 
 
 def list_gates(head: ReleaseHead, gates: Iterable[ReleaseGate]) -> tuple[ReleaseGate, ...]:
@@ -54,10 +60,16 @@ def list_gates(head: ReleaseHead, gates: Iterable[ReleaseGate]) -> tuple[Release
 
 
 def assess_gates(
-    candidates: Sequence[Release], gates: Sequence[ReleaseGate], bypass: str | None = None
+    candidates: Sequence[Release],
+    gates: Sequence[ReleaseGate],
+    bypass: str | None = None,
+    holds: Sequence[str] = (),
 ) -> GatesVerdict:
-    """Return what gates let through (REL-50 to 52); `bypass` is the tag that need not heed them."""
-    verdict = _assess(candidates, gates)
+    """Return what gates let through (REL-50 to 52); `bypass` is the tag that need not heed them.
+
+    `holds` are what schedules say against versions and no gate does (RELB-42).
+    """
+    verdict = _assess(candidates, gates, holds)
     requested = tuple(candidate for candidate in candidates if candidate.tag == bypass)
     if not requested:
         return verdict
@@ -71,25 +83,30 @@ def assess_gates(
     )
 
 
-def _assess(candidates: Sequence[Release], gates: Sequence[ReleaseGate]) -> GatesVerdict:
+def _assess(
+    candidates: Sequence[Release], gates: Sequence[ReleaseGate], holds: Sequence[str]
+) -> GatesVerdict:
     # A gate may name a hundred thousand versions: each is regarded once.
     tags = {candidate.tag for candidate in candidates}
     for gate in gates:
         if gate.is_passing and gate.allowed_versions is not None:
             tags = tags.intersection(gate.allowed_versions)
     allowed = tuple(candidate for candidate in candidates if candidate.tag in tags)
-    code, text = _explain(candidates, gates, allowed)
+    code, text = _explain(candidates, gates, allowed, holds)
     return GatesVerdict(
         code=code,
         text=text,
         summaries=_summarise_all(gates, candidates),
-        passed=() if code is GatesCode.BLOCKING else allowed,
+        passed=() if code in HOLDING else allowed,
         allowed=allowed,
     )
 
 
 def _explain(
-    candidates: Sequence[Release], gates: Sequence[ReleaseGate], allowed: Sequence[Release]
+    candidates: Sequence[Release],
+    gates: Sequence[ReleaseGate],
+    allowed: Sequence[Release],
+    holds: Sequence[str],
 ) -> tuple[GatesCode, str]:
     closed = [gate.head.name for gate in gates if not gate.is_passing]
     if closed:
@@ -97,6 +114,8 @@ def _explain(
     if not candidates:
         # In the original this looks as if a gate were in the way (RELB-07).
         return GatesCode.NO_CANDIDATES, "no release is newer than the current release"
+    if holds:
+        return GatesCode.SCHEDULES, join_names(holds)
     if not allowed:
         return GatesCode.NONE_ALLOWED, "the gates allow none of the candidates"
     return GatesCode.PASSING, "all gates pass"

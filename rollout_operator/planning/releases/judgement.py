@@ -24,7 +24,9 @@ from rollout_operator.planning.releases.state import ReleasePass
 def assess_all_gates(state: ReleasePass) -> GatesVerdict:
     newer = state.choose_newer()
     gates = list_gates(state.rollout.head, state.snapshot.gates)
-    verdict = assess_gates(newer.releases, gates, state.intents.bypass_gates)
+    verdict = assess_gates(
+        newer.releases, gates, state.intents.bypass_gates, state.snapshot.schedule_holds
+    )
     state.replace(
         release_candidates=newer.releases,
         gated_release_candidates=verdict.passed,

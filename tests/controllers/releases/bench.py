@@ -5,6 +5,7 @@ import json
 from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from rollout_operator.controllers.own_writes import NewestObjects
@@ -14,6 +15,10 @@ from rollout_operator.controllers.releases.flux import FluxObjects
 from rollout_operator.controllers.releases.look_ups import ReleaseLookUps
 from rollout_operator.controllers.releases.observe import ReleaseObserver
 from rollout_operator.controllers.releases.reports import ReleaseReports
+from rollout_operator.controllers.releases.schedules.known import (
+    FollowedSchedules,
+    WideSchedules,
+)
 from rollout_operator.controllers.releases.tags import list_tags
 from rollout_operator.controllers.releases.wide import WideChecks
 from rollout_operator.controllers.retries import Attempts
@@ -35,6 +40,7 @@ from rollout_operator.model.decode.releases.gate import decode_gate
 from rollout_operator.model.decode.releases.health import decode_health_check
 from rollout_operator.model.decode.releases.namespace import decode_labelled_namespace
 from rollout_operator.model.decode.releases.rollout import decode_rollout
+from rollout_operator.model.decode.releases.schedule import decode_schedule
 from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from rollout_operator.model.event import EventRecord
@@ -55,6 +61,7 @@ DECODERS: Mapping[str, Any] = {
     "imagerepositories": decode_image_repository,
     "ocirepositories": decode_oci_repository,
     "kustomizations": decode_kustomization,
+    "rolloutschedules": partial(decode_schedule, kinds.ROLLOUT_SCHEDULES.kind),
 }
 
 
@@ -209,6 +216,10 @@ class FakeKind(FollowedKind):
         return not self.may_be_read
 
     @property
+    def is_awaited(self) -> bool:
+        return False
+
+    @property
     def lack(self) -> str | None:
         return None if self.may_be_read else f"{self.kind}: forbidden"
 
@@ -235,6 +246,7 @@ class ReleaseBench:
             image_repositories=FakeKind(kinds.IMAGE_REPOSITORIES, api),
             oci_repositories=FakeKind(kinds.OCI_REPOSITORIES, api),
             kustomizations=FakeKind(kinds.KUSTOMIZATIONS, api),
+            schedules=FakeKind([kinds.ROLLOUT_SCHEDULES], api),
         )
         self._look_ups: ReleaseLookUps | None = None
         self._verifies_wanted = False
@@ -242,6 +254,7 @@ class ReleaseBench:
         self.wide_checks = FakeKind([kinds.HEALTH_CHECKS], api)
         self.namespaces = FakeKind([NAMESPACES], api)
         self.wide = WideChecks(self.wide_checks, self.namespaces)
+        self.wide_schedules: WideSchedules | None = None
         self.controller = self._build(caches)
 
     def _build(self, caches: ReleaseCaches) -> ReleaseController:
@@ -259,6 +272,9 @@ class ReleaseBench:
             keeps_to_namespace=self._keeps_to_namespace,
             reader=api,
             wide=self.wide,
+            schedules=FollowedSchedules(
+                own=caches.schedules, wide=self.wide_schedules, compat=OURS
+            ),
             now=now,
             compat=OURS,
         )

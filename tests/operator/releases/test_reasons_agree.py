@@ -60,6 +60,7 @@ CASES: Final = {
     "WantedVersionNotVerified": Held(held.unanswered_pin, is_blocked=True),
     "UnhealthyHealthChecks": Held(held.unhealthy, event="HealthCheckBlocking"),
     "SomeGatesBlocking": Held(held.gated),
+    "SchedulesBlocking": Held(held.scheduled),
     "NoAllowedVersions": Held(held.none_allowed),
     "UpgradePathUnknown": Held(held.incomparable, is_blocked=True),
     "InProgress": Held(held.baking, event="BakeTimeStarted"),

@@ -41,6 +41,7 @@ class ReleaseWorld:
         self.digest: str | None = None
         self.metadata: dict[str, ReleaseMetadata | None] = {}
         self.gates: tuple[ReleaseGate, ...] = ()
+        self.schedule_holds: tuple[str, ...] = ()
         self.checks: tuple[HealthCheck, ...] = ()
         self.targets: tuple[FluxTarget, ...] = ()
         self.write_problem = ""
@@ -103,6 +104,7 @@ class ReleaseWorld:
             policy=reading,
             metadata=self.metadata,
             gates=self.gates,
+            schedule_holds=self.schedule_holds,
             checks=self.checks,
             namespaces={"prod": {}},
             targets=self.targets,

@@ -5,6 +5,7 @@ import pytest
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.status import GateSummary
 from rollout_operator.planning.releases.gates import (
+    HOLDING,
     GatesCode,
     GatesVerdict,
     assess_gates,
@@ -13,15 +14,18 @@ from rollout_operator.planning.releases.gates import (
 from tests.planning.releases.builders import gate, head, releases
 
 
-def assess(candidates: str, *gates: ReleaseGate, bypass: str | None = None) -> GatesVerdict:
+def assess(
+    candidates: str, *gates: ReleaseGate, bypass: str | None = None, holds: tuple[str, ...] = ()
+) -> GatesVerdict:
     """Return the verdict on candidates, the newest first."""
-    return assess_gates(releases(candidates), gates, bypass)
+    return assess_gates(releases(candidates), gates, bypass, holds)
 
 
 def tags(verdict: GatesVerdict) -> str:
     return " ".join(one.tag for one in verdict.passed)
 
 
+NIGHTS = ("nights is closed",)
 CLOSED = gate("shut", passing=False, allowed="2")
 
 
@@ -56,11 +60,23 @@ CLOSED = gate("shut", passing=False, allowed="2")
         pytest.param(
             assess("3", CLOSED, bypass="2"), GatesCode.BLOCKING, "", id="RT-27 no candidate"
         ),
+        pytest.param(
+            assess("2", gate(), holds=NIGHTS), GatesCode.SCHEDULES, "", id="RELB-42 no gate says it"
+        ),
+        pytest.param(
+            assess("2", CLOSED, holds=NIGHTS), GatesCode.BLOCKING, "", id="RELB-42 a gate says more"
+        ),
+        pytest.param(
+            assess("", holds=NIGHTS), GatesCode.NO_CANDIDATES, "", id="RELB-42 nothing to hold"
+        ),
+        pytest.param(
+            assess("2 1", bypass="1", holds=NIGHTS), GatesCode.BYPASSED, "1", id="RELB-42 by name"
+        ),
     ],
 )  # fmt: skip
 def test_what_gates_let_through(verdict: GatesVerdict, code: GatesCode, passed: str) -> None:
     assert (verdict.code, tags(verdict)) == (code, passed)
-    assert verdict.is_passing is (code not in {GatesCode.BLOCKING, GatesCode.NONE_ALLOWED})
+    assert verdict.is_passing is (code not in HOLDING)
     assert verdict.text
 
 

@@ -55,6 +55,9 @@ REMEDIES: Final[Mapping[str, str]] = {
     BlockedCode.UNHEALTHY: f"look at the HealthChecks; {_BY_NAME}",
     GatesCode.BLOCKING: "open the gates that are named, or see what keeps them closed;"
     " `rollout.kuberik.com/bypass-gates` with a tag lets it past them",
+    GatesCode.SCHEDULES: "when it stays, mend what is named: the schedule, or what its condition"
+    " `Ready` says of its gates, or a right of the operator; `rollout.kuberik.com/bypass-gates`"
+    " with a tag lets it past them",
     GatesCode.NONE_ALLOWED: "add the version to `spec.allowedVersions` of the gates;"
     " `rollout.kuberik.com/bypass-gates` with a tag lets it past them",
     EXCLUDED: _BY_NAME,

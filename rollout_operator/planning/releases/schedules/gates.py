@@ -16,6 +16,7 @@ from typing import Final
 from rollout_operator.model import names
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.labels import LabelSelector
+from rollout_operator.model.releases.compat import ReleaseCompat
 from rollout_operator.model.releases.gate import GateOrigin, OwnerReference, ReleaseGate
 from rollout_operator.model.releases.schedule import (
     CLUSTER_SCHEDULE,
@@ -86,6 +87,28 @@ def is_own(schedule: ScheduleObject, gate: ReleaseGate) -> bool:
     return not is_foreign and _map_labels(schedule).items() <= labels.items()
 
 
+def selects(
+    schedule: ScheduleObject,
+    rollout: GatedRollout,
+    namespaces: Mapping[str, Mapping[str, str]],
+    compat: ReleaseCompat,
+) -> bool:
+    """Return whether a schedule concerns a Rollout; one that cannot say which concerns none.
+
+    `namespaces` has the labels of those that are known.
+    """
+    own, spaces = schedule.head.namespace, schedule.namespaces
+    if own and rollout.namespace != own:
+        return False
+    if schedule.rollouts is None or not schedule.rollouts.takes(rollout.labels):
+        return False
+    if own:
+        return True
+    if spaces is None:
+        return compat.gates_all_namespaces
+    return _takes(spaces, namespaces.get(rollout.namespace))
+
+
 def _assess(snapshot: ScheduleSnapshot, load: LoadZone) -> tuple[ScheduleState | None, str]:
     schedule = snapshot.schedule
     if schedule.problem or schedule.schedule is None:
@@ -103,17 +126,13 @@ def _is_passing(schedule: ScheduleObject, state: ScheduleState) -> bool:
 
 def _list_selected(snapshot: ScheduleSnapshot) -> Sequence[GatedRollout] | None:
     """Return the Rollouts that a schedule concerns, None where that cannot be known."""
-    schedule = snapshot.schedule
-    if schedule.rollouts is None:
+    if snapshot.schedule.rollouts is None:
         return None
-    selector, own = schedule.rollouts, schedule.head.namespace
-    rollouts = (rollout for rollout in snapshot.rollouts if selector.takes(rollout.labels))
-    if own:
-        return [rollout for rollout in rollouts if rollout.namespace == own]
-    spaces, labels = schedule.namespaces, snapshot.namespaces
-    if spaces is None:
-        return list(rollouts) if snapshot.compat.gates_all_namespaces else []
-    return [rollout for rollout in rollouts if _takes(spaces, labels.get(rollout.namespace))]
+    return [
+        rollout
+        for rollout in snapshot.rollouts
+        if selects(snapshot.schedule, rollout, snapshot.namespaces, snapshot.compat)
+    ]
 
 
 def _takes(spaces: LabelSelector, labels: Mapping[str, str] | None) -> bool:

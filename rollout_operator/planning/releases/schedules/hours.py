@@ -7,7 +7,7 @@ minutes on the wall clock, and an instant is active where its minute is in the s
 Which time zone a name means is left to the caller: the data of zones are files.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Final
 
@@ -54,9 +54,7 @@ def evaluate_schedule(
 ) -> ScheduleState:
     """Return what a schedule says now (REL-91 to 95, RELB-31)."""
     patterns = tuple(_make_pattern(rule, compat) for rule in schedule.rules)
-    wall = now.astimezone(zone)
-    bit = 1 << (wall.hour * 60 + wall.minute)
-    matching = [pattern.rule.name for pattern in patterns if pattern.minutes_of(wall.date()) & bit]
+    matching = [pattern.rule.name for pattern in _list_matching(patterns, zone, now)]
     return ScheduleState(
         is_active=bool(matching),
         active_rules=tuple(name for name in matching if name),
@@ -64,9 +62,24 @@ def evaluate_schedule(
     )
 
 
+def is_open(
+    schedule: ReleaseSchedule, zone: tzinfo, now: datetime, compat: ReleaseCompat = OURS
+) -> bool:
+    """Return whether a schedule lets versions through now, without what comes after (REL-97)."""
+    patterns = (_make_pattern(rule, compat) for rule in schedule.rules)
+    is_active = any(_list_matching(patterns, zone, now))
+    return is_gate_passing(schedule.action, ScheduleState(is_active=is_active))
+
+
 def is_gate_passing(action: ScheduleAction, state: ScheduleState) -> bool:
     """Return whether the gates of a schedule let versions through (REL-97)."""
     return state.is_active is (action is ScheduleAction.ALLOW)
+
+
+def _list_matching(patterns: Iterable[_Pattern], zone: tzinfo, now: datetime) -> Iterator[_Pattern]:
+    wall = now.astimezone(zone)
+    bit = 1 << (wall.hour * 60 + wall.minute)
+    return (pattern for pattern in patterns if pattern.minutes_of(wall.date()) & bit)
 
 
 def _make_pattern(rule: ScheduleRule, compat: ReleaseCompat) -> _Pattern:

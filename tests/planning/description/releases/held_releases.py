@@ -25,6 +25,14 @@ def gated() -> ReleaseWorld:
     return world
 
 
+def scheduled() -> ReleaseWorld:
+    world = idle()
+    text = "RolloutSchedule prod/nights is closed, and its gate does not say so yet"
+    world.schedule_holds = (text,)
+    world.step("1.1.0")
+    return world
+
+
 def none_allowed() -> ReleaseWorld:
     world = idle()
     world.gates = (gate("some", allowed="1.2.0"),)

@@ -25,6 +25,7 @@ from rollout_operator.planning.releases.schedules.hours import (
     HORIZON,
     evaluate_schedule,
     is_gate_passing,
+    is_open,
 )
 from tests.examples import repeatable
 
@@ -369,6 +370,7 @@ def test_no_minute_is_otherwise_than_the_rules_say(
 
     assert then is None or begin < then <= begin + HORIZON
     assert state.is_active is is_active_by_definition(one, zone, begin)
+    assert is_open(one, zone, begin) is is_gate_passing(one.action, state)
     last = begin + timedelta(days=2)
     minute = begin
     while minute <= last and (then is None or minute < then):

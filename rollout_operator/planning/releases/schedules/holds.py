@@ -1,0 +1,99 @@
+"""What schedules say against a new version that no gate of theirs says.
+
+A gate is written a moment after its schedule is made, is changed, or closes by the clock. With many
+gates that takes minutes, and where the API server refuses them they never come. So a Rollout obeys
+the schedules themselves, and their gates as well: a version waits for whichever is closed.
+
+An invalid schedule opens nothing, as everywhere: where it has a gate, that decides, and where it
+has none, versions wait. The same holds of one that may select a Rollout for all that is known.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, tzinfo
+
+import msgspec
+
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.labels import LabelSelector
+from rollout_operator.model.releases.compat import OURS, ReleaseCompat
+from rollout_operator.model.releases.gate import ReleaseGate
+from rollout_operator.model.releases.schedule import ScheduleObject
+from rollout_operator.model.releases.schedule_plan import GatedRollout
+from rollout_operator.planning.releases.schedules.gates import is_own, selects
+from rollout_operator.planning.releases.schedules.hours import is_open
+from rollout_operator.planning.releases.schedules.zones import LoadZone, get_time_zone
+
+
+class KnownSchedules(msgspec.Struct, frozen=True, kw_only=True):
+    """The schedules that may concern a Rollout, at one moment."""
+
+    schedules: tuple[ScheduleObject, ...] = ()
+    """All of its namespace and of the cluster, whatever they select."""
+    now: datetime
+    namespaces: Mapping[str, Mapping[str, str]] = {}
+    """Labels of namespaces, of those that are known."""
+    namespaces_lack: str = ""
+    """Why others may be unknown."""
+    lacks: tuple[str, ...] = ()
+    """Why there may be schedules that are not known."""
+    compat: ReleaseCompat = OURS
+
+
+def list_holds(
+    known: KnownSchedules, rollout: GatedRollout, gates: Iterable[ReleaseGate], load: LoadZone
+) -> tuple[str, ...]:
+    """Return why versions of a Rollout wait beyond what gates say, a sentence each (RELB-42).
+
+    `gates` are those that name it. `load` reads the time zone of a name.
+    """
+    named = [gate for gate in gates if gate.rollout == rollout.name]
+    holds = (_explain(schedule, known, rollout, named, load) for schedule in known.schedules)
+    return (*known.lacks, *filter(None, holds))
+
+
+def _explain(
+    schedule: ScheduleObject,
+    known: KnownSchedules,
+    rollout: GatedRollout,
+    gates: Iterable[ReleaseGate],
+    load: LoadZone,
+) -> str:
+    unknown = _explain_unknown(schedule, known, rollout)
+    is_selected = bool(unknown) or selects(schedule, rollout, known.namespaces, known.compat)
+    if schedule.head.is_terminating or not is_selected:
+        return ""
+    own = [gate for gate in gates if is_own(schedule, gate)]
+    if any(not gate.is_passing for gate in own):
+        return ""  # the gate says it
+    name = f"{schedule.kind} {schedule.head.key}"
+    zone, problem = _load_zone(schedule, load)
+    if problem := unknown or problem:
+        return "" if own else f"{name}: {problem.removeprefix(f'{name}: ')}; it has no gate here"
+    if zone is None or schedule.schedule is None:
+        return ""
+    has_opened = is_open(schedule.schedule, zone, known.now, known.compat)
+    return "" if has_opened else f"{name} is closed, and its gate does not say so yet"
+
+
+def _explain_unknown(schedule: ScheduleObject, known: KnownSchedules, rollout: GatedRollout) -> str:
+    """Return why it is not known whether a schedule concerns a Rollout; empty where it is."""
+    own, spaces, selector = schedule.head.namespace, schedule.namespaces, schedule.rollouts
+    if own and own != rollout.namespace:
+        return ""
+    if selector is None:
+        return schedule.problem
+    has_selected = (
+        not own and spaces not in (None, LabelSelector()) and selector.takes(rollout.labels)
+    )
+    is_known = rollout.namespace in known.namespaces
+    return known.namespaces_lack if has_selected and not is_known else ""
+
+
+def _load_zone(schedule: ScheduleObject, load: LoadZone) -> tuple[tzinfo | None, str]:
+    """Return the time zone of a schedule, or why it is invalid."""
+    if schedule.problem or schedule.schedule is None:
+        return None, schedule.problem
+    try:
+        return get_time_zone(schedule.schedule.time_zone, load), ""
+    except InvalidInput as error:
+        return None, str(error)
