@@ -1,8 +1,9 @@
-"""What is promised of releases: REL-01, REL-50, RELB-10, RELB-15, RELB-35.
+"""What is promised of releases: REL-01, REL-50, RELB-10, RELB-15, RELB-35, RELB-42.
 
 Judged at each write of a process of the operator. A status is written over the version that it was
-decided by, so what a Rollout asked for then is known to the letter. Gates may be known late, and a
-request may be held up on its way.
+decided by, so what a Rollout asked for then is known to the letter. Gates and schedules may be
+known late, and a request may be held up on its way. Of schedules only those are judged that say the
+same at all times.
 """
 
 from collections import defaultdict
@@ -11,16 +12,17 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.kube.api import JsonObject
+from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.kube.release_kinds import (
     KUSTOMIZATIONS,
     OCI_REPOSITORIES,
     ROLLOUT_GATES,
+    ROLLOUT_SCHEDULES,
     ROLLOUTS,
 )
 from rollout_operator.lab.model.fields import child, children, number, text
 from rollout_operator.lab.model.history import Commit
-from tests.judge.book import Book, annotations
+from tests.judge.book import Book, annotations, labels
 from tests.judge.promises import Violation
 
 _ASKED: Final = "rollout.kuberik.com/"
@@ -51,6 +53,10 @@ class _State:
     """By Rollout, the tags that its history had at the head, and since when."""
     closed: dict[str, dict[str, timedelta]] = field(default_factory=lambda: defaultdict(dict))
     """By Rollout, the gates that do not pass, and since when."""
+    frozen: dict[str, tuple[timedelta, JsonObject]] = field(default_factory=dict)
+    """By schedule that is closed, since when it is as it is, and the labels that it selects."""
+    labels: dict[str, tuple[timedelta, JsonObject]] = field(default_factory=dict)
+    """By Rollout, its labels, and since when it has them."""
     credited: dict[tuple[str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
     """By Rollout and name of a person, the entries that were asked for in that name."""
 
@@ -63,11 +69,29 @@ class _State:
                 self.closed[rollout].pop(commit.name, None)
             else:
                 self.closed[rollout].setdefault(commit.name, commit.at)
+        if commit.resource == ROLLOUT_SCHEDULES:
+            self._take_schedule(commit, child(after, "spec"))
         if commit.resource == ROLLOUTS:
+            if labels(after) != self.labels.get(commit.name, (None, None))[1]:
+                self.labels[commit.name] = (commit.at, labels(after))
             tags = self.newest.setdefault(commit.name, [])
             tag = text(_head(after), "version", "tag")
             if tag and (not tags or tags[-1][1] != tag):
                 tags.append((commit.at, tag))
+
+    def list_frozen(self, rollout: str) -> Iterator[tuple[str, timedelta]]:
+        """Yield the schedules that hold a Rollout, and since when each does."""
+        since, own = self.labels[rollout]
+        for name, (at, selected) in self.frozen.items():
+            if selected.items() <= own.items():
+                yield name, max(since, at)
+
+    def _take_schedule(self, commit: Commit, spec: JsonObject) -> None:
+        if spec == child(commit.before or {}, "spec"):
+            return
+        self.frozen.pop(commit.name, None)
+        if spec and text(spec, "action") != "Allow":
+            self.frozen[commit.name] = (commit.at, child(spec, "rolloutSelector", "matchLabels"))
 
 
 def list_broken(book: Book) -> Iterator[Violation]:
@@ -102,11 +126,23 @@ def _judge_deployment(book: Book, state: _State, commit: Commit) -> Iterator[Vio
     if asked.get(BYPASS) == tag:
         return
     for gate, since in state.closed[commit.name].items():
-        known = UNSEEN if _has_missed_gates(book, commit) else book.promises.known
+        known = UNSEEN if _has_missed(book, commit) else book.promises.known
         if commit.at - since > known:
             seconds = (commit.at - since).total_seconds()
             why = f"gate {gate} has been closed for {seconds:.1f} s"
             yield _violation("REL-50", commit, f"{tag} is deployed by itself, though {why}")
+    yield from _judge_schedules(book, state, commit, tag)
+
+
+def _judge_schedules(book: Book, state: _State, commit: Commit, tag: str) -> Iterator[Violation]:
+    """A schedule counts as soon as it is known, whatever has become of its gate."""
+    known = LONGEST if _is_held_up(book, commit) else book.promises.flight
+    known = UNSEEN if _has_missed(book, commit, ROLLOUTS, ROLLOUT_SCHEDULES) else known
+    for schedule, since in state.list_frozen(commit.name):
+        if commit.at - since > known:
+            seconds = (commit.at - since).total_seconds()
+            why = f"schedule {schedule} has been closed for {seconds:.1f} s"
+            yield _violation("RELB-42", commit, f"{tag} is deployed by itself, though {why}")
 
 
 def _judge_intents(state: _State, commit: Commit) -> Iterator[Violation]:
@@ -159,10 +195,12 @@ def _is_held_up(book: Book, commit: Commit) -> bool:
     )
 
 
-def _has_missed_gates(book: Book, commit: Commit) -> bool:
-    """Tell whether gates may be known late: events were lost, or a list was old."""
+def _has_missed(book: Book, commit: Commit, *kinds: Resource) -> bool:
+    """Tell whether these, or any, may be known late: events were lost, or a list was old."""
+    of_kinds = tuple(f" {kind.plural}" for kind in kinds) or ("",)
     return any(
         one.kind in _UNSEEN_BY
+        and (one.kind == "partition" or any(of in one.text for of in of_kinds))
         for one in book.list_faults(commit.actor, commit.at - UNSEEN, commit.at)
     )
 

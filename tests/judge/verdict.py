@@ -97,6 +97,8 @@ COVERAGE: Final[Mapping[str, str]] = {
     "RELB-10": "judged per annotation that is removed: on record before, with its effect, and per"
     " name of a person: one entry",
     "RELB-15": "judged per tag that Flux is given: on record at the head of the history by then",
+    "RELB-42": "judged per entry that was not asked for by name, on schedules that have been closed"
+    " for half a second, with or without a gate; for six minutes where events may have been lost",
     "RELB-35": "judged per retry that is recorded: the entry is tried again",
     "ROLL-39": "judged per status write that sets the current revision, on what has lasted for 5 s",
 }

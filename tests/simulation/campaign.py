@@ -30,7 +30,7 @@ ROTATION: Final = (
     *("s1-small", "s2-small", "s5-small", "s6-small", "s7-small", "both-small"),
     *("s8-small", "s9-small", "s5-slow"),
     *("p1", "p2", "p3", "p3-elected"),
-    *("r1", "r2", "r1-elected"),
+    *("r1", "r2", "r3", "r1-elected"),
     *("s1-elected", "s5-elected", "s7-elected", "s8-elected"),
 )
 SMALL_ONES: Final = ("s1-small", "s2-small", "s7-small", "s8-small", "r1-small")

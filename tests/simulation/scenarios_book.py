@@ -16,7 +16,7 @@ from tests.simulation.scenarios_drains import (
 )
 from tests.simulation.scenarios_people import People
 from tests.simulation.scenarios_policies import changed, grouped, sampled
-from tests.simulation.scenarios_releases import reconsidered, released
+from tests.simulation.scenarios_releases import frozen, reconsidered, released
 from tests.simulation.scenarios_rollouts import (
     crashing,
     crowded,
@@ -140,6 +140,7 @@ MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     "p3-elected": (elect(changed), FULL),
     "r1": (released, Size(3, 1)),
     "r2": (reconsidered, Size(3, 1)),
+    "r3": (frozen, Size(2, 1)),
     "r1-elected": (elect(released), Size(2, 1)),
     "r1-small": (released, Size(2, 1)),
     "s1-small": (plain, SMALL),

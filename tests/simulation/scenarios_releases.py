@@ -11,7 +11,12 @@ from functools import partial
 from typing import Final
 
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
-from rollout_operator.kube.release_kinds import OCI_REPOSITORIES, ROLLOUT_GATES, ROLLOUTS
+from rollout_operator.kube.release_kinds import (
+    OCI_REPOSITORIES,
+    ROLLOUT_GATES,
+    ROLLOUT_SCHEDULES,
+    ROLLOUTS,
+)
 from rollout_operator.lab.flux import label_owner
 from rollout_operator.lab.model.fields import child, children, name_of, text
 from rollout_operator.lab.nodes.behaviour import image_of
@@ -22,6 +27,7 @@ from rollout_operator.lab.releases import (
     list_release,
     patch,
     request_of_rollout,
+    schedule,
 )
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.lab.zones import ZoneSpec
@@ -34,6 +40,8 @@ RELEASING: Final = ("-releases.enabled", "-releases.metadata=none")
 APP: Final = "app"
 GROUP: Final = "web"
 GATE: Final = "freeze"
+NIGHTS: Final = "nights"
+OF_WEB: Final[JsonObject] = {"matchLabels": {"tier": "web"}}
 FIRST: Final = "1.0.0"
 BAKE: Final[Mapping[str, object]] = {"bakeTime": "20s"}
 MOST_EDITS: Final = 7
@@ -50,6 +58,11 @@ def released(size: Size) -> Scenario:
 def reconsidered(size: Size) -> Scenario:
     """R2: gates, pins, requests and tags change at any time; the last version goes by name."""
     return _release("r2", size, _reconsider, "2.0.0")
+
+
+def frozen(size: Size) -> Scenario:
+    """R3: schedules and labels change as versions are announced, under a role without gates."""
+    return _release("r3", size, _freeze, "2.0.0")
 
 
 def _release(name: str, size: Size, script: Script, last: str) -> Scenario:
@@ -155,9 +168,67 @@ async def _reconsider(people: People) -> None:
     await people.insist(forced)
 
 
+async def _freeze(people: People) -> None:
+    await announce(people, FIRST)
+    await create(people, schedule(NIGHTS, [{"name": "always"}], rolloutSelector=OF_WEB))
+    for number in range(1, people.rng.randint(3, MOST_EDITS)):
+        await _until_baked(people)
+        forbid_gates(people, is_forbidden=people.rng.random() < 0.5)
+        await people.attempt(people.rng.choice(_list_freezes(people)))
+        await people.wait(0, 3)
+        await announce(people, f"1.{number}.0")
+        await people.wait(5, 30)
+    forbid_gates(people, is_forbidden=False)
+    await people.insist(lambda: set_action(people, "Allow"))
+    await announce(people, "2.0.0")
+
+
+def forbid_gates(people: People, *, is_forbidden: bool) -> None:
+    """Take the right to write gates from all processes, or give it back."""
+    people.say(f"{'takes' if is_forbidden else 'gives'} the right to write gates")
+    forbidden = people.sandbox.api.forbidden
+    gates = {
+        (f"operator-{number}", verb, ROLLOUT_GATES.plural)
+        for number in (1, 2)
+        for verb in ("create", "patch")
+    }
+    forbidden.difference_update(gates)
+    forbidden.update(gates if is_forbidden else ())
+
+
+async def set_action(people: People, action: str) -> None:
+    """Open or close the schedule, which is active at all times. Raises Refusal."""
+    people.say(f"has the schedule say {action}")
+    body: JsonObject = {"spec": {"action": action}}
+    await send(people, patch(ROLLOUT_SCHEDULES, NIGHTS, people.sandbox.namespace, body))
+
+
+async def set_tier(people: People, tier: str | None) -> None:
+    """Label the Rollout, so that the schedule selects it or does not. Raises Refusal."""
+    people.say(f"gives the Rollout the tier {tier}" if tier else "takes the tier from the Rollout")
+    body: JsonObject = {"metadata": {"labels": {"tier": tier}}}
+    await send(people, patch(ROLLOUTS, APP, people.sandbox.namespace, body))
+
+
+def _list_freezes(people: People) -> list[Callable[[], Awaitable[None]]]:
+    return [
+        partial(set_action, people, "Deny"),
+        partial(set_action, people, "Allow"),
+        partial(set_tier, people, "web"),
+        partial(set_tier, people, "web"),
+        partial(set_tier, people, None),
+    ]
+
+
 async def _until_known(people: People, tag: str) -> None:
     """Wait until a release is on record: what was announced in between may never be."""
     while tag not in _list_known(people.sandbox):
+        await people.wait(1, 1)
+
+
+async def _until_baked(people: People) -> None:
+    """Wait until a version may come next."""
+    while text(get_newest(people.sandbox), "bakeStatus") not in ("Succeeded", "Failed"):
         await people.wait(1, 1)
 
 

@@ -47,3 +47,19 @@ def test_r2_people_change_their_minds_under_faults(seed: int) -> None:
     outcome = run(get_scenario("r2"), seed)
 
     assert outcome.verdict.is_clean, outcome.verdict
+
+
+@pytest.mark.parametrize("seed", [6, 10, 12, 13])
+def test_r3_schedules_count_without_their_gates(seed: int) -> None:
+    """RELB-42: made, changed, or selecting another label, as versions are announced."""
+    outcome = run(get_scenario("r3"), seed)
+
+    assert outcome.verdict.is_clean, outcome.verdict
+
+
+def test_r3_a_version_waits_until_the_schedule_opens() -> None:
+    """RELB-42: also without faults, and the last one comes by itself."""
+    outcome = play_calmly(get_scenario("r3"))
+
+    assert outcome.verdict.is_clean, outcome.verdict
+    assert list_tags(outcome.history)[-1] == "2.0.0"

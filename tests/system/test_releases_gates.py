@@ -72,6 +72,36 @@ async def test_a_schedule_holds_a_release_until_it_opens(world: World) -> None:
     await world.assert_permitted()
 
 
+async def test_a_version_waits_for_a_schedule_that_has_no_gate_yet(world: World) -> None:
+    """RELB-42: in its first moment, and where it does not say what it selects."""
+    await prepare(world)
+    await create_targets(world)
+    await announce(world, "1.0.0")
+    await create(world, ROLLOUTS, "Rollout", "app", POLICY)
+    operator = await world.operator(ON, NO_REGISTRY)
+    await wait_history(world, "1.0.0 Succeeded")
+
+    await create(world, SCHEDULES, "RolloutSchedule", "freeze", ALWAYS)
+    await announce(world, "1.1.0")
+    await wait_gate(world, "freeze-app", False)
+    await wait_release_condition(world, "GatesPassing", "False SomeGatesBlocking")
+    assert show_history(await read_status(world)) == "1.0.0 Succeeded"
+    await world.patch(SCHEDULES, "freeze", {"spec": {"action": "Allow"}})
+    await wait_history(world, "1.1.0 Succeeded, 1.0.0 Succeeded")
+
+    unknown = {"matchExpressions": [{"key": "tier", "operator": "Like", "values": ["web"]}]}
+    spec = {**ALWAYS, "rolloutSelector": unknown}
+    await create(world, SCHEDULES, "RolloutSchedule", "typo", spec)
+    await announce(world, "1.2.0")
+    status = await wait_release_condition(world, "GatesPassing", "False SchedulesBlocking")
+    messages = " ".join(one["message"] for one in status["conditions"])
+    assert f"RolloutSchedule {world.namespace}/typo: spec.rolloutSelector" in messages
+    await world.delete(SCHEDULES, "typo")
+    await wait_history(world, "1.2.0 Succeeded, 1.1.0 Succeeded, 1.0.0 Succeeded")
+    assert await operator.terminate() == 0
+    await world.assert_permitted()
+
+
 async def test_a_release_bakes_only_after_its_zones_are_through(world: World) -> None:
     """RELB-16, RELB-36, RELB-37: by the pods of a group, and by what a Kustomization applied."""
     await prepare(world)
