@@ -78,6 +78,8 @@ class ReleaseLookUps:
         self._wake = wake
         self.queue: WorkQueue[LookUpKey] = WorkQueue()
         self._asked: dict[str, OrderedDict[str, _Asked]] = {}
+        self._problems: dict[str, dict[str, tuple[str, int]]] = {}
+        """By Rollout and tag: what was in the way last, and how often in a row."""
 
     async def fetch(
         self,
@@ -109,6 +111,12 @@ class ReleaseLookUps:
     def forget(self, rollout: str) -> None:
         """Forget a Rollout that is gone."""
         self._asked.pop(rollout, None)
+        self._problems.pop(rollout, None)
+
+    def report_problem(self, key: LookUpKey, error: Exception) -> None:
+        """Log why nothing can be asked of a release; again only once that changes, or seldom."""
+        emit = log.warn if self._is_news(key, str(error)) else log.debug
+        emit("Release not looked up", rollout=key.rollout, tag=key.tag, err=error)
 
     async def look_up(self, key: LookUpKey) -> Result:
         """Ask a registry once."""
@@ -120,6 +128,7 @@ class ReleaseLookUps:
             access = await read_access(self._secrets, asked.repository)
             asked.metadata = await self._registries.fetch_release(image, access)
             asked.is_known = True
+            self._problems.get(key.rollout, {}).pop(key.tag, None)
         except ReleaseNotFound as error:
             asked.metadata, asked.is_known = None, True
             self._retry(key, asked, error, asked.interval)
@@ -137,7 +146,18 @@ class ReleaseLookUps:
     def _retry(self, key: LookUpKey, asked: _Asked, error: Exception, wait: timedelta) -> None:
         asked.due_at = self._clock.elapsed() + wait
         names = {"rollout": key.rollout, "tag": key.tag}
-        log.warn("Release not looked up", **names, again_in=wait, err=error)
+        emit = log.warn if self._is_news(key, str(error)) else log.debug
+        emit("Release not looked up", **names, again_in=wait, err=error)
+
+    def _is_news(self, key: LookUpKey, problem: str) -> bool:
+        """Return whether a problem is worth a warning: a new one, then ever more rarely."""
+        problems = self._problems.setdefault(key.rollout, {})
+        before, times = problems.get(key.tag, ("", 0))
+        times = times + 1 if problem == before else 1
+        problems[key.tag] = problem, times
+        if len(problems) > MOST_TAGS:
+            del problems[next(iter(problems))]
+        return times.bit_count() == 1
 
     def _find(self, key: LookUpKey) -> _Asked | None:
         tags = self._asked.get(key.rollout)

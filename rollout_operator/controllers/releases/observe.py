@@ -34,7 +34,6 @@ from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollo
 from rollout_operator.planning.releases import conditions
 from rollout_operator.planning.releases.discovery import needs_metadata
 from rollout_operator.planning.releases.flux.targets import list_targets
-from rollout_operator.telemetry.logs import log
 
 View = TypeVar("View")
 
@@ -204,7 +203,8 @@ class ReleaseObserver:
             )
             _check_access(policy, repository, self.namespace)
         except Unobserved as error:
-            log.warn("Releases not looked up", rollout=rollout.head.key, err=error)
+            for tag in digests:
+                look_ups.report_problem(LookUpKey(rollout.head.name, tag), error)
             return {}
         releases = {
             tag: await look_ups.fetch(

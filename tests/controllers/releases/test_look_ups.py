@@ -23,7 +23,7 @@ from rollout_operator.oci.errors import (
     RegistryError,
     ReleaseNotFound,
 )
-from tests.controllers.releases.bench import FakeReleaseApi
+from tests.controllers.releases.bench import FakeReleaseApi, ReleaseBench
 from tests.planning.releases.builders import head
 from tests.virtual_time import VirtualClock, elapsed, in_virtual_time
 
@@ -170,3 +170,37 @@ async def test_a_secret_that_is_missing_counts_as_a_failure(lines: list[str]) ->
     assert rig.registries.asked == []
     (line,) = [line for line in lines if "Release not looked up" in line]
     assert " rollout=app tag=1.0.0 " in line
+
+
+def count_warnings(lines: list[str]) -> int:
+    return sum("level=warn" in line and "Release not looked up" in line for line in lines)
+
+
+@in_virtual_time
+async def test_a_warning_comes_when_it_changes_and_then_ever_more_rarely(lines: list[str]) -> None:
+    """Each minute is too often for what only a person mends."""
+    rig = Rig(FakeRegistries(*[RegistryDenied("no")] * 60, RegistryDenied("never")))
+    async with rig.running():
+        for _ in range(60):
+            await rig.fetch()
+            await asyncio.sleep(61)
+        # The first one, and after 2, 4, 8, 16 and 32 in a row.
+        assert count_warnings(lines) == 6
+        await rig.fetch()
+        await asyncio.sleep(2)
+        assert count_warnings(lines) == 7
+        await asyncio.sleep(60)
+        await rig.fetch()
+        await asyncio.sleep(2)
+        assert await rig.fetch() == (True, FOUND)
+
+
+@in_virtual_time
+async def test_a_repository_that_is_missing_is_reported_as_rarely(lines: list[str]) -> None:
+    bench = ReleaseBench()
+    bench.create()
+    bench.use(Rig(FakeRegistries()).look_ups)
+    for _ in range(10):
+        await bench.step()
+    assert count_warnings(lines) == 4
+    assert "ImageRepository prod/app: there is none" in "".join(lines)
