@@ -5,7 +5,7 @@ Flux has its tag, so that no process ever deploys twice or forgets what it began
 decided in `planning.releases`; a pass that finds nothing to do writes nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -35,7 +35,7 @@ from rollout_operator.model.releases.plan import (
     RequestReconcile,
 )
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
-from rollout_operator.planning.releases.contests import remember
+from rollout_operator.planning.releases.contests import list_drifted, remember
 from rollout_operator.planning.releases.flux.targets import plan_due_writes
 from rollout_operator.planning.releases.plan import plan_release
 from rollout_operator.planning.wording import join_names
@@ -132,7 +132,7 @@ class ReleaseController:
         objects = context.flux.get_flux(watched.name)
         due = plan_due_writes(rollout, plan, objects.repositories, objects.kustomizations)
         context.reports.on_problems(watched, due.problems)
-        await self._write_tags(watched, due.writes)
+        await self._write_tags(watched, due.writes, list_drifted(plan))
         for action in plan.actions:
             match action:
                 case RemoveIntents():
@@ -142,8 +142,16 @@ class ReleaseController:
                 case ApplyTag():
                     pass  # it is among the writes
 
-    async def _write_tags(self, watched: WatchedObject, writes: Iterable[FluxWrite]) -> None:
-        """Write what is due; one object that cannot be written holds no other one up."""
+    async def _write_tags(
+        self,
+        watched: WatchedObject,
+        writes: Iterable[FluxWrite],
+        drifted: Collection[tuple[str, str]],
+    ) -> None:
+        """Write what is due; one object that cannot be written holds no other one up.
+
+        `drifted` are kinds and names of objects that had another tag than they should.
+        """
         problems: dict[tuple[str, str], str] = {}
         for write in writes:
             place = (write.kind, write.head.name)
@@ -156,7 +164,7 @@ class ReleaseController:
                 problems[place] = str(error)
                 log.warn("Object of Flux not written", rollout=watched.name, err=error)
             else:
-                self._context.reports.on_write(watched, write)
+                self._context.reports.on_write(watched, write, is_drift=place in drifted)
         if problems:
             self._write_problems[watched.name] = join_names([*problems.values()])
         else:

@@ -17,6 +17,10 @@ from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.releases import ReleaseCounters
 
 BAD_ANNOTATION = "InvalidAnnotation"
+DRIFT_CORRECTED: Final = "DriftCorrected"
+_VALUES: Final = frozenset(
+    {FluxWriteCode.VALUE_SET, FluxWriteCode.VALUE_MOVED, FluxWriteCode.VALUE_TAKEN}
+)
 _OVER_OTHERS: Final = frozenset({FluxWriteCode.VALUE_TAKEN, FluxWriteCode.CHOICE_CLEARED})
 
 
@@ -38,9 +42,12 @@ class ReleaseReports:
         """A status stands now in place of the one that was known."""
         self._counters.record(name, before, after)
 
-    def on_write(self, watched: WatchedObject, write: FluxWrite) -> None:
-        """Report a write that went over what another writer had chosen."""
-        if write.code in _OVER_OTHERS:
+    def on_write(self, watched: WatchedObject, write: FluxWrite, *, is_drift: bool) -> None:
+        """Report a write that put drift right, or went over what another writer had chosen."""
+        if is_drift and write.code in _VALUES:
+            event = ReleaseEvent(reason=DRIFT_CORRECTED, note=write.text, is_routine=True)
+            self._report(watched, event)
+        elif write.code in _OVER_OTHERS:
             event = ReleaseEvent(reason=camel_case(write.code), note=write.text, is_routine=True)
             self._record_event(watched, event)
 

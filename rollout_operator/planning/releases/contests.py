@@ -10,7 +10,13 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.releases.plan import ApplyTag, Correction, FluxTarget, ReleasePlan
+from rollout_operator.model.releases.plan import (
+    ApplyTag,
+    Correction,
+    FluxKind,
+    FluxTarget,
+    ReleasePlan,
+)
 from rollout_operator.model.releases.status import ReleaseStatus
 from rollout_operator.model.units import parse_rfc3339
 from rollout_operator.planning.conditions import ConditionFinding
@@ -44,15 +50,20 @@ def get_contest_end(corrections: Sequence[Correction], now: datetime) -> timedel
     return max(last + WINDOW - now, timedelta(0))
 
 
+def list_drifted(plan: ReleasePlan) -> tuple[tuple[FluxKind, str], ...]:
+    """Return kind and name of the objects that had another tag than they should."""
+    return tuple(
+        (action.target.kind, action.target.name)
+        for action in plan.actions
+        if isinstance(action, ApplyTag) and action.is_drift
+    )
+
+
 def remember(
     corrections: Iterable[Correction], plan: ReleasePlan, now: datetime
 ) -> tuple[Correction, ...]:
     """Return the corrections that count still, with those of a plan that was carried out."""
-    made = (
-        Correction(kind=action.target.kind, name=action.target.name, at=now)
-        for action in plan.actions
-        if isinstance(action, ApplyTag) and action.is_drift
-    )
+    made = (Correction(kind=kind, name=name, at=now) for kind, name in list_drifted(plan))
     return (*(correction for correction in corrections if now - correction.at < WINDOW), *made)
 
 

@@ -106,9 +106,6 @@ def _write(state: ReleasePass, unwritten: list[FluxTarget], *, is_drift: bool) -
         return
     for flux_target in unwritten:
         state.actions.append(ApplyTag(target=flux_target, tag=tag, is_drift=is_drift))
-        if is_drift:
-            note = f"{flux_target.kind} {flux_target.name} has {flux_target.tag} and gets {tag}"
-            state.events.append(ReleaseEvent(reason="DriftCorrected", note=note, is_routine=True))
 
 
 def _describe(

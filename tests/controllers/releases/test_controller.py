@@ -167,11 +167,25 @@ async def test_a_value_by_hand_is_put_right() -> None:
     bench = ReleaseBench()
     bench.create()
     await bench.rest()
-    bench.api.objects["ocirepositories", "app"]["spec"]["ref"]["tag"] = "0.9.0"
-    bench.api.objects["ocirepositories", "app"]["metadata"]["resourceVersion"] = "900"
+    source = bench.api.objects["ocirepositories", "app"]
+    source["spec"]["ref"]["tag"] = "0.9.0"
+    source["metadata"]["resourceVersion"] = "900"
+    source["metadata"]["managedFields"] = [
+        {"manager": "kubectl", "fieldsV1": {"f:spec": {"f:ref": {"f:tag": {}}}}}
+    ]
+    bench.api.errors["apply ocirepositories"] = deque([Refused("no")])
+    bench.events.clear()
+    bench.show()
+    await bench.step()
+    assert bench.reasons() == []  # it is not corrected yet
     await bench.rest()
     assert (bench.history(), bench.tag) == ("1.0.0", "1.0.0")
-    assert "DriftCorrected" in bench.reasons()
+    # One Event, which says whose value went.
+    (event,) = bench.events
+    assert event.reason == "DriftCorrected"
+    assert event.note == (
+        "OCIRepository prod/app: spec.ref: tag 0.9.0 -> 1.0.0; written by kubectl"
+    )
 
 
 @pytest.mark.parametrize("what", ["deleted", "gone", "old view"])

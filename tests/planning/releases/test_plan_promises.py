@@ -65,7 +65,7 @@ def change(world: ReleaseWorld, rng: Random) -> None:
 NORMAL = {
     *("AllGatesPassing", "GatesBypassed", "NoReleaseCandidates", "DeploymentSucceeded"),
     *("BakeTimeDeploying", "BakeTimeStarted", "BakeTimePassed", "BakeTimeCancelled"),
-    *("RetryRequested", "ForceDeployNoop", "BypassGatesDropped", "DriftCorrected"),
+    *("RetryRequested", "ForceDeployNoop", "BypassGatesDropped"),
     "Suspended",
 }
 WARNINGS = {
