@@ -4,7 +4,7 @@ What lies in other namespaces is read live: an image policy, where that is asked
 ImageRepository of a policy. Registries are asked beside this, in `look_ups`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeVar, cast
@@ -24,11 +24,17 @@ from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.errors import DecodeError, Denied, InvalidInput, NotFound
 from rollout_operator.model.objects import Unreadable, list_decoded
 from rollout_operator.model.releases.compat import ReleaseCompat
-from rollout_operator.model.releases.flux import FluxReference, ImagePolicy, ImageRepository
+from rollout_operator.model.releases.flux import (
+    KUSTOMIZATION,
+    OCI_REPOSITORY,
+    FluxReference,
+    ImagePolicy,
+    ImageRepository,
+)
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.metadata import ReleaseMetadata
-from rollout_operator.model.releases.plan import PolicyReading, ReleaseSnapshot
+from rollout_operator.model.releases.plan import FluxTarget, PolicyReading, ReleaseSnapshot
 from rollout_operator.model.releases.reference import parse_repository
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
 from rollout_operator.planning.releases import conditions
@@ -100,6 +106,10 @@ class ReleaseObserver:
         # From here on nothing waits: all of it is of one moment.
         flux, now = self.flux.get_flux(name), self.now()
         gates = list_decoded(self.caches.gates.store.list_tagged(name), ReleaseGate)
+        tag = None if current is None else current.version.tag
+        targets = list_targets(name, tag, flux.repositories, flux.kustomizations)
+        if not reading.problem and (lack := explain_absence(self._list_absent(), targets)):
+            reading = PolicyReading(problem=lack, reason=conditions.NO_FLUX)
         return ReleaseSnapshot(
             rollout=rollout,
             now=now,
@@ -109,12 +119,7 @@ class ReleaseObserver:
             schedule_holds=self.schedules.list_holds(rollout, gates, now),
             checks=self.wide.list_checks() if is_wide else self._list_checks(rollout),
             namespaces=self.wide.map_labels() if is_wide else {},
-            targets=list_targets(
-                name,
-                None if current is None else current.version.tag,
-                flux.repositories,
-                flux.kustomizations,
-            ),
+            targets=targets,
             write_problem=write_problem,
             verifies_wanted=self.verifies_wanted,
             compat=self.compat,
@@ -132,8 +137,12 @@ class ReleaseObserver:
                 raise Unobserved(str(kind.lack))
         if caches.policies.is_absent:
             raise Unobserved(NO_POLICIES, conditions.NO_FLUX)
-        if caches.oci_repositories.is_absent and caches.kustomizations.is_absent:
-            raise Unobserved(NO_TARGETS, conditions.NO_FLUX)
+        if lack := explain_absence(self._list_absent()):
+            raise Unobserved(lack, conditions.NO_FLUX)
+
+    def _list_absent(self) -> list[str]:
+        kinds = (self.caches.oci_repositories, self.caches.kustomizations)
+        return [kind.kind for kind in kinds if kind.is_absent]
 
     def _check_selection(self, rollout: ReleaseRollout) -> bool:
         """Return whether other namespaces are asked; raise Unobserved where they may not be."""
@@ -213,6 +222,22 @@ class ReleaseObserver:
             for tag, digest in digests.items()
         }
         return {tag: metadata for tag, (is_known, metadata) in releases.items() if is_known}
+
+
+def explain_absence(absent: Collection[str], targets: Collection[FluxTarget] | None = None) -> str:
+    """Return why no object can get a tag; empty where one can, or where all kinds are there.
+
+    `absent` are kinds that the cluster does not have. What a Rollout writes to may be of these, if
+    it has no targets; None: they are not known yet.
+    """
+    missing = [kind for kind in (OCI_REPOSITORY, KUSTOMIZATION) if kind in absent]
+    if len(missing) > 1:
+        return NO_TARGETS
+    if not missing or targets is None or targets:
+        return ""
+    return (
+        f"the cluster has no kind {missing[0]}, and no object of another kind is annotated for it"
+    )
 
 
 def _check_access(policy: ImagePolicy, repository: ImageRepository, own: str) -> None:

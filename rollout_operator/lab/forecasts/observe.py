@@ -4,7 +4,7 @@ Manifests that were never applied have neither UID nor generation: they get some
 would give them. They belong to the namespace that is requested, or to `default`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,7 +13,11 @@ from typing import Any, Final
 import msgspec
 
 from rollout_operator.controllers.releases.flux import gather_flux
-from rollout_operator.controllers.releases.observe import NO_POLICIES, NO_TARGETS, describe_policy
+from rollout_operator.controllers.releases.observe import (
+    NO_POLICIES,
+    describe_policy,
+    explain_absence,
+)
 from rollout_operator.controllers.releases.tags import list_tags
 from rollout_operator.kube import release_kinds as kinds
 from rollout_operator.kube.api import NAMESPACES, JsonObject, Resource
@@ -38,7 +42,7 @@ from rollout_operator.model.releases.flux import KUSTOMIZATION, OCI_REPOSITORY, 
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.namespace import LabelledNamespace
-from rollout_operator.model.releases.plan import PolicyReading
+from rollout_operator.model.releases.plan import FluxTarget, PolicyReading
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
 from rollout_operator.model.releases.schedule import CLUSTER_SCHEDULE, SCHEDULE, ScheduleObject
 from rollout_operator.operator.diagnosis.copies import ObjectsCopy
@@ -180,10 +184,11 @@ def _relate(
     ]
     flux = gather_flux(name, *map(_store, own))
     tag = None if current is None else current.version.tag
+    targets = list_targets(name, tag, flux.repositories, flux.kustomizations)
     return ForecastRollout(
         rollout=rollout,
-        policy=_read_policy(rollout, found, copy),
-        targets=list_targets(name, tag, flux.repositories, flux.kustomizations),
+        policy=_read_policy(rollout, found, copy, targets),
+        targets=targets,
         suspended=frozenset(
             (kind, each.head.name)
             for kind, objects in (
@@ -196,7 +201,9 @@ def _relate(
     )
 
 
-def _read_policy(rollout: ReleaseRollout, found: _Found, copy: ObjectsCopy) -> PolicyReading:
+def _read_policy(
+    rollout: ReleaseRollout, found: _Found, copy: ObjectsCopy, targets: Collection[FluxTarget]
+) -> PolicyReading:
     if copy.known:
         for resource, reason in _NEEDED:
             if resource.kind not in copy.known:
@@ -204,8 +211,8 @@ def _read_policy(rollout: ReleaseRollout, found: _Found, copy: ObjectsCopy) -> P
                 return PolicyReading(problem=next(texts, resource.plural), reason=reason)
     if kinds.IMAGE_POLICIES[0].kind in copy.absent:
         return PolicyReading(problem=NO_POLICIES, reason=conditions.NO_FLUX)
-    if {kinds.OCI_REPOSITORIES[0].kind, kinds.KUSTOMIZATIONS[0].kind} <= copy.absent:
-        return PolicyReading(problem=NO_TARGETS, reason=conditions.NO_FLUX)
+    if lack := explain_absence(copy.absent, targets):
+        return PolicyReading(problem=lack, reason=conditions.NO_FLUX)
     namespace = rollout.spec.policy_namespace or rollout.head.namespace
     place = f"ImagePolicy {namespace}/{rollout.spec.policy_name}"
     for each in found.of(kinds.IMAGE_POLICIES[0]):

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.controllers.releases.controller import RESYNC
+from rollout_operator.kube.release_kinds import KUSTOMIZATIONS
 from rollout_operator.model.errors import Refused
 from rollout_operator.model.event import EventKind, Regarding
 from rollout_operator.model.names import Uid
@@ -119,6 +120,31 @@ async def test_where_flux_has_nothing_to_write_to_no_version_counts_as_deployed(
         kind.is_there = True
     await bench.rest()
     assert (bench.history(), bench.tag) == ("1.1.0 1.0.0", "1.1.0")
+
+
+@in_virtual_time
+async def test_where_the_kind_of_its_objects_is_gone_no_version_counts_as_deployed() -> None:
+    """RELB-27, REL-62: with objects of the other kind it goes on."""
+    bench = ReleaseBench()
+    bench.create()
+    await bench.rest()
+    del bench.api.objects["ocirepositories", "app"]
+    assert isinstance(bench.caches.oci_repositories, FakeKind)
+    bench.caches.oci_repositories.is_there = False
+    bench.announce("1.1.0")
+    await bench.rest()
+    assert bench.condition() == (
+        "False FluxNotInstalled: the cluster has no kind OCIRepository, and no object of another"
+        " kind is annotated for it"
+    )
+    assert bench.history() == "1.0.0"
+    annotations = {"rollout.kuberik.com/substitute.version.from": "app"}
+    source = {"sourceRef": {"kind": "GitRepository", "name": "app"}}
+    bench.api.put(KUSTOMIZATIONS[0], "app", source, metadata={"annotations": annotations})
+    bench.api.errors["apply kustomizations"] = deque([Refused("not here")])
+    bench.show()
+    await bench.step()
+    assert bench.history() == "1.1.0 1.0.0"
 
 
 @in_virtual_time

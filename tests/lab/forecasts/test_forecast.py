@@ -276,7 +276,9 @@ def test_flags_of_the_operator_count(tmp_path: Path, capsys: Capture) -> None:
     assert "it goes with -releases" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("absent", [{"ImagePolicy"}, {"OCIRepository", "Kustomization"}])
+@pytest.mark.parametrize(
+    "absent", [{"ImagePolicy"}, {"OCIRepository", "Kustomization"}, {"OCIRepository"}]
+)
 def test_a_cluster_without_flux_is_foreseen_as_the_operator_says_it(absent: set[str]) -> None:
     """RELB-27: nothing comes before a person installs what is missing."""
     begins = parse_rfc3339(NOON)
