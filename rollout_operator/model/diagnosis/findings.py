@@ -65,6 +65,7 @@ class FindingCode(StrEnum):
     RELEASES_MADE_TWICE = "releases_made_twice"
     FLUX_KIND_MISSING = "flux_kind_missing"
     RELEASE_REFUSED = "release_refused"
+    RELEASE_OBJECT_UNREADABLE = "release_object_unreadable"
     IMAGE_POLICY_MISSING = "image_policy_missing"
     IMAGE_POLICY_EMPTY = "image_policy_empty"
     RELEASE_WRITES_NOTHING = "release_writes_nothing"

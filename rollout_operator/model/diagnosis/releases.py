@@ -2,6 +2,7 @@
 
 import msgspec
 
+from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.releases.flux import (
     ImagePolicy,
     ImageRepository,
@@ -28,5 +29,7 @@ class InstalledReleases(msgspec.Struct, frozen=True, kw_only=True):
     repositories: tuple[ImageRepository, ...] = ()
     sources: tuple[OciRepository, ...] = ()
     kustomizations: tuple[Kustomization, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+    """Those of these kinds that are in none of the others, but for Rollouts."""
     others: tuple[str, ...] = ()
     """Deployments of kuberik's controller, by namespace and name."""

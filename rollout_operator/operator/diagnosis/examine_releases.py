@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from rollout_operator.kube import release_kinds as kinds
 from rollout_operator.kube.api import DEPLOYMENTS, Resource
+from rollout_operator.model.decode.broken import decode_or_salvage
 from rollout_operator.model.decode.installation import decode_kuberik
 from rollout_operator.model.decode.releases.flux import (
     decode_image_policy,
@@ -25,6 +26,7 @@ from rollout_operator.model.decode.releases.schedule import decode_schedule
 from rollout_operator.model.diagnosis.installation import Installation, Source
 from rollout_operator.model.diagnosis.releases import InstalledReleases
 from rollout_operator.model.errors import DecodeError
+from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
 from rollout_operator.model.releases.schedule import CLUSTER_SCHEDULE, SCHEDULE
 from rollout_operator.operator.diagnosis.reading import Decoder, Reading
@@ -57,23 +59,22 @@ async def read_releases(reading: Reading, installation: Installation) -> Install
     if not is_made and not rollouts:
         return InstalledReleases()
     others = await _list_quietly(reading, _DEPLOYMENTS, decode_kuberik)
-    listing = partial(reading.list_all, Source.RELEASES)
+    listing = _Listing(reading)
+    own, flux = listing.list_own, listing.list_of_flux
+    cluster = kinds.CLUSTER_ROLLOUT_SCHEDULES
+    decode_wide = listing.decode(cluster, partial(decode_schedule, CLUSTER_SCHEDULE))
     releases = InstalledReleases(
         rollouts=rollouts,
-        gates=await listing(kinds.ROLLOUT_GATES, decode_gate),
-        checks=await listing(kinds.HEALTH_CHECKS, decode_health_check),
+        gates=await own(kinds.ROLLOUT_GATES, decode_gate),
+        checks=await own(kinds.HEALTH_CHECKS, decode_health_check),
         schedules=(
-            *await listing(kinds.ROLLOUT_SCHEDULES, partial(decode_schedule, SCHEDULE)),
-            *await _list_quietly(
-                reading, kinds.CLUSTER_ROLLOUT_SCHEDULES, partial(decode_schedule, CLUSTER_SCHEDULE)
-            ),
+            *await own(kinds.ROLLOUT_SCHEDULES, partial(decode_schedule, SCHEDULE)),
+            *filter(None, await _list_quietly(reading, cluster, decode_wide)),
         ),
-        policies=await _list_of_flux(reading, kinds.IMAGE_POLICIES, decode_image_policy),
-        repositories=await _list_of_flux(
-            reading, kinds.IMAGE_REPOSITORIES, decode_image_repository
-        ),
-        sources=await _list_of_flux(reading, kinds.OCI_REPOSITORIES, decode_oci_repository),
-        kustomizations=await _list_of_flux(reading, kinds.KUSTOMIZATIONS, decode_kustomization),
+        policies=await flux(kinds.IMAGE_POLICIES, decode_image_policy),
+        repositories=await flux(kinds.IMAGE_REPOSITORIES, decode_image_repository),
+        sources=await flux(kinds.OCI_REPOSITORIES, decode_oci_repository),
+        kustomizations=await flux(kinds.KUSTOMIZATIONS, decode_kustomization),
         others=tuple(filter(None, others)),
     )
     unknown = [versions[0] for versions in _OF_FLUX if reading.unknown.issuperset(versions)]
@@ -81,7 +82,43 @@ async def read_releases(reading: Reading, installation: Installation) -> Install
         releases,
         missing=tuple(kind.kind for kind in _OWN if kind in reading.unknown),
         missing_of_flux=tuple(kind.kind for kind in unknown),
+        unreadable=tuple(listing.unreadable),
     )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Listing:
+    """Lists objects kind by kind; one that cannot be read hides no other."""
+
+    reading: Reading
+    unreadable: list[Unreadable] = dataclasses.field(default_factory=list)
+
+    async def list_own(self, resource: Resource, decode: Decoder[T]) -> tuple[T, ...]:
+        return await self._list(Source.RELEASES, resource, decode)
+
+    async def list_of_flux(self, versions: Sequence[Resource], decode: Decoder[T]) -> tuple[T, ...]:
+        """Return the objects in the first version that the API server knows."""
+        for resource in versions:
+            objects = await self._list(Source.FLUX, resource, decode)
+            if resource not in self.reading.unknown:
+                return objects
+        return ()
+
+    def decode(self, resource: Resource, decode: Decoder[T]) -> Decoder[T | None]:
+        """Return what reads an object, or records that it cannot be read."""
+
+        def decode_or_record(raw: msgspec.Raw) -> T | None:
+            found = decode_or_salvage(resource.kind, decode, raw)
+            if not isinstance(found, Unreadable):
+                return found
+            self.unreadable.append(found)
+            return None
+
+        return decode_or_record
+
+    async def _list(self, source: Source, resource: Resource, decode: Decoder[T]) -> tuple[T, ...]:
+        objects = await self.reading.list_all(source, resource, self.decode(resource, decode))
+        return tuple(each for each in objects if each is not None)
 
 
 def _decode_any(raw: msgspec.Raw) -> ReleaseRollout | RefusedRelease:
@@ -91,17 +128,6 @@ def _decode_any(raw: msgspec.Raw) -> ReleaseRollout | RefusedRelease:
     except DecodeError as error:
         read = read_head(KIND, raw)
         return RefusedRelease(head=read.head, problem=f"{error}", labels=read.labels)
-
-
-async def _list_of_flux(
-    reading: Reading, versions: Sequence[Resource], decode: Decoder[T]
-) -> tuple[T, ...]:
-    """Return the objects in the first version that the API server knows."""
-    for resource in versions:
-        objects = await reading.list_all(Source.FLUX, resource, decode)
-        if resource not in reading.unknown:
-            return objects
-    return ()
 
 
 async def _list_quietly(reading: Reading, resource: Resource, decode: Decoder[T]) -> tuple[T, ...]:

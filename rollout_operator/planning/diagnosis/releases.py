@@ -3,7 +3,7 @@
 Why a Rollout that is made waits is no matter of an installation: `status` and `explain` say that.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from rollout_operator.model.diagnosis.findings import Finding, FindingCode
@@ -22,6 +22,7 @@ from rollout_operator.planning.wording import join_names, verb
 # A Rollout writes to either of the two.
 _WRITTEN: Final = frozenset({"OCIRepository", "Kustomization"})
 _ANNOUNCING: Final = frozenset({"ImagePolicy"})
+_CHECKED: Final = frozenset({"HealthCheck"})
 
 
 def makes(installation: Installation) -> bool:
@@ -62,7 +63,10 @@ def check_flux(installation: Installation) -> Iterator[Finding]:
 
 
 def check_accepted(installation: Installation) -> Iterator[Finding]:
-    """Yield the Rollouts and schedules whose spec cannot be obeyed."""
+    """Yield the Rollouts and schedules whose spec cannot be obeyed, and what cannot be read."""
+    for broken in installation.releases.unreadable:
+        name = f"{broken.kind} {broken.name}"
+        yield find(FindingCode.RELEASE_OBJECT_UNREADABLE, name, broken.error)
     for release in installation.releases.rollouts:
         if isinstance(release, RefusedRelease):
             yield find(FindingCode.RELEASE_REFUSED, f"Rollout {release.head.name}", release.problem)
@@ -79,9 +83,12 @@ def check_announced(installation: Installation) -> Iterator[Finding]:
     if {*releases.missing_of_flux} >= _ANNOUNCING:
         return
     policies = {policy.head.name: policy for policy in releases.policies}
+    unreadable = {broken.name for broken in releases.unreadable if broken.kind in _ANNOUNCING}
     for release in _list_obeyed(releases):
         name, spec = f"Rollout {release.head.name}", release.spec
         if spec.policy_namespace not in {"", installation.namespace}:
+            continue
+        if spec.policy_name in unreadable:
             continue
         policy = policies.get(spec.policy_name)
         if policy is None:
@@ -95,7 +102,7 @@ def check_announced(installation: Installation) -> Iterator[Finding]:
 def check_written(installation: Installation) -> Iterator[Finding]:
     """Yield the Rollouts that no object of Flux is annotated for."""
     releases = installation.releases
-    if {*releases.missing_of_flux} >= _WRITTEN:
+    if {*releases.missing_of_flux} >= _WRITTEN or _has_unreadable(releases, _WRITTEN):
         return
     named = {name for name, _ in _list_annotated(releases)}
     for release in _list_obeyed(releases):
@@ -120,6 +127,8 @@ def check_selected(installation: Installation) -> Iterator[Finding]:
     for release in _list_obeyed(releases):
         checks = release.spec.checks
         if checks is None or checks.selector is None or selects_namespaces(release):
+            continue
+        if _has_unreadable(releases, _CHECKED):
             continue
         if not list_checks(release.head, checks, releases.checks, {}):
             text = "spec.healthCheckSelector selects none"
@@ -148,6 +157,11 @@ def reads_cluster(installation: Installation) -> bool:
     return any(not schedule.head.namespace for schedule in releases.schedules) or any(
         map(selects_namespaces, _list_obeyed(releases))
     )
+
+
+def _has_unreadable(releases: InstalledReleases, kinds: Collection[str]) -> bool:
+    """Return whether any object of these kinds may be what a check looks for."""
+    return any(broken.kind in kinds for broken in releases.unreadable)
 
 
 def _list_obeyed(releases: InstalledReleases) -> Iterator[ReleaseRollout]:

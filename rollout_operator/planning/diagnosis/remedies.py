@@ -284,6 +284,11 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
         "a Rollout cannot be obeyed as it is written: nothing is deployed for it",
         "mend the field that is named",
     ),
+    FindingCode.RELEASE_OBJECT_UNREADABLE: Advice(
+        _ERROR,
+        "an object that Rollouts depend on cannot be read: the operator passes it over",
+        "mend the field that is named",
+    ),
     FindingCode.IMAGE_POLICY_MISSING: Advice(
         _ERROR,
         "a Rollout names an image policy that is not there",

@@ -119,3 +119,28 @@ async def test_a_rollout_that_cannot_be_read_is_named_and_holds_no_check_of_othe
     assert "status.history[0].timestamp" in refused
     assert (FindingCode.IMAGE_POLICY_MISSING, "Rollout app") in found
     assert not [skipped for skipped in diagnosis.skipped if "broken" in skipped.why]
+
+
+@pytest.mark.parametrize(
+    ("plural", "kind"),
+    [
+        ("rolloutgates", "RolloutGate"),
+        ("healthchecks", "HealthCheck"),
+        ("imagepolicies", "ImagePolicy"),
+        ("imagerepositories", "ImageRepository"),
+        ("ocirepositories", "OCIRepository"),
+        ("kustomizations", "Kustomization"),
+    ],
+)
+async def test_an_object_that_cannot_be_read_is_named_and_holds_no_check_of_others(
+    plural: str, kind: str
+) -> None:
+    cluster = making()
+    broken = named(kind, "broken", spec={})
+    cluster.put(plural, {**broken, "spec": "text", "status": "text"})
+    diagnosis = await examine(cluster, NAMESPACE, NOW)
+
+    found = {(finding.code, finding.object): finding.text for finding in diagnosis.findings}
+    assert f"{kind} " in found[FindingCode.RELEASE_OBJECT_UNREADABLE, f"{kind} broken"]
+    assert (FindingCode.IMAGE_POLICY_MISSING, "Rollout app") in found
+    assert not [skipped for skipped in diagnosis.skipped if "broken" in skipped.why]

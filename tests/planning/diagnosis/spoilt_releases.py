@@ -11,6 +11,7 @@ from rollout_operator.model.diagnosis.installation import Installation
 from rollout_operator.model.diagnosis.releases import InstalledReleases
 from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.releases.flux import (
     IMAGE_REPOSITORY,
     OCI_REPOSITORY,
@@ -69,6 +70,17 @@ def source(rollout: str = "app") -> OciRepository:
 def kustomization(rollouts: Mapping[str, str]) -> Kustomization:
     applied = FluxReference(kind=OCI_REPOSITORY, namespace=NAMESPACE, name="app")
     return Kustomization(head=head("app"), api_version="v1", source=applied, rollouts=rollouts)
+
+
+def unreadable(kind: str) -> Unreadable:
+    return Unreadable(
+        kind=kind,
+        namespace=NAMESPACE,
+        name="app",
+        uid=Uid("app"),
+        resource_version="1",
+        error="spec: no object",
+    )
 
 
 def schedule(
@@ -177,6 +189,27 @@ SPOILT_RELEASES: Final = (
         FindingCode.RELEASE_REFUSED,
         "Rollout app",
         "spec.x: 1",
+    ),
+    Case(
+        "an image policy that cannot be read",
+        making(policies=(), unreadable=(unreadable("ImagePolicy"),)),
+        FindingCode.RELEASE_OBJECT_UNREADABLE,
+        "ImagePolicy app",
+        "spec: no object",
+    ),
+    Case(
+        "an object of Flux that cannot be read",
+        making(sources=(), unreadable=(unreadable("OCIRepository"),)),
+        FindingCode.RELEASE_OBJECT_UNREADABLE,
+        "OCIRepository app",
+        "spec: no object",
+    ),
+    Case(
+        "a HealthCheck that cannot be read",
+        making(checks=(), unreadable=(unreadable("HealthCheck"),)),
+        FindingCode.RELEASE_OBJECT_UNREADABLE,
+        "HealthCheck app",
+        "spec: no object",
     ),
     Case(
         "a Rollout without its image policy",
