@@ -142,13 +142,23 @@ class EventSender:
         return True
 
     def enqueue(self, event: EventRecord) -> None:
-        """Have an admitted event written soon."""
+        """Have an admitted event written soon; without room, routine gives way."""
         if len(self._queue) >= MOST_WAITING:
             self._count("dropped")
-            return
+            if event.is_routine or not self._drop_routine():
+                return
         at = self._now()
         self._queue.append(_WaitingEvent(event=event, name=self._name(event, at), at=at))
         self._filled.set()
+
+    def _drop_routine(self) -> bool:
+        """Drop the newest routine event that waits; return whether there is one."""
+        # The first one may be on its way.
+        for place in range(len(self._queue) - 1, 0, -1):
+            if self._queue[place].event.is_routine:
+                del self._queue[place]
+                return True
+        return False
 
     async def run(self) -> NoReturn:
         """Write what is recorded until cancelled."""

@@ -275,6 +275,22 @@ async def test_what_is_too_much_is_dropped_and_nobody_waits() -> None:
         assert desk.counts == {"dropped": 7}
 
 
+@in_virtual_time
+async def test_where_there_is_no_room_routine_gives_way() -> None:
+    """That a bake has ended is not dropped for gates that pass."""
+    desk = Desk()
+    routine = [
+        event("gates pass", name=f"app-{number}", is_routine=True) for number in range(MOST_WAITING)
+    ]
+    ends = [event("bake passed", name=f"app-{number}") for number in range(100)]
+    for one in (*routine, *ends, event("gates pass", name="last", is_routine=True)):
+        desk.sender.record(one)
+    assert desk.counts == {"dropped": 101}
+    await desk.sender.flush()
+    assert desk.counts == {"dropped": 101, "written": MOST_WAITING}
+    assert desk.api.notes.count("bake passed") == 100
+
+
 def test_what_is_remembered_is_bounded() -> None:
     clock = VirtualClock()
 
