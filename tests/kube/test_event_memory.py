@@ -1,6 +1,15 @@
 """How many Events an object may have: each rank has room of its own."""
 
-from rollout_operator.kube.event_memory import BURST, EventLimits, EventRank
+import asyncio
+
+from rollout_operator.kube.event_memory import (
+    BURST,
+    MOST_OBJECTS,
+    MOST_SERIES,
+    EventLimits,
+    EventRank,
+    SeriesMemory,
+)
 from rollout_operator.model.event import EventAction
 from rollout_operator.model.names import Uid
 from tests.kube.test_events import event, working
@@ -28,3 +37,19 @@ async def test_maz53_the_end_of_a_rollout_is_told_after_all_its_batches() -> Non
 
         assert desk.api.notes[-1] == "all are updated"
         assert len(desk.api.notes) == BURST + 1
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    clock = VirtualClock()
+
+    async def fill() -> None:
+        limits, series = EventLimits(clock), SeriesMemory(clock)
+        for number in range(MOST_OBJECTS + 10):
+            one = event(name=f"zone-{number}")
+            limits.admit(one.regarding.uid, one.action)
+            series.record(one, "name", 1)
+        assert (len(limits), len(series)) == (MOST_OBJECTS, MOST_SERIES)
+        assert series.find(event(name="zone-0")) is None
+        assert series.find(event(name=f"zone-{MOST_OBJECTS + 9}")) is not None
+
+    asyncio.run(fill())

@@ -14,14 +14,11 @@ from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.kube.event_memory import (
     BURST,
-    MOST_OBJECTS,
-    MOST_SERIES,
     REFILL,
     REFUSALS_BURST,
     REFUSALS_REFILL,
     SERIES_LASTS,
     EventLimits,
-    SeriesMemory,
 )
 from rollout_operator.kube.events import (
     ATTEMPTS,
@@ -289,22 +286,6 @@ async def test_where_there_is_no_room_routine_gives_way() -> None:
     await desk.sender.flush()
     assert desk.counts == {"dropped": 101, "written": MOST_WAITING}
     assert desk.api.notes.count("bake passed") == 100
-
-
-def test_what_is_remembered_is_bounded() -> None:
-    clock = VirtualClock()
-
-    async def fill() -> None:
-        limits, series = EventLimits(clock), SeriesMemory(clock)
-        for number in range(MOST_OBJECTS + 10):
-            one = event(name=f"zone-{number}")
-            limits.admit(one.regarding.uid, one.action)
-            series.record(one, "name", 1)
-        assert (len(limits), len(series)) == (MOST_OBJECTS, MOST_SERIES)
-        assert series.find(event(name="zone-0")) is None
-        assert series.find(event(name=f"zone-{MOST_OBJECTS + 9}")) is not None
-
-    asyncio.run(fill())
 
 
 @pytest.mark.parametrize("error", [Denied("no verb create"), NotFound("no such API")])

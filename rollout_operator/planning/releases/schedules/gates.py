@@ -93,7 +93,7 @@ def selects(
     namespaces: Mapping[str, Mapping[str, str]],
     compat: ReleaseCompat,
 ) -> bool:
-    """Return whether a schedule concerns a Rollout; one that cannot say which concerns none.
+    """Return whether a schedule concerns a Rollout; with an unreadable selector it concerns none.
 
     `namespaces` has the labels of those that are known.
     """

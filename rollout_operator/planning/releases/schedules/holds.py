@@ -5,7 +5,7 @@ gates that takes minutes, and where the API server refuses them they never come.
 the schedules themselves, and their gates as well: a version waits for whichever is closed.
 
 An invalid schedule opens nothing, as everywhere: where it has a gate, that decides, and where it
-has none, versions wait. The same holds of one that may select a Rollout for all that is known.
+has none, versions wait. So does a schedule of which nothing known says that it selects no Rollout.
 """
 
 from collections.abc import Iterable, Mapping
