@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 
 EPOCH = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+MOST_TURNS = 50
+IDLE_TURNS = 4
 
 
 class FakeClock:
@@ -49,5 +51,15 @@ class FakeClock:
 
     async def settle(self) -> None:
         """Let everyone who can run do so."""
-        for _ in range(50):
+        idle = 0
+        for _ in range(MOST_TURNS):
             await asyncio.sleep(0)
+            idle = idle + 1 if _is_idle(asyncio.get_running_loop()) else 0
+            if idle == IDLE_TURNS:
+                return
+
+
+def _is_idle(loop: asyncio.AbstractEventLoop) -> bool:
+    """Return whether nothing can run, nor soon: what comes by a socket is seen a turn later."""
+    timers = getattr(loop, "_scheduled", None)
+    return not getattr(loop, "_ready", True) and not timers

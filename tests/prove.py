@@ -8,6 +8,7 @@ plans       the systematic plans of its small scenarios: every step goes wrong o
 aimed       kills at every call of the batches of a policy, and what goes on after each
 deliberate  the catalogue of deliberate errors, each asked about by simulation and unit tests
 automatic   automatic mutants of planning, guards and controllers, asked about by all suites
+models      short cuts of grants that are not built: safe but for what is held against them
 kills       two and three operators on a real control plane, killed, frozen and ended at random
 flux        releases with Flux's own controllers, and whether these do as it was recorded
 """
@@ -25,6 +26,7 @@ from typing import Final
 
 from tests.flux.campaign import prove_contract
 from tests.kills.rounds import list_rounds, run_rounds
+from tests.models.short_cuts import SAFE, list_not_shown
 from tests.mutants import automatic
 from tests.mutants.__main__ import run_all as ask_about_all
 from tests.mutants.catalogue import CATALOGUE
@@ -134,6 +136,11 @@ def _prove_automatic(given: argparse.Namespace) -> Found:
     )
 
 
+def _prove_models(_given: argparse.Namespace) -> Found:
+    missed = list_not_shown()
+    return Found(ran=f"{len(SAFE)} short cuts", missed=missed, is_failure=bool(missed))
+
+
 def _prove_kills(given: argparse.Namespace) -> Found:
     played = run_rounds(list_rounds(given.kills))
     missed = [*played.failed, *played.figures.list_late()]
@@ -153,6 +160,7 @@ PARTS: Final[dict[str, Callable[[argparse.Namespace], Found]]] = {
     "aimed": _prove_aimed,
     "deliberate": _prove_deliberate,
     "automatic": _prove_automatic,
+    "models": _prove_models,
     "kills": _prove_kills,
     "flux": _prove_flux,
 }

@@ -21,10 +21,10 @@ from tests.simulation.schedule import run
 from tests.simulation.shrink import Case, shrink
 from tests.simulation.test_scenarios import mark_costly
 
-# Eight of each scenario fit into the time of the gate; more of them: `make simulate N=20000`. In
+# Four of each scenario fit into the time of the gate; more of them: `make simulate N=20000`. In
 # parts, for workers to share: as one test they would take as long as all others.
-PARTS: Final = 4
-EACH: Final = 8 // PARTS * len(ROTATION)
+PARTS: Final = 2
+EACH: Final = 4 // PARTS * len(ROTATION)
 # Fewer of some kind than in one run out of sixteen, and its rate is gone.
 LEAST_OF_EACH: Final = 5
 KINDS: Final = frozenset(

@@ -30,6 +30,7 @@ from tests.system.releasing import (
     wait_release_condition,
     wait_tags,
 )
+from tests.system.waits import wait_true
 from tests.world.budgets import FOLDER, install_kinds
 from tests.world.faults import Cut, Truncate, verbs
 from tests.world.flux import OCI_REPOSITORIES, install_flux, remove_flux
@@ -104,8 +105,7 @@ async def test_a_release_bakes_fails_is_retried_and_rolled_back(
 
         await annotate(world, "app", retry="now")
         await wait_history(world, "1.1.0 Deploying, 1.0.0 Succeeded")
-        source = await world.get(OCI_REPOSITORIES, "app")
-        assert "reconcile.fluxcd.io/requestedAt" in source["metadata"]["annotations"]
+        await wait_true("a request to Flux", lambda: _is_flux_requested(world))
         await run_flux(world)
         await set_health(world, "app", "Healthy")
         await wait_history(world, "1.1.0 Succeeded, 1.0.0 Succeeded")
@@ -118,6 +118,12 @@ async def test_a_release_bakes_fails_is_retried_and_rolled_back(
         assert await operator.terminate() == 0
         assert PASSWORD not in operator.child.log.read_text()
     await world.assert_permitted()
+
+
+async def _is_flux_requested(world: World) -> bool:
+    """Return whether Flux is to reconcile its source; that is written after the record."""
+    source = await world.get(OCI_REPOSITORIES, "app")
+    return "reconcile.fluxcd.io/requestedAt" in source["metadata"]["annotations"]
 
 
 async def _bake(world: World, tag: str, before: str) -> None:
