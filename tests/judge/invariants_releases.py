@@ -90,7 +90,7 @@ class _State:
         if spec == child(commit.before or {}, "spec"):
             return
         self.frozen.pop(commit.name, None)
-        rules: list[JsonObject] = spec.get("rules", [])
+        rules = children(spec, "rules")
         is_at_all_times = all(rule.keys() <= {"name"} for rule in rules)
         if spec and text(spec, "action") != "Allow" and is_at_all_times:
             self.frozen[commit.name] = (commit.at, child(spec, "rolloutSelector", "matchLabels"))
