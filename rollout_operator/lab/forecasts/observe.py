@@ -4,7 +4,7 @@ Manifests that were never applied have neither UID nor generation: they get some
 would give them. They belong to the namespace that is requested, or to `default`.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -14,6 +14,7 @@ import msgspec
 
 from rollout_operator.controllers.releases.flux import gather_flux
 from rollout_operator.controllers.releases.observe import (
+    NO_OTHERS,
     NO_POLICIES,
     describe_policy,
     explain_absence,
@@ -42,7 +43,7 @@ from rollout_operator.model.releases.flux import KUSTOMIZATION, OCI_REPOSITORY, 
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.namespace import LabelledNamespace
-from rollout_operator.model.releases.plan import FluxTarget, PolicyReading
+from rollout_operator.model.releases.plan import PolicyReading
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
 from rollout_operator.model.releases.schedule import CLUSTER_SCHEDULE, SCHEDULE, ScheduleObject
 from rollout_operator.operator.diagnosis.copies import ObjectsCopy
@@ -83,6 +84,10 @@ class ForecastSpan:
     lasts: timedelta
     settles_after: timedelta
     compat: ReleaseCompat = OURS
+    keeps_to_namespace: bool = False
+    """Whether nothing of another namespace counts that an object names."""
+    verifies_wanted: bool = False
+    """Whether a pin waits until the registry has its tag: here none is asked."""
 
 
 def observe_releases(
@@ -109,7 +114,7 @@ def observe_releases(
         begins=span.begins,
         ends=span.begins + span.lasts,
         rollouts=tuple(
-            _relate(each, found, copy)
+            _relate(each, found, copy, span)
             for each in sorted(rollouts, key=lambda each: (each.head.namespace, each.head.name))
         ),
         gates=list_decoded(found.of(kinds.ROLLOUT_GATES), ReleaseGate),
@@ -117,6 +122,7 @@ def observe_releases(
         checks=list_decoded(found.of(kinds.HEALTH_CHECKS), HealthCheck),
         namespaces={each.head.name: each.labels for each in labelled},
         compat=span.compat,
+        verifies_wanted=span.verifies_wanted,
         settles_after=span.settles_after,
     )
     return given, (*broken, *(each.text for each in copy.unread))
@@ -173,7 +179,7 @@ def _complete(obj: JsonObject, namespace: str | None) -> JsonObject:
 
 
 def _relate(
-    rollout: ReleaseRollout | RefusedRelease, found: _Found, copy: ObjectsCopy
+    rollout: ReleaseRollout | RefusedRelease, found: _Found, copy: ObjectsCopy, span: ForecastSpan
 ) -> ForecastRollout:
     if isinstance(rollout, RefusedRelease):
         return ForecastRollout(rollout=rollout)
@@ -185,9 +191,17 @@ def _relate(
     flux = gather_flux(name, *map(_store, own))
     tag = None if current is None else current.version.tag
     targets = list_targets(name, tag, flux.repositories, flux.kustomizations)
+    policy = _read_policy(rollout, found, copy)
+    if lack := explain_absence(copy.absent, targets):
+        policy = PolicyReading(problem=lack, reason=conditions.NO_FLUX)
+    place = rollout.spec.policy_namespace
+    if span.keeps_to_namespace and place not in ("", rollout.head.namespace):
+        policy = PolicyReading(
+            problem=f"ImagePolicy {place}/{rollout.spec.policy_name}: {NO_OTHERS}"
+        )
     return ForecastRollout(
         rollout=rollout,
-        policy=_read_policy(rollout, found, copy, targets),
+        policy=policy,
         targets=targets,
         suspended=frozenset(
             (kind, each.head.name)
@@ -201,9 +215,7 @@ def _relate(
     )
 
 
-def _read_policy(
-    rollout: ReleaseRollout, found: _Found, copy: ObjectsCopy, targets: Collection[FluxTarget]
-) -> PolicyReading:
+def _read_policy(rollout: ReleaseRollout, found: _Found, copy: ObjectsCopy) -> PolicyReading:
     if copy.known:
         for resource, reason in _NEEDED:
             if resource.kind not in copy.known:
@@ -211,8 +223,6 @@ def _read_policy(
                 return PolicyReading(problem=next(texts, resource.plural), reason=reason)
     if kinds.IMAGE_POLICIES[0].kind in copy.absent:
         return PolicyReading(problem=NO_POLICIES, reason=conditions.NO_FLUX)
-    if lack := explain_absence(copy.absent, targets):
-        return PolicyReading(problem=lack, reason=conditions.NO_FLUX)
     namespace = rollout.spec.policy_namespace or rollout.head.namespace
     place = f"ImagePolicy {namespace}/{rollout.spec.policy_name}"
     for each in found.of(kinds.IMAGE_POLICIES[0]):

@@ -101,6 +101,8 @@ def _foresee(settings: SimulateSettings, cluster: ClusterAccess) -> tuple[Iterab
         lasts=settings.until or LOOK_AHEAD,
         settles_after=settings.ready_after or READY_AFTER,
         compat=get_compat(settings.release_compat, settings.release_order),
+        keeps_to_namespace=settings.keeps_to_namespace,
+        verifies_wanted=settings.verifies_wanted,
     )
     forecast = foresee(copy, settings.namespace, span)
     if settings.output is Output.JSON:

@@ -158,6 +158,8 @@ class SimulateSettings:
     )
     release_compat: str = declare(get_flag("releases.compat"))
     release_order: str = declare(get_flag("releases.order"))
+    keeps_to_namespace: bool = declare(get_flag("releases.no-cross-namespace-refs"))
+    verifies_wanted: bool = declare(get_flag("releases.verify-wanted-version"))
     ready_after: timedelta = flag(
         "ready-after", DURATION, timedelta(0), "",
         f"How long a new pod takes until it is ready, at most {format_duration(LONGEST_SPAN)}."
@@ -202,7 +204,9 @@ class SimulateSettings:
 
 _DECLARED: Final = map_flags(SimulateSettings)
 FLAGS: Final = tuple(_DECLARED.values())
-_OF_RELEASES: Final = ("release_compat", "release_order")
+_OF_RELEASES: Final = (
+    *("release_compat", "release_order", "keeps_to_namespace", "verifies_wanted"),
+)
 _OF_PODS: Final = (
     *("changes", "versus", "policy_file", "obeys", "terminates_after", "stuck", "webhooks", "seed"),
 )

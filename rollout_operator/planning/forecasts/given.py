@@ -35,5 +35,7 @@ class ForecastInput(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: Mapping[str, Mapping[str, str]] = {}
     """Labels of namespaces."""
     compat: ReleaseCompat = OURS
+    verifies_wanted: bool = False
+    """Whether a pin waits until a registry has its tag: here none is asked."""
     settles_after: timedelta = timedelta(seconds=30)
     """After which Flux runs a tag that is written, and a HealthCheck that waits is healthy."""

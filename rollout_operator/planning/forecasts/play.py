@@ -221,6 +221,7 @@ class _Play:
             checks=tuple(self._checks.values()),
             namespaces=self._given.namespaces,
             targets=player.targets,
+            verifies_wanted=self._given.verifies_wanted,
             compat=self._given.compat,
         )
 

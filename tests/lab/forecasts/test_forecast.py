@@ -276,6 +276,24 @@ def test_flags_of_the_operator_count(tmp_path: Path, capsys: Capture) -> None:
     assert "it goes with -releases" in capsys.readouterr().err
 
 
+def test_flags_that_hold_a_version_hold_it(tmp_path: Path, capsys: Capture) -> None:
+    """RELB-23, RELB-26: in the words of the operator."""
+    elsewhere, pinned = rollout(), rollout()
+    elsewhere["spec"] = {
+        **elsewhere["spec"],
+        "releasesImagePolicy": {"name": "app", "namespace": "x"},
+    }
+    pinned["spec"] = {**pinned["spec"], "wantedVersion": "9.9.9"}
+    for found, word, reason, text in (
+        (elsewhere, "no-cross-namespace-refs", "RolloutFailed", "ImagePolicy x/app: other names"),
+        (pinned, "verify-wanted-version", "WantedVersionNotVerified", "no registry has said yet"),
+    ):
+        (told,) = _foresee(tmp_path, capsys, [found, policy()], f"-releases.{word}")["rollouts"]
+        (version,) = told["versions"]
+        assert (version["verdict"], version["holds"][0]["reason"]) == ("person", reason)
+        assert version["holds"][0]["text"].startswith(text)
+
+
 @pytest.mark.parametrize(
     "absent", [{"ImagePolicy"}, {"OCIRepository", "Kustomization"}, {"OCIRepository"}]
 )
