@@ -87,7 +87,7 @@ class ForecastSpan:
     keeps_to_namespace: bool = False
     """Whether nothing of another namespace counts that an object names."""
     verifies_wanted: bool = False
-    """Whether a pin waits until the registry has its tag: here none is asked."""
+    """Whether a pin waits until the registry says that it has the tag: here it says nothing."""
 
 
 def observe_releases(

@@ -36,6 +36,6 @@ class ForecastInput(msgspec.Struct, frozen=True, kw_only=True):
     """Labels of namespaces."""
     compat: ReleaseCompat = OURS
     verifies_wanted: bool = False
-    """Whether a pin waits until a registry has its tag: here none is asked."""
+    """Whether a pin waits until a registry says that it has the tag: here it says nothing."""
     settles_after: timedelta = timedelta(seconds=30)
     """After which Flux runs a tag that is written, and a HealthCheck that waits is healthy."""

@@ -6,15 +6,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import pytest
 import yaml
 
 from rollout_operator.cli.main import main
 from rollout_operator.lab.forecasts.command import foresee
 from rollout_operator.lab.forecasts.observe import ForecastSpan
-from rollout_operator.model.described.forecasts import Arrival
+from rollout_operator.model.described.forecasts import Arrival, Forecast
 from rollout_operator.model.units import parse_rfc3339
 from rollout_operator.operator.diagnosis.copies import ObjectsCopy
+from tests.code_rules import ROOT
 from tests.goldens import Golden
 from tests.lab.forecasts.objects import (
     Json,
@@ -26,8 +28,10 @@ from tests.lab.forecasts.objects import (
     schedule,
     source,
 )
+from tests.lab.forecasts.schema import render_forecast_schema
 
 Capture = pytest.CaptureFixture[str]
+SCHEMA: Final = ROOT / "docs" / "simulate-releases.schema.json"
 GOLDEN: Final = Path(__file__).parent / "foreseen.txt"
 NOON: Final = "2026-03-27T12:00:00Z"
 TIMED: Final = {"bakeTime": "10m", "deployTimeout": "1h"}
@@ -276,6 +280,18 @@ def test_flags_of_the_operator_count(tmp_path: Path, capsys: Capture) -> None:
     assert "it goes with -releases" in capsys.readouterr().err
 
 
+def test_the_schema_stands_in_the_documents_and_describes_what_is_printed(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    assert SCHEMA.read_bytes() == render_forecast_schema(), (
+        "write it anew: python -m tests.pictures forecast"
+    )
+    printed = _foresee(tmp_path, capsys, [rollout(), policy(), schedule()])
+    document = msgspec.convert(printed, Forecast)
+    assert json.loads(msgspec.json.encode(document)) == printed
+    assert document.schema_version == 1
+
+
 def test_flags_that_hold_a_version_hold_it(tmp_path: Path, capsys: Capture) -> None:
     """RELB-23, RELB-26: in the words of the operator."""
     elsewhere, pinned = rollout(), rollout()
@@ -288,8 +304,8 @@ def test_flags_that_hold_a_version_hold_it(tmp_path: Path, capsys: Capture) -> N
         (elsewhere, "no-cross-namespace-refs", "RolloutFailed", "ImagePolicy x/app: other names"),
         (pinned, "verify-wanted-version", "WantedVersionNotVerified", "no registry has said yet"),
     ):
-        (told,) = _foresee(tmp_path, capsys, [found, policy()], f"-releases.{word}")["rollouts"]
-        (version,) = told["versions"]
+        (forecast,) = _foresee(tmp_path, capsys, [found, policy()], f"-releases.{word}")["rollouts"]
+        (version,) = forecast["versions"]
         assert (version["verdict"], version["holds"][0]["reason"]) == ("person", reason)
         assert version["holds"][0]["text"].startswith(text)
 
