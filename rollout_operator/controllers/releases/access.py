@@ -1,7 +1,7 @@
-"""How a registry may be asked, as an ImageRepository says: with which credentials, on which way.
+"""How a registry may be read, as an ImageRepository says: by which credentials and which proxy.
 
-Secrets are read when a registry is to be asked, and kept nowhere. What is wrong with one is said by
-its name and key: no text has anything of its values.
+Secrets are read before each read of a registry, and kept nowhere. An error names a Secret and its
+key: no text has anything of its values.
 """
 
 import base64
@@ -23,7 +23,7 @@ from rollout_operator.oci.pull_secret import decode_pull_secret
 from rollout_operator.oci.sender import Route
 
 _NO_CLOUD: Final = ("", "generic")
-# The newer name, and the one of earlier releases of Flux.
+# The newer name, and the name of earlier releases of Flux.
 _CA: Final = ("ca.crt", "caFile")
 _CERTIFICATE: Final = ("tls.crt", "certFile")
 _KEY: Final = ("tls.key", "keyFile")
@@ -37,7 +37,7 @@ _SECRET: Final = msgspec.json.Decoder(_Secret)
 
 
 async def read_access(reader: Reader, repository: ImageRepository) -> RegistryAccess:
-    """Return how the registry of an ImageRepository is asked.
+    """Return how to read the registry of an ImageRepository.
 
     Raises InvalidInput where a person must change something, and what `Reader.fetch` raises.
     """
@@ -89,14 +89,14 @@ def _find(data: Mapping[str, bytes], names: Iterable[str]) -> bytes | None:
 
 
 def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Have a client certificate shown to servers that want one.
+    """Have a client certificate shown to servers that require it.
 
     The library reads it from a file: from one that is in memory, and that no other process sees.
     """
     with os.fdopen(os.memfd_create("client certificate"), "wb") as file:
         file.write(certificate + b"\n" + key)
         file.flush()
-        # Without a password it would ask at the terminal.
+        # Without a password it would prompt at the terminal.
         context.load_cert_chain(f"/proc/self/fd/{file.fileno()}", password=lambda: "")
 
 

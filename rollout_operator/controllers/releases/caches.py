@@ -1,6 +1,6 @@
-"""What is followed for releases: the kinds of `kuberik.com` and of Flux, each where it is there.
+"""The caches for releases: the kinds of `kuberik.com` and of Flux, each where it is there.
 
-Whether the views may be decided by is said here; what their absence means is left to `observe`.
+Decides whether the caches may be used for decisions; `observe` decides what their absence means.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseCaches:
-    """One namespace."""
+    """The caches of one namespace."""
 
     rollouts: FollowedKind
     gates: FollowedKind
@@ -29,7 +29,7 @@ class ReleaseCaches:
     schedules: FollowedKind
 
     def list_kinds(self) -> tuple[FollowedKind, ...]:
-        """Return all of them."""
+        """Return all followed kinds."""
         return (
             *(self.rollouts, self.gates, self.checks, self.policies),
             *(self.image_repositories, self.oci_repositories, self.kustomizations),
@@ -60,8 +60,8 @@ class ReleaseCaches:
     def find_lack(self) -> str | None:
         """Say why nothing may be decided yet: a kind is not known, or its view is too old.
 
-        A kind that may not be read is shown in statuses, and holds nothing but its Rollouts. What
-        is not known of schedules holds new versions alone.
+        A kind that may not be read is shown in statuses, and holds only the Rollouts that need it.
+        What is not known of schedules holds new versions alone.
         """
         for kind in self.list_kinds():
             if kind is self.schedules:

@@ -1,4 +1,4 @@
-"""Bring one Rollout nearer to the release that it is to have.
+"""Bring one Rollout nearer to its wanted release.
 
 A pass writes one status, and before anything else: a deployment is on record before an object of
 Flux has its tag, so that no process ever deploys twice or forgets what it began. What is due is
@@ -101,7 +101,7 @@ class ReleaseController:
     async def _decide(
         self, watched: WatchedObject, rollout: ReleaseRollout | RefusedRelease
     ) -> timedelta:
-        """Decide, record that, and do it."""
+        """Plan, record the plan, and carry it out."""
         context, name = self._context, watched.name
         snapshot = await context.observer.observe(rollout, self._write_problems.get(name, ""))
         if context.newest.get(name) is not watched:
@@ -119,7 +119,7 @@ class ReleaseController:
         if isinstance(rollout, ReleaseRollout):
             # An image policy of another namespace is not followed: it is read each time.
             again = min(again, rollout.spec.update_interval)
-        # What the plan lacks wakes this Rollout as it comes; a refused write has to be repeated.
+        # An object that the plan lacks wakes this Rollout as it comes; a refused write is repeated.
         if problem := self._write_problems.get(name):
             return min(context.attempts.record_failure(("tags", name), problem), again)
         context.attempts.record_success(("tags", name))
@@ -148,14 +148,14 @@ class ReleaseController:
         writes: Iterable[FluxWrite],
         drifted: Collection[tuple[str, str]],
     ) -> None:
-        """Write what is due; one object that cannot be written holds no other one up.
+        """Carry out due writes; an object that cannot be written holds no other up.
 
         `drifted` are kinds and names of objects that had another tag than they should.
         """
         problems: dict[tuple[str, str], str] = {}
         for write in writes:
             place = (write.kind, write.head.name)
-            # What comes later for the same object rests on what came before.
+            # A later write to the same object rests on the earlier one.
             if place in problems:
                 continue
             try:
@@ -171,7 +171,7 @@ class ReleaseController:
             self._write_problems.pop(watched.name, None)
 
     async def _request(self, name: str, target: FluxTarget) -> None:
-        """Have Flux hurry; where that fails, it comes to it by its own interval."""
+        """Have Flux reconcile now; where that fails, it does so at its own interval."""
         try:
             await self._context.flux.request(target, self._context.observer.now())
         except ApiError as error:

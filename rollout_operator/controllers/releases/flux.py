@@ -1,4 +1,4 @@
-"""Objects of Flux in one namespace: as they are known, and writes of single fields of them."""
+"""Objects of Flux in one namespace: their known state, and writes of single fields of them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
@@ -29,7 +29,7 @@ from rollout_operator.model.releases.plan import FluxTarget
 from rollout_operator.model.units import format_rfc3339
 from rollout_operator.telemetry.logs import log
 
-# Flux looks at an object as soon as this changes.
+# Flux reconciles an object as soon as this changes.
 REQUESTED_AT: Final = "reconcile.fluxcd.io/requestedAt"
 
 
@@ -48,7 +48,7 @@ class TaggedObjects(Protocol):
     """Objects of a kind that are found by what they mention."""
 
     def list_tagged(self, *tags: str) -> Iterable[AnyWatched]:
-        """Return those that mention any of these."""
+        """Return the objects that mention any of these tags."""
         ...
 
 
@@ -85,7 +85,7 @@ class _NewestTagged(NewestObjects[WatchedObject]):
 
 
 class FluxObjects:
-    """What carries tags. What this process wrote counts until the caches show it."""
+    """The objects that carry tags. Writes of this process count until the caches show them."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class FluxObjects:
         return gather_flux(rollout, newest[OCI_REPOSITORY], newest[KUSTOMIZATION])
 
     async def settle(self) -> None:
-        """Read back what may have been written. Raises what `Reader.fetch` raises, DecodeError."""
+        """Read back objects with unanswered writes. Raises as `Reader.fetch`, and DecodeError."""
         for kind, name in tuple(self._doubtful):
             resource = self._kinds[kind].resource
             if resource is not None:
@@ -151,7 +151,7 @@ class FluxObjects:
             raise
 
     async def request(self, target: FluxTarget, now: datetime) -> None:
-        """Ask Flux to look at an object now. Raises as `Patcher.patch`."""
+        """Have Flux reconcile an object now. Raises as `Patcher.patch`."""
         patch: JsonObject = {"metadata": {"annotations": {REQUESTED_AT: format_rfc3339(now)}}}
         resource = self._get_resource(target.kind)
         await self._client.patch(resource, self._namespace, target.name, patch)

@@ -1,8 +1,8 @@
-"""What registries say of releases: asked beside everything else, remembered, and never too often.
+"""Look-ups of releases in registries: beside everything else, remembered, and never too often.
 
-A pass waits a moment for what is not known yet, so that most releases are recorded with all that
-their image says of itself; a registry that hangs delays no deployment beyond that. A tag is asked
-about once, and again after the Rollout's interval where that failed, or where its digest moved.
+A pass waits a moment for an answer, so that most releases are recorded with all that their image
+says of itself; a registry that hangs delays no deployment beyond that. A tag is looked up once, and
+again after the Rollout's interval where that failed, or where its digest moved.
 """
 
 import asyncio
@@ -33,28 +33,28 @@ MOST_TAGS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class LookUpKey:
-    """What is asked: a tag of the images of one ImageRepository, for one Rollout."""
+    """The subject of a look-up: a tag of the images of one ImageRepository, for one Rollout."""
 
     rollout: str
     tag: str
 
 
 @dataclass(slots=True, kw_only=True)
-class _Asked:
+class _LookUpState:
     repository: ImageRepository
     interval: timedelta
     digest: str | None
-    """As the image policy has it: another one is another image."""
+    """As the image policy has it: another digest is another image."""
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     metadata: ReleaseMetadata | None = None
     is_known: bool = False
     """Whether the registry answered, be it that there is no such tag."""
     due_at: timedelta | None = None
-    """When it is asked again; None: never, for as long as it is the same image."""
+    """When it is looked up again; None for never, as long as it is the same image."""
 
 
 class Registries(Protocol):
-    """What is asked of registries; the real one is `oci.client.RegistryClient`."""
+    """Reads of registries; the implementation is `oci.client.RegistryClient`."""
 
     async def fetch_release(self, image: ImageReference, access: RegistryAccess) -> ReleaseMetadata:
         """Return what an image says of itself. Raises InvalidInput and RegistryError."""
@@ -71,13 +71,13 @@ class ReleaseLookUps:
         clock: Clock,
         wake: Callable[[str, timedelta], None],
     ) -> None:
-        """`wake` has a Rollout reconciled after so long: more is known, or may be."""
+        """`wake` has a Rollout reconciled after so long: there may be new answers."""
         self._registries = registries
         self._secrets = secrets
         self._clock = clock
         self._wake = wake
         self.queue: WorkQueue[LookUpKey] = WorkQueue()
-        self._asked: dict[str, OrderedDict[str, _Asked]] = {}
+        self._states: dict[str, OrderedDict[str, _LookUpState]] = {}
         self._problems: dict[str, dict[str, tuple[str, int]]] = {}
         """By Rollout and tag: what was in the way last, and how often in a row."""
 
@@ -92,25 +92,25 @@ class ReleaseLookUps:
 
         Waits a moment for the first answer.
         """
-        asked = self._find(key)
-        if asked is None or (asked.repository.image, asked.digest) != (repository.image, digest):
-            asked = _Asked(repository=repository, interval=interval, digest=digest)
-            self._remember(key, asked)
+        state = self._find(key)
+        if state is None or (state.repository.image, state.digest) != (repository.image, digest):
+            state = _LookUpState(repository=repository, interval=interval, digest=digest)
+            self._remember(key, state)
             self.queue.add(key)
-        elif asked.due_at is not None and self._clock.elapsed() >= asked.due_at:
-            asked.repository, asked.interval, asked.due_at = repository, interval, None
+        elif state.due_at is not None and self._clock.elapsed() >= state.due_at:
+            state.repository, state.interval, state.due_at = repository, interval, None
             self.queue.add(key)
         try:
             async with asyncio.timeout(PATIENCE.total_seconds()):
-                await asked.answered.wait()
+                await state.answered.wait()
         except TimeoutError:
             # The next caller waits no more: the answer wakes the Rollout.
-            asked.answered.set()
-        return asked.is_known, asked.metadata
+            state.answered.set()
+        return state.is_known, state.metadata
 
     def forget(self, rollout: str) -> None:
         """Forget a Rollout that is gone."""
-        self._asked.pop(rollout, None)
+        self._states.pop(rollout, None)
         self._problems.pop(rollout, None)
 
     def report_problem(self, key: LookUpKey, error: Exception) -> None:
@@ -119,32 +119,34 @@ class ReleaseLookUps:
         emit("Release not looked up", rollout=key.rollout, tag=key.tag, err=error)
 
     async def look_up(self, key: LookUpKey) -> Result:
-        """Ask a registry once."""
-        asked = self._find(key)
-        if asked is None:
+        """Read a registry once."""
+        state = self._find(key)
+        if state is None:
             return Result()
-        image = ImageReference(asked.repository.image, tag=key.tag)
+        image = ImageReference(state.repository.image, tag=key.tag)
         try:
-            access = await read_access(self._secrets, asked.repository)
-            asked.metadata = await self._registries.fetch_release(image, access)
-            asked.is_known = True
+            access = await read_access(self._secrets, state.repository)
+            state.metadata = await self._registries.fetch_release(image, access)
+            state.is_known = True
             self._problems.get(key.rollout, {}).pop(key.tag, None)
         except ReleaseNotFound as error:
-            asked.metadata, asked.is_known = None, True
-            self._retry(key, asked, error, asked.interval)
+            state.metadata, state.is_known = None, True
+            self._retry(key, state, error, state.interval)
         except RegistryError as error:
-            wait = max(asked.interval, error.retry_after or timedelta(0))
-            self._retry(key, asked, error, wait)
+            wait = max(state.interval, error.retry_after or timedelta(0))
+            self._retry(key, state, error, wait)
         except (InvalidInput, ApiError) as error:
-            self._retry(key, asked, error, asked.interval)
-        asked.answered.set()
+            self._retry(key, state, error, state.interval)
+        state.answered.set()
         self._wake(key.rollout, timedelta(0))
-        if asked.due_at is not None:
-            self._wake(key.rollout, asked.due_at - self._clock.elapsed())
+        if state.due_at is not None:
+            self._wake(key.rollout, state.due_at - self._clock.elapsed())
         return Result()
 
-    def _retry(self, key: LookUpKey, asked: _Asked, error: Exception, wait: timedelta) -> None:
-        asked.due_at = self._clock.elapsed() + wait
+    def _retry(
+        self, key: LookUpKey, state: _LookUpState, error: Exception, wait: timedelta
+    ) -> None:
+        state.due_at = self._clock.elapsed() + wait
         names = {"rollout": key.rollout, "tag": key.tag}
         emit = log.warn if self._is_news(key, str(error)) else log.debug
         emit("Release not looked up", **names, again_in=wait, err=error)
@@ -159,13 +161,13 @@ class ReleaseLookUps:
             del problems[next(iter(problems))]
         return times.bit_count() == 1
 
-    def _find(self, key: LookUpKey) -> _Asked | None:
-        tags = self._asked.get(key.rollout)
+    def _find(self, key: LookUpKey) -> _LookUpState | None:
+        tags = self._states.get(key.rollout)
         return None if tags is None else tags.get(key.tag)
 
-    def _remember(self, key: LookUpKey, asked: _Asked) -> None:
-        tags = self._asked.setdefault(key.rollout, OrderedDict())
+    def _remember(self, key: LookUpKey, state: _LookUpState) -> None:
+        tags = self._states.setdefault(key.rollout, OrderedDict())
         tags.pop(key.tag, None)
-        tags[key.tag] = asked
+        tags[key.tag] = state
         while len(tags) > MOST_TAGS:
             tags.popitem(last=False)

@@ -1,7 +1,7 @@
-"""All that one decision on a Rollout works on, taken from the caches at one moment.
+"""The snapshot for one decision on a Rollout, taken from the caches at one moment.
 
-What lies in other namespaces is read live: an image policy, where that is asked for, and the
-ImageRepository of a policy. Registries are asked beside this, in `look_ups`.
+Objects in other namespaces are read live: an image policy, where a Rollout names it, and the
+ImageRepository of a policy. Registries are read beside this, in `look_ups`.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -49,7 +49,7 @@ NO_OTHERS: Final = "other namespaces are left alone by -releases.no-cross-namesp
 
 
 class Unobserved(Exception):
-    """Within this package: a decision needs what cannot be read. `reason` is that of `Ready`."""
+    """Within this package: a decision needs an unreadable object. `reason` is that of `Ready`."""
 
     def __init__(self, problem: str, reason: str = "") -> None:
         super().__init__(problem)
@@ -64,7 +64,7 @@ class ReleaseObserver:
     caches: ReleaseCaches
     flux: FluxObjects
     look_ups: ReleaseLookUps | None
-    """None: no registry is asked."""
+    """None where no registry is read."""
     reader: Reader
     wide: WideChecks
     """HealthChecks of other namespaces."""
@@ -75,7 +75,7 @@ class ReleaseObserver:
     verifies_wanted: bool = False
     """Whether a pin of a tag that the registry does not have is held."""
     keeps_to_namespace: bool = False
-    """Whether nothing of another namespace counts that an object names."""
+    """Whether references to objects of other namespaces are refused."""
 
     def find_lack(self) -> str | None:
         """Say why nothing may be decided yet."""
@@ -84,7 +84,7 @@ class ReleaseObserver:
     async def observe(
         self, rollout: ReleaseRollout | RefusedRelease, write_problem: str = ""
     ) -> ReleaseSnapshot:
-        """Return what is known now. Raises what `Reader.fetch` raises, and DecodeError.
+        """Return the snapshot of now. Raises what `Reader.fetch` raises, and DecodeError.
 
         `write_problem` is why an object of Flux could not be written last time.
         """
@@ -145,7 +145,7 @@ class ReleaseObserver:
         return [kind.kind for kind in kinds if kind.is_absent]
 
     def _check_selection(self, rollout: ReleaseRollout) -> bool:
-        """Return whether other namespaces are asked; raise Unobserved where they may not be."""
+        """Return whether other namespaces are read; raise Unobserved where they may not be."""
         checks = rollout.spec.checks
         if checks is None or checks.namespaces is None:
             return False
@@ -170,7 +170,7 @@ class ReleaseObserver:
     async def _read(
         self, place: FluxReference, kind: FollowedKind, decode: Callable[[JsonBytes], View]
     ) -> View:
-        """Return another object: as it is known, or from another namespace as it is now."""
+        """Return another object: from the cache, or from another namespace by a live read."""
         text = f"{place.kind} {place.namespace}/{place.name}"
         if not place.name:
             raise Unobserved(f"{place.kind}: no name is given")
@@ -195,7 +195,7 @@ class ReleaseObserver:
     async def _look_up(
         self, rollout: ReleaseRollout, policy: ImagePolicy, look_ups: ReleaseLookUps
     ) -> Mapping[str, ReleaseMetadata | None]:
-        """Return what registries say of the releases that may come next, as far as it is known."""
+        """Return the known answers of registries about the releases that may come next."""
         wanted, spec = rollout.spec.wanted_version, rollout.spec
         tags = {release.tag for release in rollout.status.available_releases}
         digests: dict[str, str | None] = {}
@@ -259,7 +259,7 @@ def _check_access(policy: ImagePolicy, repository: ImageRepository, own: str) ->
 
 
 def describe_policy(policy: ImagePolicy) -> PolicyReading:
-    """Return what an image policy says, as a decision takes it."""
+    """Return an image policy as decisions use it."""
     latest = policy.latest
     return PolicyReading(
         latest=None if latest is None else latest.tag,

@@ -1,4 +1,4 @@
-"""Events about Rollouts, each where it says something new, in the log, and what is counted of them.
+"""Events about Rollouts, each where it says something new, with their log lines and counters.
 
 What is worth one is decided in `planning.releases`.
 """
@@ -34,12 +34,12 @@ class ReleaseReports:
         self._problems: dict[str, frozenset[str]] = {}
 
     def on_plan(self, watched: WatchedObject, events: Iterable[ReleaseEvent]) -> None:
-        """A plan was recorded in the status."""
+        """Report a plan that was recorded in the status."""
         for event in events:
             self._report(watched, event)
 
     def on_status(self, name: str, before: ReleaseStatus, after: ReleaseStatus) -> None:
-        """A status stands now in place of the one that was known."""
+        """Count what is new in a status that replaces the known one."""
         self._counters.record(name, before, after)
 
     def on_write(self, watched: WatchedObject, write: FluxWrite, *, is_drift: bool) -> None:
@@ -60,7 +60,7 @@ class ReleaseReports:
         self._problems[watched.name] = now
 
     def forget(self, name: str) -> None:
-        """A Rollout is gone."""
+        """Forget a Rollout that is gone."""
         self._problems.pop(name, None)
         self._counters.forget(name)
 

@@ -1,4 +1,4 @@
-"""What objects mention: by this those of one Rollout are found among thousands."""
+"""The tags of objects: what they mention, to find those of one Rollout among thousands."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -20,7 +20,7 @@ _SELECTS: Final = "selects:"
 
 
 def list_tags(view: object) -> Iterator[str]:
-    """Yield what an object mentions: Rollouts, field managers, and what it applies."""
+    """Yield the tags of an object: Rollouts, field managers, and the sources that it applies."""
     match view:
         case ReleaseRollout():
             yield from _list_selected(view)
@@ -38,17 +38,17 @@ def list_tags(view: object) -> Iterator[str]:
 
 
 def tag_rollout(name: str) -> tuple[str, ...]:
-    """Return what objects mention that a Rollout writes, or wrote."""
+    """Return the tags of objects that a Rollout writes, or wrote."""
     return (name, name_manager(name))
 
 
 def tag_source(source: FluxReference) -> str:
-    """Return what a Kustomization mentions that applies this; no name has a colon."""
+    """Return the tag of Kustomizations that apply a source; no name has a colon."""
     return f"source:{source.namespace}/{source.name}"
 
 
 def tag_labels(labels: Mapping[str, str]) -> Iterator[str]:
-    """Yield what the Rollouts mention that may select a HealthCheck with these labels."""
+    """Yield the tags of Rollouts that may select a HealthCheck with these labels."""
     yield _SELECTS
     yield from (f"{_SELECTS}{key}={value}" for key, value in labels.items())
 
@@ -56,7 +56,7 @@ def tag_labels(labels: Mapping[str, str]) -> Iterator[str]:
 def _list_selected(rollout: ReleaseRollout) -> Iterator[str]:
     checks = rollout.spec.checks
     if checks is not None and checks.selector is not None:
-        # One of the labels that must be there is enough to find it by.
+        # One of the required labels is enough to find it by.
         first = min(checks.selector.labels.items(), default=None)
         yield _SELECTS if first is None else f"{_SELECTS}{first[0]}={first[1]}"
 

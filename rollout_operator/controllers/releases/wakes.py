@@ -1,4 +1,4 @@
-"""Which Rollouts an object concerns: those that are to be looked at when it changes (REL-89)."""
+"""Which Rollouts an object concerns: those to reconcile when it changes (REL-89)."""
 
 from collections.abc import Iterable, Iterator
 from typing import Protocol
@@ -18,7 +18,7 @@ from rollout_operator.planning.releases.health import takes_check
 
 
 class KnownObjects(Protocol):
-    """What else there is in a namespace."""
+    """The other objects of a namespace."""
 
     def list_rollouts(self) -> Iterable[ReleaseRollout]:
         """Return the Rollouts that can be obeyed."""
@@ -87,7 +87,7 @@ def _list_of_policies(
 def _list_feeding(
     kustomization: Kustomization, repositories: Iterable[OciRepository]
 ) -> Iterator[str]:
-    """Yield the Rollouts of what a Kustomization applies: their bakes wait for that."""
+    """Yield the Rollouts whose objects a Kustomization applies: their bakes wait for that."""
     source = kustomization.source
     for repository in repositories:
         is_source = (source.kind, source.namespace, source.name) == (

@@ -1,6 +1,6 @@
-"""HealthChecks of all namespaces, for Rollouts that select namespaces: followed from the first on.
+"""HealthChecks of all namespaces, for Rollouts that select namespaces: followed if needed.
 
-A process has one of these for all its namespaces. Where nothing asks for it, it costs no request.
+A process has one of these for all its namespaces. Unused, it costs no request.
 """
 
 import asyncio
@@ -35,14 +35,14 @@ class WideChecks:
         self._kinds = (checks, namespaces)
         self._checks = checks
         self._namespaces = namespaces
-        self._asked = asyncio.Event()
+        self._wanted = asyncio.Event()
 
     def find_problem(self) -> str | None:
         """Say why they may not be read; None where they may. Raises Unreachable until it is known.
 
-        They are followed from the first question on.
+        They are followed from the first call on.
         """
-        self._asked.set()
+        self._wanted.set()
         for kind in self._kinds:
             if kind.is_forbidden:
                 return f"HealthChecks of other namespaces: {kind.lack}"
@@ -53,7 +53,7 @@ class WideChecks:
         return None
 
     def list_checks(self) -> tuple[HealthCheck, ...]:
-        """Return those of all namespaces."""
+        """Return the HealthChecks of all namespaces."""
         return list_decoded(self._checks.store.list_all(), HealthCheck)
 
     def map_labels(self) -> Mapping[str, Mapping[str, str]]:
@@ -69,16 +69,16 @@ class WideChecks:
             kind.on_news(on_all)
 
     async def run(self, clock: Clock) -> NoReturn:
-        """Wait until they are asked for, then follow them until cancelled."""
-        await self._asked.wait()
+        """Wait until they are needed, then follow them until cancelled."""
+        await self._wanted.wait()
         async with asyncio.TaskGroup() as tasks:
             for kind in self._kinds:
                 tasks.create_task(kind.run(clock), name=f"{kind.kind} informer of the cluster")
-        raise AssertionError("what follows a kind runs until it is cancelled")
+        raise AssertionError("a followed kind runs until it is cancelled")
 
 
 def build_wide_checks(client: Reader, make_informer: MakeInformer) -> WideChecks:
-    """Return what follows them by this client."""
+    """Return the HealthChecks of all namespaces, followed by this client."""
     return WideChecks(
         follow_everywhere([HEALTH_CHECKS], watch_as(decode_health_check), client, make_informer),
         follow_everywhere([NAMESPACES], watch_as(decode_labelled_namespace), client, make_informer),
@@ -91,7 +91,7 @@ def follow_everywhere(
     client: Reader,
     make_informer: MakeInformer,
 ) -> FollowedKind:
-    """Return what follows a kind in all namespaces."""
+    """Return a kind, followed in all namespaces."""
     store = WatchedStore()
     source = KindSource(
         resources=[replace(resource, is_namespaced=False) for resource in resources],

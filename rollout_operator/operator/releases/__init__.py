@@ -1,1 +1,1 @@
-"""Composition of release rollouts: what is followed of them, what wakes what, and what acts."""
+"""Composition of release rollouts: their caches, what wakes what, and the controllers."""

@@ -1,4 +1,4 @@
-"""What is followed for release rollouts in one namespace."""
+"""Composition of the caches for releases in one namespace."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -29,7 +29,7 @@ from rollout_operator.operator.context import Context
 
 
 def build_caches(context: Context, client: ApiClient) -> ReleaseCaches:
-    """Return what follows each kind by this client, once `follow` is called."""
+    """Return the caches of all kinds; this client fills them once `follow` is called."""
     build = partial(follow_kind, context, client)
     return ReleaseCaches(
         rollouts=build([kinds.ROLLOUTS], watch_as(decode_rollout)),
@@ -52,7 +52,7 @@ def follow_kind(
     resources: Sequence[Resource],
     decode: Callable[[JsonBytes], WatchedObject],
 ) -> FollowedKind:
-    """Return what follows one kind, in the first of its versions that the cluster serves."""
+    """Return one kind, followed in the first of its versions that the cluster serves."""
     store = WatchedStore(list_tags)
     namespace = context.namespace if resources[0].is_namespaced else ""
 
@@ -69,6 +69,6 @@ def follow_kind(
 
 
 def follow(caches: ReleaseCaches, context: Context, tasks: TaskStack) -> None:
-    """Begin to follow all of them."""
+    """Begin to follow all kinds."""
     for kind in caches.list_kinds():
         tasks.start(f"{kind.kind} informer", kind.run(context.clock))

@@ -1,4 +1,4 @@
-"""Composition of HealthChecks: what wakes one, and what evaluates it."""
+"""Composition of HealthChecks: what wakes a check, and the controller."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -44,7 +44,7 @@ WORKERS: Final = 8
 
 
 class HealthChecks(Feature):
-    """What acts for the HealthChecks of one namespace."""
+    """The controller of the HealthChecks of one namespace."""
 
     def __init__(self, context: Context, caches: ReleaseCaches) -> None:
         self._context = context
@@ -97,13 +97,13 @@ class HealthChecks(Feature):
         )
 
     def list_selecting(self, check: HealthCheck) -> list[ReleaseRollout]:
-        """Return the Rollouts of this namespace that may select a check of another one."""
+        """Return the Rollouts of this namespace that may select a check of another namespace."""
         return [
             rollout for rollout in self._caches.list_selecting(check) if selects_namespaces(rollout)
         ]
 
     def wake(self, rollouts: Sequence[ReleaseRollout]) -> None:
-        """Look at what Rollouts of any namespace may select."""
+        """Reconcile the checks that Rollouts of any namespace may select."""
         for check in list_decoded(self._caches.checks.store.list_all(), HealthCheck):
             if any(takes_check(rollout, check) for rollout in rollouts):
                 self._queue.add(check.head.name)
@@ -120,7 +120,7 @@ class HealthChecks(Feature):
         return describe_flux_wait(rollout, tag, targets, self._compat)
 
     def _observe(self, check: HealthCheck) -> CheckSnapshot:
-        """Return what is known of the Rollouts that may select a check. Raises Unreachable."""
+        """Return the Rollouts that may select a check. Raises Unreachable."""
         selected: list[tuple[NamespaceChecks, ReleaseRollout]] = [
             (self, rollout) for rollout in self._caches.list_selecting(check)
         ]
@@ -136,24 +136,24 @@ class HealthChecks(Feature):
         )
 
     def find_stall(self, group: str) -> CheckFinding | None:
-        """Return what holds a rollout group of this namespace until a person acts."""
+        """Return why a rollout group of this namespace is held until a person acts."""
         state = self._context.group_states.find(GroupName(group))
         return None if state is None else describe_stall(state.plan.waits, state.since)
 
     def _find_stall(self, place: FluxReference) -> CheckFinding | None:
-        """Return the same of a group of any namespace that this process acts for."""
+        """Return the same for a group of any namespace that this process acts for."""
         for checks in self._context.process.health_checks:
             if checks.namespace == place.namespace:
                 return checks.find_stall(place.name)
         return None
 
     def _map_namespaces(self) -> Mapping[str, Labels]:
-        """Return labels of namespaces; none where they may not be read, as Rollouts say."""
+        """Return labels of namespaces; empty where they may not be read, as Rollouts say."""
         wide = self._context.process.wide_checks
         return {} if wide.find_problem() is not None else wide.map_labels()
 
     def _on_check(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
-        """Wake a check that asks for something else; what it was found to be is no news."""
+        """Wake a check whose spec has changed; its status is no news."""
         if old is not None and new is not None and _get_wish(old) == _get_wish(new):
             return
         for version in (old, new):
@@ -161,7 +161,7 @@ class HealthChecks(Feature):
                 self._queue.add(version.name)
 
     def _on_rollout(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
-        """Wake what a Rollout selects, where another release or another set of checks counts."""
+        """Wake the checks of a Rollout whose release or selection has changed."""
         rollouts = list_decoded((old, new), ReleaseRollout)
         if len(rollouts) == 2 and _get_cause(rollouts[0]) == _get_cause(rollouts[1]):
             return
@@ -185,7 +185,7 @@ class HealthChecks(Feature):
 
 
 def _get_wish(watched: AnyWatched) -> object:
-    """Return all that a check says but its status."""
+    """Return a check without its status."""
     view = watched.decoded if isinstance(watched, WatchedObject) else watched
     if not isinstance(view, HealthCheck):
         return view
@@ -193,7 +193,7 @@ def _get_wish(watched: AnyWatched) -> object:
 
 
 def _get_cause(rollout: ReleaseRollout) -> object:
-    """Return what of a Rollout makes its checks start anew, or wait."""
+    """Return the parts of a Rollout that make its checks start anew, or wait."""
     current = rollout.status.current
     entry = None if current is None else (current.id, current.version.tag, current.timestamp)
     retry = None if current is None else (current.last_retry_timestamp, current.bake_status)

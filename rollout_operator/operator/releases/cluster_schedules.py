@@ -1,7 +1,8 @@
 """Composition of the schedules of the cluster, once for all namespaces of a process.
 
-An account that may not list them tries again now and then, and else they cost nothing. What they
-depend on, all Rollouts, gates and namespaces of the cluster, is followed from the first of them on.
+An account that may not list them tries again now and then, and else they cost nothing. The
+Rollouts, gates and namespaces of the cluster that they depend on are followed from the first
+schedule on.
 """
 
 import asyncio
@@ -37,26 +38,26 @@ from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.releases import show_schedules
 
 # A role, or a definition, is changed by a person.
-ASK_AGAIN: Final = timedelta(minutes=1)
+CHECK_INTERVAL: Final = timedelta(minutes=1)
 # Rollouts wait for the answer.
 TRY_AGAIN: Final = timedelta(seconds=5)
 _RESOURCE: Final = kinds.CLUSTER_ROLLOUT_SCHEDULES
 
 
 class ClusterSchedules:
-    """What acts for the ClusterRolloutSchedules of a process."""
+    """The controller of the ClusterRolloutSchedules of a process."""
 
     def __init__(self, process: Process, record: Callable[[EventRecord], None]) -> None:
         """`record` has an Event written soon."""
         self._process = process
         self._client = process.open("keeping gates of the cluster", Priority.READ)
-        # Each replica asks, whether or not it acts.
-        self._asking = process.open_unfenced("asking for rights", Priority.LIST)
-        self._asked = asyncio.Event()
+        # Each replica checks its rights, whether or not it acts.
+        self._rights_client = process.open_unfenced("asking for rights", Priority.LIST)
+        self._wanted = asyncio.Event()
         self._kinds = self._follow_kinds()
         self._wide = process.wide_schedules = WideSchedules(self._kinds)
         self._schedules = Schedules(self._kinds, self._make_settings(record))
-        self._kinds.schedules.on_change(lambda old, new: self._asked.set())
+        self._kinds.schedules.on_change(lambda old, new: self._wanted.set())
         process.followed_schedules.append(self._kinds.schedules)
         show_schedules(process.metrics.registry, self._list_schedules)
 
@@ -64,11 +65,11 @@ class ClusterSchedules:
         """Follow what schedules of the cluster need, until cancelled."""
         clock = self._process.clock
         while not await self._may_follow():
-            await clock.sleep(ASK_AGAIN if self._wide.problem is None else TRY_AGAIN)
+            await clock.sleep(CHECK_INTERVAL if self._wide.problem is None else TRY_AGAIN)
         first, *others = self._kinds.list_kinds()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(first.run(clock), name=f"{first.kind} informer")
-            await self._asked.wait()
+            await self._wanted.wait()
             for kind in others:
                 tasks.create_task(kind.run(clock), name=f"{kind.kind} informer of the cluster")
 
@@ -90,7 +91,7 @@ class ClusterSchedules:
             yield from list_decoded(kind.store.list_all(), ScheduleObject)
 
     async def _may_follow(self) -> bool:
-        """Return whether the kind is there, and may be listed: what is not allowed is not tried."""
+        """Return whether the kind is there, and may be listed: a forbidden list is not tried."""
         problem = None
         try:
             is_there = await self._is_granted()
@@ -111,9 +112,9 @@ class ClusterSchedules:
             "spec": {"resourceAttributes": attributes},
         }
         try:
-            answer = await self._asking.create(SELF_ACCESS_REVIEWS, "", body)
+            answer = await self._rights_client.create(SELF_ACCESS_REVIEWS, "", body)
         except NotFound:
-            return True  # there is nothing to ask: the list says it
+            return True  # rights cannot be checked: the list shows them
         return decode_allowed(SELF_ACCESS_REVIEWS.kind, answer)
 
     def _make_settings(self, record: Callable[[EventRecord], None]) -> ScheduleSettings:

@@ -1,4 +1,4 @@
-"""By whose rules releases are decided, as the flags say."""
+"""The rules by which releases are decided, as the flags say."""
 
 import msgspec
 

@@ -1,6 +1,6 @@
 """Composition of release rollouts in one namespace.
 
-Built only where they are asked for. Any of their kinds may be missing, or come and go.
+Built only where they are switched on. Any of their kinds may be missing, or come and go.
 """
 
 from rollout_operator.aio.tasks import TaskStack
@@ -19,7 +19,7 @@ from rollout_operator.telemetry.releases import show_releases
 
 
 class Releases(Feature):
-    """All controllers of releases, and what they have in common."""
+    """All controllers of releases, and their shared caches."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -58,6 +58,6 @@ class Releases(Feature):
             controller.close()
 
     async def finish(self) -> None:
-        """Wait until nothing is worked on."""
+        """Wait until no object is reconciled."""
         for controller in self._controllers:
             await controller.finish()

@@ -1,4 +1,4 @@
-"""What one process knows of the releases of its namespace, for the description of it.
+"""The releases of a namespace as one process knows them, for its description.
 
 Statuses say what the process decided that acts. Nothing is asked of the API server for a
 description.

@@ -1,4 +1,4 @@
-"""Composition of the controller of Rollouts: what wakes one, what asks registries, what acts."""
+"""Composition of Rollouts: what wakes a Rollout, the look-ups in registries, and the controller."""
 
 import asyncio
 import os
@@ -46,16 +46,16 @@ from rollout_operator.telemetry.spans import trace_keys
 
 # Rollouts that are reconciled at a time; each mostly waits for the API server.
 WORKERS: Final = 16
-# Registries are asked four at a time by all of them together.
+# All of them together read four registries at a time.
 REGISTRY_WORKERS: Final = 4
-# Of one request to a registry, its whole answer included.
+# The limit of one request to a registry, its whole answer included.
 REQUEST_LIMIT: Final = timedelta(seconds=15)
-# What becomes of look-ups that say nothing of a registry.
+# Outcomes of look-ups that say nothing of a registry.
 _OTHER_RESULTS: Final = ("invalid", "cancelled")
 
 
 class RolloutReleases(Feature):
-    """What acts for the Rollouts of one namespace."""
+    """The controller of the Rollouts of one namespace."""
 
     def __init__(self, context: Context, caches: ReleaseCaches) -> None:
         self._context = context
@@ -171,7 +171,7 @@ class RolloutReleases(Feature):
             self._queue.add(watched.name)
 
     def _on_change(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
-        """Wake the Rollouts that a change concerns; what it concerned before as well."""
+        """Wake the Rollouts that a change concerns, and those that it concerned before."""
         for decoded in list_decoded((old, new), object):
             for name in list_concerned(decoded, self._caches):
                 self._queue.add(name)
@@ -208,7 +208,7 @@ class RolloutReleases(Feature):
         ).run()
 
     async def _keep_connections(self) -> None:
-        """Close connections to registries with the last of what uses them."""
+        """Close the connections to registries after their last use."""
         try:
             await asyncio.get_running_loop().create_future()
         finally:

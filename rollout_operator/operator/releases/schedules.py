@@ -1,6 +1,6 @@
-"""Composition of schedules: what wakes one, and what keeps its gates.
+"""Composition of schedules: what wakes a schedule, and the controller of its gates.
 
-The same for those of one namespace and those of the cluster, which differ in what they follow.
+The same for schedules of one namespace and of the cluster, which differ in their caches.
 """
 
 from collections.abc import Callable, Iterable
@@ -50,11 +50,11 @@ WORKERS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleSettings:
-    """What acts for schedules, and by which rules."""
+    """The client, caches and rules of schedules."""
 
     resource: Resource
     namespace: str
-    """Empty for those of the cluster."""
+    """Empty for schedules of the cluster."""
     client: ApiClient
     clock: Clock
     now: Callable[[], datetime]
@@ -67,7 +67,7 @@ class ScheduleSettings:
 
 
 class Schedules(Feature):
-    """What acts for schedules, of one namespace or of the cluster."""
+    """The controller of schedules, of one namespace or of the cluster."""
 
     def __init__(self, kinds: ScheduleKinds, settings: ScheduleSettings) -> None:
         self._kinds = kinds
@@ -122,7 +122,7 @@ class Schedules(Feature):
                 self._queue.add(name)
 
     def _on_rollout(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
-        """Wake schedules by what selects them, which the status of a Rollout never does."""
+        """Wake the schedules that select a Rollout, which its status never changes."""
         before, after = read_gated(old), read_gated(new)
         if before == after:
             return
@@ -139,7 +139,7 @@ class Schedules(Feature):
 
 
 class NamespacedSchedules(Schedules):
-    """What acts for the RolloutSchedules of one namespace."""
+    """The controller of the RolloutSchedules of one namespace."""
 
     def __init__(self, context: Context, caches: ReleaseCaches) -> None:
         client = context.open("keeping gates", Priority.READ)

@@ -1,8 +1,8 @@
 """Keep the status of one HealthCheck.
 
-A check that a Rollout selects starts anew with each of its deployments, whatever its class. What is
-of a class of this operator is then looked at, again and again. Each pass has at most one status,
-and one without news writes nothing: others may write the status of what is not ours.
+A check that a Rollout selects starts anew with each of its deployments, whatever its class. A check
+of a class of this operator is then evaluated, again and again. Each pass has at most one status,
+and a pass without news writes nothing: others may write the status of checks that are not ours.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,21 +35,21 @@ from rollout_operator.planning.releases.health import Labels
 from rollout_operator.planning.releases.resets import find_reset
 from rollout_operator.telemetry.logs import log
 
-# What is held pending is reconciled again when Flux gets on, and this often in any case.
+# A check that is held pending is reconciled again when Flux gets on, and this often in any case.
 HELD: Final = timedelta(seconds=30)
-# Evaluations that fail to read something count as one within this time.
+# Evaluations that fail to read an object count as a single failure within this time.
 RECOUNT: Final = timedelta(seconds=4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckSnapshot:
-    """What is known of the Rollouts to which a check may belong."""
+    """The Rollouts to which a check may belong."""
 
     now: datetime
     rollouts: tuple[ReleaseRollout, ...]
     namespaces: Mapping[str, Labels]
     waits: Mapping[str, str]
-    """By namespace and name of a Rollout: what Flux has yet to do for it."""
+    """By namespace and name of a Rollout: the work that Flux has yet to do for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class CheckContext:
     """Says why nothing may be decided yet."""
     attempts: Attempts
     keeps_to_namespace: bool = False
-    """Whether what is looked at has to be in the namespace of the check."""
+    """Whether the examined objects have to be in the namespace of the check."""
 
 
 class CheckController:
@@ -80,11 +80,11 @@ class CheckController:
             name_keys=lambda name: {"check": name},
         )
         self._unread: dict[str, tuple[int, datetime]] = {}
-        """How many evaluations in a row could not read something, and when the last one was."""
+        """How many evaluations in a row could not read an object, and when the last of them was."""
         self._failures: dict[str, Mapping[str, FluxFailure]] = {}
-        """By check, the failures of Flux that go on. Without memory each begins anew."""
+        """By check, the failures of Flux that go on. A new process begins anew."""
         self.held: set[str] = set()
-        """What waits for Flux."""
+        """The checks that wait for Flux."""
 
     async def reconcile(self, name: str) -> Result:
         """Reconcile a HealthCheck once, write what is new, and return when to reconcile again."""
@@ -105,7 +105,7 @@ class CheckController:
         return await self._decide(watched, watched.decoded)
 
     async def _decide(self, watched: WatchedObject, check: HealthCheck) -> timedelta | None:
-        # What is known of Rollouts comes before all reads: so no read is older than it.
+        # Rollouts are observed before all reads: so no read is older than them.
         snapshot = self._context.observe(check)
         own = find_class(check)
         reset = find_reset(check, snapshot.rollouts, snapshot.namespaces, snapshot.now)
@@ -131,7 +131,7 @@ class CheckController:
     async def _evaluate(
         self, check: HealthCheck, own: CheckClass, now: datetime, hold: CheckFinding | None
     ) -> tuple[CheckFinding, timedelta]:
-        """Return what is found, and when to reconcile again."""
+        """Return the findings, and when to reconcile again."""
         name = check.head.name
         try:
             place = parse_check_reference(check, own)
@@ -142,7 +142,7 @@ class CheckController:
         unread, moment = self._unread.get(name, (0, None))
         if moment is None or now - moment >= RECOUNT:
             moment = now
-        else:  # what wakes a check again and again makes no failure of one moment
+        else:  # a check that is woken again and again makes no failure of one moment
             unread -= 1
         failures = self._failures.get(name, {})
         request = CheckRequest(

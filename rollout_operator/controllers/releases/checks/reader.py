@@ -1,7 +1,7 @@
-"""Look at what HealthChecks are about: objects of any kind, read live and within rights.
+"""Read the objects of HealthChecks: of any kind, live and within rights.
 
-Nothing of them is kept. What they say is decided in `planning.releases.checks`; what cannot be read
-is handed on by its error, and counts as `evaluate` says.
+Nothing of them is kept. What they mean is decided in `planning.releases.checks`; an object that
+cannot be read is passed on as its error, and counts as `evaluate` says.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ from rollout_operator.planning.releases.kstatus.fields import ApiObject
 Tree = Mapping[str, object]
 FindStall = Callable[[FluxReference], CheckFinding | None]
 
-# Of all inventories so many objects are read at a time: other lists wait for the same requests.
+# So many objects of all inventories are read at a time: other lists wait for the same requests.
 _AT_A_TIME: Final = 8
 _TREE: Final = msgspec.json.Decoder(Mapping[str, object])
 _NO_ANSWER: Final = (Throttled, TooManyRequests, NotElected)
@@ -67,30 +67,30 @@ _CURRENT: Final = StatusVerdict(ObjectStatus.CURRENT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What one reconcile found."""
+    """The findings of one reconcile."""
 
     finding: CheckFinding
     has_unread: bool = False
-    """Whether something could not be read that may be there the next time."""
+    """Whether an object could not be read that may be readable the next time."""
     again: timedelta | None = None
     """When time alone may change it."""
     failures: Mapping[str, FluxFailure] = field(default_factory=dict)
-    """By object, as the next one has to know them."""
+    """By object, for the next evaluation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRequest:
-    """What is to be looked at."""
+    """A HealthCheck to evaluate."""
 
     check: HealthCheck
     place: FluxReference
     now: datetime
     unread: int = 0
-    """So many evaluations in a row could not read something."""
+    """How many evaluations in a row could not read an object."""
     failures: Mapping[str, FluxFailure] = field(default_factory=dict)
-    """Of Flux, by object, as the evaluation before found them."""
+    """Failures of Flux, by object, as the evaluation before found them."""
     hold: CheckFinding | None = None
-    """What a Kustomization is at that has yet to apply a release, unless it fails with that."""
+    """The state of a Kustomization that has yet to apply a release, unless it fails with that."""
 
 
 class CheckReader:
@@ -111,9 +111,9 @@ class CheckReader:
         self._turns = asyncio.Semaphore(_AT_A_TIME)
 
     async def evaluate(self, own: CheckClass, request: CheckRequest) -> Evaluation:
-        """Return what is found now.
+        """Return the findings of now.
 
-        Raises Throttled, TooManyRequests and NotElected: they say nothing of what is looked at.
+        Raises Throttled, TooManyRequests and NotElected: they say nothing of the objects.
         """
         try:
             match own:
@@ -158,7 +158,7 @@ class CheckReader:
     async def _read_entry(
         self, text: str, request: CheckRequest, failures: dict[str, FluxFailure]
     ) -> InventoryFinding:
-        """Return what is found where an entry points to; nothing where it is gone (REL-109)."""
+        """Return the findings on the object of an entry; none where it is gone (REL-109)."""
         try:
             inventory_id = parse_inventory_id(text)
         except InvalidInput as error:
@@ -178,7 +178,7 @@ class CheckReader:
     def _assess(
         self, name: str, tree: Tree, request: CheckRequest, failures: dict[str, FluxFailure]
     ) -> InventoryFinding:
-        """Return what one object is at, and keep what Flux fails with there."""
+        """Return the finding on one object, and keep the failure of Flux there."""
         failure = None
         if self._compat.fails_with_flux:
             failure = track_failure(tree, request.failures.get(name), request.now)

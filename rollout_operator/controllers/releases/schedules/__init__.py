@@ -1,1 +1,1 @@
-"""Keep the gates of schedules as their hours want them, and write what schedules say."""
+"""Keep the gates of schedules as their hours say, and write the statuses of schedules."""

@@ -1,7 +1,7 @@
-"""Bring the gates of one schedule to what its hours want now.
+"""Bring the gates of one schedule to the state that its hours want now.
 
-Gates first, each by itself and many at a time; then one status, which says what came of them. What
-is due is decided in `planning.releases.schedules`; a pass that finds nothing to do writes nothing.
+Gates first, each by itself and many at a time; then one status, which says how that went. The plan
+is decided in `planning.releases.schedules`; a pass that finds nothing to do writes nothing.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -40,7 +40,7 @@ from rollout_operator.telemetry.logs import log
 
 # Every schedule is reconciled this often when nothing happens.
 RESYNC: Final = timedelta(minutes=5)
-# Many gates take minutes, and what they should be may have changed by then: it is decided anew.
+# Many gates take minutes, and their wanted state may have changed by then: it is decided anew.
 PASS_LIMIT: Final = timedelta(seconds=5)
 # Gates that are written at a time: as many as Rollouts are recorded at a time, which wait for the
 # same requests a second, so that these do not leave them a fraction.
@@ -65,7 +65,7 @@ class ScheduleContext:
 
 @dataclass(slots=True)
 class _Written:
-    """What became of the writes of one pass; errors by namespace and name of a gate."""
+    """The outcome of the writes of one pass; errors by namespace and name of a gate."""
 
     tried: list[GateAction] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class ScheduleController:
         return await self._decide(watched, watched.decoded)
 
     async def _decide(self, watched: WatchedObject, schedule: ScheduleObject) -> timedelta:
-        """Decide, bring the gates to it, and say so in the status."""
+        """Plan, carry the plan out on the gates, and write the status."""
         context, attempt = self._context, ("gates", watched.name)
         snapshot = context.observer.observe(schedule)
         plan = plan_schedule(snapshot, ZoneInfo)
@@ -120,7 +120,8 @@ class ScheduleController:
         is_done = len(written.tried) == len(plan.actions)
         plan = msgspec.structs.replace(plan, actions=tuple(written.tried))
         status = render_schedule_status(snapshot, plan, problems)
-        # Many gates share one write of the status; what people wait for is written at once.
+        # Many gates share one write of the status; changes that people wait for are written at
+        # once.
         if status != schedule.status and (is_done or status.active is not schedule.status.active):
             await context.statuses.write(watched, status)
             context.report(watched, choose_schedule_events(schedule.status, status))
@@ -134,7 +135,7 @@ class ScheduleController:
         return min(again, OWN_WRITES_LAST) if plan.actions else again
 
     def _still_holds(self, schedule: ScheduleObject, state: ScheduleState | None) -> bool:
-        """Return whether the schedule is what it was, and its next transition has not come."""
+        """Return whether the schedule is unchanged, and its next transition has not come."""
         newest, head = self._context.newest.get(schedule.head.name), schedule.head
         if not isinstance(newest, WatchedObject) or not isinstance(newest.decoded, ScheduleObject):
             return False
@@ -150,7 +151,7 @@ class ScheduleController:
     async def _carry_out(
         self, actions: Sequence[GateAction], still_holds: Callable[[], bool]
     ) -> _Written:
-        """Write gates for as long as what was decided is not too old."""
+        """Write gates for as long as the plan is not too old."""
         written, now = _Written(), self._context.observer.now
         begin, turns = now(), iter(actions)
 

@@ -1,7 +1,7 @@
-"""RolloutGates that schedules keep: as they are known, and writes of them.
+"""RolloutGates that schedules keep: their known state, and writes of them.
 
-What this process wrote counts until the caches show it, or that the gate is gone, and for half a
-minute at most. Each write holds only for the gate that was decided about.
+Writes of this process count until the caches show them, or that the gate is gone, and for half a
+minute at most. Each write holds only for the gate in the version of the decision.
 """
 
 from collections.abc import Callable
@@ -71,8 +71,8 @@ class KeptGates:
     ) -> bool:
         """Create, correct or delete a gate. Raises as `Writer`, and DecodeError.
 
-        Return whether it was sent: a gate that is there is not opened or closed by what does not
-        hold any more once our own limits let the request go.
+        Return whether it was sent: a plan that no longer holds when our own limits let the request
+        go opens and closes no gate.
         """
         client = self._client
         match action:
@@ -96,7 +96,7 @@ class KeptGates:
         return True
 
     def _on_change(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
-        """Forget what was written to a gate that is gone."""
+        """Forget the writes to a gate that is gone."""
         if old is not None and new is None:
             written, _ = self._written.get(f"{old.namespace}/{old.name}", (None, None))
             if written is not None and written.head.uid == old.uid:
@@ -133,7 +133,7 @@ def render_gate(wanted: WantedGate) -> JsonObject:
 
 
 def render_correction(action: CorrectGate) -> JsonObject:
-    """Return the merge patch that makes a gate what is wanted, and nothing else of it another."""
+    """Return the merge patch that makes a gate as wanted, and changes nothing else of it."""
     head, wanted = action.head, action.wanted
     same: JsonObject = {"uid": head.uid, "resourceVersion": head.resource_version}
     return {
@@ -143,7 +143,7 @@ def render_correction(action: CorrectGate) -> JsonObject:
 
 
 def _render_metadata(wanted: WantedGate) -> JsonObject:
-    """Return labels, annotations and owners; what is not wanted is null."""
+    """Return labels, annotations and owners; unwanted fields are null."""
     origin = wanted.origin
     return {
         "labels": {key: origin.labels.get(key) for key in _LABELS},
@@ -160,6 +160,6 @@ def _render_spec(wanted: WantedGate) -> JsonObject:
 
 
 def _restore(gate: ReleaseGate, version: str) -> ReleaseGate:
-    """Return a gate with the version that its cached view leaves out."""
+    """Return a gate with the version that its cached object leaves out."""
     head = msgspec.structs.replace(gate.head, resource_version=version)
     return msgspec.structs.replace(gate, head=head)

@@ -1,4 +1,4 @@
-"""All that one decision on a schedule works on, taken from the caches at one moment."""
+"""The snapshot for one decision on a schedule, taken from the caches at one moment."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleKinds:
-    """What schedules depend on: of one namespace, or of the cluster."""
+    """The kinds that schedules depend on: of one namespace, or of the cluster."""
 
     schedules: FollowedKind
     rollouts: FollowedKind
@@ -26,7 +26,7 @@ class ScheduleKinds:
     """None where schedules are of one namespace."""
 
     def list_kinds(self) -> tuple[FollowedKind, ...]:
-        """Return all of them."""
+        """Return all followed kinds."""
         own = (self.schedules, self.rollouts, self.gates)
         return own if self.namespaces is None else (*own, self.namespaces)
 
@@ -51,7 +51,7 @@ class ScheduleObserver:
     compat: ReleaseCompat
 
     def observe(self, schedule: ScheduleObject) -> ScheduleSnapshot:
-        """Return what is known now."""
+        """Return the snapshot of now."""
         return ScheduleSnapshot(
             schedule=schedule,
             now=self.now(),
@@ -76,7 +76,7 @@ class ScheduleObserver:
 
 
 def read_gated(watched: AnyWatched | None) -> GatedRollout | None:
-    """Return a Rollout as schedules see it; also one that cannot be read has gates."""
+    """Return a Rollout as schedules use it; also a Rollout that cannot be read has gates."""
     if isinstance(watched, Unreadable):
         return GatedRollout(namespace=watched.namespace, name=watched.name, labels=watched.labels)
     if not isinstance(watched, WatchedObject):
