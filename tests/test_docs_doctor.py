@@ -13,7 +13,7 @@ def test_the_table_of_findings_is_that_of_the_code() -> None:
     assert PAGE.partition(begin)[2].partition(end)[0] == render_table()
 
 
-def test_the_number_of_checks_and_the_flags_are_told() -> None:
+def test_the_number_of_checks_and_the_flags_are_reported() -> None:
     assert f"`{len(CHECKS)} checks passed`" in PAGE
     for flag in (OUTPUT, STRICT):
         assert f"-{flag.name}" in render_usage()

@@ -67,7 +67,7 @@ def test_dead_links_are_found(tmp_path: Path) -> None:
     assert dead == ["none.md", "#no", "#t"]
 
 
-def test_sentences_are_told_apart() -> None:
+def test_sentences_are_distinguished() -> None:
     text = (
         "# One\n\nTwo e.g. this. It is `a b c d` (three). Four:\n\n"
         "- five\n- six: seven\n\n| eight. Nine |\n| --- |\n\n    ten\n\n```\neleven\n```\n"

@@ -139,7 +139,7 @@ def test_sec25_a_record_of_a_disruption_of_any_time(at: str) -> None:
 
 
 @each_time
-def test_sec25_a_pod_whose_status_tells_any_time(at: str) -> None:
+def test_sec25_a_pod_whose_status_says_any_time(at: str) -> None:
     raw = pod("zone-a", 1)
     raw["status"] = {
         "phase": "Running",

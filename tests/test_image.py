@@ -65,7 +65,7 @@ def tree(request: pytest.FixtureRequest) -> Iterator[Path]:
         yield root
 
 
-def test_help_is_printed_to_anyone(tree: Path) -> None:
+def test_help_is_printed_to_any_client(tree: Path) -> None:
     """DEP-22, DEP-23, DEP-24, PROC-04: any user id, no home, no writable path."""
     ended = image_tree.run(tree, LAUNCHER, "-h")
 

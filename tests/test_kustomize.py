@@ -89,7 +89,7 @@ def test_a_replacement_writes_a_field_or_a_part_of_it(
     assert render(at)[0]["data"]["b"] == written
 
 
-def test_a_replacement_creates_only_where_it_is_told_to(tmp_path: Path) -> None:
+def test_a_replacement_creates_only_where_it_has_to(tmp_path: Path) -> None:
     created = folder(
         tmp_path / "1", [MAP, ACCOUNT], replacements=[replacement("data.c", create=True)]
     )

@@ -112,7 +112,7 @@ def test_the_checkout_is_never_changed(base: Path) -> None:
     assert read_sources(base / "rollout_operator") == before == read_sources(PACKAGE)
 
 
-def test_what_the_package_shows_without_a_mutant_tells_nothing(base: Path, tmp_path: Path) -> None:
+def test_what_the_package_shows_without_a_mutant_says_nothing(base: Path, tmp_path: Path) -> None:
     job = Job(scenario="s1", seed=1)
     broken = tmp_path / "rollout_operator"
     broken.mkdir()

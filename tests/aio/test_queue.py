@@ -94,7 +94,7 @@ def test_a_delay_of_next_to_nothing_is_one_on_the_loop_of_the_operator() -> None
         assert runner.run(add_twice()) == ["a", "b"]
 
 
-async def test_close_gives_out_nothing_more_and_tells_who_waits() -> None:
+async def test_close_gives_out_nothing_more_and_says_who_waits() -> None:
     queue: WorkQueue[str] = WorkQueue()
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(_expect_closed(queue))
@@ -117,7 +117,7 @@ async def test_a_key_that_is_out_may_still_be_done_after_close() -> None:
     assert queue.depth == 0
 
 
-async def test_the_wait_of_each_key_is_told() -> None:
+async def test_the_wait_of_each_key_is_reported() -> None:
     waits: list[timedelta] = []
     queue: WorkQueue[str] = WorkQueue(on_taken=waits.append)
     queue.add("a")

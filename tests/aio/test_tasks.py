@@ -25,7 +25,7 @@ async def test_tasks_stop_in_reverse_order_and_each_is_waited_for() -> None:
     assert stopped == ["third", "second", "first"]
 
 
-async def test_a_task_that_fails_is_told_with_its_cause() -> None:
+async def test_a_task_that_fails_is_reported_with_its_cause() -> None:
     async def fail() -> None:
         raise ValueError("broken")
 
@@ -47,7 +47,7 @@ async def test_a_task_that_just_returns_counts_as_dead() -> None:
             await stack.watch()
 
 
-async def test_stopping_tells_nobody_of_a_death() -> None:
+async def test_stopping_reports_no_death() -> None:
     async with TaskStack() as stack:
         stack.start("steady", _serve_for_ever())
         async with asyncio.TaskGroup() as tasks:
@@ -63,7 +63,7 @@ async def _serve_for_ever() -> None:
     await asyncio.Event().wait()
 
 
-async def test_a_race_tells_who_was_first_and_cancels_the_others() -> None:
+async def test_a_race_returns_which_was_first_and_cancels_the_others() -> None:
     cancelled: list[str] = []
 
     async def slow() -> None:
@@ -137,7 +137,7 @@ async def test_a_parent_that_is_cancelled_stays_so() -> None:
         assert task.cancelled()
 
 
-async def test_a_child_that_fails_before_its_parent_waits_is_told_as_well() -> None:
+async def test_a_child_that_fails_before_its_parent_waits_is_reported_as_well() -> None:
     async def wait_inside() -> None:
         async with Children() as children:
             children.create_task(_fail())

@@ -92,7 +92,7 @@ def test_without_any_cluster_it_says_where_it_looked(words: tuple[str, ...]) -> 
         find(*words, **host)
 
 
-def test_files_that_kubeconfig_names_and_that_are_not_there_are_told(tmp_path: Path) -> None:
+def test_files_that_kubeconfig_names_and_that_are_not_there_are_reported(tmp_path: Path) -> None:
     """The advice to set KUBECONFIG would lead nowhere."""
     with pytest.raises(ConfigError, match=f'KUBECONFIG names "{tmp_path}/none", where there is no'):
         find(KUBECONFIG=f"{tmp_path}/none")

@@ -144,7 +144,7 @@ def test_the_nearest_flag_is_named(capsys: Captured) -> None:
     )
 
 
-def test_the_exit_code_is_the_same_where_nobody_reads_what_is_wrong() -> None:
+def test_the_exit_code_is_the_same_where_stderr_is_not_read() -> None:
     """PROC-03: such as `rollout-operator -zzzzzz 2>&1 | head -1`."""
     reader, writer = os.pipe()
     os.close(reader)
@@ -254,7 +254,7 @@ def test_an_operator_that_cannot_go_on_says_why_on_one_line(
     assert capfd.readouterr().err == f"rollout-operator: {line}\n"
 
 
-def test_a_part_that_dies_is_told_with_its_traceback(start: Start, capfd: Captured) -> None:
+def test_a_part_that_dies_is_reported_with_its_traceback(start: Start, capfd: Captured) -> None:
     assert start(raising(TaskDied("pod informer"), KeyError("x"))) == 1
 
     record, line = capfd.readouterr().err.splitlines()

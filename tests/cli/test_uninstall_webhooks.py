@@ -238,7 +238,7 @@ async def test_a_kind_that_cannot_be_listed_does_not_hide_the_other() -> None:
     ]
 
 
-async def test_what_cannot_be_read_is_told_and_stays() -> None:
+async def test_what_cannot_be_read_is_reported_and_stays() -> None:
     broken = configuration("broken")
     broken["webhooks"] = "none"
     cluster = Cluster(validating=[broken, configuration("no-downscale-prod")], mutating=[])

@@ -218,7 +218,7 @@ async def test_groups_that_go_meanwhile_are_an_error_and_not_done() -> None:
 
 
 @in_virtual_time
-async def test_of_many_groups_only_what_changes_is_told_the_worst_first() -> None:
+async def test_of_many_groups_only_what_changes_is_reported_the_worst_first() -> None:
     others = [group_zone for name in ("a", "b") for group_zone in three_zones(name, replicas=1)]
     async with observed_cluster(*ZONES, *others) as world:
         for name in NAMES:

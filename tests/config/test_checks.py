@@ -273,7 +273,7 @@ def test_values_of_another_grammar_are_no_values(word: str) -> None:
     assert caught.value.exit_code == 2
 
 
-def test_a_bad_pattern_is_told_once(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_pattern_is_reported_once(capfd: pytest.CaptureFixture[str]) -> None:
     """PROC-03: the library of patterns would write a line of its own to stderr."""
     refuse(IN_NAMESPACE, "-server.cluster-validation.http.excluded-user-agents=(")
 

@@ -165,7 +165,7 @@ def test_flags_read_no_environment_by_themselves(monkeypatch: pytest.MonkeyPatch
     assert configure() == Config(namespace="prod")
 
 
-def test_help_and_bad_words_are_told_apart() -> None:
+def test_help_and_bad_words_are_distinguished() -> None:
     with pytest.raises(HelpRequested):
         read_config(["-h"])
     with pytest.raises(ConfigError, match="not defined: -x") as caught:

@@ -52,7 +52,7 @@ def play(
         pytest.param(QUICK, PARALLEL, False, id="parallel pods by themselves"),
     ],
 )
-def test_order_is_told_only_where_it_is_determined(
+def test_order_is_reported_only_where_it_is_determined(
     image: str, policy: str, has_order: bool
 ) -> None:
     async def act(rig: ControllerRig) -> None:

@@ -23,7 +23,7 @@ def rendered(*bodies: JsonObject, namespace: str = "ns", has_texts: bool = True)
     return transcript.render(has_texts=has_texts)
 
 
-def test_versions_are_told_by_their_order_and_uids_by_their_appearance() -> None:
+def test_versions_are_shown_by_their_order_and_uids_by_their_appearance() -> None:
     assert rendered(obj(7), obj(9), obj(7)) == rendered(obj(100), obj(300), obj(100))
     assert rendered(obj(7), obj(9)) != rendered(obj(9), obj(7))
     assert rendered(obj(7), obj(7)) != rendered(obj(7), obj(8))

@@ -188,7 +188,7 @@ async def test_a_bug_backs_off_and_does_not_end_the_worker(
     assert "in reconcile" in line
 
 
-async def test_a_cancellation_that_nobody_asked_for_does_not_end_the_worker() -> None:
+async def test_a_cancellation_from_a_library_does_not_end_the_worker() -> None:
     """LI-14: one that leaks out of a library would end workers one by one, silently."""
     made = Bench()
     made.bugs["a"] = [asyncio.CancelledError(), asyncio.CancelledError()]

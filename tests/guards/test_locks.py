@@ -54,7 +54,7 @@ async def test_another_key_does_not_wait() -> None:
     assert story.lines == ["a in", "b in", "b out", "a out"]
 
 
-async def test_whoever_fails_inside_leaves_the_lock() -> None:
+async def test_whichever_client_fails_inside_leaves_the_lock() -> None:
     locks = Locks()
     with pytest.raises(ValueError, match="inside"):
         async with locks.hold("k"):
@@ -64,7 +64,7 @@ async def test_whoever_fails_inside_leaves_the_lock() -> None:
 
 
 @pytest.mark.parametrize("victim", ["first", "second"])
-async def test_whoever_is_cancelled_holds_nobody_up(victim: str) -> None:
+async def test_a_cancelled_caller_holds_no_other_up(victim: str) -> None:
     """FP-36: a client that hangs up while it holds the lock, or while it waits."""
     story, leave = Story(), asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
@@ -83,7 +83,7 @@ async def test_whoever_is_cancelled_holds_nobody_up(victim: str) -> None:
     assert ("second in" in story.lines) == (victim == "first")
 
 
-async def test_nothing_is_left_of_locks_that_nobody_holds() -> None:
+async def test_nothing_is_left_of_locks_that_are_not_held() -> None:
     """A group that comes and goes with each deployment must not cost memory for ever."""
     locks = Locks()
     kept = locks._locks

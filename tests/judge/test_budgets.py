@@ -270,7 +270,7 @@ def test_nothing_lasts_for_long(name: str, healed_at: float, events: Events) -> 
     assert found == name.partition(" -> ")[2].split()
 
 
-def test_whoever_is_refused_is_named() -> None:
+def test_whichever_client_is_refused_is_named() -> None:
     (found,) = conclude(asking(500), 10).violations
 
     assert f"zone-a-0 is refused to {PERSON} since" in found.text

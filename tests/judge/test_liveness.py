@@ -220,7 +220,7 @@ def test_no_pod_stays_prepared_that_stays(events: Events, broken: list[str]) -> 
     assert ids(judge(events, labels=PREPARED, annotations=PATHS)) == broken
 
 
-def test_to_be_told_takes_its_time() -> None:
+def test_calls_that_a_pod_stays_take_their_time() -> None:
     """LI-05: while the downscale may still be written, and a minute after, nothing is late."""
     verdict = judge(lambda t: left(t, 4950), labels=PREPARED, annotations=PATHS)
 

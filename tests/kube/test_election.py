@@ -98,7 +98,7 @@ async def test_dep92_an_odd_address_is_none() -> None:
 
 
 @in_virtual_time
-async def test_dep92_nobody_leads_by_a_lease_that_was_released() -> None:
+async def test_dep92_no_process_leads_by_a_lease_that_was_released() -> None:
     rig = Rig()
     rig.lease.put("other_1")
     await rig.run_for(SECOND)

@@ -19,7 +19,7 @@ POLICY = Uid("uid-policy")
 
 
 @in_virtual_time
-async def test_what_is_told_of_each_batch_crowds_out_no_warning_and_no_end() -> None:
+async def test_what_is_reported_each_batch_crowds_out_no_warning_and_no_end() -> None:
     limits = EventLimits(VirtualClock())
 
     def count_admitted(rank: EventRank) -> int:
@@ -30,7 +30,7 @@ async def test_what_is_told_of_each_batch_crowds_out_no_warning_and_no_end() -> 
 
 
 @in_virtual_time
-async def test_maz53_the_end_of_a_rollout_is_told_after_all_its_batches() -> None:
+async def test_maz53_the_end_of_a_rollout_is_reported_after_all_its_batches() -> None:
     async with working() as desk:
         await desk.report(*(event(f"batch {one}", is_routine=True) for one in range(2 * BURST)))
         await desk.report(event("all are updated"))

@@ -239,7 +239,7 @@ async def test_an_object_has_few_at_once_and_one_a_minute() -> None:
 
 
 @in_virtual_time
-async def test_a_held_pod_is_told_now_and_then() -> None:
+async def test_a_held_pod_is_reported_now_and_then() -> None:
     spaced = event(action=EventAction.REFUSE_EVICTION)
     async with working() as desk:
         for number in range(6):
@@ -265,7 +265,7 @@ async def test_refusals_leave_room_for_what_the_operator_does() -> None:
 
 
 @in_virtual_time
-async def test_what_is_too_much_is_dropped_and_nobody_waits() -> None:
+async def test_what_is_too_much_is_dropped_and_no_caller_waits() -> None:
     async with working() as desk:
         desk.api.hangs = True
         await desk.report(*(event(name=f"zone-{number}") for number in range(MOST_WAITING + 7)))

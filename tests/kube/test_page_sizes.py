@@ -98,7 +98,7 @@ def test_pages_grow_back_by_doubling() -> None:
     assert chosen == [125, 250, 500, 500]
 
 
-def test_one_object_that_is_too_long_is_told_as_such() -> None:
+def test_one_object_that_is_too_long_is_reported_as_such() -> None:
     sizes = PageSizes(FakeClock())
     assert sizes.halve(PODS_CALL, 1) == "a page of one object is too long"
     assert sizes.choose(PODS_CALL, 500) == 500

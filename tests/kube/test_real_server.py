@@ -277,7 +277,7 @@ async def test_rbac_08_a_missing_cluster_role_is_named(world: World, tmp_path: P
     assert str(caught.value).endswith('"admissionregistration.k8s.io" in its ClusterRole')
 
 
-async def test_whoever_wrote_a_count_last_is_named_and_we_are_known(
+async def test_whichever_client_wrote_a_count_last_is_named_and_we_are_known(
     client: Client, world: World
 ) -> None:
     """By that the other writer is named."""

@@ -18,7 +18,7 @@ async def test_a_show_that_ends_by_itself_decides(result: bool, code: int) -> No
     assert await end_by_signal(show()) == code
 
 
-async def test_an_error_of_the_show_is_told() -> None:
+async def test_an_error_of_the_show_is_reported() -> None:
     async def show() -> bool:
         raise ValueError("x")
 

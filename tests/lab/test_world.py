@@ -20,7 +20,7 @@ NEW: JsonObject = {"spec": {"template": {"spec": {"containers": [{"name": "app",
 
 @pytest.mark.parametrize("hours", [-2, 0, 2], ids=["behind", "right", "ahead"])
 @in_virtual_time
-async def test_a_wrong_clock_does_not_tell_how_long_pods_have_been_ready(hours: int) -> None:
+async def test_a_wrong_clock_does_not_say_how_long_pods_have_been_ready(hours: int) -> None:
     """D-11, FP-17, SI-02, LI-01: the API server's clock counts, whatever our own one shows."""
     zones = [ZoneSpec(name=f"zone-{letter}", replicas=2, min_ready=PATIENCE) for letter in "ab"]
     async with Sandbox() as sandbox:

@@ -96,7 +96,7 @@ async def test_in_shadow_mode_it_shows_what_would_be_done() -> None:
 
 
 @in_virtual_time
-async def test_what_a_person_must_change_is_told_with_what_to_do() -> None:
+async def test_what_a_person_must_change_is_reported_with_what_to_do() -> None:
     async with acting("operator-1") as (sandbox, (process,)):
         await patch(sandbox, "zone-b", {"spec": {"updateStrategy": {"type": "RollingUpdate"}}})
         await asyncio.sleep(5)

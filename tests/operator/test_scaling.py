@@ -143,7 +143,7 @@ def test_a_zone_that_may_not_go_down_stops_neither_others_nor_rollouts(guarded: 
 
 
 @in_virtual_time
-async def test_a_zone_that_somebody_else_holds_stops_neither_others_nor_rollouts() -> None:
+async def test_a_zone_that_another_client_holds_stops_neither_others_nor_rollouts() -> None:
     """W-42, D-25, FP-22: a webhook behind ours refuses b for ever, when its pods are prepared."""
     zones = [follower("a", wait="1s"), follower("b", "a", wait="1s"), follower("c", "a", wait="1s")]
     async with run_world(zones) as world:
@@ -163,7 +163,7 @@ async def test_a_zone_that_somebody_else_holds_stops_neither_others_nor_rollouts
 
 
 @in_virtual_time
-async def test_a_mirrored_count_moves_all_zones_and_its_status_tells_when_they_are_there() -> None:
+async def test_a_mirrored_count_moves_all_zones_and_its_status_says_when_they_are_there() -> None:
     """MIRR-01, MIRR-10, SEED-069: as an autoscaler writes it, and reads it."""
     async with run_world([mirror("a"), mirror("b")], templates={"demo": 3}) as world:
         assert world.show_status("demo") == 3

@@ -40,7 +40,7 @@ async def test_si25_beside_one_that_acts_nothing_is_written_and_nothing_differs(
 
 
 @in_virtual_time
-async def test_si25_what_is_not_done_is_told_and_counted_after_a_minute() -> None:
+async def test_si25_what_is_not_done_is_reported_and_counted_after_a_minute() -> None:
     """SI-25: no operator acts; the one pod that would be deleted counts once."""
     async with running(SHADOW) as (sandbox, shadow):
         await change(sandbox)
@@ -89,7 +89,7 @@ async def test_si25_a_second_pod_of_a_zone_counts() -> None:
 
 
 @in_virtual_time
-async def test_si25_counts_that_are_due_are_told() -> None:
+async def test_si25_counts_that_are_due_are_reported() -> None:
     """SI-25: the zone that follows another one would be scaled, and is not."""
     async with running(SHADOW) as (sandbox, shadow):
         await annotate(sandbox, "zone-b", LEADING_ZONE, "zone-a")

@@ -9,7 +9,7 @@ from rollout_operator.operator.webhooks import make_serving
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"\xff\xfe"])
-def test_sec03_a_file_without_a_certificate_is_told_by_flag_and_path(
+def test_sec03_a_file_without_a_certificate_is_reported_by_flag_and_path(
     tmp_path: Path, content: bytes
 ) -> None:
     """Before any Secret is read: a slip here must not cost a good certificate."""
@@ -24,10 +24,10 @@ def test_sec03_a_file_without_a_certificate_is_told_by_flag_and_path(
     )
 
 
-def test_sec03_a_file_that_is_not_there_is_told_by_flag_and_path(tmp_path: Path) -> None:
+def test_sec03_a_file_that_is_not_there_is_reported_by_flag_and_path(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"-server-tls\.client-ca-file: .*: No such file"):
         make_serving(str(tmp_path / "none.pem"))
 
 
-def test_without_the_flag_anyone_is_served() -> None:
+def test_without_the_flag_any_client_is_served() -> None:
     make_serving("")

@@ -138,7 +138,7 @@ async def test_ca_07_a_label_that_is_set_later_counts() -> None:
 
 
 @in_virtual_time
-async def test_ca_06_a_bundle_that_somebody_takes_away_is_put_back() -> None:
+async def test_ca_06_a_bundle_that_a_client_takes_away_is_put_back() -> None:
     cluster = Cluster(configuration("guard", PEM))
     async with cluster.running():
         await after(1)
@@ -180,7 +180,7 @@ async def test_li_11_at_rest_nothing_is_written() -> None:
     assert cluster.writes == []
 
 
-async def test_what_holds_a_bundle_is_told_by_the_caches() -> None:
+async def test_what_holds_a_bundle_is_reported_by_the_caches() -> None:
     cluster = Cluster()
     assert cluster.injector.holds(PEM), "true where there is none"
     cluster.put(configuration("guard", PEM, PEM))
@@ -319,7 +319,7 @@ async def test_fp_34_a_wipe_each_minute_is_undone_at_once(lines: list[str]) -> N
 
 
 @in_virtual_time
-async def test_rbac_08_a_missing_role_is_told_once_and_is_not_fatal(lines: list[str]) -> None:
+async def test_rbac_08_a_missing_role_is_reported_once_and_is_not_fatal(lines: list[str]) -> None:
     text = 'cannot patch x: 403; grant verb patch on "validatingwebhookconfigurations"'
     cluster = Cluster(configuration())
     cluster.errors.append(Denied(text))
@@ -338,7 +338,7 @@ async def test_rbac_08_a_missing_role_is_told_once_and_is_not_fatal(lines: list[
 
 
 @in_virtual_time
-async def test_li_11_a_server_that_is_down_is_told_now_and_then(lines: list[str]) -> None:
+async def test_li_11_a_server_that_is_down_is_reported_now_and_then(lines: list[str]) -> None:
     cluster = Cluster(configuration())
     cluster.errors.append(Unreachable("x"))
     async with cluster.running():

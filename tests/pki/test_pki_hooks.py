@@ -59,7 +59,7 @@ def test_d31_only_hooks_that_call_us_are_written(host: str, is_ours: bool) -> No
 
 
 @in_virtual_time
-async def test_d31_what_calls_another_server_is_told_once_and_waited_for_never(
+async def test_d31_what_calls_another_server_is_reported_once_and_waited_for_never(
     lines: list[str],
 ) -> None:
     """D-31, SI-19: a rotation does not wait for a hook that is never written."""

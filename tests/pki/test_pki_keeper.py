@@ -187,7 +187,7 @@ async def test_a_deleted_secret_is_restored() -> None:
         assert rig.secrets.data == before
 
 
-async def test_a_good_secret_of_somebody_else_is_taken_over() -> None:
+async def test_a_good_secret_of_another_client_is_taken_over() -> None:
     """A person, or a backup, put another certificate there: it is served and published."""
     async with Rig(FakeSecrets()).running() as rig:
         rig.secrets.put(OTHER)
@@ -268,7 +268,7 @@ async def test_a_write_without_answer_is_read_back() -> None:
     assert_sound(rig)
 
 
-async def test_somebody_who_always_writes_first_is_an_error() -> None:
+async def test_a_client_who_always_writes_first_is_an_error() -> None:
     secrets = FakeSecrets({})
 
     async def interfere(verb: str) -> None:
@@ -339,7 +339,7 @@ async def test_failures_never_end_the_keeper() -> None:
         assert rig.secrets.data == before
 
 
-async def test_a_decision_is_told_once(lines: list[str]) -> None:
+async def test_a_decision_is_reported_once(lines: list[str]) -> None:
     """A Secret that cannot be repaired does not fill the log with the same reason."""
     async with Rig(FakeSecrets()).running() as rig:
         rig.secrets.fail_writes = Denied("role")

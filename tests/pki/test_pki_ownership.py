@@ -86,7 +86,7 @@ async def test_another_secret_in_the_place_of_ours_is_left_alone(data: Data) -> 
         assert_sound(rig)
 
 
-async def test_an_immutable_secret_is_served_and_its_end_is_told() -> None:
+async def test_an_immutable_secret_is_served_and_its_end_is_reported() -> None:
     """LI-13: no write that the API server must refuse."""
     secrets = FakeSecrets(Legacy().data())
     assert secrets.body is not None

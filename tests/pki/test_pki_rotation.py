@@ -141,7 +141,7 @@ def test_the_overlap_covers_a_replica_that_learns_of_it_late() -> None:
     assert OVERLAP > MEMORY + CHECK_EVERY
 
 
-async def test_bundles_that_nobody_publishes_end_the_wait_in_time() -> None:
+async def test_bundles_that_are_not_published_end_the_wait_in_time() -> None:
     """LI-13: the next CA is used at an eighth of the life at the latest, and served in time."""
     world = World(life=HOUR, ca_life=HOUR, replicas=1)
     async with world.running():

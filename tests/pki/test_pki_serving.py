@@ -117,7 +117,7 @@ def show(client: ssl.SSLContext, pair: Pair) -> None:
     os.close(descriptor)
 
 
-def test_a_bad_client_ca_is_told() -> None:
+def test_a_bad_client_ca_is_reported() -> None:
     with pytest.raises(InvalidInput, match="client ca: not a certificate in PEM"):
         server_context(fresh().served, b"garbage")
 
@@ -130,7 +130,7 @@ def test_a_bad_client_ca_is_told() -> None:
         Pair(cert=fresh().cert, key=fresh().key),
     ],
 )
-def test_what_tls_refuses_is_told_without_keys(pair: Pair) -> None:
+def test_what_tls_refuses_is_reported_without_keys(pair: Pair) -> None:
     """SEC-14: neither the text nor the cause holds key material."""
     with pytest.raises(InvalidInput, match="certificate and key: refused by tls: ") as raised:
         server_context(pair)

@@ -155,7 +155,7 @@ def test_a_wait_is_worth_an_event_once_it_stays(
     assert next_wait_report(NEW, plan, stood_for) == wait
 
 
-def test_a_wait_is_told_once_until_another_one_leads() -> None:
+def test_a_wait_is_reported_once_until_another_one_leads() -> None:
     reported, events = choose_wait_events(NEW, waiting(), [sts("a"), sts("b")])
     assert outline((reported, events)) == ["zone-a Paused: zone-a waits"]
     assert next_wait_report(reported, waiting(), WAIT_STAYS) is None
@@ -175,7 +175,7 @@ def test_a_wait_of_the_group_stands_at_its_zones() -> None:
     assert [one.regarding.uid for one in events] == ["uid-of-zone-z"]
 
 
-def test_a_count_is_told_with_from_to_and_why() -> None:
+def test_a_count_is_reported_with_from_to_and_why() -> None:
     (action,) = plan_scaling(read_snapshot("a 5; b 3 follows=a label=12h")).scale
     event = render_scaled(action)
     assert (event.regarding.name, event.reason, event.note) == (
@@ -198,7 +198,7 @@ def test_a_refused_downscale_names_who_asked() -> None:
     assert render_refused_downscale(sts("a"), refused(), "").note == "not allowed"
 
 
-def test_a_held_pod_is_told() -> None:
+def test_a_held_pod_is_reported() -> None:
     event = render_held(pod("a", 0), refused(Code.DISRUPTION_BUDGET_USED))
     assert event.regarding.kind is EventKind.POD
     assert (event.reason, event.action) == ("DisruptionBudgetUsed", EventAction.REFUSE_EVICTION)
@@ -227,7 +227,7 @@ BROKEN = unreadable("ZoneAwarePodDisruptionBudget", "zpdb")
         pytest.param(None, BROKEN, f"BudgetInvalid: {BROKEN.error}", id="it cannot be read"),
     ],
 )
-def test_a_budget_is_told_of_where_it_turns(
+def test_a_budget_is_reported_where_it_turns(
     old: Budget | FlawedBudget | None, new: Budget | FlawedBudget | None, message: str | None
 ) -> None:
     event = choose_budget_event(old, new)

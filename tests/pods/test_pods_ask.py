@@ -32,7 +32,7 @@ async def ask(client: PodClient, endpoint: Endpoint) -> PodAnswer:
     return words[endpoint.uid]
 
 
-async def test_a_pod_tells_since_when_it_is_prepared(client: PodClient) -> None:
+async def test_a_pod_says_since_when_it_is_prepared(client: PodClient) -> None:
     """SEED-075, DELAY-12."""
     begin = datetime.now(UTC)
     async with PodServers(status(200, body=GOOD)) as pods:

@@ -92,7 +92,7 @@ async def test_no_pods_are_no_calls(client: PodClient) -> None:
     assert pods.connections == 0
 
 
-async def test_only_what_failed_to_be_undone_is_told(client: PodClient) -> None:
+async def test_only_pods_that_could_not_be_un_prepared_are_reported(client: PodClient) -> None:
     """PREP-22."""
     async with PodServers(failing(1, 3)) as pods:
         failures = await client.cancel_all(pods.endpoints(5))

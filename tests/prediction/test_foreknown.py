@@ -30,7 +30,7 @@ def test_pods_of_a_bad_image_crash_that_have_not_yet() -> None:
     ]
 
 
-def test_changes_are_told_in_the_order_of_their_times() -> None:
+def test_changes_are_reported_in_the_order_of_their_times() -> None:
     assert in_time(["image v3 at 2s", "cordon n at 0s", "drain n at 0.50s"]) == (
         "cordon n at 0s",
         "drain n at 0.50s",

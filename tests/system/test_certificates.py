@@ -233,7 +233,7 @@ async def test_li13_what_a_person_does_about_it(world: World) -> None:
     assert len(await _list_updates(world)) == before
 
 
-async def test_li13_a_secret_that_was_deleted_is_told_before_a_restart_needs_it(
+async def test_li13_a_secret_that_was_deleted_is_reported_before_a_restart_needs_it(
     world: World,
 ) -> None:
     """LI-13, D-40: the shipped rights let only a person make it again; all is served until then."""

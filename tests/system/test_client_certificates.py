@@ -43,7 +43,7 @@ async def configured(tmp_path: Path) -> AsyncIterator[ControlPlane]:
         await plane.stop()
 
 
-async def test_sec03_the_api_server_shows_the_certificate_that_it_is_told_to(
+async def test_sec03_the_api_server_shows_the_certificate_that_it_has_to(
     configured: ControlPlane, tmp_path: Path
 ) -> None:
     """SEC-03: without one it is cut off as anybody else, and what the webhooks guard is refused."""

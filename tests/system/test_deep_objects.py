@@ -37,7 +37,7 @@ def deep() -> Iterator[None]:
         pytest.param(STATEFULSETS, "odd-zone-a", id="LI-09 a StatefulSet"),
     ],
 )
-async def test_li09_deep_managed_fields_delay_nobody(
+async def test_li09_deep_managed_fields_delay_no_task(
     world: World, resource: Resource, name: str
 ) -> None:
     """Running operators see every change, restarted ones become ready, its own group rolls too."""

@@ -152,7 +152,7 @@ async def test_seed078_kill_9_in_the_wait(world: World) -> None:
     await _assert_judged(guarded)
 
 
-async def test_w06_pods_that_hang_hold_up_nobody_else(world: World) -> None:
+async def test_w06_pods_that_hang_hold_up_no_other(world: World) -> None:
     """W-06, DELAY-07, 14: not the pods of another group, and not the rollout of their own."""
     pods = await world.serve_pods()
     names = ("hanging", "quick")

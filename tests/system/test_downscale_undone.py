@@ -34,7 +34,7 @@ Story = Callable[[World], Awaitable[None]]
 
 
 @pytest.mark.slow
-async def test_li05_pods_that_stay_are_told(plane: ControlPlane, tmp_path: Path) -> None:
+async def test_li05_pods_that_stay_are_un_prepared(plane: ControlPlane, tmp_path: Path) -> None:
     """LI-05, SI-12, W-13, W-36, FP-06, FP-19, FP-22, FP-25, FP-26, FP-35: see the stories."""
     async with asyncio.TaskGroup() as stories:
         for story in (tell_of_lost_requests, tell_of_a_crash, tell_of_an_end):

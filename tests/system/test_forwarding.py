@@ -95,7 +95,7 @@ async def replicate(world: World, *, asked: int = 1, flags: tuple[str, ...] = ()
     return Replicas(world=world, leader=leader, follower=follower, guarded=guarded)
 
 
-async def test_dep92_the_replica_that_leads_decides_whoever_is_asked(world: World) -> None:
+async def test_dep92_the_replica_that_leads_decides_whichever_gets_the_review(world: World) -> None:
     """DEP-92, D-71: evictions and downscales get its verdicts, in its words, by way of another."""
     replicas = await replicate(world)
     assert (await replicas.evict(f"{GROUP}-zone-a-0")).status in CREATED

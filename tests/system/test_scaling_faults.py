@@ -23,7 +23,7 @@ TRIES: Final = 7
 REACTION: Final = timedelta(seconds=1)
 
 
-async def test_li11_a_count_that_somebody_refuses_is_tried_ever_more_rarely(world: World) -> None:
+async def test_li11_a_count_that_a_client_refuses_is_tried_ever_more_rarely(world: World) -> None:
     """LI-11, W-42, W-43, D-18: no storm, named with the words of the refusal; then it ends right.
 
     Meanwhile the zones of the same group that nobody refuses get theirs.

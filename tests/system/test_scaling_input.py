@@ -122,7 +122,7 @@ def _cases() -> list[Case]:
     ]
 
 
-async def test_w42_what_is_written_wrongly_is_named_once_and_holds_nobody_up(world: World) -> None:
+async def test_w42_a_wrong_value_is_named_once_and_holds_no_zone_up(world: World) -> None:
     """W-42, W-43, W-20, SCALE-05, 07, 09, 10, MIRR-03, 04, DELAY-03: named with zone and key.
 
     A chain beside them is through at once, and so is a zone that follows in a group in which
@@ -213,7 +213,7 @@ def _list_lines(guarded: Guarded, case: Case) -> list[str]:
 MARKS: Final = {"plain": "x", "less": "<", "and": "a&b", "delete": "\x7f", "letter": "é😀"}
 
 
-async def test_si02_a_mark_that_somebody_writes_is_removed_whatever_it_says(world: World) -> None:
+async def test_si02_a_mark_that_a_client_writes_is_removed_whatever_it_says(world: World) -> None:
     """SI-02, LI-01: it holds its group for moments, and no longer."""
     groups = {name: [_zone(f"{name}-{letter}") for letter in "ab"] for name in MARKS}
     names = await world.create(*(zone for zones in groups.values() for zone in zones))

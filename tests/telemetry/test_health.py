@@ -53,7 +53,7 @@ def test_readiness_and_liveness_are_apart() -> None:
     assert health.list_faults() == ("b: task died",)
 
 
-def test_maz60_what_a_namespace_lacks_is_told_and_holds_no_other(lines: list[str]) -> None:
+def test_maz60_what_a_namespace_lacks_is_reported_and_holds_no_other(lines: list[str]) -> None:
     health, namespace = Health(FakeClock()), Health(FakeClock(), is_whole=False)
     namespace.part("pods watch", is_alive=lambda: "forbidden")
     health.part("namespace a", find_partial_lack=lambda: "pods watch: forbidden")

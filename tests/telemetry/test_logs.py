@@ -269,7 +269,7 @@ log.info("Last")
 """
 
 
-def test_a_process_whose_log_nobody_reads_goes_on() -> None:
+def test_a_process_whose_log_is_not_read_goes_on() -> None:
     """SEC-26: a full pipe; what was lost is told when somebody reads again."""
     with start_script(NOBODY_READS) as process:
         assert process.stdin is not None

@@ -91,7 +91,7 @@ def test_json_has_the_same_keys_in_the_same_order() -> None:
         pytest.param(range(3), '"range(0, 3)"', "range(0, 3)", id="anything else"),
     ],
 )
-def test_values_are_told_by_what_they_are(value: object, in_logfmt: str, in_json: object) -> None:
+def test_values_are_distinguished_by_type(value: object, in_logfmt: str, in_json: object) -> None:
     assert logfmt(value) == in_logfmt
     assert as_json({"k": value})["k"] == (in_logfmt if in_json is ... else in_json)
 
@@ -122,7 +122,7 @@ def test_secrets_are_not_told(key: str) -> None:
     assert "s3cret" not in logfmt({key: "s3cret"})
 
 
-def test_a_key_that_only_begins_like_a_secret_is_told() -> None:
+def test_a_key_that_only_begins_like_a_secret_is_reported() -> None:
     assert logfmt(3, "token_bucket") == "3"
 
 

@@ -231,7 +231,7 @@ def test_forgetting_a_group_removes_all_its_series() -> None:
     assert value(metrics, "group_reconciles_total", "leaves") == 0
 
 
-def test_the_gauge_goes_and_counters_stay_where_nobody_scales_any_more() -> None:
+def test_the_gauge_goes_and_counters_stay_where_scaling_ends() -> None:
     metrics = Metrics()
     metrics.begin_scaling("g")
     metrics.forget_scaling("g")
@@ -290,7 +290,7 @@ def test_registries_of_two_processes_do_not_meet() -> None:
     assert lines_with(other, '"g"') == []
 
 
-def test_process_and_build_are_told() -> None:
+def test_process_and_build_are_reported() -> None:
     """DEP-72, W-31."""
     text = read(Metrics())
 

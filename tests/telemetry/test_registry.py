@@ -184,7 +184,7 @@ def test_what_one_part_owes_is_asked_of_who_posts_next(world: World) -> None:
     assert world.post(IDLE) == QUIET
 
 
-def test_zones_and_groups_are_told_apart(world: World) -> None:
+def test_zones_and_groups_are_distinguished(world: World) -> None:
     """One zone must not silence another with the same code, nor one group another."""
     waits = tuple(wait("paused", Code.PAUSED, zone=zone) for zone in ("zone-a", "zone-b"))
     for group in (G, GroupName("store")):

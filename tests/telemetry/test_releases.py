@@ -83,7 +83,7 @@ def test_gauges_show_what_is_there_and_nothing_that_is_gone() -> None:
         ),
     ],
 )
-def test_what_only_a_person_ends_is_told_by_its_reason(
+def test_what_only_a_person_ends_is_reported_by_its_reason(
     conditions: Mapping[str, tuple[str, str]], reasons: set[str]
 ) -> None:
     found = tuple(

@@ -73,7 +73,7 @@ def test_a_full_pipe_loses_lines_without_waiting(pipe: Pipe) -> None:
     assert len(lines) + sink.lost in {1000, 1001}, "of one line a part may wait to be finished"
 
 
-def test_the_loss_is_told_once_there_is_room(pipe: Pipe) -> None:
+def test_the_loss_is_reported_once_there_is_room(pipe: Pipe) -> None:
     sink = Sink(pipe.writer, describe_loss)
     for _ in range(1000):
         sink.write(b"x" * 999 + b"\n")

@@ -221,7 +221,7 @@ def test_a_collector_gets_the_spans_at_the_end(
     assert [span.name for span in collector.spans()] == ["review"]
 
 
-def test_an_unreachable_collector_is_told_once_in_a_while() -> None:
+def test_an_unreachable_collector_is_reported_once_in_a_while() -> None:
     """TRACE-03: and delays nothing."""
     now = 1.0
     rarely = RarelyLogged(lambda: now)

@@ -45,7 +45,7 @@ async def test_mt70_another_port_answers_as_well(admin: World) -> None:
         assert response.status == 200
 
 
-async def test_livez_tells_faults(admin: World) -> None:
+async def test_livez_says_faults(admin: World) -> None:
     """LI-14: a died task turns liveness red, and the body says which."""
     assert await admin.get("/livez") == (200, "alive\n")
 

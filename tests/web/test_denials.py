@@ -55,7 +55,7 @@ def test_sec_13_an_endless_name_of_control_characters_is_short() -> None:
 
 
 @pytest.mark.parametrize("info", [None, {}, {"username": None, "groups": ["a"]}])
-def test_a_review_may_tell_no_user(info: object) -> None:
+def test_a_review_may_say_no_user(info: object) -> None:
     assert decode_review(body_of(userInfo=info)).user == ""
 
 

@@ -306,7 +306,7 @@ async def test_cluster_validation(excluded: tuple[str, ...], status: int) -> Non
             assert json.loads(answer.body)["route"] == "admission_no_downscale"
 
 
-async def test_verdicts_are_told_and_counted(lines: list[str]) -> None:
+async def test_verdicts_are_reported_and_counted(lines: list[str]) -> None:
     """Every decision is one line: what was asked, and why it was answered so."""
     counted: list[tuple[str, Code]] = []
     setting = Setting(

@@ -40,7 +40,7 @@ def test_zones_stand_in_the_order_of_their_updates() -> None:
     ]
 
 
-def test_a_batch_that_stalls_and_zones_without_a_statefulset_are_told() -> None:
+def test_a_batch_that_stalls_and_zones_without_a_statefulset_are_reported() -> None:
     stalled = ConditionDescription(
         type="Stalled", is_true=True, reason="ProgressDeadlineExceeded", message="db-a-1 crashes"
     )

@@ -89,7 +89,7 @@ def test_a_bake_says_how_long_and_for_what_it_waits() -> None:
     ]
 
 
-def test_where_all_is_well_nothing_is_told_of_gates_and_checks_but_wide() -> None:
+def test_where_all_is_well_nothing_is_reported_gates_and_checks_but_wide() -> None:
     gates = (replace(release().gates[0], is_passing=True, opens=None),)
     well = replace(release("app", ReleasePhase.DEPLOYED, text="baked"), waits=(), gates=gates)
     assert draw(well)[1:] == ["  baked [SomeGatesBlocking]"]
@@ -146,7 +146,7 @@ def test_wide_says_by_which_clock_and_for_whom() -> None:
     ]
 
 
-def test_what_changes_is_told_line_by_line() -> None:
+def test_what_changes_is_reported_line_by_line() -> None:
     facts = map_facts(
         describe(
             releases=(release(),), schedules=(release_schedule(),), health_checks=(health_check(),)

@@ -68,7 +68,7 @@ def test_what_stands_still_comes_first() -> None:
     assert text.index("ingester  waiting") < text.index("done  rolled out")
 
 
-def test_of_a_process_that_does_not_act_it_is_told_which_one_does() -> None:
+def test_of_a_process_that_does_not_act_it_is_reported_which_one_does() -> None:
     """In shadow mode, and while no replica leads, no other one need act."""
     reports = (
         PartReport(name="election", text="acts: another operator, if any"),

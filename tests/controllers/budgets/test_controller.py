@@ -252,7 +252,7 @@ async def test_li07_what_hangs_is_tried_again(call: str) -> None:
     ],
 )
 @in_virtual_time
-async def test_fp40_a_record_that_nobody_can_read_ends_too(text: str, lines: list[str]) -> None:
+async def test_fp40_an_unreadable_record_ends_too(text: str, lines: list[str]) -> None:
     """It counts until then, and the log names pod and annotation."""
     here = world()
     here.annotate("a-0", text)

@@ -193,7 +193,7 @@ async def test_many_budgets_are_written_a_few_a_second() -> None:
 
 
 @in_virtual_time
-async def test_a_kind_without_status_is_told_once_and_left_alone(lines: list[str]) -> None:
+async def test_a_kind_without_status_is_reported_once_and_left_alone(lines: list[str]) -> None:
     """The definition of other releases drops it: a write for every change would be a loop."""
     bench = Bench("ab")
     bench.kind.keeps = frozenset()

@@ -32,7 +32,7 @@ SOON = timedelta(seconds=60)
 
 
 @in_virtual_time
-async def test_refused_by_somebody_else_afterwards() -> None:
+async def test_refused_by_another_client_afterwards() -> None:
     """LI-05, W-36, FP-22, SI-12: told after it cannot happen any more, and before a minute."""
     async with granted() as world:
         assert world.recorded() == ["zone-a-0", "zone-a-3", "zone-a-4"]
@@ -310,7 +310,7 @@ async def _see_them_called(world: World) -> None:
 
 
 @in_virtual_time
-async def test_a_downscale_that_nobody_takes_back_is_forgotten_with_its_pods() -> None:
+async def test_a_downscale_that_is_not_reverted_is_forgotten_with_its_pods() -> None:
     """LI-01: nobody is owed anything while they go, nor a minute after they have gone."""
     world = three_zones()
     async with world.controlling():
@@ -333,7 +333,7 @@ async def test_a_downscale_that_nobody_takes_back_is_forgotten_with_its_pods() -
 @pytest.mark.parametrize(("waits", "called"), [(50, list(GOING)), (70, [])])
 @pytest.mark.parametrize("unseen", [0, 29])
 @in_virtual_time
-async def test_li05_whoever_comes_back_within_a_minute_is_told(
+async def test_li05_a_pod_that_comes_back_within_a_minute_is_un_prepared(
     waits: int, called: list[str], unseen: int
 ) -> None:
     """LI-05: the minute begins when they have gone, however long ago they were looked at last."""

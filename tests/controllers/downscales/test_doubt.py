@@ -186,7 +186,7 @@ async def test_a_record_that_was_left_over_is_no_proof_that_it_happened() -> Non
 
 
 @in_virtual_time
-async def test_si11_a_downscale_that_nobody_is_prepared_for_counts_after_a_crash() -> None:
+async def test_si11_a_downscale_without_prepared_pods_counts_after_a_crash() -> None:
     """3, 5 and 3 again before there are any new pods: one that stays has the record."""
     world = three_zones(a=WAIT, b=WAIT)
     for name in ("zone-a-3", "zone-a-4"):
@@ -230,7 +230,7 @@ async def test_a_set_that_the_cache_never_shows_is_forgotten_in_the_end() -> Non
 
 
 @in_virtual_time
-async def test_nobody_is_told_by_a_cache_from_before_the_downscale() -> None:
+async def test_no_pod_is_un_prepared_by_a_cache_from_before_the_downscale() -> None:
     """SI-12: 5 to 3 was written, 3 to 2 failed, and the cache still shows five replicas."""
     async with granted() as world:
         world.commit("zone-a", 3)
@@ -246,7 +246,7 @@ async def test_nobody_is_told_by_a_cache_from_before_the_downscale() -> None:
 
 
 @in_virtual_time
-async def test_many_pods_are_told_a_few_at_a_time() -> None:
+async def test_many_pods_are_un_prepared_a_few_at_a_time() -> None:
     """LI-05, LI-06: a review of the set gets its turn in between, and all are told in time."""
     world = three_zones(100)
     async with world.controlling():
@@ -309,7 +309,7 @@ async def test_a_record_of_the_future_holds_nothing_back_for_ever() -> None:
 
 
 @in_virtual_time
-async def test_li05_a_pod_that_cannot_be_told_is_warned_of_once_for_each_cause(
+async def test_li05_a_pod_that_cannot_be_un_prepared_is_warned_of_once_for_each_cause(
     lines: list[str],
 ) -> None:
     """LI-05: not every 15 s, and not at level debug only; it is counted for as long."""

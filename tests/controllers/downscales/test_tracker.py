@@ -25,7 +25,7 @@ FORMER: Final = [
 
 @pytest.mark.parametrize("data", FORMER)
 @in_virtual_time
-async def test_refused_by_somebody_else_afterwards(data: Mapping[str, str]) -> None:
+async def test_refused_by_another_client_afterwards(data: Mapping[str, str]) -> None:
     """LI-05, FP-22: the former entry comes back, and the other zone may go."""
     async with granted(tracked(data, a=WAIT, b=WAIT)) as world:
         assert data_of(world) == {**data, "zone-a": ANSWERED}

@@ -172,7 +172,7 @@ async def test_a_status_edited_by_hand_is_put_right() -> None:
 
 
 @in_virtual_time
-async def test_mt05_nodes_tell_the_zones_of_sets_that_say_nothing() -> None:
+async def test_mt05_nodes_say_the_zones_of_sets_that_say_nothing() -> None:
     """Only the nodes of their pods are read, and pods that move change nothing (MT-14)."""
     async with Sandbox() as sandbox:
         world = PolicyWorld(sandbox)

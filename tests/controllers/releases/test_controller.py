@@ -325,7 +325,7 @@ async def test_a_retry_does_not_depend_on_flux_being_hurried() -> None:
 
 
 @in_virtual_time
-async def test_what_another_writer_had_chosen_is_told() -> None:
+async def test_what_another_writer_had_chosen_is_reported() -> None:
     """RELB-14, RELB-12: whose value went, and what would have gone before the tag."""
     bench = ReleaseBench()
     bench.create()

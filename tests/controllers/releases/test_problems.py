@@ -74,7 +74,7 @@ async def test_a_rollout_that_cannot_be_obeyed_says_why() -> None:
     ],
 )
 @in_virtual_time
-async def test_a_kind_that_may_not_be_read_holds_and_is_told(kind: str, reason: str) -> None:
+async def test_a_kind_that_may_not_be_read_holds_and_is_reported(kind: str, reason: str) -> None:
     """REL-49, REL-71: a closed gate may be among what is not seen."""
     bench = ReleaseBench()
     bench.create()

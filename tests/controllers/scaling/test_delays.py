@@ -101,7 +101,7 @@ async def test_w20_pods_that_do_not_confirm_hold_back_no_upscale() -> None:
 
 
 @in_virtual_time
-async def test_seed_079_pods_at_rest_are_told_rarely() -> None:
+async def test_seed_079_pods_at_rest_are_reported_rarely() -> None:
     """DELAY-10, LI-11: once, and then every ten minutes; a new process tells them once."""
     bench = Bench([delayed("b", 3)])
     bench.references.show(3, 3)
@@ -128,7 +128,7 @@ async def test_the_whole_hour_is_waited_for() -> None:
 
 
 @in_virtual_time
-async def test_a_wish_that_is_taken_back_is_told_to_the_pods_at_once() -> None:
+async def test_pods_of_a_revoked_downscale_are_un_prepared_at_once() -> None:
     """SEED-079: 5, 3 is wanted, 5 again: who was asked is told that it stays, and begins anew."""
     bench = Bench([delayed("b", 5)])
     bench.references.show(3, 5)

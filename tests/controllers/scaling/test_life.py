@@ -17,7 +17,7 @@ def waiting() -> Bench:
 
 
 @in_virtual_time
-async def test_a_group_that_nobody_scales_costs_nothing() -> None:
+async def test_a_group_without_scaling_costs_nothing() -> None:
     """No metric, no line on the page, no look without an event."""
     bench = Bench([zone("a", 2), zone("b", 5)])
     assert (await bench.reconcile()).again is None
@@ -53,7 +53,7 @@ async def test_the_time_until_the_next_downscale_runs() -> None:
 
 
 @in_virtual_time
-async def test_a_reason_is_told_once_though_its_time_runs() -> None:
+async def test_a_reason_is_reported_once_though_its_time_runs() -> None:
     """W-46: in an hour of looks one line, and the page shows what is left."""
     bench = waiting()
     with bench.listening() as lines:
@@ -69,7 +69,7 @@ async def test_a_reason_is_told_once_though_its_time_runs() -> None:
 
 
 @in_virtual_time
-async def test_a_failure_is_told_once_though_it_is_repeated() -> None:
+async def test_a_failure_is_reported_once_though_it_is_repeated() -> None:
     """LI-11: hundreds of attempts, one warning."""
     bench = Bench([zone("a", 5), zone("b", 3, follows="a")])
     bench.client.refuse("zone-b")
@@ -96,7 +96,7 @@ async def test_an_annotation_that_is_removed_takes_all_that_was_shown_with_it() 
 
 
 @in_virtual_time
-async def test_what_rollouts_show_stays_when_nobody_scales_any_more() -> None:
+async def test_what_rollouts_show_stays_when_scaling_ends() -> None:
     """A group that vanishes is forgotten."""
     bench = waiting()
     await bench.roll()

@@ -62,7 +62,7 @@ async def test_a_status_that_cannot_be_written_is_tried_again_ever_more_rarely()
 
 
 @in_virtual_time
-async def test_a_reference_of_nobody_is_not_followed_any_more() -> None:
+async def test_a_reference_that_no_group_wants_is_not_followed_any_more() -> None:
     """The annotations go, or the group does: what was wanted is given back."""
     bench = Bench([mirroring("b", 2)])
     bench.references.show(2, 2)

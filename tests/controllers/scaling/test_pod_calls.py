@@ -321,7 +321,7 @@ async def test_a_delete_without_an_answer_counts_until_it_can_arrive_no_more() -
 
 @pytest.mark.parametrize(("after", "is_owed"), [(1, True), (30, False)])
 @in_virtual_time
-async def test_a_pod_that_may_yet_hear_that_it_goes_is_told_once_more(
+async def test_a_pod_that_a_late_call_may_prepare_is_un_prepared_once_more(
     after: int, is_owed: bool
 ) -> None:
     """LI-05: its POST was given up, and may arrive after the DELETE that it has confirmed."""

@@ -194,7 +194,7 @@ async def test_another_set_of_that_name_is_not_scaled() -> None:
 
 
 @in_virtual_time
-async def test_an_own_write_that_nobody_shows_is_believed_for_a_minute() -> None:
+async def test_an_own_write_that_no_cache_shows_is_believed_for_a_minute() -> None:
     """The cache has not moved: then what it shows counts again, and the API server contradicts."""
     bench = follower(leading=7)
     await bench.reconcile()
@@ -210,7 +210,7 @@ async def test_an_own_write_that_nobody_shows_is_believed_for_a_minute() -> None
 
 
 @in_virtual_time
-async def test_what_somebody_wrote_after_us_counts() -> None:
+async def test_what_a_client_wrote_after_us_counts() -> None:
     """The cache shows a later generation than ours: another count is not ours to defend."""
     bench = follower(leading=7)
     await bench.reconcile()

@@ -65,7 +65,7 @@ async def test_the_sentence_is_that_of_an_eviction() -> None:
 
 
 @in_virtual_time
-async def test_each_budget_is_told_of_with_its_zones() -> None:
+async def test_each_budget_is_reported_with_its_zones() -> None:
     _, process = start(rule(), rule(name="other", selector={"rollout-group": "querier"}))
     found = accounts(process)
 
@@ -83,7 +83,7 @@ async def test_each_budget_is_told_of_with_its_zones() -> None:
         (None, "budget ingester is not valid: bad; what it selects is unknown"),
     ],
 )
-def test_a_flawed_budget_is_told_of(selector: dict[str, str] | None, text: str) -> None:
+def test_a_flawed_budget_is_reported(selector: dict[str, str] | None, text: str) -> None:
     @in_virtual_time
     async def run() -> None:
         _, process = start(rule(name="x", selector={"rollout-group": "x"}))

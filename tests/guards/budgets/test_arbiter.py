@@ -88,7 +88,7 @@ async def test_w55_waiting_ends_in_time() -> None:
 
 
 @in_virtual_time
-async def test_w55_nobody_waits_for_what_would_not_help() -> None:
+async def test_w55_no_caller_waits_for_what_would_not_help() -> None:
     """A downscale has begun meanwhile: whatever becomes of the grant in flight."""
     here, x = start()
     async with x.evicting("a-0", "patch"):

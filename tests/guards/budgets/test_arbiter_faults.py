@@ -284,7 +284,7 @@ async def hang_up(of: Process, call: str = "list", then: Hold | None = None) -> 
 
 @pytest.mark.parametrize("hangs_up", [True, False], ids=["it hangs up", "its answer is late"])
 @in_virtual_time
-async def test_li09_a_client_without_an_answer_holds_nobody_up(hangs_up: bool) -> None:
+async def test_li09_a_client_without_an_answer_holds_no_other_up(hangs_up: bool) -> None:
     """LI-09, LI-07: no answer has let the pod go: others need not wait for 8 s."""
     here, x = start()
     async with releasing(x):

@@ -62,7 +62,7 @@ async def test_fp40_without_the_verb_nothing_goes_in_the_first_seconds() -> None
 
 
 @in_virtual_time
-async def test_fp40_that_records_are_forbidden_is_told_once_and_tried_again(
+async def test_fp40_that_records_are_forbidden_is_reported_once_and_tried_again(
     lines: list[str],
 ) -> None:
     """A minute later the role may have been changed."""

@@ -212,7 +212,7 @@ def test_w17_what_a_relist_does_not_show_is_gone(bench: Bench) -> None:
         ("blind 1", ["it guards nothing"]),
     ],
 )
-def test_w52_a_flaw_is_told_once_with_its_effect(
+def test_w52_a_flaw_is_reported_once_with_its_effect(
     bench: Bench, steps: str, reported: list[str]
 ) -> None:
     bench.play(f"{steps}, {steps.rpartition(', ')[2]}")
@@ -221,7 +221,7 @@ def test_w52_a_flaw_is_told_once_with_its_effect(
     assert [text for text in reported if text not in line] == []
 
 
-def test_w52_another_flaw_is_told_anew(bench: Bench) -> None:
+def test_w52_another_flaw_is_reported_anew(bench: Bench) -> None:
     bench.play("flawed 2, flawed 3, flawed 3 problem=another")
     reported = [line for line in bench.lines if "level=error" in line]
     assert ["generation=2" in one for one in reported] == [True, False, False]

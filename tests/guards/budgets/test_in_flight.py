@@ -76,7 +76,7 @@ def test_si17_a_grant_counts_from_the_moment_of_its_reservation(state: GrantStat
     assert memory.going("b") == {}
 
 
-def test_fp40_a_record_counts_whoever_wrote_it() -> None:
+def test_fp40_a_record_counts_whichever_client_wrote_it() -> None:
     memory = Memory(A0)
     assert memory.going("a", pods=(recorded(A0), B0)) == {A0.uid: Deletion.GRANTED}
 

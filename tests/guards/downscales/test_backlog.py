@@ -25,7 +25,7 @@ def bench() -> Bench:
     return Bench()
 
 
-def test_li05_pods_that_were_told_are_owed_a_word(bench: Bench) -> None:
+def test_li05_pods_that_were_prepared_are_to_be_un_prepared(bench: Bench) -> None:
     reservation = bench.begin(pods="12")
     bench.clock.jump(SECOND)
     bench.downscales.close(reservation, un_prepare=uids("12"), after=5 * SECOND)
@@ -41,7 +41,7 @@ def test_li05_pods_that_were_told_are_owed_a_word(bench: Bench) -> None:
     assert bench.underway() == ""
 
 
-def test_fp26_who_may_have_been_called_late_is_told_twice(bench: Bench) -> None:
+def test_fp26_a_pod_that_may_have_been_called_late_is_un_prepared_twice(bench: Bench) -> None:
     """A slow prepare may arrive after the first word; after the second nothing is owed."""
     bench.downscales.close(bench.begin(pods="12"), un_prepare=uids("12"), again=9 * SECOND)
     assert bench.due() == {"pod-1": NONE, "pod-2": NONE}
@@ -55,7 +55,7 @@ def test_fp26_who_may_have_been_called_late_is_told_twice(bench: Bench) -> None:
     bench.assert_is_empty()
 
 
-def test_li05_who_is_told_once_is_owed_nothing_more(bench: Bench) -> None:
+def test_li05_a_pod_that_is_un_prepared_gets_no_more_calls(bench: Bench) -> None:
     """Only pods that were told can be owed; one by one they are settled."""
     backlog = bench.downscales.backlog
     bench.downscales.close(bench.begin(pods="123"), un_prepare=uids("1239"))
@@ -68,7 +68,7 @@ def test_li05_who_is_told_once_is_owed_nothing_more(bench: Bench) -> None:
     bench.assert_is_empty()
 
 
-def test_d40_who_could_not_be_told_is_named_with_the_cause(bench: Bench) -> None:
+def test_d40_a_pod_that_could_not_be_un_prepared_is_named_with_the_cause(bench: Bench) -> None:
     """D-40, LI-05: on the page, until it has been told; a log line says it only once."""
     backlog = bench.downscales.backlog
     bench.downscales.close(bench.begin(pods="12"), un_prepare=uids("12"))
@@ -81,7 +81,7 @@ def test_d40_who_could_not_be_told_is_named_with_the_cause(bench: Bench) -> None
     assert backlog.describe_unreached() is None
 
 
-def test_li05_who_could_not_be_told_is_tried_later(bench: Bench) -> None:
+def test_li05_a_pod_that_could_not_be_un_prepared_is_called_later(bench: Bench) -> None:
     bench.downscales.close(bench.begin(pods="12"), un_prepare=uids("12"), again=9 * SECOND)
     bench.clock.jump(SECOND)
     bench.downscales.backlog.postpone(A, waiting("2")[0], 3 * SECOND, "away")
@@ -117,7 +117,7 @@ def test_si12_a_debt_remembers_which_state_of_the_set_it_is_of(bench: Bench) -> 
 
 
 @pytest.mark.parametrize("again", ["begin", "renew", "adopt"])
-def test_si12_who_is_told_to_go_again_is_not_called_back(bench: Bench, again: str) -> None:
+def test_si12_a_pod_that_is_prepared_again_is_not_un_prepared(bench: Bench, again: str) -> None:
     """FP-19: an entry of pod 2 from before must not undo what pod 2 is told now."""
     bench.downscales.close(bench.begin(pods="12"), un_prepare=uids("12"))
     if again == "adopt":

@@ -48,7 +48,7 @@ def test_what_a_mark_means(known: str, seen: StatefulSet, may_happen: bool, is_l
     assert intents.is_idle(seen) is (is_left and not may_happen)
 
 
-def test_marks_of_ours_wake_nobody() -> None:
+def test_marks_of_ours_wake_no_group() -> None:
     """They come and go with each attempt: one that is refused for ever is logged once."""
     intents = Intents(VirtualClock())
     assert not intents.concerns_us_only(marked(None), marked("a"))

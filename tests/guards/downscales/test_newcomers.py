@@ -114,7 +114,7 @@ def test_d67_whatever_comes_or_goes_begins_the_time_anew(change: str) -> None:
 
 @pytest.mark.parametrize("labels", [{}, {PREPARE_DOWNSCALE: "true"}], ids=["no label", "labelled"])
 @pytest.mark.parametrize(("wait", "used"), [("hour-", 5), ("hour", 3)])
-def test_si02_nothing_tells_what_a_set_had_before_the_start(
+def test_si02_nothing_says_what_a_set_had_before_the_start(
     labels: dict[str, str], wait: str, used: int
 ) -> None:
     """The label may have been off for the downscale before."""

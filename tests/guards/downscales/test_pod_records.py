@@ -104,7 +104,7 @@ async def test_of_many_pods_few_carry_it(client: RecordingClient) -> None:
 
 
 @pytest.mark.parametrize("number", range(1, 40))
-def test_first_and_last_always_carry_it_and_nobody_twice(number: int) -> None:
+def test_first_and_last_always_carry_it_and_no_pod_twice(number: int) -> None:
     all_of_them = pods(*range(number))
     chosen = choose_annotated(all_of_them)
 
@@ -142,7 +142,7 @@ async def test_one_copy_is_enough(
         pytest.param(Denied("no"), Unreachable("gone"), id="a mixture is no missing right"),
     ],
 )
-async def test_without_any_copy_nobody_may_be_told(
+async def test_without_any_copy_no_pod_may_be_called(
     client: RecordingClient, lines: list[str], error: ApiError, other: ApiError
 ) -> None:
     """FP-06: what nobody would know after a crash must not begin."""

@@ -285,7 +285,7 @@ def test_a_set_that_is_gone_is_forgotten_whole(bench: Bench) -> None:
     bench.assert_is_empty()
 
 
-def test_each_step_is_told_to_all_who_asked(bench: Bench) -> None:
+def test_each_step_is_reported_to_all_subscribers(bench: Bench) -> None:
     """D-25: rollouts of the group look again, and the pods' keeper, too."""
     also: list[Uid] = []
     ledger = bench.downscales

@@ -109,7 +109,7 @@ async def test_the_later_one_of_what_is_written_and_remembered_counts(
         pytest.param(5, "loading zones failed. ConfigMap zones: not a Config", id="no ConfigMap"),
     ],
 )
-async def test_what_cannot_be_read_is_told_by_name(text: object, words: str) -> None:
+async def test_what_cannot_be_read_is_reported_by_name(text: object, words: str) -> None:
     bench = TrackerBench({})
     bench.put({"zone-b": text})
     with pytest.raises(InvalidInput) as caught:

@@ -167,7 +167,7 @@ async def test_a_list_of_all_is_one_of_each_namespace() -> None:
 
 
 @in_virtual_time
-async def test_what_is_told_is_logged_with_the_namespace(
+async def test_what_is_reported_is_logged_with_the_namespace(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     rig = Rig(PROBE, page(10, pod("one", 3)))

@@ -197,7 +197,7 @@ async def test_one_unreadable_object_of_a_list_hides_no_other(lines: list[str]) 
 
 
 @in_virtual_time
-async def test_an_object_that_becomes_unreadable_in_a_stream_is_told_and_heals(
+async def test_an_object_that_becomes_unreadable_in_a_stream_is_reported_and_heals(
     lines: list[str],
 ) -> None:
     bad, worse = modified(broken_pod("a-0", 11)), modified(broken_pod("a-0", 12))
@@ -361,7 +361,7 @@ async def test_li02_what_has_lost_its_name_is_found_by_a_list_of_all() -> None:
 
 
 @in_virtual_time
-async def test_a_bug_where_a_change_is_told_ends_run_with_it() -> None:
+async def test_a_bug_where_a_change_is_reported_ends_run_with_it() -> None:
     rig = follow([[page(15, pod("a-0", 14))]])
 
     def fail(old: object, new: object) -> None:

@@ -119,7 +119,7 @@ async def test_what_follows_a_success_counts_as_the_first_failure_again(
 
 
 @in_virtual_time
-async def test_fp08_what_went_during_a_gap_is_told_as_removed() -> None:
+async def test_fp08_what_went_during_a_gap_is_reported_as_removed() -> None:
     owned = [pod(f"a-{n}", n + 1, owner="A") for n in range(3)]
     after_gap = page(50, owned[0], pod("a-2", 40, owner="A"))
     rig = await played(1, [[page(10, *owned)], [after_gap]], [[GONE]])
@@ -314,7 +314,7 @@ def test_fp10_three_failed_resumes_ask_for_a_list_and_a_list_starts_anew() -> No
     assert failures.in_row == 4, "a list alone ends no row: the next delay is longer"
 
 
-def test_the_log_tells_the_first_failures_of_a_list_and_then_one_in_ten() -> None:
+def test_the_log_says_the_first_failures_of_a_list_and_then_one_in_ten() -> None:
     failures = Failures()
     rows = [failures.next(DOWN, 0.5, has_list=False) for _ in range(30)]
     assert [number for number, row in enumerate(rows, 1) if row.is_news] == [1, 2, 3, 10, 20, 30]

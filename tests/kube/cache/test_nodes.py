@@ -120,7 +120,7 @@ async def test_sec_13_a_namespace_has_few_keys_at_a_time_and_takes_none_from_oth
 
 
 @in_virtual_time
-async def test_a_list_of_nodes_is_told_once() -> None:
+async def test_a_list_of_nodes_is_reported_once() -> None:
     """Each wakes all policies of all namespaces."""
     rig = Rig(*PROBE, page(2, *(node(f"n{number}") for number in range(50))), watches=[SILENCE])
     async with rig.running() as nodes:

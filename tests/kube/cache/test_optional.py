@@ -149,7 +149,7 @@ async def test_fp31_between_the_probe_and_the_first_list_nothing_is_known() -> N
 
 
 @in_virtual_time
-async def test_a_role_that_does_not_show_it_is_told_once(lines: list[str]) -> None:
+async def test_a_role_that_does_not_show_it_is_reported_once(lines: list[str]) -> None:
     """What that means is left to the callers."""
     rig = Rig(FORBIDDEN, FORBIDDEN, *PROBE, *POD)
     async with rig.running() as optional:

@@ -144,7 +144,7 @@ async def test_a_group_that_hangs_delays_no_other_and_is_asked_for_once() -> Non
 
 
 @in_virtual_time
-async def test_groups_that_nobody_needs_are_forgotten() -> None:
+async def test_groups_that_are_not_needed_are_forgotten() -> None:
     shelf = Shelf({"v1": [served("Thing", "v1", "scale")]})
     catalog = KindCatalog(shelf, VirtualClock())
     for kept in (frozenset({GROUP}), frozenset[str](), frozenset[str]()):

@@ -237,7 +237,7 @@ async def test_metr_20_requests_are_measured_by_shape_method_and_status(bench: B
 # --- identity ----------------------------------------------------------------------------------
 
 
-async def test_rate_07_a_server_of_another_cluster_is_told_and_counted(
+async def test_rate_07_a_server_of_another_cluster_is_reported_and_counted(
     bench: Bench, lines: list[str]
 ) -> None:
     body = {"cluster_validation_error_message": 'wrong label "ops"', "route": "api_pods"}

@@ -68,7 +68,7 @@ async def test_rate_02_a_burst_passes_then_tokens_flow_at_the_rate_in_order() ->
 
 
 @in_virtual_time
-async def test_the_line_is_told_while_there_is_one() -> None:
+async def test_the_line_is_reported_while_there_is_one() -> None:
     """D-40, RATE-02: how many requests wait for tokens of which group, and how long the first."""
     limits = RateLimiter(0.5, 1)
     line = Line(limits)
@@ -250,7 +250,7 @@ async def test_d_65_a_list_waits_little_longer_than_other_reads_where_writes_nev
 
 
 @in_virtual_time
-async def test_rate_03_who_is_overtaken_until_its_deadline_is_told_so() -> None:
+async def test_rate_03_a_caller_that_is_overtaken_until_its_deadline_is_refused_as_such() -> None:
     """SI-09: nothing is sent later than its caller can use it."""
     limits = RateLimiter(1, 1)
     line = Line(limits)

@@ -169,7 +169,7 @@ def test_a_page_with_422_proves_nothing_of_a_patch() -> None:
     assert type(error_of(PATCH, 422, read_status(b"<html>"))) is Refused
 
 
-def test_fp_10_a_version_the_server_has_not_reached_is_told_by_its_cause() -> None:
+def test_fp_10_a_version_the_server_has_not_reached_is_reported_by_its_cause() -> None:
     body = status_body(504, "Timeout", "Too large resource version: 9, current: 1")
     body["details"] = {"causes": [{"reason": "ResourceVersionTooLarge"}], "retryAfterSeconds": 1}
     error = error_of(LIST, 504, read_status(json.dumps(body).encode()))

@@ -47,13 +47,13 @@ async def test_mirr_03_groups_and_kinds_are_discovered(bench: Bench) -> None:
     assert {request.headers["x-cluster"] for request in bench.server.requests} == {"ops"}
 
 
-async def test_a_group_that_nobody_serves_is_not_found(bench: Bench) -> None:
+async def test_a_group_that_is_not_served_is_not_found(bench: Bench) -> None:
     bench.server.on("GET", f"/apis/{GROUP}", reply(b"404 page not found\n", 404))
     with pytest.raises(NotFound, match=f"cannot discover apis/{GROUP}: 404: 404 page not found"):
         await bench.client().fetch_group(GROUP)
 
 
-async def test_an_object_of_a_group_that_nobody_serves_is_no_answer(bench: Bench) -> None:
+async def test_an_object_of_a_group_that_is_not_served_is_no_answer(bench: Bench) -> None:
     """It tells nothing of the object, but its status is to be seen: the group may be gone."""
     bench.server.on("GET", SCALE, reply(b"404 page not found\n", 404, Content_Type="text/plain"))
     with pytest.raises(Unreachable) as caught:

@@ -66,7 +66,7 @@ async def following(api: ScriptedApi) -> AsyncIterator[tuple[MetadataWatch, Repo
 
 
 @in_virtual_time
-async def test_a_list_and_its_events_are_told_by_version() -> None:
+async def test_a_list_and_its_events_are_reported_by_version() -> None:
     events: list[Step] = [
         modified(pod("a-0", 6)),
         deleted(pod("a-1", 7)),

@@ -122,7 +122,7 @@ async def test_several_groups_share_what_they_mirror() -> None:
 
 
 @in_virtual_time
-async def test_what_nobody_wants_costs_nothing() -> None:
+async def test_an_unwanted_reference_costs_nothing() -> None:
     async with following() as rig:
         await rig.settle()
         rig.want("store")

@@ -107,7 +107,7 @@ async def test_a_watch_that_ends_makes_no_burst_of_reads() -> None:
 
 
 @in_virtual_time
-async def test_w_06_a_read_that_hangs_delays_nobody_else() -> None:
+async def test_w_06_a_read_that_hangs_delays_no_other() -> None:
     async with following() as rig:
         hanging = [f"hang-{number}" for number in range(7)]
         for name in (*hanging, "demo"):
@@ -253,7 +253,7 @@ async def test_rbac_06_a_right_that_is_missing_is_named() -> None:
     ],
 )
 @in_virtual_time
-async def test_what_can_have_no_scale_is_told_as_lasting(one: Reference, why: str) -> None:
+async def test_what_can_have_no_scale_is_reported_as_lasting(one: Reference, why: str) -> None:
     async with following() as rig:
         rig.want("store", one)
         await rig.until(lambda: rig.reading(one) is not None)
@@ -354,7 +354,7 @@ async def test_si_18_a_status_of_unknown_fate_is_read_back() -> None:
 
 
 @in_virtual_time
-async def test_what_nobody_wants_is_polled_no_more() -> None:
+async def test_an_unwanted_reference_is_polled_no_more() -> None:
     async with following() as rig:
         rig.forbid("list")
         await rig.follow(3)

@@ -181,7 +181,7 @@ def eviction(name: str = "p", **options: object) -> Asked:
         ("patch", STATEFULSETS, "a", Asked(body={"metadata": {"uid": "x"}}, subresource="scale")),
     ],
 )
-def test_what_nobody_in_the_lab_sends_is_not_modelled(
+def test_a_call_that_the_lab_never_sends_is_not_modelled(
     verb: Verb, resource: Resource, name: str, asked: Asked
 ) -> None:
     server = Server()

@@ -25,7 +25,7 @@ async def get(port: int, path: str, host: str = "127.0.0.1") -> str:
     return answer.decode()
 
 
-async def test_the_pages_of_the_operator_are_served_to_nobody_else() -> None:
+async def test_the_pages_of_the_operator_are_served_to_no_other_client() -> None:
     """Every other address of this machine refuses: 127.0.0.2 stands for them."""
     server = admin()
     await server.start(HOST)
@@ -39,7 +39,7 @@ async def test_the_pages_of_the_operator_are_served_to_nobody_else() -> None:
         await server.stop()
 
 
-async def test_a_port_that_is_taken_is_told_with_its_flag() -> None:
+async def test_a_port_that_is_taken_is_reported_with_its_flag() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         second = admin(port)

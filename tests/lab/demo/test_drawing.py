@@ -21,7 +21,7 @@ def test_the_grid_says_all_without_colour() -> None:
     ]
 
 
-def test_ascii_takes_as_much_room_and_tells_states_apart() -> None:
+def test_ascii_takes_as_much_room_and_distinguishes_states() -> None:
     marks = "".join(cell_style.mark for cell_style in CELL_STYLES.values())
 
     assert to_ascii(f"{marks} 2 → 1 ╭─╮ é") == "o!x.~# 2 > 1 +-+ ?"
@@ -53,7 +53,7 @@ def test_no_text_of_a_line_commands_a_terminal() -> None:
     assert render_line(line, 3, is_coloured=False) == "a\\x"
 
 
-def test_single_lines_tell_who_moved() -> None:
+def test_single_lines_say_who_moved() -> None:
     before, now = [row("zone-a", OLD, ENDING, GONE)], [row("zone-a", OLD, GONE, STARTING)]
 
     assert plain(list(draw_moves(before, now, 2.5))) == [

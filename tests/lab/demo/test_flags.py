@@ -122,7 +122,7 @@ def test_the_usage_names_every_flag_and_fits() -> None:
         ("ready-after", "at most 1m0s."),
     ],
 )
-def test_the_help_tells_the_range_that_is_checked(name: str, range_: str) -> None:
+def test_the_help_says_the_range_that_is_checked(name: str, range_: str) -> None:
     (flag,) = [flag for flag in FLAGS if flag.name == name]
     assert flag.help.endswith(range_)
 

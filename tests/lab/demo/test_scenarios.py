@@ -334,7 +334,7 @@ class Watch(Plain):
 
 
 @in_virtual_time
-async def test_what_will_not_come_is_told_with_the_end_of_the_log() -> None:
+async def test_what_will_not_come_is_reported_with_the_end_of_the_log() -> None:
     async with open_stage(SCENARIOS["rollout"], SMALL, Watch()) as stage:
         with pytest.raises(ScenarioStuck, match="waited in vain for a miracle") as stuck:
             await stage.until("a miracle", lambda now: False)

@@ -227,7 +227,7 @@ def test_the_totals_are_sentences(totals: Totals, lines: list[str]) -> None:
     assert drawn(totals) == lines
 
 
-def test_a_promise_that_was_broken_is_told() -> None:
+def test_a_promise_that_was_broken_is_reported() -> None:
     totals = Totals(limit=1, restarts=(Restart("a", 0, 14),), zones_taken=2)
 
     assert not totals.is_kept

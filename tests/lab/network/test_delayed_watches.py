@@ -212,7 +212,7 @@ async def test_healing_brings_what_was_held_back() -> None:
     "how", [Failure.TIMEOUT, Failure.LATE, Failure.CUT_BODY, Failure.RESET_AFTER]
 )
 @in_virtual_time
-async def test_a_watch_that_nobody_got_is_not_left_open(how: Failure) -> None:
+async def test_a_watch_that_no_client_got_is_not_left_open(how: Failure) -> None:
     world = ClientWorld(fails(how))
     follower = follow(world)
     await follower.run(lasts=timedelta(minutes=5))

@@ -252,7 +252,7 @@ async def test_what_is_healed_does_not_come_true() -> None:
     ],
 )
 @in_virtual_time
-async def test_what_comes_true_is_told_in_words(outcome: EventOutcome, kind: str) -> None:
+async def test_what_comes_true_is_reported_in_words(outcome: EventOutcome, kind: str) -> None:
     faults, reported = play([EventPlan(actor=ACTOR, plural="pods", number=3, outcome=outcome)])
     faults.on_event(ACTOR, "pods", "DELETED", "a-0", 3)
     assert [fault.text for fault in reported] == [f"event 3 of pods: DELETED a-0: {kind}"]

@@ -92,7 +92,7 @@ def test_lines_are_as_wide_as_the_terminal(
     assert widest - 20 < max(map(len, lines)) <= widest
 
 
-def test_nobody_need_read_it_to_the_end(dump: Path) -> None:
+def test_it_need_not_be_read_to_the_end(dump: Path) -> None:
     with subprocess.Popen([*COMMAND, "-f", str(dump)], stdout=subprocess.PIPE) as ended:
         assert ended.stdout is not None
         ended.stdout.close()

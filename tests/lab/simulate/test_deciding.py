@@ -183,7 +183,7 @@ def test_the_operator_says_that_the_budget_is_used() -> None:
     assert Code.DISRUPTION_BUDGET_USED in {wait.code for wait in group.waits}
 
 
-def test_the_zone_tracker_tells_when_a_zone_was_scaled_down() -> None:
+def test_the_zone_tracker_says_when_a_zone_was_scaled_down() -> None:
     """With it, annotations mean nothing; without it, the first downscale is free to go."""
     zones = [
         ZoneSpec(name=f"zone-{letter}", labels=PREPARED, annotations={**GUARDED, **PATHS})

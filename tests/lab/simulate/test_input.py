@@ -97,7 +97,7 @@ def test_what_is_no_text_is_refused() -> None:
         read_objects(b"\xc3\x28\x00")
 
 
-def test_a_file_tells_when_it_was_written(tmp_path: Path) -> None:
+def test_a_file_says_when_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "dump.yaml"
     path.write_bytes(b"kind: Pod")
     os.utime(path, (1_000_000_000, 1_000_000_000))

@@ -25,7 +25,7 @@ def _printed(objects: Sequence[Json], *changes: str, flags: str = "") -> Any:
     return json.loads(render_json(simulate(settings, to_yaml(objects), EPOCH)))
 
 
-def test_all_that_people_are_told_is_there() -> None:
+def test_all_that_people_read_is_there() -> None:
     zones = [ZoneSpec(name="zone-a"), ZoneSpec(name="zone-b", replicas=1)]
 
     printed = _printed(

@@ -91,7 +91,7 @@ def rollout() -> tuple[list[Moment], list[str]]:
 
 
 @pytest.mark.parametrize("number", range(MOMENTS))
-def test_the_rest_of_a_rollout_is_told(
+def test_the_rest_of_a_rollout_is_reported(
     number: int, rollout: tuple[list[Moment], list[str]]
 ) -> None:
     """Whatever pods are terminating, missing, being created or starting then."""
@@ -104,7 +104,7 @@ def test_the_rest_of_a_rollout_is_told(
     assert simulated.times.stuck == ()
 
 
-def test_of_an_old_copy_the_age_of_a_starting_pod_is_told(
+def test_of_an_old_copy_the_age_of_a_starting_pod_is_reported(
     rollout: tuple[list[Moment], list[str]],
 ) -> None:
     moment = next(

@@ -322,7 +322,7 @@ async def test_what_is_refused_for_hours_is_asked_for_less_often() -> None:
 
 
 @in_virtual_time
-async def test_refusals_in_the_same_words_are_told_once() -> None:
+async def test_refusals_in_the_same_words_are_reported_once() -> None:
     async with _guarded() as sandbox, Children() as tasks:
         task = tasks.create_task(_drain(sandbox).run())
         await asyncio.sleep(60)

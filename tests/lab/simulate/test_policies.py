@@ -134,7 +134,7 @@ def test_a_policy_over_a_whole_group_drives_it_beside_another_group() -> None:
     assert run.exit_code == 0
 
 
-def test_a_group_that_a_policy_drives_is_told_of_by_the_policy() -> None:
+def test_a_group_that_a_policy_drives_is_reported_by_the_policy() -> None:
     """Not as one more that waits, also after a restart."""
     ours = [replace(zone, group="db") for zone in db_zones()]
 

@@ -87,11 +87,11 @@ def test_what_the_first_instant_is_made_of_is_not_told() -> None:
         pytest.param("-ready-after 1m30s", "is ready after 1m30s", id="given"),
     ],
 )
-def test_how_long_pods_take_is_told(flags: str, said: str) -> None:
+def test_how_long_pods_take_is_reported(flags: str, said: str) -> None:
     assert _part(_lines(grow(), flags=flags), "Taken for granted:")[0].endswith(said)
 
 
-def test_the_state_of_each_zone_is_told() -> None:
+def test_the_state_of_each_zone_is_reported() -> None:
     objects = grow(ZoneSpec(name="zone-a", max_unavailable="50%"), *THREE[1:])
     pick(objects, "zone-b-0")["metadata"]["labels"]["controller-revision-hash"] = "zone-b-old"
     pick(objects, "zone-c")["metadata"]["annotations"] = {"grafana.com/rollout-paused": "true"}
@@ -103,7 +103,7 @@ def test_the_state_of_each_zone_is_told() -> None:
     ]
 
 
-def test_the_limit_that_is_used_is_told_where_what_is_given_cannot_be() -> None:
+def test_the_limit_that_is_used_is_reported_where_what_is_given_cannot_be() -> None:
     lines = _lines(grow(ZoneSpec(name="zone-a", max_unavailable="lots"), *THREE[1:]))
 
     assert _part(lines, "Rollout group ingester")[0] == (
@@ -111,7 +111,7 @@ def test_the_limit_that_is_used_is_told_where_what_is_given_cannot_be() -> None:
     )
 
 
-def test_what_was_left_out_is_told() -> None:
+def test_what_was_left_out_is_reported() -> None:
     service: Json = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
 
     lines = _lines([*grow(), service])
@@ -127,7 +127,7 @@ def test_pods_are_named_in_full() -> None:
     assert "zone-a    zone-a-0 ready" in story
 
 
-def test_what_holds_it_is_told_with_what_would_help() -> None:
+def test_what_holds_it_is_reported_with_what_would_help() -> None:
     lines = _lines(grow(), "pause zone-b", "new template")
 
     assert _part(lines, "What holds it in the end, and what would help:") == [
@@ -137,7 +137,7 @@ def test_what_holds_it_is_told_with_what_would_help() -> None:
     assert not [line for line in _lines(grow()) if line.startswith("What holds it")]
 
 
-def test_pods_that_others_take_down_past_a_bound_are_told() -> None:
+def test_pods_that_others_take_down_past_a_bound_are_reported() -> None:
     lines = _lines(grow(), "delete pod zone-a-0", "delete pod zone-a-1", "pod zone-b-0 fails at 2s")
 
     run = [line for line in _part(lines, "In the end") if line.startswith("past a bound")]
@@ -172,7 +172,7 @@ def test_an_exit_code_says_how_it_ends(changes: list[str], flags: str, code: Exi
     assert _run(grow(), *changes, flags=flags).exit_code == code
 
 
-def test_it_stops_when_it_is_told_to() -> None:
+def test_it_stops_at_a_signal() -> None:
     run = _run(grow(), "new template", flags="-until 15s")
 
     assert run.play.ended_at == timedelta(seconds=15)

@@ -47,7 +47,7 @@ def test_a_pod_of_the_newest_revision_that_was_made_of_it_shows_it() -> None:
 
 
 @pytest.mark.parametrize("pods", [[], [_pod("web-1")]], ids=["no pod", "an older one"])
-def test_where_no_pod_tells_it_may_be_new(pods: list[Json]) -> None:
+def test_where_no_pod_says_it_may_be_new(pods: list[Json]) -> None:
     assert not is_template_seen(_set(), pods)
 
 

@@ -50,7 +50,7 @@ def _times(
     return choose_times(dump, settings, now)
 
 
-def test_the_median_of_those_who_tell_counts() -> None:
+def test_the_median_of_those_who_say_counts() -> None:
     """One that became ready again after a day, and one that was restarted, mislead nobody."""
     objects = grow(ZoneSpec(name="zone-a", replicas=5))
     for ordinal, ready in enumerate(("03:00:40", "03:00:42", "03:00:50", "23:00:00")):
@@ -65,7 +65,7 @@ def test_the_median_of_those_who_tell_counts() -> None:
     [((1, 2, 2), 5 / 3), ((1, 1, 2, 2), 1.5), ((2, 2, 2), 2), ((1, 2, 2, 2, 30), 1.75)],
     ids=["two of three later", "half", "all alike", "one that took long misleads nobody"],
 )
-def test_stamps_of_whole_seconds_tell_less_than_a_second_together(
+def test_stamps_of_whole_seconds_say_less_than_a_second_together(
     seconds: tuple[int, ...], span: float
 ) -> None:
     """Pods that all take 1.6 s show 1 s and 2 s: a forecast of many of them would be far off."""
@@ -108,7 +108,7 @@ def test_odd_times(ready: str, span: timedelta) -> None:
     assert _learn(objects)["ingester"].span == span
 
 
-def test_where_nobody_tells_it_is_half_a_minute() -> None:
+def test_where_nobody_says_it_is_half_a_minute() -> None:
     objects = grow(ZoneSpec(name="zone-a", replicas=1), failed=["zone-a-0"])
 
     assert _learn(objects) == {"ingester": ReadyTime(30 * SECONDS, 0)}

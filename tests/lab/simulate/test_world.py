@@ -183,7 +183,7 @@ def test_a_pod_that_is_gone_cannot_fail() -> None:
     assert list(run.figures.deletes) == NINE
 
 
-def test_somebody_may_delete_a_pod() -> None:
+def test_a_client_may_delete_a_pod() -> None:
     run = _tell(grow(), "delete pod zone-b-1")
 
     assert run.figures.deletes == ()

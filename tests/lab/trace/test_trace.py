@@ -162,7 +162,7 @@ def wishes(written: HistoryBuilder) -> None:
         ),
     ],
 )
-def test_what_matters_is_told(
+def test_what_matters_is_reported(
     story: Callable[[HistoryBuilder], object], written: list[str]
 ) -> None:
     """Each kind of event has its line, and what is no event has none."""

@@ -51,7 +51,7 @@ def test_time_jumps_to_the_next_timer(seed: int | None) -> None:
 
 
 @pytest.mark.parametrize("seed", [None, 1, 2, 3])
-def test_no_time_passes_while_somebody_can_run(seed: int | None) -> None:
+def test_no_time_passes_while_a_client_can_run(seed: int | None) -> None:
     async def main() -> float:
         current_loop().call_later(0.001, lambda: None)
         for _ in range(50):

@@ -26,7 +26,7 @@ def test_an_error_in_a_callback_ends_the_run(is_reported: bool) -> None:
         run(main)
 
 
-def test_an_error_in_a_callback_ends_nothing_where_somebody_takes_it() -> None:
+def test_an_error_in_a_callback_ends_nothing_where_a_client_takes_it() -> None:
     async def main() -> list[object]:
         reported: list[object] = []
         loop = current_loop()
@@ -53,7 +53,7 @@ def test_an_error_that_a_task_keeps_ends_nothing() -> None:
 
 
 @pytest.mark.parametrize("is_gone", [True, False])
-def test_only_a_task_of_somebody_gone_is_destroyed_in_silence(is_gone: bool) -> None:
+def test_only_a_task_of_a_client_gone_is_destroyed_in_silence(is_gone: bool) -> None:
     """It waits for what nothing else holds, such as the answer to a call of a dead process."""
     reported: list[str] = []
 

@@ -54,7 +54,7 @@ async def test_callbacks_of_one_future_keep_their_order(rng: random.Random) -> N
 
 
 @under_all_seeds
-async def test_a_task_group_tells_of_an_error_once(rng: random.Random) -> None:
+async def test_a_task_group_reports_an_error_once(rng: random.Random) -> None:
     """Who waits for a child in the group's body must not be woken before the group itself."""
 
     async def fail() -> None:
@@ -138,7 +138,7 @@ async def test_a_timeout_ends_in_time_and_takes_nothing_else(rng: random.Random)
 
 
 @under_all_seeds
-async def test_nested_timeouts_are_told_apart(rng: random.Random) -> None:
+async def test_nested_timeouts_are_distinguished(rng: random.Random) -> None:
     outer = asyncio.timeout(0.1)
 
     async def wait() -> None:
@@ -218,7 +218,7 @@ async def test_a_semaphore_counts(rng: random.Random) -> None:
 
 
 @under_all_seeds
-async def test_a_condition_wakes_as_many_as_told(rng: random.Random) -> None:
+async def test_a_condition_wakes_as_many_as_requested(rng: random.Random) -> None:
     condition, given, taken = asyncio.Condition(), 0, 0
 
     async def take() -> None:

@@ -32,7 +32,7 @@ TURNED = "2026-01-01T00:00:30Z"
         pytest.param({"podIP": "evil.example"}, "evil.example", id="judged where it is used"),
     ],
 )
-def test_a_pod_tells_its_address(status: dict[str, Any], ip: str) -> None:
+def test_a_pod_says_its_address(status: dict[str, Any], ip: str) -> None:
     assert decode_pod(as_json(pod_tree(**status))).ip == ip
 
 
@@ -85,7 +85,7 @@ def read(started: str | None, ready: str, turned: str | None = TURNED) -> tuple[
         pytest.param("00:30", "False", (False, False), id="SI-13 no zone"),
     ],
 )
-def test_si04_si10_only_proof_tells_whether_a_pod_has_been_ready(
+def test_si04_si10_only_proof_says_whether_a_pod_has_been_ready(
     started: str | None, ready: str, expected: tuple[bool, bool]
 ) -> None:
     """The condition turned at 00:00:30."""
@@ -112,7 +112,7 @@ def test_si13_a_pod_without_a_condition_proves_nothing() -> None:
         ({"serviceName": "a b"}, "a b"),
     ],
 )
-def test_prep08_a_set_tells_its_service_as_it_is_written(spec: dict[str, Any], name: str) -> None:
+def test_prep08_a_set_says_its_service_as_it_is_written(spec: dict[str, Any], name: str) -> None:
     assert decode_statefulset(as_json(set_tree(**spec))).service_name == name
 
 

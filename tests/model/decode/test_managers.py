@@ -68,12 +68,12 @@ def test_a_broken_entry_hides_no_other(broken: object) -> None:
         pytest.param(b'{"metadata": {"managedFields": [{"manager": "\xff"}]}}', id="no UTF-8"),
     ],
 )
-def test_what_cannot_be_read_names_nobody(body: bytes) -> None:
+def test_what_cannot_be_read_names_no_manager(body: bytes) -> None:
     assert decode_replica_writers(body, but="us") == ()
 
 
 @pytest.mark.parametrize("place", ["fields", "entries"])
-def test_a_mebibyte_of_nesting_names_nobody_and_fails_nothing(place: str) -> None:
+def test_a_mebibyte_of_nesting_names_no_manager_and_fails_nothing(place: str) -> None:
     nested = '{"f:a":' * DEEP + "{}" + "}" * DEEP
     fields = f'{{"manager":"x","fieldsV1":{{"f:spec":{nested}}}}}'
     managed = f"[{fields}]" if place == "fields" else f"[{nested}]"

@@ -97,7 +97,7 @@ def test_li09_a_pod_with_deep_managed_fields_is_decoded_as_any_other(levels: int
     assert decode_pod(_deep(pod_tree(), levels)) == decode_pod(as_json(pod_tree()))
 
 
-def test_li09_the_name_is_told_of_what_cannot_be_decoded_besides() -> None:
+def test_li09_the_name_is_reported_what_cannot_be_decoded_besides() -> None:
     body = _deep(with_metadata(pod_tree(), labels={"a": 1}), 20_000)
     with pytest.raises(DecodeError, match=r"Pod prod/zone-a-0: metadata\.labels") as caught:
         decode_pod(body)

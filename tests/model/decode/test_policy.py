@@ -309,7 +309,7 @@ def test_a_selector_is_read_as_the_api_reads_its_own(selector: Any, expected: st
     assert refusals(tree) == [("InvalidSpec", f"spec.statefulSetSelector{expected}")]
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_that_is_wrong_is_reported_at_once() -> None:
     """MAZ-23: in the order of the fields."""
     tree = policy_tree(
         statefulSetSelector={}, rolling={"maxUnavailable": 0}, paused=1, namespace="x"
@@ -320,7 +320,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
     assert codes == ["EmptySelector", "InvalidSpec", "InvalidSpec", "NamespaceMismatch"]
 
 
-def test_a_policy_without_a_name_cannot_be_told_from_others() -> None:
+def test_a_policy_without_a_name_cannot_be_distinguished_from_others() -> None:
     tree = policy_tree()
     del tree["metadata"]["uid"]
 

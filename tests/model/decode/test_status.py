@@ -153,7 +153,7 @@ def test_a_field_of_another_form_is_lost_and_the_others_count(
         pytest.param({"zones": ["x" * 1_000] * 2_000}, id="more than is read"),
     ],
 )
-def test_what_is_no_status_of_ours_is_told(status: Any) -> None:
+def test_what_is_no_status_of_ours_is_reported(status: Any) -> None:
     found = read(status)
 
     assert found.status == PolicyStatus()

@@ -28,7 +28,7 @@ def making() -> Cluster:
     return cluster
 
 
-async def test_where_nobody_asks_for_releases_one_kind_is_listed() -> None:
+async def test_without_releases_one_kind_is_listed() -> None:
     cluster = Cluster()
     listed: list[str] = []
     cluster.before = listed.append

@@ -152,7 +152,7 @@ async def test_a_budget_that_selects_pods_alone_holds_the_group_here_as_well() -
 
 
 @in_virtual_time
-async def test_replicas_that_are_due_are_told_where_nobody_writes_them() -> None:
+async def test_replicas_that_are_due_are_reported_where_no_operator_writes_them() -> None:
     leading = ZoneSpec(name="zone-a", replicas=3)
     following = ZoneSpec(
         name="zone-b",

@@ -82,7 +82,7 @@ async def test_what_proves_nothing_is_no_finding(answer: int | ApiError, why: li
     assert not diagnosis.has(FindingCode.PREPARE_UNANSWERED)
 
 
-async def test_without_a_ready_pod_none_is_asked_and_that_is_told() -> None:
+async def test_without_a_ready_pod_none_is_asked_and_that_is_reported() -> None:
     cluster = Preparing(200, is_ready=False)
     diagnosis = await examine(cluster, NAMESPACE, NOW)
 

@@ -105,7 +105,7 @@ def test_d_40_all_places_have_the_code_and_the_sentence(code: str, lines: list[s
 
 
 @pytest.mark.parametrize("code", CASES)
-def test_relb06_nothing_is_told_twice(code: str) -> None:
+def test_relb06_nothing_is_reported_twice(code: str) -> None:
     world = CASES[code].build()
     world.write_problem = "the write is refused" if code == "WritingTargets" else ""
     world.step()

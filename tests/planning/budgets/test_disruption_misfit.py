@@ -103,7 +103,7 @@ ALL_AT_ONCE = read_snapshot(
 )
 
 
-def test_the_first_obstacle_is_told() -> None:
+def test_the_first_obstacle_is_reported() -> None:
     """The order of the checks: each one is what remains once those before it are gone."""
     case = replace(ALL_AT_ONCE, zones=ALL_AT_ONCE.zones[:1])
     codes = [refused(case).reason.code]
@@ -140,7 +140,7 @@ def test_the_first_obstacle_is_told() -> None:
         ("a-0; unreadable zone-f zone-e", "zone-e"),
     ],
 )
-def test_of_several_zones_the_first_by_name_is_told(case: str, zone: str) -> None:
+def test_of_several_zones_the_first_by_name_is_reported(case: str, zone: str) -> None:
     refusal = read_snapshot(case)
     assert refused(replace(refusal, zones=refusal.zones[::-1])).reason.zone == zone
 

@@ -54,7 +54,7 @@ def test_w28_an_overlap_is_refused_and_names_both() -> None:
 @pytest.mark.parametrize(
     ("pattern", "warns"), [("a-([0-9]+)", False), ("a-([0-9]+)|b", True), ("a-([0-9]|x)", False)]
 )
-def test_w28_an_alternation_at_the_top_is_told(pattern: str, warns: bool) -> None:
+def test_w28_an_alternation_at_the_top_is_reported(pattern: str, warns: bool) -> None:
     found = warnings(BudgetUnderReview(budget=replace(BUDGET, pattern=pattern)))
     assert [text.partition(":")[0] for text in found] == ["spec.podNamePartitionRegex"] * warns
 
@@ -70,7 +70,7 @@ def test_w28_an_alternation_at_the_top_is_told(pattern: str, warns: bool) -> Non
         pytest.param(None, "", id="a number of pods"),
     ],
 )
-def test_w56_a_share_that_is_rounded_up_is_told(share: int | None, message: str) -> None:
+def test_w56_a_share_that_is_rounded_up_is_reported(share: int | None, message: str) -> None:
     budget = replace(BUDGET, percentage=share, max_unavailable=0)
     found = warnings(BudgetUnderReview(budget=budget, pods=ZONES))
     assert [message in text for text in found] == [True] * bool(message)
@@ -93,7 +93,7 @@ def test_w56_the_smallest_zone_decides() -> None:
     ("value", "warns"),
     [(None, 0), ("gone", 0), ("unknown", 0), ("", 1), ("Gone", 1), ("x" * 999, 1)],
 )
-def test_w41_an_unknown_word_is_told(value: str | None, warns: int) -> None:
+def test_w41_an_unknown_word_is_reported(value: str | None, warns: int) -> None:
     found = warnings(BudgetUnderReview(budget=BUDGET, absent_peers=value))
     assert [ABSENT_PEERS in text for text in found] == [True] * warns
 

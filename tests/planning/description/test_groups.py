@@ -105,7 +105,7 @@ def test_what_has_been_starting_for_long_moves_no_more() -> None:
     assert old.expected_end is None
 
 
-def test_a_downscale_is_told() -> None:
+def test_a_downscale_is_reported() -> None:
     assert describe(STATES["downscale underway"]).downscale == DownscaleDescription(
         zone="zone-b", text="zone-b is being scaled down from 3 to 2 replicas"
     )

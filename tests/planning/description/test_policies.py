@@ -136,7 +136,7 @@ def test_one_that_is_being_deleted_or_was_never_looked_at_says_so() -> None:
     assert describe(status=PolicyStatus()).headline == "nothing has been decided yet"
 
 
-def test_times_that_nobody_can_read_are_left_out() -> None:
+def test_unreadable_times_are_left_out() -> None:
     bad = replace(
         STATUS, next_batch_time="soon", start_time="x", last_batch=replace(BATCH, start_time="")
     )

@@ -64,7 +64,7 @@ def test_whatever_answers_serves_the_path(status: int) -> None:
     assert explain_untold(installation.path_answers) == ""
 
 
-def test_what_is_not_known_is_told_unless_something_is_found() -> None:
+def test_what_is_not_known_is_reported_unless_something_is_found() -> None:
     message = "GET /prepare on port 80 of pod zone-b-0: HTTP status 401"
     assert explain_untold([path_answer(200), path_answer(401)]) == message
     assert explain_untold([path_answer(404), path_answer(401)]) == ""

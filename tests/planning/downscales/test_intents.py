@@ -57,7 +57,7 @@ def test_what_a_mark_announces(text: str | None, counts: tuple[int, int] | None)
         ),
     ],
 )
-def test_a_mark_that_cannot_be_read_is_told_with_object_field_and_value(
+def test_a_mark_that_cannot_be_read_is_reported_with_object_field_and_value(
     text: str, shown: str
 ) -> None:
     found = find_intent(marked(text))

@@ -57,7 +57,7 @@ def test_what_became_of_a_downscale(
 
 @given(st.integers(0, 9), st.integers(0, 9), st.booleans())
 @repeatable()
-def test_si12_nobody_is_called_back_from_what_has_happened_or_may(
+def test_si12_no_pod_is_un_prepared_from_what_has_happened_or_may(
     replicas: int, target: int, may_persist: bool
 ) -> None:
     key = Key(set_uid=sts_uid("a"), replicas_from=10, replicas_to=target)
@@ -92,11 +92,11 @@ def test_who_stays(replicas: int, called: set[Uid], expected: list[str]) -> None
         pytest.param({"name": "zone-a-" + "9" * 240}, id="no ordinal of a set"),
     ],
 )
-def test_who_needs_not_be_told(changes: dict[str, object]) -> None:
+def test_who_needs_not_be_reported(changes: dict[str, object]) -> None:
     assert _choose(sts("a", 5), [replace(pod("a", 4, "l"), **changes)], uids(4)) == []
 
 
-def test_li05_who_comes_back_is_told_when_it_runs() -> None:
+def test_li05_a_pod_that_comes_back_is_un_prepared_when_it_runs() -> None:
     """LI-05: it may find on its disk that it is to go."""
     back = replace(pod("a", 4, "l"), uid=Uid("new"), ip="10.0.0.4")
     assert choose_staying(sts("a", 5), [back], {uids_of(4): "zone-a-4"}) == {uids_of(4): back}
@@ -125,7 +125,7 @@ def test_eleven_pods_are_in_order_of_numbers() -> None:
     assert _choose(sts("a", 11), pods, uids(2, 9, 10)) == ["zone-a-2", "zone-a-9", "zone-a-10"]
 
 
-def test_a_downscale_is_over_when_nobody_that_was_told_is_left() -> None:
+def test_a_downscale_is_over_when_no_prepared_pod_is_left() -> None:
     going = [replace(one, is_terminating=one.name in {"zone-a-3", "zone-a-4"}) for one in PODS]
 
     assert not is_over(PODS, uids(3, 4))

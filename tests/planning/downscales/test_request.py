@@ -216,7 +216,7 @@ def test_all_messages_begin_alike() -> None:
         ),
     ],
 )
-def test_w49_a_switch_in_the_wrong_place_is_told(
+def test_w49_a_switch_in_the_wrong_place_is_reported(
     labels: Mapping[str, str], annotations: Mapping[str, str], warning: str
 ) -> None:
     """SEED-090: the sender of the request learns that nothing guards the object."""

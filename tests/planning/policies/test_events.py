@@ -53,7 +53,7 @@ def play(played: PlayedPolicy, until: int, status: PolicyStatus = NEVER) -> list
     return found
 
 
-def test_a_rollout_tells_its_story() -> None:
+def test_a_rollout_is_reported_from_start_to_end() -> None:
     """MAZ-53: each once, by what the status said before; a status that is read back is enough."""
     played = PlayedPolicy(("2a", "a"), ("2b", "b"), replicas=1)
     played.change_template("v2")
@@ -97,11 +97,11 @@ def test_a_rollout_that_stalls() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_stops_a_policy_is_told_once(zones: tuple[Zone, ...], reason: str) -> None:
+def test_what_stops_a_policy_is_reported_once(zones: tuple[Zone, ...], reason: str) -> None:
     _assert_told_once(snapshot(*zones), reason)
 
 
-def test_a_set_that_spans_zones_is_told_once() -> None:
+def test_a_set_that_spans_zones_is_reported_once() -> None:
     """MT-06, MAZ-20."""
     finding = ZoneFinding(code=ZoneFindingCode.SPANS_ZONES, text="a has pods in 2a and 2b")
     spans = ZoneResolution(code=ZonesCode.SPANS_ZONES, findings=(finding,))
@@ -131,7 +131,7 @@ def _assert_told_once(case: PolicySnapshot, reason: str) -> None:
         (PolicyRefusalCode.ROLLOUT_GROUP_SPLIT, "RolloutGroupSplit"),
     ],
 )
-def test_a_refusal_is_told_once(code: PolicyRefusalCode, reason: str) -> None:
+def test_a_refusal_is_reported_once(code: PolicyRefusalCode, reason: str) -> None:
     """MT-60, MT-61, MT-62, MT-64: a line that would steer a terminal is escaped."""
     refusal = PolicyRefusal(code=code, field="spec", text="no\x1b[2J")
     refused = RefusedPolicy(head=policy().head, refusals=(refusal,))
@@ -142,7 +142,7 @@ def test_a_refusal_is_told_once(code: PolicyRefusalCode, reason: str) -> None:
     assert choose_policy_events(status, status) == ()
 
 
-def test_a_zone_that_nothing_says_is_told_once() -> None:
+def test_a_zone_that_nothing_says_is_reported_once() -> None:
     """MT-12, MAZ-19."""
     one = PolicySetStatus(name="db", source=ZoneSource.SET_NAME)
     status = PolicyStatus(zones=(PolicyZoneStatus(name="db", stateful_sets=(one,)),))

@@ -297,7 +297,7 @@ def test_a_pause_holds_healthy_pods_beside_broken_ones() -> None:
     assert outline(plan(prev("a", "pPpl"), B, batch=last, interval=seconds(90), **most(3))) == "a-1"
 
 
-def test_new_pods_of_an_upscale_hold_nothing_and_are_told() -> None:
+def test_new_pods_of_an_upscale_hold_nothing_and_are_reported() -> None:
     """D-67, MAZ-32: the policy is not up to date while they are not available."""
     seen = Newcomers(used=2, generation=1, pods=frozenset({Uid("uid-a-2")}))
     member = dataclasses.replace(zone("a", "llL", ready=2), newcomers=seen)

@@ -34,7 +34,7 @@ def test_a_set_that_spans_zones_keeps_its_sentence() -> None:
     ]
 
 
-def test_what_somebody_wrote_by_hand_is_no_error() -> None:
+def test_what_a_client_wrote_by_hand_is_no_error() -> None:
     odd = PolicySetStatus(name="db", source="Guess")
     zones = tuple(
         PolicyZoneStatus(name=name, order=order, stateful_sets=sets)

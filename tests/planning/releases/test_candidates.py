@@ -96,7 +96,7 @@ def test_candidates(known: AnnouncedReleases, expected: str) -> None:
         (announced("", order=None), False),
     ],
 )
-def test_that_no_release_can_be_compared_is_told(
+def test_that_no_release_can_be_compared_is_reported(
     known: AnnouncedReleases, is_unknown: bool
 ) -> None:
     """RELB-05."""

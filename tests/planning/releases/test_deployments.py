@@ -135,7 +135,7 @@ def test_the_one_before_is_cancelled_and_says_by_what() -> None:
     assert world.tags() == "1.0.0 2.0.0"
 
 
-def test_a_deployment_is_told_once_it_is_written() -> None:
+def test_a_deployment_is_reported_once_it_is_written() -> None:
     """REL-69: `Ready` and the event say what let it through."""
     world = ReleaseWorld(known="1.0.0 2.0.0")
     world.set_status(history=(entry("1.0.0", BakeStatus.FAILED),))

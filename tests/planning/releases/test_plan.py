@@ -226,7 +226,7 @@ def test_an_unhealthy_check_holds_the_next_release() -> None:
     assert world.tags() == "0.2.0 0.1.0"
 
 
-def test_health_is_told_behind_a_closed_gate_too() -> None:
+def test_health_is_reported_behind_a_closed_gate_too() -> None:
     """RT-76, RT-77, RT-78."""
     world = deployed("0.1.0", checks=ALL_CHECKS)
     world.gates = (CLOSED,)

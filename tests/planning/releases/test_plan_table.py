@@ -151,7 +151,7 @@ def test_lists_stay_up_to_date_while_a_release_is_pinned() -> None:
         assert " ".join(one.tag for one in world.status.release_candidates) == candidates
 
 
-def test_discovery_is_told_also_where_nothing_was_announced() -> None:
+def test_discovery_is_reported_also_where_nothing_was_announced() -> None:
     """REL-39."""
     world = ReleaseWorld()
     world.step()

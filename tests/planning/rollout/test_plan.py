@@ -187,7 +187,7 @@ def test_a_stale_snapshot_is_requeued_soon() -> None:
     assert not plan.failed
 
 
-def test_d73_another_operator_is_told_once_and_the_group_taken_up_in_time() -> None:
+def test_d73_another_operator_is_reported_once_and_the_group_taken_up_in_time() -> None:
     """D-73: one warning in the log, whichever pods it deletes; no failed reconcile."""
     plans = [plan_group(read_group(f"prev a; other zone-a-{n} zone-b-{n} 40")) for n in (0, 1)]
     (first,), (second,) = (plan.waits for plan in plans)
@@ -199,7 +199,7 @@ def test_d73_another_operator_is_told_once_and_the_group_taken_up_in_time() -> N
 
 
 @pytest.mark.parametrize("value", ["True", "TRUE", "1", "yes", ""])
-def test_a_strange_pause_is_told_and_does_not_pause(value: str) -> None:
+def test_a_strange_pause_is_reported_and_does_not_pause(value: str) -> None:
     plan = plan_group(group(prev("a", paused=value)))
     assert plan.actions
     (problem,) = plan.problems

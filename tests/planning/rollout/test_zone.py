@@ -101,7 +101,7 @@ def test_zone(case: Group, expected: list[str]) -> None:
     assert [*shorten(outline(plan), BUDGET_SENTENCES), *again] == expected
 
 
-def test_an_unreadable_pod_is_told_and_fails_nothing() -> None:
+def test_an_unreadable_pod_is_reported_and_fails_nothing() -> None:
     plan = plan_group(read_group("prev a pp- limit=2 ready=3; lost zone-a-2"))
     assert "zone-a-2 cannot be read and counts as down: spec.replicas" in plan.problems[0].text
     assert not plan.failed

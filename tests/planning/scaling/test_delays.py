@@ -210,7 +210,7 @@ def test_a_pod_that_is_asked_once_more_is_no_news() -> None:
     assert plan_scaling(read_snapshot(case)).waits[0].severity is Severity.DEBUG
 
 
-def test_nobody_is_asked_once_more_for_a_downscale_that_may_not_be() -> None:
+def test_no_pod_is_called_once_more_for_a_downscale_that_may_not_be() -> None:
     """The time between zones: twelve hours of questions every few seconds would be a storm."""
     case = (
         "delayed a 5 span=12h; b 5 follows=a ago=1h; scale 3/5; told a-0 a-1 a-2;"
@@ -353,7 +353,7 @@ def test_si12_what_may_still_be_scaled_away_is_not_told_that_it_stays() -> None:
         {"name": "zone-b-01"},
     ],
 )
-def test_only_own_pods_that_run_are_told_anything(changes: Mapping[str, object]) -> None:
+def test_only_own_pods_that_run_are_called(changes: Mapping[str, object]) -> None:
     plan = plan_scaling(snapshot(with_pods(delayed("b", 3), **changes), scale="3/3"))
 
     assert plan.pod_calls == ()

@@ -176,7 +176,7 @@ def test_seed067_one_that_is_none_stops_the_downscale_and_is_named(label: str) -
     assert len(plan.problems[0].text) < 500
 
 
-def test_the_last_of_several_downscales_tells_how_long_is_left() -> None:
+def test_the_last_of_several_downscales_says_how_long_is_left() -> None:
     zones = [counted("a", 3, ago=3 * HOUR), counted("b", 5, follows="a", label="6h")]
     plan = plan_scaling(snapshot(*zones, counted("c", 3), seen={"c": HOUR, "b": SECOND}))
 

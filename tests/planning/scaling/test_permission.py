@@ -195,7 +195,7 @@ def test_a_downscale_of_the_zone_itself_does_not_hold_it(b: Zone) -> None:
     assert counts(plan_scaling(snapshot(counted("a", 3), b, downscale=own))) == {"zone-b": 3}
 
 
-def test_an_upscale_of_ours_that_cannot_be_seen_holds_nobody() -> None:
+def test_an_upscale_of_ours_that_cannot_be_seen_holds_no_zone() -> None:
     assert counts(
         plan_scaling(snapshot(counted("a", 3), B, counted("c", 5), written={"c": 6}))
     ) == {"zone-b": 3}

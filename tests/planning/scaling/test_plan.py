@@ -118,7 +118,7 @@ def test_no_second_step_before_the_first_is_seen(wanted: int) -> None:
     assert counts(plan_scaling(snapshot(zones[0], seen, written={"b": 4}))) == {"zone-b": wanted}
 
 
-def test_what_somebody_else_wrote_after_us_counts() -> None:
+def test_what_another_client_wrote_after_us_counts() -> None:
     case = read_snapshot("a 3; b 5 follows=a generation=3; written b 3")
 
     assert counts(plan_scaling(case)) == {"zone-b": 3}

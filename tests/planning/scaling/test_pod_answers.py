@@ -124,7 +124,7 @@ two thousand million replicas are counted by their pods
 
 
 @pytest.mark.parametrize(("case", "expected"), read_table(FREE, read_answers))
-def test_pods_that_hold_nothing_hold_nobody_back(
+def test_pods_that_hold_nothing_hold_no_zone_back(
     case: ScalingSnapshot, expected: list[str]
 ) -> None:
     assert counts(plan_scaling(case)) == {"zone-b": int(expected[0])}
@@ -140,7 +140,7 @@ def test_a_pod_that_was_replaced_begins_anew() -> None:
 
 
 @pytest.mark.parametrize(("ago", "goes"), [(2, False), (9, False), (10, True)])
-def test_delay08_nobody_goes_who_may_still_act_on_a_call_that_it_stays(
+def test_delay08_no_pod_goes_that_may_still_act_on_a_call_that_it_stays(
     ago: int, goes: bool
 ) -> None:
     """SI-10, DELAY-08: its DELETE was given up without an answer, and its POST came after that."""

@@ -235,7 +235,7 @@ def test_texts_are_short_printable_and_without_a_full_stop(case: ScalingSnapshot
 
 @REPEATABLE
 @given(scalings())
-def test_only_pods_of_the_zone_are_talked_to_and_none_is_told_both(case: ScalingSnapshot) -> None:
+def test_only_pods_of_the_zone_are_called_and_none_gets_both_calls(case: ScalingSnapshot) -> None:
     owned = {zone.sts.name: {pod.uid: pod.name for pod in zone.pods} for zone in case.group.zones}
     for calls in plan_scaling(case).pod_calls:
         post = {one.uid for one in calls.post}

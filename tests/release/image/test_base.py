@@ -52,7 +52,7 @@ def test_the_mirror_is_that_of_the_machine(tmp_path: Path, line: str) -> None:
     assert find_mirror(tmp_path) == "http://mirror.example.org/debian"
 
 
-def test_a_machine_that_is_no_debian_is_told_so(tmp_path: Path) -> None:
+def test_a_machine_that_is_no_debian_is_refused_as_such(tmp_path: Path) -> None:
     with pytest.raises(BaseError, match="names no mirror of Debian"):
         find_mirror(tmp_path)
 

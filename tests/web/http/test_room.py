@@ -258,7 +258,7 @@ async def test_d50_too_many_that_wait_are_sent_away() -> None:
 
 
 @in_virtual_time
-async def test_d50_one_that_waits_in_vain_is_told_to_try_again() -> None:
+async def test_d50_a_body_that_waits_in_vain_is_refused_to_be_tried_again() -> None:
     bodies = make_bodies(Hand())  # it never works
     async with asyncio.TaskGroup() as tasks:
         holding = [

@@ -193,7 +193,7 @@ async def test_warnings_reach_the_author() -> None:
     assert "less than one" in shared.warnings[0]
 
 
-async def test_zval_03_nothing_is_kept_and_nobody_is_called() -> None:
+async def test_zval_03_nothing_is_kept_and_no_server_is_called() -> None:
     bench = Bench(pods=(labelled("a", 0, dict(LABELS)),))
     for tree in (budget_tree(), budget_tree(maxUnavailable=-1)):
         await bench.ask(tree)

@@ -130,7 +130,7 @@ async def test_dep92_what_a_review_alone_decides_is_not_passed_on() -> None:
         assert leader.hook.asked == []
 
 
-async def test_dep92_a_replica_that_leads_asks_nobody() -> None:
+async def test_dep92_a_replica_that_leads_passes_nothing_on() -> None:
     async with both() as (leader, follower):
         follower.is_leading = True
         assert await follower.ask() == FINE

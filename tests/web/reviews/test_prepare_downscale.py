@@ -206,7 +206,7 @@ async def test_t07_64_pods(
 
 
 @in_virtual_time
-async def test_t07_12_each_pod_is_told_once_within_the_review() -> None:
+async def test_t07_12_each_pod_is_un_prepared_once_within_the_review() -> None:
     """T-07 #12: DELETEs that fail are not repeated at once; the controller does it later."""
     world = three_zones(64)
 

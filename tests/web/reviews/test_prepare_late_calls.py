@@ -77,7 +77,7 @@ async def time_out(pods: LatePods) -> None:
 
 
 @in_virtual_time
-async def test_si10_nobody_goes_who_may_still_hear_that_it_stays() -> None:
+async def test_si10_no_pod_goes_that_may_still_get_a_call_that_it_stays() -> None:
     """Granted, and lost to another write; the same is asked again 5 s after the undo was sent."""
     async with late() as (world, pods):
         await time_out(pods)

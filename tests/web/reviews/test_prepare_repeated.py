@@ -90,7 +90,7 @@ async def test_a_new_pod_that_refuses_does_not_undo_what_may_still_happen() -> N
 
 
 @in_virtual_time
-async def test_what_is_refused_again_and_again_holds_nobody_back_for_longer() -> None:
+async def test_a_write_that_is_refused_again_and_again_holds_no_zone_back_for_longer() -> None:
     """LI-01, LI-05: allowed, refused by somebody else; then a pod fails, and an HPA goes on."""
     world = three_zones()
     async with world.controlling():

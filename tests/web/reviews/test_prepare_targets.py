@@ -140,7 +140,7 @@ async def test_li05_the_undo_goes_where_the_calls_had_gone(
 
 
 @in_virtual_time
-async def test_d24_whoever_asks_the_same_meanwhile_is_judged_by_the_target_of_now() -> None:
+async def test_d24_a_review_of_the_same_meanwhile_is_decided_by_the_target_of_now() -> None:
     """SI-10: pods are being called at the old path; who asks after the change does not join in."""
     world = _wrong()
     world.calls.answer = slow(4)

@@ -205,7 +205,7 @@ async def test_other_workloads_are_read(resource: str) -> None:
 
 @pytest.mark.parametrize("metadata", [{"name": "zone-a", "labels": []}, {"name": 1}])
 @in_virtual_time
-async def test_what_does_not_decode_is_told(metadata: Json) -> None:
+async def test_what_does_not_decode_is_reported(metadata: Json) -> None:
     """SI-13: it is no absent label."""
     rig = Rig(stored())
     rig.client.objects["deployments", "zone-a"] = {"metadata": metadata}

@@ -68,7 +68,7 @@ async def test_no_text_of_a_tenant_is_more_than_text() -> None:
 
 
 @in_virtual_time
-async def test_a_batch_that_stalls_is_told_on_the_page_and_in_its_text() -> None:
+async def test_a_batch_that_stalls_is_reported_on_the_page_and_in_its_text() -> None:
     stalled = ConditionDescription(
         type="Stalled", is_true=True, reason="ProgressDeadlineExceeded", message="db-a-1 crashes"
     )

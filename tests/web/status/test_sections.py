@@ -56,7 +56,7 @@ async def read(description: Description) -> Elements:
 
 
 @in_virtual_time
-async def test_maz60_groups_of_one_name_in_two_namespaces_are_told_apart() -> None:
+async def test_maz60_groups_of_one_name_in_two_namespaces_are_distinguished() -> None:
     groups = [replace(group(), namespace=namespace) for namespace in ("loki", "mimir")]
     lacking = NamespaceDescription(
         name="tempo", is_ready=False, is_acting=False, missing=("pods watch: <forbidden>",)

@@ -281,6 +281,6 @@ def test_who_wrote_a_field() -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"{}", b"[", b'{"metadata": {"managedFields": 7}}', b"\xff", b"[" * 100_000]
 )
-def test_what_cannot_be_read_was_written_by_nobody(body: bytes) -> None:
+def test_what_cannot_be_read_was_written_by_no_manager(body: bytes) -> None:
     """RELB-13."""
     assert decode_field_writers(body, ("spec", "ref")) == {}

@@ -130,7 +130,7 @@ def test_rel97_a_gate_that_its_schedule_never_opens_says_why(
         schedule(action=ALLOW),
     ],
 )
-def test_where_no_opening_is_known_none_is_told(of: ScheduleObject) -> None:
+def test_where_no_opening_is_known_none_is_reported(of: ScheduleObject) -> None:
     nights = decided(of)
     own = kept_gate(of)
     closed = GateSummary(name=own.head.name, passing=False)
@@ -139,7 +139,7 @@ def test_where_no_opening_is_known_none_is_told(of: ScheduleObject) -> None:
     assert (found.schedule, found.opens) == ("RolloutSchedule prod/nights", None)
 
 
-def test_gates_of_people_and_of_the_cluster_are_told_apart() -> None:
+def test_gates_of_people_and_of_the_cluster_are_distinguished() -> None:
     everywhere = schedule(namespace="")
 
     assert name_keeper(gate()) == ""

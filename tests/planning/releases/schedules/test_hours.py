@@ -379,7 +379,7 @@ def test_no_minute_is_otherwise_than_the_rules_say(
     assert then is None or is_active_by_definition(one, zone, then) is not state.is_active
 
 
-def test_what_is_told_does_not_hang_on_the_zone_in_which_now_is_given() -> None:
+def test_what_is_reported_does_not_hang_on_the_zone_in_which_now_is_given() -> None:
     rules = schedule(hours("01:15-01:45"))
     now = at("2025-11-02 06:20")
     elsewhere = now.astimezone(ZoneInfo("Asia/Tokyo"))
