@@ -106,7 +106,7 @@ class _Requests:
 
 def _send(line: Line, request: bytes) -> tuple[float, int]:
     begin = time.perf_counter()
-    line.ask(begin, request)
+    line.send_request(begin, request)
     while (answer := line.receive()) is None:
         pass
     return time.perf_counter() - begin, int(answer.split(b" ", 2)[1])

@@ -60,7 +60,7 @@ class Line:
         """Let no call wait from now on."""
         self._socket.setblocking(False)
 
-    def ask(self, due: float, request: bytes = b"") -> None:
+    def send_request(self, due: float, request: bytes = b"") -> None:
         """Begin the next request, that of the load where none is given."""
         self.asked = due
         self._answer = b""
@@ -157,7 +157,7 @@ def ask_once(load: Load, context: ssl.SSLContext) -> tuple[float, bytes]:
     begin = time.perf_counter()
     line = Line(load, context)
     try:
-        line.ask(begin)
+        line.send_request(begin)
         while (answer := line.receive()) is None:
             pass
         return time.perf_counter() - begin, answer
@@ -207,12 +207,12 @@ def _saturate(lines: Sequence[Line], tally: Tally, seconds: float) -> None:
     end = time.perf_counter() + seconds
     asking = dict.fromkeys(lines)
     for line in lines:
-        line.ask(time.perf_counter())
+        line.send_request(time.perf_counter())
     while asking:
         for line in _wait_answers(list(asking), ANSWER_LIMIT_S, tally):
             now = time.perf_counter()
             if now < end:
-                line.ask(now)
+                line.send_request(now)
             else:
                 del asking[line]
 
@@ -224,7 +224,7 @@ def _pace(lines: Sequence[Line], tally: Tally, load: Load) -> None:
     while due or asking:
         while due and free and due[0] <= time.perf_counter():
             line = free.popleft()
-            line.ask(due.popleft())
+            line.send_request(due.popleft())
             asking[line] = None
         wait = ANSWER_LIMIT_S if not due or not free else max(due[0] - time.perf_counter(), 0)
         for line in _wait_answers(list(asking), wait, tally):

@@ -239,7 +239,7 @@ def _serve(listening: socket.socket, context: ssl.SSLContext, answer: bytes, aft
 Measure = Callable[[Task], Coroutine[None, None, Figures]]
 
 
-def ask(measure: Measure, load: Load) -> Figures:
+def send_request(measure: Measure, load: Load) -> Figures:
     """Return what one way of asking measures."""
     return asyncio.run(measure(Task(load=load)))
 
@@ -247,10 +247,10 @@ def ask(measure: Measure, load: Load) -> Figures:
 def test_right_answers_are_counted_and_others_are_not(tmp_path: Path) -> None:
     """D-53: neither a wrong answer nor a connection that fails may count as a fast answer."""
     with serving(tmp_path / "right") as load:
-        right = ask(measure_saturation, load)
+        right = send_request(measure_saturation, load)
     with serving(tmp_path / "wrong", ANSWER.replace(b"fine", b"ouch")) as load:
-        wrong = ask(measure_handshakes, load)
-    refused = ask(measure_handshakes, load)
+        wrong = send_request(measure_handshakes, load)
+    refused = send_request(measure_handshakes, load)
 
     assert (right["right"], right["count"] > 1, right["cpu_us"] > 0) == (1, True, True)
     assert (wrong["count"], wrong["right"]) == (3, 0)
@@ -267,7 +267,7 @@ def test_a_request_that_waits_for_its_turn_takes_that_long(tmp_path: Path) -> No
     Counted from when a request is sent, each would take 50 ms.
     """
     with serving(tmp_path, after=0.05) as load:
-        measured = ask(measure_pace, replace(load, seconds=0.2, per_s=100.0))
+        measured = send_request(measure_pace, replace(load, seconds=0.2, per_s=100.0))
 
     assert (measured["count"], measured["right"]) == (20, 1)
     assert measured["max_ms"] > 500
@@ -276,7 +276,7 @@ def test_a_request_that_waits_for_its_turn_takes_that_long(tmp_path: Path) -> No
 @pytest.mark.parametrize("measure", [measure_saturation, measure_pace])
 def test_a_server_that_hangs_up_spoils_the_measurement(tmp_path: Path, measure: Measure) -> None:
     with serving(tmp_path, b"") as load, pytest.raises(NoAnswerError, match="closed"):
-        ask(measure, load)
+        send_request(measure, load)
 
 
 def test_evictions_without_a_task_are_an_error() -> None:

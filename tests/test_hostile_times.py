@@ -116,7 +116,7 @@ async def test_sec25_a_downscale_beside_a_zone_of_any_time(at: str, lines: list[
     for world in (three_zones(a=WAIT), tracked({"zone-b": format_entry(at)}, a=WAIT)):
         _annotate(world, "statefulsets", "zone-b", **{LAST_DOWNSCALE: at})
         async with world.controlling():
-            verdict = await world.ask("zone-a", 3)
+            verdict = await world.send_request("zone-a", 3)
             await world.pass_time(60)
         assert verdict.is_allowed == (at not in UNFIT and parse_rfc3339(at) < NOW)
     assert not [line for line in lines if "level=error" in line]

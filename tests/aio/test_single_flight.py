@@ -21,7 +21,7 @@ class Rig:
         await self.calls[-1]
         return number
 
-    def ask(
+    def send_request(
         self, tasks: asyncio.TaskGroup, *, key: str = "a", least: int = 99
     ) -> asyncio.Task[int]:
         """Ask; an answer that was underway before is taken from `least` on."""
@@ -44,7 +44,7 @@ async def settle() -> None:
 async def test_all_who_come_before_the_answer_and_accept_it_share_one_call() -> None:
     rig = Rig()
     async with asyncio.TaskGroup() as tasks:
-        asked = [rig.ask(tasks, least=1) for _ in range(60)]
+        asked = [rig.send_request(tasks, least=1) for _ in range(60)]
         await rig.answer()
     assert [task.result() for task in asked] == [1] * 60
     assert len(rig.calls) == 1
@@ -54,9 +54,9 @@ async def test_who_comes_after_the_call_began_and_needs_more_shares_the_next_one
     """Whatever the next answer is: it began after they came."""
     rig = Rig()
     async with asyncio.TaskGroup() as tasks:
-        first = rig.ask(tasks)
+        first = rig.send_request(tasks)
         await settle()
-        later = [rig.ask(tasks) for _ in range(60)]
+        later = [rig.send_request(tasks) for _ in range(60)]
         await rig.answer()
         await rig.answer()
     assert first.result() == 1
@@ -67,7 +67,7 @@ async def test_who_comes_after_the_call_began_and_needs_more_shares_the_next_one
 async def test_keys_do_not_wait_for_each_other() -> None:
     rig = Rig()
     async with asyncio.TaskGroup() as tasks:
-        asked = [rig.ask(tasks, key=key) for key in ("a", "b")]
+        asked = [rig.send_request(tasks, key=key) for key in ("a", "b")]
         await settle()
         for call in rig.calls:
             call.set_result(None)
@@ -79,9 +79,9 @@ async def test_a_caller_that_gives_up_takes_no_other_with_it(least: int) -> None
     """One of those who waited calls anew, for all."""
     rig = Rig()
     async with asyncio.TaskGroup() as tasks:
-        first = rig.ask(tasks)
+        first = rig.send_request(tasks)
         await settle()
-        later = [rig.ask(tasks, least=least) for _ in range(3)]
+        later = [rig.send_request(tasks, least=least) for _ in range(3)]
         await settle()
         later[0].cancel()
         first.cancel()
@@ -96,7 +96,7 @@ async def test_nothing_is_kept_after_the_answer() -> None:
     rig = Rig()
     for number in (1, 2):
         async with asyncio.TaskGroup() as tasks:
-            asked = rig.ask(tasks, least=0)
+            asked = rig.send_request(tasks, least=0)
             await rig.answer()
         assert asked.result() == number
 
@@ -111,7 +111,7 @@ async def test_an_error_is_that_of_its_caller() -> None:
     async with asyncio.TaskGroup() as tasks:
         failing = tasks.create_task(_error_of(rig.flights.share("a", fail, lambda number: True)))
         await settle()
-        other = rig.ask(tasks)
+        other = rig.send_request(tasks)
         await rig.answer()
         await rig.answer()
     assert failing.result() == "broken"

@@ -39,20 +39,20 @@ def dump(tmp_path: Path) -> Path:
     return tmp_path / "dump.yaml"
 
 
-def ask(dump: Path, *words: str, objects: list[Json] | None = None) -> int:
+def run_adopt(dump: Path, *words: str, objects: list[Json] | None = None) -> int:
     dump.write_text(yaml.safe_dump_all(ZONES if objects is None else objects))
     return main(["adopt", "-f", str(dump), *words])
 
 
 def test_text_for_people(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ask(dump) == ExitCode.DONE
+    assert run_adopt(dump) == ExitCode.DONE
     out = capsys.readouterr().out
     assert out.startswith("namespace prod: nothing is written by this command\n")
     assert out.count("\nkubectl patch statefulset ingester-zone-") == 3
 
 
 def test_json_for_scripts(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ask(dump, "-o=json") == ExitCode.DONE
+    assert run_adopt(dump, "-o=json") == ExitCode.DONE
     printed = json.loads(capsys.readouterr().out)
     assert printed["schemaVersion"] == 1
     assert printed["groups"][0]["name"] == "ingester"
@@ -68,20 +68,20 @@ def test_manifests_of_git_without_namespace_uid_and_status(
         head = {key: it for key, it in one["metadata"].items() if key != "namespace"}
         objects.append({**one, "metadata": head, "status": {}})
 
-    assert ask(dump, objects=objects) == ExitCode.DONE
+    assert run_adopt(dump, objects=objects) == ExitCode.DONE
     out = capsys.readouterr().out
     assert "status_unknown" in out
     assert "--namespace" not in out
     assert "  name: ingester\nspec:\n  maxUnavailable: 1" in out
 
-    assert ask(dump, "-o=budgets", objects=objects) == ExitCode.DONE
+    assert run_adopt(dump, "-o=budgets", objects=objects) == ExitCode.DONE
     assert yaml.safe_load(capsys.readouterr().out)["spec"]["selector"] == {"matchLabels": APP}
 
 
 def test_a_group_that_is_held_ends_with_4(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
     objects = [*ZONES[1:], plain("ingester-zone-a", updateRevision="two", updatedReplicas=0)]
 
-    assert ask(dump, objects=objects) == ExitCode.NEEDS_A_PERSON
+    assert run_adopt(dump, objects=objects) == ExitCode.NEEDS_A_PERSON
     assert "3 pods of 3 are outdated" in capsys.readouterr().out
 
 
@@ -96,7 +96,7 @@ def test_a_group_that_is_held_ends_with_4(dump: Path, capsys: pytest.CaptureFixt
 def test_what_chooses(
     dump: Path, words: list[str], shown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ask(dump, *words)
+    run_adopt(dump, *words)
     assert shown in capsys.readouterr().out
 
 
@@ -115,7 +115,7 @@ def test_what_chooses(
 def test_mistakes_are_one_line(
     dump: Path, words: list[str], code: int, why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert ask(dump, *words) == code
+    assert run_adopt(dump, *words) == code
     error = capsys.readouterr().err
     assert why in error
     assert error.count("\n") == 1
@@ -124,8 +124,8 @@ def test_mistakes_are_one_line(
 def test_two_namespaces_take_a_choice(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
     objects = [*ZONES, plain("ingester-zone-a", "test")]
 
-    assert ask(dump, objects=objects) == ExitCode.FAILED
+    assert run_adopt(dump, objects=objects) == ExitCode.FAILED
     assert "prod and test: choose one with -n" in capsys.readouterr().err
-    assert ask(dump, "-n=prod", objects=objects) == ExitCode.DONE
-    assert ask(dump, objects=[*ZONES, ZONES[0]]) == ExitCode.FAILED
+    assert run_adopt(dump, "-n=prod", objects=objects) == ExitCode.DONE
+    assert run_adopt(dump, objects=[*ZONES, ZONES[0]]) == ExitCode.FAILED
     assert "more than once" in capsys.readouterr().err

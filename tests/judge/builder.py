@@ -276,9 +276,9 @@ class HistoryBuilder:
     def persist(self, at: float, name: str = "a", replicas: int = 2, **parts: Any) -> Self:
         """Have a person's request for fewer pods be written and answered."""
         self.zone(at, name, replicas=replicas, actor=PERSON, call=self.number + 1, **parts)
-        return self.ask(at, name, body={"spec": {"replicas": replicas}})
+        return self.send_request(at, name, body={"spec": {"replicas": replicas}})
 
-    def ask(self, at: float, name: str = "a", **parts: Any) -> Self:
+    def send_request(self, at: float, name: str = "a", **parts: Any) -> Self:
         """Have a person ask for two pods, answered at a time, begun two seconds before."""
         how: dict[str, Any] = {
             "begun": at - 2,

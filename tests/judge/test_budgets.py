@@ -240,11 +240,11 @@ def faulty(at: float, kind: str, events: Events) -> Events:
 def asking(until: int, status: int = 429) -> Events:
     """Have a person ask for a pod every five seconds, in vain."""
 
-    def ask(t: HistoryBuilder) -> None:
+    def send_request(t: HistoryBuilder) -> None:
         for at in range(20, until, 5):
             t.ask_eviction(at, "a-0", status=status)
 
-    return ask
+    return send_request
 
 
 LASTING: list[tuple[str, float, Events]] = [
@@ -338,8 +338,8 @@ def pass_over(
         t.ask_eviction(at, pod, status=403, message="the quota is used")
         t.review(at + 0.1, pod, t.number, path=EVICTION_PATH, allowed=allowed, **review)
 
-    ask = partial(t.ask_eviction, name=pod, status=429, message=message)
-    steps: list[tuple[float, Any]] = [(at, ask) for at in waits]
+    send_request = partial(t.ask_eviction, name=pod, status=429, message=message)
+    steps: list[tuple[float, Any]] = [(at, send_request) for at in waits]
     steps += [(40, partial(roll, name="a-0")), (50, partial(roll, name="a-1"))]
     steps += [(60, partial(roll, name="a-2"))]
     if evicted:

@@ -79,7 +79,7 @@ def test_only_what_is_guarded_is_judged(policy: str, broken: list[str]) -> None:
     """SI-10, SI-13: a webhook that may be left out promises nothing, nor does one for others."""
     t = HistoryBuilder().hooks(0, "prepare-downscale", policy=policy)
     t.zones(labels=PREPARED, annotations=PATHS).prepare(19, "a-2")
-    assert list_broken(t.zone(20, "a", replicas=2, call=1).ask(20)) == broken
+    assert list_broken(t.zone(20, "a", replicas=2, call=1).send_request(20)) == broken
 
 
 def wait(name: str, at: float = 1) -> Events:
@@ -123,7 +123,9 @@ def granted(t: HistoryBuilder) -> HistoryBuilder:
 
 def refused_later(t: HistoryBuilder) -> None:
     granted(t).review(20.5, "a", begun=s(19.5), allowed=False, status=400)
-    t.prepare(20, "a-2", method="DELETE").fault(18, "reset_after").ask(25, begun=18, status=400)
+    t.prepare(20, "a-2", method="DELETE").fault(18, "reset_after").send_request(
+        25, begun=18, status=400
+    )
 
 
 def refused_and_written(t: HistoryBuilder) -> None:
@@ -152,7 +154,7 @@ VERDICTS = cases(
         "SI-12 the request is still under way -> SI-12": lambda t: (
             granted(t)
             .prepare(20, "a-2", method="DELETE", acted=False, status=500)
-            .ask(25, begun=18, status=500)
+            .send_request(25, begun=18, status=500)
         ),
         "SI-12 a later review has refused it": refused_later,
         "SI-13 refused, and written -> SI-13": refused_and_written,
@@ -186,7 +188,7 @@ def test_no_downscale_holds_by_each_route(subresource: str, fault: str, broken: 
         if fault:
             t.fault(19.2, fault, "call 9: get statefulsets/zone-a: internal")
         t.zone(20, "a", replicas=2, labels={NO_DOWNSCALE: "false"}, call=t.number + 1)
-        t.ask(20, subresource=subresource)
+        t.send_request(20, subresource=subresource)
 
     assert judge(events, labels={NO_DOWNSCALE: "true"}) == broken
 
@@ -229,19 +231,19 @@ def record(t: HistoryBuilder, at: float) -> HistoryBuilder:
 
 
 def dry(t: HistoryBuilder) -> HistoryBuilder:
-    return t.review(19.5, "a", dry_run=True).ask(20, query={"dryRun": "All"})
+    return t.review(19.5, "a", dry_run=True).send_request(20, query={"dryRun": "All"})
 
 
 def asked_twice(t: HistoryBuilder, status: int = 429) -> None:
     t.live_read(18).review(19, "a").review(19.6, "a", begun=s(19.1), allowed=False, status=status)
-    t.ask(20, status=400)
+    t.send_request(20, status=400)
 
 
 def called_twice(t: HistoryBuilder, **between: Any) -> None:
     t.live_read(18).prepare(18.8, "a-2")
     if between:
         t.prepare(19.1, "a-2", **between)
-    t.prepare(19.3, "a-2").review(19.6, "a", begun=s(18.5)).ask(20, status=400)
+    t.prepare(19.3, "a-2").review(19.6, "a", begun=s(18.5)).send_request(20, status=400)
 
 
 REVIEWS = cases(
@@ -253,7 +255,7 @@ REVIEWS = cases(
         ),
         "SI-15 it was written -> SI-15": lambda t: t.zone(
             20, "a", limit="2", call=t.number + 1
-        ).ask(20, query={"dryRun": "All"}),
+        ).send_request(20, query={"dryRun": "All"}),
         "SI-16 allowed, then refused -> SI-16": asked_twice,
         "SI-16 called twice for one write -> SI-16": called_twice,
         "SI-16 told in between that it stays": lambda t: called_twice(t, method="DELETE"),

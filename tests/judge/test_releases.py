@@ -64,11 +64,13 @@ def record(t: HistoryBuilder, at: float, *entries: JsonObject, **consumed: str) 
     return t.write(at, ROLLOUTS, NAME, after, actor=OPERATOR)
 
 
-def ask(t: HistoryBuilder, at: float, actor: str = "amy", **asked: str | None) -> HistoryBuilder:
+def annotate(
+    t: HistoryBuilder, at: float, actor: str = "amy", **annotations: str | None
+) -> HistoryBuilder:
     """Have annotations set, or removed with None."""
     after = deepcopy(t.objects[ROLLOUTS.plural, NAME])
     found = part_of(after, "metadata", "annotations")
-    for key, value in asked.items():
+    for key, value in annotations.items():
         if value is None:
             found.pop(name_intent(key), None)
         else:
@@ -127,18 +129,18 @@ def hold_up(at: float) -> Events:
 
 def force(t: HistoryBuilder, *, entries: int = 1, recorded: str = "1.1.0") -> HistoryBuilder:
     """Have 1.1.0 forced and deployed, once or more, and the annotation removed."""
-    ask(t, 5, force_deploy="1.1.0")
+    annotate(t, 5, force_deploy="1.1.0")
     history = [entry(1, "1.0.0", "Cancelled")]
     for number in range(2, 2 + entries):
         history.insert(0, entry(number, "1.1.0", "Deploying", "amy"))
         record(t, 5 + number, *history, force_deploy=recorded)
-    return ask(t, 20, OPERATOR, force_deploy=None)
+    return annotate(t, 20, OPERATOR, force_deploy=None)
 
 
 def retry(t: HistoryBuilder, **tried: str) -> HistoryBuilder:
     """Have a failed entry tried again, or only its annotation taken."""
     record(t, 1, entry(1, "1.0.0", "Failed"))
-    ask(t, 5, retry="now")
+    annotate(t, 5, retry="now")
     return record(t, 6, entry(1, "1.0.0", "Deploying", **tried), retry="now")
 
 
@@ -148,7 +150,7 @@ RELEASES = cases(
         "REL-01 while the last one bakes -> REL-01": lambda t: deploy(t, 10, "InProgress"),
         "REL-01 after a failure -> REL-01": lambda t: deploy(t, 10, "Failed"),
         "REL-01 after an unblocked failure": lambda t: deploy(
-            ask(t, 5, unblock_failed="true"), 10, "Failed"),
+            annotate(t, 5, unblock_failed="true"), 10, "Failed"),
         "REL-01 by name while the last one bakes": lambda t: deploy(
             pin(t, 5, "1.1.0"), 10, "Cancelled"),
         "REL-01 another one by name -> REL-01": lambda t: deploy(
@@ -159,9 +161,9 @@ RELEASES = cases(
             close(close(t, 1), 9, is_passing=True), 10),
         "REL-50 a gate that went": lambda t: deploy(
             close(t, 1).write(9, ROLLOUT_GATES, "freeze", None), 10),
-        "REL-50 a bypass": lambda t: deploy(ask(close(t, 1), 5, bypass_gates="1.1.0"), 10),
+        "REL-50 a bypass": lambda t: deploy(annotate(close(t, 1), 5, bypass_gates="1.1.0"), 10),
         "REL-50 another bypass -> REL-50": lambda t: deploy(
-            ask(close(t, 1), 5, bypass_gates="1.2.0"), 10),
+            annotate(close(t, 1), 5, bypass_gates="1.2.0"), 10),
         "REL-50 an event lost": lambda t: deploy(
             close(t, 1).fault(2, "drop_event", "event 3 of rolloutgates: ADDED freeze"), 10),
         "REL-50 an event lost long before -> REL-50": lambda t: deploy(
@@ -178,19 +180,19 @@ RELEASES = cases(
             label(freeze(t, 1, tier="web"), 9, tier="web"), 10),
         "RELB-42 a label of this moment": lambda t: deploy(
             label(freeze(t, 1, tier="web"), 9.6, tier="web"), 10),
-        "RELB-42 a bypass": lambda t: deploy(ask(freeze(t, 1), 5, bypass_gates="1.1.0"), 10),
+        "RELB-42 a bypass": lambda t: deploy(annotate(freeze(t, 1), 5, bypass_gates="1.1.0"), 10),
         "RELB-42 the status is held up": lambda t: deploy(
             freeze(t, 1).fault(2, "late", f"call 3: patch {ROLLOUTS.plural}/{NAME}"), 10),
         "RELB-10 forced, deployed and removed": force,
         "RELB-10 forced and deployed twice -> RELB-10": lambda t: force(t, entries=2),
-        "RELB-10 forced, and removed without a record -> RELB-10": lambda t: ask(
-            ask(t, 5, force_deploy="1.1.0"), 6, OPERATOR, force_deploy=None),
-        "RELB-10 removed by a person": lambda t: ask(
-            ask(t, 5, force_deploy="1.1.0"), 6, force_deploy=None),
+        "RELB-10 forced, and removed without a record -> RELB-10": lambda t: annotate(
+            annotate(t, 5, force_deploy="1.1.0"), 6, OPERATOR, force_deploy=None),
+        "RELB-10 removed by a person": lambda t: annotate(
+            annotate(t, 5, force_deploy="1.1.0"), 6, force_deploy=None),
         "RELB-10 recorded, and not deployed -> RELB-10": lambda t: record(
-            ask(t, 5, force_deploy="1.1.0"), 6, force_deploy="1.1.0"),
+            annotate(t, 5, force_deploy="1.1.0"), 6, force_deploy="1.1.0"),
         "RELB-10 there already": lambda t: record(
-            ask(t, 5, force_deploy="1.0.0"), 6, force_deploy="1.0.0"),
+            annotate(t, 5, force_deploy="1.0.0"), 6, force_deploy="1.0.0"),
         "RELB-15 what is on record": lambda t: tag(deploy(t, 10), 11, "1.1.0"),
         "RELB-15 before it is on record -> RELB-15": lambda t: tag(t, 10, "1.1.0"),
         "RELB-15 a person may": lambda t: tag(t, 10, "1.1.0", actor="amy"),

@@ -247,7 +247,7 @@ def test_the_deletes_of_the_dead_need_reservations() -> None:
 def grant(t: HistoryBuilder, *, dry_run: bool = False) -> HistoryBuilder:
     """Have zone-a go down: a look at 18.5 s, a call at 19, the answer at 19.5, the write at 20."""
     t.live_read(18.5).prepare(19, "a-2").review(19.5, "a", begun=s(18.2), dry_run=dry_run)
-    return t.ask(20) if dry_run else t.persist(20)
+    return t.send_request(20) if dry_run else t.persist(20)
 
 
 def beside_a_grant(at: float, pod: str = "b-0", **how: Any) -> Events:
@@ -266,7 +266,7 @@ def beside_a_new_image(at: float) -> Events:
         grant(t).call(at, "delete", PODS, "b-0")
         image = t.number + 1
         t.review(22.5, "a", image, begun=s(18.1)).zone(23, "a", actor=PERSON, call=image)
-        t.ask(23, body={"spec": {"template": {}}}, begun=18.0)
+        t.send_request(23, body={"spec": {"template": {}}}, begun=18.0)
 
     return events
 

@@ -55,10 +55,10 @@ class Trouble(NoFaults):
         self.fails: dict[str, Failure] = {}
         self.asked: list[tuple[timedelta, str]] = []
 
-    def on_call(self, ask: SentCall) -> FaultDecision:
-        call = ask.text.partition(": ")[2].rstrip()
+    def on_call(self, sent: SentCall) -> FaultDecision:
+        call = sent.text.partition(": ")[2].rstrip()
         self.asked.append((elapsed(), call))
-        failure = self.fails.get(call) or self.fails.get(ask.verb)
+        failure = self.fails.get(call) or self.fails.get(sent.verb)
         return FaultDecision(fails=failure) if failure is not None else OUTCOME
 
 

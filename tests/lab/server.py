@@ -57,7 +57,7 @@ class Server:
             user=asked.user,
         )
 
-    def ask(
+    def send_request(
         self, verb: Verb, resource: Resource, name: str = "", asked: Asked = NOTHING
     ) -> ApiAnswer:
         """Send a request and return the answer, whatever it is."""
@@ -71,7 +71,7 @@ class Server:
 
     def create(self, resource: Resource, body: JsonObject) -> JsonObject:
         """Create an object and expect no refusal."""
-        answer = self.ask("create", resource, asked=Asked(body=body))
+        answer = self.send_request("create", resource, asked=Asked(body=body))
         assert answer.status == 201, answer.message
         return answer.body
 

@@ -28,7 +28,7 @@ from tests.models.grant_words import (
     Setup,
     State,
     put,
-    put_ask,
+    put_request,
 )
 from tests.models.grants import Grants
 from tests.models.search import Model, Step, Steps, replaced
@@ -231,17 +231,17 @@ class ElectedGrants:
     def _cut_short(self, state: ElectedState, who: int) -> Steps[ElectedState]:
         """Decide again by the cache and by memory, without a list."""
         process = state.base.processes[who]
-        for slot, ask in enumerate(process.asks):
-            if ask is None or ask.phase is not Phase.WRITTEN or ask.is_late:
+        for slot, request in enumerate(process.requests):
+            if request is None or request.phase is not Phase.WRITTEN or request.is_late:
                 continue
-            if self._elections.short_cut is ShortCut.OWN_RECORD and not state.shown[ask.pod]:
+            if self._elections.short_cut is ShortCut.OWN_RECORD and not state.shown[request.pod]:
                 continue
             going = {one for one, is_going in enumerate(state.shows) if is_going}
             going |= {one for one, is_held in enumerate(process.held) if is_held}
-            if not self._grants.exceeds(frozenset({*going, ask.pod})):
-                base = put_ask(state.base, who, slot, ask._replace(phase=Phase.CLEARED))
+            if not self._grants.exceeds(frozenset({*going, request.pod})):
+                base = put_request(state.base, who, slot, request._replace(phase=Phase.CLEARED))
                 yield (
-                    Step(NAMES[who], "go without a list", PODS[ask.pod]),
+                    Step(NAMES[who], "go without a list", PODS[request.pod]),
                     state._replace(base=base),
                 )
 

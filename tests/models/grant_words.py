@@ -63,7 +63,7 @@ class Pod(NamedTuple):
     """Answers under records that stand no more, whose effect may still come."""
 
 
-class Ask(NamedTuple):
+class Request(NamedTuple):
     """Somebody wants a pod to go, and a process is on it."""
 
     phase: Phase
@@ -100,7 +100,7 @@ class Call(NamedTuple):
 class Process(NamedTuple):
     """A replica of the operator."""
 
-    asks: tuple[Ask | None, ...]
+    requests: tuple[Request | None, ...]
     held: tuple[bool, ...]
     """By pod: reserved, granted or in doubt."""
     call: Call | None = None
@@ -164,10 +164,12 @@ def put_process(state: State, who: int, process: Process) -> State:
     return State(state.pods, replaced(state.processes, who, process))
 
 
-def put_ask(state: State, who: int, slot: int, ask: Ask | None) -> State:
+def put_request(state: State, who: int, slot: int, request: Request | None) -> State:
     """Change how far a process has come with an ask; None ends it."""
     process = state.processes[who]
-    return put_process(state, who, process._replace(asks=replaced(process.asks, slot, ask)))
+    return put_process(
+        state, who, process._replace(requests=replaced(process.requests, slot, request))
+    )
 
 
 def hold(state: State, who: int, place: int, *, is_held: bool) -> State:
@@ -181,7 +183,7 @@ def make_late(state: State, place: int) -> State:
     return State(
         state.pods,
         tuple(
-            process._replace(asks=tuple(_late(ask, place) for ask in process.asks))
+            process._replace(requests=tuple(_late(request, place) for request in process.requests))
             for process in state.processes
         ),
     )
@@ -201,20 +203,20 @@ def collect_going(state: State, *, but: int) -> frozenset[int]:
     )
 
 
-def _late(ask: Ask | None, place: int) -> Ask | None:
-    is_of_it = ask is not None and ask.pod == place and ask.is_current
-    if ask is None or not is_of_it or ask.phase not in (Phase.WRITTEN, Phase.CLEARED):
-        return ask
-    return ask._replace(is_late=True)
+def _late(request: Request | None, place: int) -> Request | None:
+    is_of_it = request is not None and request.pod == place and request.is_current
+    if request is None or not is_of_it or request.phase not in (Phase.WRITTEN, Phase.CLEARED):
+        return request
+    return request._replace(is_late=True)
 
 
 def _miss(process: Process, place: int) -> Process:
-    asks, call = process.asks, process.call
-    for slot, ask in enumerate(asks):
-        if ask is not None and ask.pod == place and ask.is_current:
-            asks = replaced(asks, slot, ask._replace(is_current=False))
+    requests, call = process.requests, process.call
+    for slot, request in enumerate(requests):
+        if request is not None and request.pod == place and request.is_current:
+            requests = replaced(requests, slot, request._replace(is_current=False))
     if call is not None and call.pod == place and call.hits:
         call = call._replace(hits=False)
-    if asks is process.asks and call is process.call:
+    if requests is process.requests and call is process.call:
         return process
-    return process._replace(asks=asks, call=call)
+    return process._replace(requests=requests, call=call)

@@ -27,7 +27,6 @@ from typing import Final
 from tests.models.grant_words import (
     NAMES,
     PODS,
-    Ask,
     Call,
     Error,
     Late,
@@ -35,6 +34,7 @@ from tests.models.grant_words import (
     Pod,
     Process,
     Record,
+    Request,
     Setup,
     State,
     collect_going,
@@ -43,8 +43,8 @@ from tests.models.grant_words import (
     keep,
     make_late,
     put,
-    put_ask,
     put_process,
+    put_request,
 )
 from tests.models.search import Model, Step, Steps
 
@@ -64,7 +64,8 @@ class Grants:
         """Return what is to be walked through."""
         setup = self._setup
         processes = tuple(
-            Process(asks=(None,) * slots, held=(False,) * len(setup.zones)) for slots in setup.slots
+            Process(requests=(None,) * slots, held=(False,) * len(setup.zones))
+            for slots in setup.slots
         )
         start = State(pods=(Pod(),) * len(setup.zones), processes=processes)
         return Model(start=start, steps=self.steps, name_fault=self.name_fault)
@@ -119,8 +120,8 @@ class Grants:
 
     def _run(self, state: State, who: int) -> Steps[State]:
         process, name = state.processes[who], NAMES[who]
-        for slot, ask in enumerate(process.asks):
-            if ask is None:
+        for slot, request in enumerate(process.requests):
+            if request is None:
                 yield from self._begin(state, who, slot)
             else:
                 yield from self._go_on(state, who, slot)
@@ -152,10 +153,10 @@ class Grants:
             if Error.REMEMBERS_NOTHING not in self._errors:
                 held = hold(state, who, place, is_held=True)
             for rank in self._setup.ranks:
-                ask = Ask(Phase.RESERVED, place, rank)
+                request = Request(Phase.RESERVED, place, rank)
                 if not self._setup.has_records:
-                    ask = ask._replace(phase=Phase.CLEARED)
-                yield step, put_ask(held, who, slot, ask)
+                    request = request._replace(phase=Phase.CLEARED)
+                yield step, put_request(held, who, slot, request)
 
     def _may_begin(self, state: State, who: int, place: int) -> bool:
         pod, process = state.pods[place], state.processes[who]
@@ -173,76 +174,80 @@ class Grants:
         return not self.exceeds(frozenset({*others, place}))
 
     def _go_on(self, state: State, who: int, slot: int) -> Steps[State]:
-        ask = state.processes[who].asks[slot]
-        assert ask is not None
-        if self._setup.has_faults and not ask.is_late and ask.phase is Phase.CLEARED:
-            stalled = put_ask(state, who, slot, ask._replace(is_late=True))
-            yield Step(NAMES[who], "stall over", PODS[ask.pod]), stalled
-        match ask.phase:
+        request = state.processes[who].requests[slot]
+        assert request is not None
+        if self._setup.has_faults and not request.is_late and request.phase is Phase.CLEARED:
+            stalled = put_request(state, who, slot, request._replace(is_late=True))
+            yield Step(NAMES[who], "stall over", PODS[request.pod]), stalled
+        match request.phase:
             case Phase.RESERVED:
-                yield from self._write(state, who, slot, ask)
+                yield from self._write(state, who, slot, request)
             case Phase.WRITTEN:
-                yield from self._confirm(state, who, slot, ask)
+                yield from self._confirm(state, who, slot, request)
             case Phase.CLEARED:
-                yield from self._answer(state, who, slot, ask)
+                yield from self._answer(state, who, slot, request)
             case Phase.LEAVING:
-                yield from self._release(state, who, slot, ask)
+                yield from self._release(state, who, slot, request)
 
-    def _write(self, state: State, who: int, slot: int, ask: Ask) -> Steps[State]:
-        name, pod = NAMES[who], PODS[ask.pod]
-        if (ask.is_current or Error.WRITES_BLINDLY in self._errors) and state.pods[ask.pod].is_up:
-            record = Record(who, ask.rank, is_old=False)
+    def _write(self, state: State, who: int, slot: int, request: Request) -> Steps[State]:
+        name, pod = NAMES[who], PODS[request.pod]
+        if (request.is_current or Error.WRITES_BLINDLY in self._errors) and state.pods[
+            request.pod
+        ].is_up:
+            record = Record(who, request.rank, is_old=False)
             skips = {Error.LISTS_FIRST, Error.DECIDES_ONCE} & self._errors
             phase = Phase.CLEARED if skips else Phase.WRITTEN
-            after = ask._replace(phase=phase, is_current=True)
-            written = put(state, ask.pod, self._with_record(state.pods[ask.pod], record))
-            yield Step(name, "record", pod), put_ask(written, who, slot, after)
-        if not ask.is_current or self._setup.has_faults:
-            ended = hold(put_ask(state, who, slot, None), who, ask.pod, is_held=False)
+            after = request._replace(phase=phase, is_current=True)
+            written = put(state, request.pod, self._with_record(state.pods[request.pod], record))
+            yield Step(name, "record", pod), put_request(written, who, slot, after)
+        if not request.is_current or self._setup.has_faults:
+            ended = hold(put_request(state, who, slot, None), who, request.pod, is_held=False)
             yield Step(name, "be refused the record on", pod), ended
         if self._setup.has_faults:
             # Still held in memory: it may be written, now or later.
-            late = Call(Late.WRITE, ask.pod, ask.rank, hits=ask.is_current)
-            given_up = self._send(put_ask(state, who, slot, None), who, late)
+            late = Call(Late.WRITE, request.pod, request.rank, hits=request.is_current)
+            given_up = self._send(put_request(state, who, slot, None), who, late)
             yield Step(name, "give up waiting for the record on", pod), given_up
 
-    def _confirm(self, state: State, who: int, slot: int, ask: Ask) -> Steps[State]:
+    def _confirm(self, state: State, who: int, slot: int, request: Request) -> Steps[State]:
         """List all pods and decide again; where it must wait, it lists again: no step at all."""
-        name, pod = NAMES[who], PODS[ask.pod]
-        for step, after in self._read_pods(state, who, ask):
-            yield step, put_ask(state, who, slot, after)
+        name, pod = NAMES[who], PODS[request.pod]
+        for step, after in self._read_pods(state, who, request):
+            yield step, put_request(state, who, slot, after)
         if self._setup.has_faults:
-            yield Step(name, "refuse", pod), put_ask(state, who, slot, _leave(ask))
-            if ask.is_current:
+            yield Step(name, "refuse", pod), put_request(state, who, slot, _leave(request))
+            if request.is_current:
                 # No answer to the write: the record stands, and nobody will withdraw it.
-                yield Step(name, "miss the answer on", pod), put_ask(state, who, slot, None)
+                yield Step(name, "miss the answer on", pod), put_request(state, who, slot, None)
 
-    def _read_pods(self, state: State, who: int, ask: Ask) -> Iterator[tuple[Step, Ask]]:
+    def _read_pods(
+        self, state: State, who: int, request: Request
+    ) -> Iterator[tuple[Step, Request]]:
         count = len(state.pods)
-        upto = ask.read + 1 if self._setup.lists_by_zone else count
-        seen = list(ask.seen)
-        for place in range(ask.read, upto):
+        upto = request.read + 1 if self._setup.lists_by_zone else count
+        seen = list(request.seen)
+        for place in range(request.read, upto):
             pod = state.pods[place]
-            if place == ask.pod:
-                is_gone = (ask.is_late and not self._may_be_late(who)) or not ask.is_current
+            if place == request.pod:
+                is_gone = (request.is_late and not self._may_be_late(who)) or not request.is_current
                 if is_gone and Error.FORGETS_OWN_RECORD not in self._errors:
-                    yield Step(NAMES[who], "miss its record on", PODS[place]), _leave(ask)
+                    yield Step(NAMES[who], "miss its record on", PODS[place]), _leave(request)
                     return
             elif not pod.is_up or pod.record is not None:
-                seen.append((place, self._loses(pod, who, ask)))
-        step = Step(NAMES[who], "list for", PODS[ask.pod])
+                seen.append((place, self._loses(pod, who, request)))
+        step = Step(NAMES[who], "list for", PODS[request.pod])
         if upto < count:
-            yield step, ask._replace(read=upto, seen=tuple(seen))
+            yield step, request._replace(read=upto, seen=tuple(seen))
             return
-        verdict = self._decide_again(ask.pod, seen)
+        verdict = self._decide_again(request.pod, seen)
         if verdict is not None or self._setup.lists_by_zone:
-            yield step, ask._replace(phase=verdict or ask.phase, read=0, seen=())
+            yield step, request._replace(phase=verdict or request.phase, read=0, seen=())
 
-    def _loses(self, pod: Pod, who: int, ask: Ask) -> bool:
+    def _loses(self, pod: Pod, who: int, request: Request) -> bool:
         record = pod.record
         if record is None or record.by == who or Error.NOBODY_WINS in self._errors:
             return False
-        return (ask.rank, who) < (record.rank, record.by)
+        return (request.rank, who) < (record.rank, record.by)
 
     def _decide_again(self, place: int, seen: Sequence[tuple[int, bool]]) -> Phase | None:
         """Return what follows; None: the pods in the way will be withdrawn from, list again."""
@@ -252,42 +257,45 @@ class Grants:
             return Phase.LEAVING
         return Phase.CLEARED if Error.IGNORES_LOSERS in self._errors else None
 
-    def _answer(self, state: State, who: int, slot: int, ask: Ask) -> Steps[State]:
-        name, place = NAMES[who], ask.pod
+    def _answer(self, state: State, who: int, slot: int, request: Request) -> Steps[State]:
+        name, place = NAMES[who], request.pod
         pod = state.pods[place]
         lax = {Error.ANSWERS_LATE, Error.FORGETS_OWN_RECORD} & self._errors
-        if not ask.is_late or lax or self._may_be_late(who):
+        if not request.is_late or lax or self._may_be_late(who):
             for times in range(1, self._setup.answers + 1):
-                given = keep(state, place, self._give(pod, who, ask, times))
-                yield Step(name, "allow", PODS[place]), put_ask(given, who, slot, None)
-        if ask.is_late:
-            yield Step(name, "be too late for", PODS[place]), put_ask(state, who, slot, _leave(ask))
+                given = keep(state, place, self._give(pod, who, request, times))
+                yield Step(name, "allow", PODS[place]), put_request(given, who, slot, None)
+        if request.is_late:
+            yield (
+                Step(name, "be too late for", PODS[place]),
+                put_request(state, who, slot, _leave(request)),
+            )
 
     def _may_be_late(self, who: int) -> bool:
         """Tell whether nothing comes of what is answered under a record that was taken back."""
         return who in self._setup.rollouts
 
-    def _give(self, pod: Pod, who: int, ask: Ask, times: int) -> Pod:
-        if not ask.is_current or pod.record is None:
+    def _give(self, pod: Pod, who: int, request: Request, times: int) -> Pod:
+        if not request.is_current or pod.record is None:
             # The delete of a rollout names a version that is no more.
             return pod if who in self._setup.rollouts else _orphan(pod, times)
         record = pod.record
         return pod._replace(record=record._replace(permits=min(record.permits + times, MOST)))
 
-    def _release(self, state: State, who: int, slot: int, ask: Ask) -> Steps[State]:
-        name, pod = NAMES[who], PODS[ask.pod]
-        done = hold(put_ask(state, who, slot, None), who, ask.pod, is_held=False)
-        if ask.is_current or Error.RELEASES_BLINDLY in self._errors:
-            done = put(done, ask.pod, self._with_record(state.pods[ask.pod], None))
+    def _release(self, state: State, who: int, slot: int, request: Request) -> Steps[State]:
+        name, pod = NAMES[who], PODS[request.pod]
+        done = hold(put_request(state, who, slot, None), who, request.pod, is_held=False)
+        if request.is_current or Error.RELEASES_BLINDLY in self._errors:
+            done = put(done, request.pod, self._with_record(state.pods[request.pod], None))
         yield Step(name, "withdraw from", pod), done
         if self._setup.has_faults:
-            late = Call(Late.RELEASE, ask.pod, hits=ask.is_current)
-            sent = self._send(put_ask(state, who, slot, None), who, late)
+            late = Call(Late.RELEASE, request.pod, hits=request.is_current)
+            sent = self._send(put_request(state, who, slot, None), who, late)
             yield Step(name, "give up withdrawing from", pod), sent
 
     def _may_release(self, state: State, who: int, place: int) -> bool:
         pod, process = state.pods[place], state.processes[who]
-        if any(ask is not None and ask.pod == place for ask in process.asks):
+        if any(request is not None and request.pod == place for request in process.requests):
             return False
         if not pod.is_up:
             return True
@@ -328,17 +336,17 @@ class Grants:
         process = state.processes[who]
         crashed = put_process(state, who, self._newborn(process))
         yield Step(NAMES[who], "be killed"), crashed
-        for ask in process.asks:
-            if ask is not None and ask.phase in (Phase.RESERVED, Phase.LEAVING):
-                what = Late.WRITE if ask.phase is Phase.RESERVED else Late.RELEASE
-                call = Call(what, ask.pod, ask.rank, hits=ask.is_current)
+        for request in process.requests:
+            if request is not None and request.phase in (Phase.RESERVED, Phase.LEAVING):
+                what = Late.WRITE if request.phase is Phase.RESERVED else Late.RELEASE
+                call = Call(what, request.pod, request.rank, hits=request.is_current)
                 sent = self._send(crashed, who, call)
                 if sent != crashed:
-                    yield Step(NAMES[who], "be killed after sending for", PODS[ask.pod]), sent
+                    yield Step(NAMES[who], "be killed after sending for", PODS[request.pod]), sent
 
     def _newborn(self, process: Process) -> Process:
         rests = not self._setup.has_records and Error.SKIPS_QUARANTINE not in self._errors
-        nothing = (None,) * len(process.asks)
+        nothing = (None,) * len(process.requests)
         idle = (False,) * len(process.held)
         return Process(nothing, idle, process.call, is_resting=rests, asked=process.asked)
 
@@ -364,5 +372,5 @@ def _orphan(pod: Pod, times: int) -> Pod:
     return pod._replace(orphans=min(pod.orphans + times, MOST))
 
 
-def _leave(ask: Ask) -> Ask:
-    return Ask(Phase.LEAVING, ask.pod, ask.rank, ask.is_current)
+def _leave(request: Request) -> Request:
+    return Request(Phase.LEAVING, request.pod, request.rank, request.is_current)

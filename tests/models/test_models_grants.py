@@ -81,7 +81,7 @@ def walk_through(setup: Setup, *errors: Error) -> Walk[State]:
 
 
 def is_at_rest(process: Process) -> bool:
-    return not any(process.held) and not any(process.asks) and process.call is None
+    return not any(process.held) and not any(process.requests) and process.call is None
 
 
 def has_no_records(state: State) -> bool:
@@ -138,7 +138,10 @@ def test_of_those_who_ask_at_the_same_time_one_is_granted(setup: Setup) -> None:
     # Who lost has withdrawn.
     leaving = Phase.LEAVING
     assert not any(
-        ask and ask.phase is leaving for end in ends for one in end.processes for ask in one.asks
+        request and request.phase is leaving
+        for end in ends
+        for one in end.processes
+        for request in one.requests
     )
 
 

@@ -254,7 +254,7 @@ def main(words: Sequence[str]) -> int:
     cost = (time.process_time() - begin) / 20 * len(clean)
 
     def work(mutant: Automatic) -> Callable[[], str]:
-        def ask() -> str:
+        def read_answer() -> str:
             set_mutant_under_test(mutant.name)
             for job in clean:
                 summary = run_job(job)
@@ -262,7 +262,7 @@ def main(words: Sequence[str]) -> int:
                     return summary.text[:200]
             return ""
 
-        return ask
+        return read_answer
 
     folder = Path(order.verdicts).parent
     works = [(work(mutant), cost) for mutant in order.mutants]

@@ -26,7 +26,7 @@ SINCE = datetime.fromtimestamp(1700000000, UTC)
 EMPTY = "POST zone-a-4: the answer is empty"
 
 
-async def ask(client: PodClient, endpoint: Endpoint) -> PodAnswer:
+async def send_request(client: PodClient, endpoint: Endpoint) -> PodAnswer:
     words = await client.fetch_answers([endpoint])
     assert set(words) == {endpoint.uid}
     return words[endpoint.uid]
@@ -36,7 +36,7 @@ async def test_a_pod_says_since_when_it_is_prepared(client: PodClient) -> None:
     """SEED-075, DELAY-12."""
     begin = datetime.now(UTC)
     async with PodServers(status(200, body=GOOD)) as pods:
-        word = await ask(client, pods.endpoint(4))
+        word = await send_request(client, pods.endpoint(4))
     assert (word.since, word.problem) == (SINCE, "")
     assert begin <= word.called_at <= datetime.now(UTC)
 
@@ -67,7 +67,7 @@ async def test_path_and_query_arrive_as_they_are_written(
 async def test_queries_are_not_logged(client: PodClient, lines: list[str]) -> None:
     """SI-23: they may hold a token."""
     async with PodServers(status(200, body=GOOD)) as pods:
-        await ask(client, replace(pods.endpoint(4), query="token=secret"))
+        await send_request(client, replace(pods.endpoint(4), query="token=secret"))
     assert ["ingester/prepare" in line for line in lines] == [True]
     assert "secret" not in "".join(lines)
 
@@ -97,7 +97,7 @@ async def pause(seen: Seen) -> None:
 )
 async def test_every_way_to_send_a_body_is_read(client: PodClient, answer: Answer) -> None:
     async with PodServers(answer) as pods:
-        assert (await ask(client, pods.endpoint(4))).since == SINCE
+        assert (await send_request(client, pods.endpoint(4))).since == SINCE
 
 
 LATE = "POST zone-a-4: no answer within 200ms"
@@ -155,7 +155,7 @@ async def test_no_other_answer_gives_a_time(
 ) -> None:
     """DELAY-07, FP-25: tried once, and nothing is followed."""
     async with PodServers(answer) as pods:
-        word = await ask(hasty if problem == LATE else client, pods.endpoint(4))
+        word = await send_request(hasty if problem == LATE else client, pods.endpoint(4))
     assert (word.since, word.problem) == (None, problem)
     assert len(pods.seen) == 1
 
@@ -168,13 +168,15 @@ async def test_the_body_of_a_failure_stays_unread(client: PodClient) -> None:
         await hang(seen)
 
     async with PodServers(refuse) as pods, asyncio.timeout(10):
-        assert (await ask(client, pods.endpoint(4))).problem == "POST zone-a-4: HTTP status 500"
+        assert (
+            await send_request(client, pods.endpoint(4))
+        ).problem == "POST zone-a-4: HTTP status 500"
 
 
 async def test_nothing_is_unpacked(client: PodClient) -> None:
     """SEC-11: a few bytes may stand for gigabytes."""
     async with PodServers(status(200, "Content-Encoding: gzip", body=gzip.compress(GOOD))) as pods:
-        word = await ask(client, pods.endpoint(4))
+        word = await send_request(client, pods.endpoint(4))
     assert word.problem.startswith("POST zone-a-4: the answer is no JSON object: \\x1f\\ufffd")
 
 
@@ -191,7 +193,7 @@ async def test_of_a_long_body_64_kib_are_read(client: PodClient, head: bytes) ->
     sent: list[int] = []
     async with PodServers(hang) as pods:
         pods.answer = endless(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n", b" " * 4096, sent)
-        word = await ask(client, pods.endpoint(4))
+        word = await send_request(client, pods.endpoint(4))
         await pods.reach(lambda: pods.active == 0)
     assert word.problem == LONG
     # What is read, and what the kernel holds at both ends.
@@ -234,9 +236,9 @@ def has_seen(pods: PodServers, number: int) -> bool:
 async def test_what_is_asked_is_measured(hasty: PodClient, metrics: Metrics) -> None:
     """METR-21: a body that does not come is an error, one that says nothing is not."""
     async with PodServers(status(200)) as pods:
-        await ask(hasty, pods.endpoint(4, path="a"))
+        await send_request(hasty, pods.endpoint(4, path="a"))
         pods.answer = stop_halfway
-        await ask(hasty, replace(pods.endpoint(4, path="a"), query="b"))
+        await send_request(hasty, replace(pods.endpoint(4, path="a"), query="b"))
     assert count_calls(metrics) == {("/a", "POST", "200"): 1, ("/a", "POST", "error"): 1}
 
 

@@ -36,7 +36,7 @@ class Authority:
         self.trust = ssl.create_default_context(cadata=ca.cert.decode())
 
 
-async def ask(endpoint: Endpoint, trust: ssl.SSLContext | None) -> str:
+async def send_request(endpoint: Endpoint, trust: ssl.SSLContext | None) -> str:
     """Return what a pod has said, or the problem."""
     client = PodClient(
         HttpSender("prod", trust=trust),
@@ -58,7 +58,7 @@ async def test_a_pod_is_known_by_its_name(names: Sequence[str]) -> None:
     """The connection goes to the address of the pod, the certificate is judged by its DNS name."""
     authority = Authority(*names)
     async with PodServers(status(200, body=GOOD), tls=authority.serving) as pods:
-        assert await ask(secure(pods), authority.trust) == "2023-11-14 22:13:20+00:00"
+        assert await send_request(secure(pods), authority.trust) == "2023-11-14 22:13:20+00:00"
     assert authority.asked_for == [NAME]
     assert f"Host: {NAME}.:{pods.port}\r\n".encode() in pods.seen[0].head
 
@@ -82,7 +82,7 @@ async def test_no_other_certificate_is_accepted(
     authority: Authority, is_known: bool, problem: str
 ) -> None:
     async with PodServers(status(200, body=GOOD), tls=authority.serving) as pods:
-        reply = await ask(secure(pods), authority.trust if is_known else None)
+        reply = await send_request(secure(pods), authority.trust if is_known else None)
     assert reply.startswith("POST zone-a-4: certificate not accepted: ")
     # The words are OpenSSL's, and differ a little between its releases.
     assert problem.removesuffix(".") in reply or not is_known
@@ -102,7 +102,7 @@ async def test_a_pod_without_tls_is_asked_nothing() -> None:
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     async with PodServers(status(200)) as pods, asyncio.timeout(10):
         port = server.sockets[0].getsockname()[1]
-        reply = await ask(replace(secure(pods), ip="127.0.0.1", port=port), None)
+        reply = await send_request(replace(secure(pods), ip="127.0.0.1", port=port), None)
     server.close()
     await server.wait_closed()
     assert reply == "POST zone-a-4: no TLS connection"
@@ -111,6 +111,6 @@ async def test_a_pod_without_tls_is_asked_nothing() -> None:
 async def test_a_pod_with_tls_is_not_asked_without() -> None:
     authority = Authority(NAME)
     async with PodServers(status(200, body=GOOD), tls=authority.serving) as pods:
-        reply = await ask(pods.endpoint(4), authority.trust)
+        reply = await send_request(pods.endpoint(4), authority.trust)
     assert "POST zone-a-4: " in reply
     assert pods.seen == []

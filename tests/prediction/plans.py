@@ -22,7 +22,7 @@ WAIT: Final = "5s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class PlannedRequest:
     """One change, some time after the run began."""
 
     at: timedelta
@@ -36,7 +36,7 @@ class Plan:
     kind: str
     seed: int
     zones: tuple[ZoneSpec, ...]
-    asks: tuple[Ask, ...]
+    requests: tuple[PlannedRequest, ...]
     ready_after: timedelta
     """Of a pod, give or take a tenth."""
     terminates_after: timedelta
@@ -73,13 +73,15 @@ class _Draw:
             for letter in LETTERS
         )
 
-    def plan(self, kind: str, zones: tuple[ZoneSpec, ...], *asks: tuple[float, str]) -> Plan:
+    def plan(self, kind: str, zones: tuple[ZoneSpec, ...], *requests: tuple[float, str]) -> Plan:
         """Return a plan whose asks come at these seconds."""
         return Plan(
             kind=kind,
             seed=self.seed,
             zones=zones,
-            asks=tuple(Ask(at=timedelta(seconds=at), change=text) for at, text in asks),
+            requests=tuple(
+                PlannedRequest(at=timedelta(seconds=at), change=text) for at, text in requests
+            ),
             ready_after=timedelta(seconds=self.rng.uniform(1, 3)),
             terminates_after=timedelta(seconds=self.rng.uniform(0.3, 1)),
         )
@@ -103,25 +105,25 @@ def _roll_within_budget(draw: _Draw) -> Plan:
 
 
 def _roll_twice(draw: _Draw) -> Plan:
-    asks = (draw.later(1, 2), "image v2"), (draw.later(6, 12), "image v3")
-    return draw.plan("second-image", draw.zones(), *asks)
+    requests = (draw.later(1, 2), "image v2"), (draw.later(6, 12), "image v3")
+    return draw.plan("second-image", draw.zones(), *requests)
 
 
 def _pause(draw: _Draw) -> Plan:
     zone = draw.zone()
-    asks = [(0.5, f"pause {zone}"), (1.5, "image v2"), (draw.later(6, 15), f"resume {zone}")]
-    return draw.plan("paused-zone", draw.zones(), *asks)
+    requests = [(0.5, f"pause {zone}"), (1.5, "image v2"), (draw.later(6, 15), f"resume {zone}")]
+    return draw.plan("paused-zone", draw.zones(), *requests)
 
 
 def _roll_bad(draw: _Draw) -> Plan:
-    asks = (draw.later(1, 2), "bad template"), (draw.later(10, 15), "image v3")
-    return draw.plan("bad-image", draw.zones(), *asks)
+    requests = (draw.later(1, 2), "bad template"), (draw.later(10, 15), "image v3")
+    return draw.plan("bad-image", draw.zones(), *requests)
 
 
 def _lose_pod(draw: _Draw) -> Plan:
     pod, begin = f"{draw.zone()}-0", draw.later(0.5, 3)
-    asks = (begin, f"pod {pod} fails"), (begin + 0.5, "image v2")
-    return draw.plan("broken-pod", draw.zones(), *asks)
+    requests = (begin, f"pod {pod} fails"), (begin + 0.5, "image v2")
+    return draw.plan("broken-pod", draw.zones(), *requests)
 
 
 def _drain(draw: _Draw) -> Plan:
@@ -130,9 +132,9 @@ def _drain(draw: _Draw) -> Plan:
 
 
 def _drain_and_roll(draw: _Draw) -> Plan:
-    asks = (draw.later(1, 2), "image v2"), (draw.later(3, 20), f"drain zone {draw.zone()}")
+    requests = (draw.later(1, 2), "image v2"), (draw.later(3, 20), f"drain zone {draw.zone()}")
     zones = tuple(replace(zone, replicas=2) for zone in draw.zones())
-    found = draw.plan("drain-rollout", zones, *asks)
+    found = draw.plan("drain-rollout", zones, *requests)
     # Drains ask again every 5 s, however long pods take. Where these took less, as they never do in
     # a cluster, chance alone would say which of the two takes a pod.
     ready = timedelta(seconds=draw.rng.uniform(7, 9))
@@ -141,9 +143,9 @@ def _drain_and_roll(draw: _Draw) -> Plan:
 
 def _scale_down(draw: _Draw) -> Plan:
     zones = draw.zones(3)
-    asks = [(draw.later(1, 3), f"scale {draw.zone()} to {(zones[0].replicas or 0) - 2}")]
-    asks += [(asks[0][0] + draw.later(1, 4), "image v2")]
-    return replace(draw.plan("downscale-rollout", zones, *asks), is_prepared=True)
+    requests = [(draw.later(1, 3), f"scale {draw.zone()} to {(zones[0].replicas or 0) - 2}")]
+    requests += [(requests[0][0] + draw.later(1, 4), "image v2")]
+    return replace(draw.plan("downscale-rollout", zones, *requests), is_prepared=True)
 
 
 def _follow(draw: _Draw) -> Plan:

@@ -62,7 +62,7 @@ class Run:
         """Let everything happen. Raises TimeoutError where it does not come to an end."""
         self.begun = time.monotonic()
         async with asyncio.timeout(LIMIT.total_seconds()), asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._ask_all(), name="asks")
+            tasks.create_task(self._request_all(), name="asks")
             tasks.create_task(self._take_all(), name="dumps")
         async with asyncio.timeout(LIMIT.total_seconds()):
             over = OVER if self.plan.wait or self.plan.budgets else SOON_OVER
@@ -96,11 +96,11 @@ class Run:
             for at, taken, changes in self.taken
         ]
 
-    async def _ask_all(self) -> None:
-        for ask in self.plan.asks:
-            await asyncio.sleep(self.begun + ask.at.total_seconds() - time.monotonic())
+    async def _request_all(self) -> None:
+        for request in self.plan.requests:
+            await asyncio.sleep(self.begun + request.at.total_seconds() - time.monotonic())
             async with self._turn:
-                await self.hands.apply(ask.change)
+                await self.hands.apply(request.change)
                 self._asked += 1
 
     async def _take_all(self) -> None:
@@ -132,19 +132,19 @@ class Run:
         return in_time((*crashes, *self.hands.list_left(taken.pods), *self._list_unasked(at)))
 
     def _list_unasked(self, at: float) -> Iterator[str]:
-        for ask in self.plan.asks[self._asked :]:
-            left = max(self.begun + ask.at.total_seconds() - at, 0)
-            yield f"{ask.change} at {left:.2f}s"
+        for request in self.plan.requests[self._asked :]:
+            left = max(self.begun + request.at.total_seconds() - at, 0)
+            yield f"{request.change} at {left:.2f}s"
 
     def _is_still(self, span: timedelta) -> bool:
         """Tell whether all was asked, and nothing has moved for a while."""
-        if self._asked < len(self.plan.asks) or self.hands.is_draining:
+        if self._asked < len(self.plan.requests) or self.hands.is_draining:
             return False
-        last = max(self.world.judge.changes[-1].at, self.begun + self._last_ask())
+        last = max(self.world.judge.changes[-1].at, self.begun + self._last_request())
         return time.monotonic() - last > span.total_seconds()
 
-    def _last_ask(self) -> float:
-        return max(ask.at.total_seconds() for ask in self.plan.asks)
+    def _last_request(self) -> float:
+        return max(request.at.total_seconds() for request in self.plan.requests)
 
 
 async def play(world: World, plan: Plan, most: int) -> list[Moment]:

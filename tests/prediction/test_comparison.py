@@ -85,5 +85,7 @@ def test_a_plan_comes_from_its_seed_in_words_that_simulate_takes(kind: str) -> N
     plan = make_plan(7, kind)
 
     assert plan == make_plan(7, kind)
-    assert [parse_change(ask.change).text for ask in plan.asks] == [ask.change for ask in plan.asks]
-    assert list(plan.asks) == sorted(plan.asks, key=lambda ask: ask.at)
+    assert [parse_change(request.change).text for request in plan.requests] == [
+        request.change for request in plan.requests
+    ]
+    assert list(plan.requests) == sorted(plan.requests, key=lambda request: request.at)

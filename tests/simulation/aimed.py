@@ -109,9 +109,9 @@ class Target:
         """Tell whether it changes something."""
         return self.verb in ("patch", "update", "delete")
 
-    def fits(self, ask: SentCall) -> bool:
+    def fits(self, sent: SentCall) -> bool:
         """Tell whether a call is this one."""
-        asked = (ask.verb, ask.plural, ask.name, ask.round)
+        asked = (sent.verb, sent.plural, sent.name, sent.round)
         return asked == (self.verb, self.plural, self.name, self.round)
 
 
@@ -146,12 +146,12 @@ class AimedFaults(NoFaults):
         self.has_struck = False
         self.killed = asyncio.Event()
 
-    def on_call(self, ask: SentCall) -> FaultDecision:
-        if ask.verb == "watch" or ask.plural == "leases" or self.killed.is_set():
+    def on_call(self, sent: SentCall) -> FaultDecision:
+        if sent.verb == "watch" or sent.plural == "leases" or self.killed.is_set():
             return OUTCOME
-        self.calls.append((now(), ask))
-        self._acting = ask.actor if ask.is_write else self._acting
-        if self._aim is None or not (self.has_struck or self._aim.target.fits(ask)):
+        self.calls.append((now(), sent))
+        self._acting = sent.actor if sent.is_write else self._acting
+        if self._aim is None or not (self.has_struck or self._aim.target.fits(sent)):
             return OUTCOME
         decision = _DECISIONS[Hit.BEFORE if self.has_struck else self._aim.hit]
         self.has_struck = True
@@ -168,13 +168,13 @@ class AimedFaults(NoFaults):
         self._frozen.add((actor, plural))
         return EventOutcome(freeze=FROZEN)
 
-    def on_list(self, ask: SentCall) -> timedelta:
+    def on_list(self, sent: SentCall) -> timedelta:
         aim = self._aim
         if aim is None or aim.heir is not Heir.SAME_STALE or not self.killed.is_set():
             return NO_TIME
-        if ask.plural in self._aged:
+        if sent.plural in self._aged:
             return NO_TIME
-        self._aged.add(ask.plural)
+        self._aged.add(sent.plural)
         return now() - aim.target.since + MOMENT
 
     def record_kill(self) -> None:
@@ -252,12 +252,12 @@ def list_targets(limit: int, *, is_elected: bool) -> list[Target]:
         Target(
             at=at,
             since=max((one for one in begins if one <= at), default=begins[0]),
-            verb=ask.verb,
-            plural=ask.plural,
-            name=ask.name,
-            round=ask.round,
+            verb=sent.verb,
+            plural=sent.plural,
+            name=sent.name,
+            round=sent.round,
         )
-        for at, ask in course.faults.calls
+        for at, sent in course.faults.calls
         if begins[0] - BEFORE <= at < begins[BATCHES] - BEFORE
     ]
 

@@ -99,13 +99,15 @@ class ScriptedFaults:
         """Let nothing more come true."""
         self._waiting.clear()
 
-    def on_call(self, ask: SentCall) -> FaultDecision:
-        plan = self._find(CallPlan, lambda one: (one.actor, one.number) == (ask.actor, ask.number))
+    def on_call(self, sent: SentCall) -> FaultDecision:
+        plan = self._find(
+            CallPlan, lambda one: (one.actor, one.number) == (sent.actor, sent.number)
+        )
         if plan is None:
             return OUTCOME
         crash, fails = plan.outcome.crash, plan.outcome.fails
         kind = "crash" if crash is not None else fails or "slow"
-        self._tell(plan, kind, f"{ask.text}: {crash.name.lower() if crash else kind}")
+        self._tell(plan, kind, f"{sent.text}: {crash.name.lower() if crash else kind}")
         return plan.outcome
 
     def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventOutcome:
@@ -119,13 +121,13 @@ class ScriptedFaults:
         self._tell(plan, kind, f"event {number} of {plural}: {type} {name}: {kind}")
         return plan.outcome
 
-    def on_list(self, ask: SentCall) -> timedelta:
-        self._lists[ask.actor, ask.plural] += 1
-        wanted = (ask.actor, ask.plural, self._lists[ask.actor, ask.plural])
+    def on_list(self, sent: SentCall) -> timedelta:
+        self._lists[sent.actor, sent.plural] += 1
+        wanted = (sent.actor, sent.plural, self._lists[sent.actor, sent.plural])
         plan = self._find(ListPlan, lambda one: (one.actor, one.plural, one.number) == wanted)
         if plan is None:
             return NO_TIME
-        self._tell(plan, "stale_list", f"{ask.text}: as of {plan.age} ago")
+        self._tell(plan, "stale_list", f"{sent.text}: as of {plan.age} ago")
         return plan.age
 
     def on_pod_call(self, actor: str, method: str, pod: str) -> PodCallOutcome:

@@ -116,9 +116,9 @@ class PlannedFaults(ScriptedFaults):
         """Know the world, whose history tells how old a list must be to lack an event."""
         self._sandbox = sandbox
 
-    def on_call(self, ask: SentCall) -> FaultDecision:
+    def on_call(self, sent: SentCall) -> FaultDecision:
         self.calls += 1
-        return super().on_call(ask)
+        return super().on_call(sent)
 
     def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventOutcome:
         if type != "BOOKMARK":
@@ -129,12 +129,12 @@ class PlannedFaults(ScriptedFaults):
         self.pod_calls += 1
         return super().on_pod_call(actor, method, pod)
 
-    def on_list(self, ask: SentCall) -> timedelta:
-        begun = self._first_lists.setdefault(ask.plural, now())
-        if not self.struck.is_set() or self._plan is None or ask.plural in self._aged:
+    def on_list(self, sent: SentCall) -> timedelta:
+        begun = self._first_lists.setdefault(sent.plural, now())
+        if not self.struck.is_set() or self._plan is None or sent.plural in self._aged:
             return NO_TIME
-        self._aged.add(ask.plural)
-        return self._age(self._plan, ask.plural, begun)
+        self._aged.add(sent.plural)
+        return self._age(self._plan, sent.plural, begun)
 
     def _age(self, plan: Plan, plural: str, begun: timedelta) -> timedelta:
         if plan.trouble is Trouble.FREEZE and plural == plan.plural:

@@ -133,13 +133,15 @@ class RandomFaults:
         """Let nothing more go wrong; the dice are thrown on."""
         self._is_healed = True
 
-    def on_call(self, ask: SentCall) -> FaultDecision:
+    def on_call(self, sent: SentCall) -> FaultDecision:
         which, size, choice = self._random(), self._random(), self._random()
-        kind = _choose(which, self._list_call_rates(ask))
+        kind = _choose(which, self._list_call_rates(sent))
         if kind is None:
             return OUTCOME
         outcome = _outcome_of(kind, size, choice)
-        return outcome if self._fire(kind, ask.actor, f"{ask.text}: {_word(outcome)}") else OUTCOME
+        return (
+            outcome if self._fire(kind, sent.actor, f"{sent.text}: {_word(outcome)}") else OUTCOME
+        )
 
     def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventOutcome:
         which, size = self._random(), self._random()
@@ -163,13 +165,13 @@ class RandomFaults:
         text = f"event {number} of {plural}: {type} {name}".rstrip()
         return _event_outcome_of(kind, size) if self._fire(kind, actor, text) else EVENT_OUTCOME
 
-    def on_list(self, ask: SentCall) -> timedelta:
+    def on_list(self, sent: SentCall) -> timedelta:
         which, size = self._random(), self._random()
         if which >= self._rates.stale_list:
             return NO_TIME
         age = _span(size, LONGEST_LAG)
-        text = f"{ask.text}: as of {age} ago"
-        return age if self._fire("stale_list", ask.actor, text) else NO_TIME
+        text = f"{sent.text}: as of {age} ago"
+        return age if self._fire("stale_list", sent.actor, text) else NO_TIME
 
     def on_pod_call(self, actor: str, method: str, pod: str) -> PodCallOutcome:
         which, size, choice = self._random(), self._random(), self._random()
@@ -211,7 +213,7 @@ class RandomFaults:
         )
         return outcome if self._fire(kind, actor, f"{way} of a review") else REVIEW_OUTCOME
 
-    def _list_call_rates(self, ask: SentCall) -> Sequence[tuple[str, float]]:
+    def _list_call_rates(self, sent: SentCall) -> Sequence[tuple[str, float]]:
         """Return what may happen to a call; a kind that makes no sense for it has no rate."""
         rates = self._rates
         return (
@@ -219,9 +221,9 @@ class RandomFaults:
             ("slow", rates.slow),
             ("throttled", rates.throttled),
             ("lost", rates.lost),
-            ("late", rates.late if ask.is_write else 0.0),
-            ("conflict", rates.conflict if ask.verb in _CHANGES else 0.0),
-            ("gone", rates.gone if ask.verb in ("list", "watch") else 0.0),
+            ("late", rates.late if sent.is_write else 0.0),
+            ("conflict", rates.conflict if sent.verb in _CHANGES else 0.0),
+            ("gone", rates.gone if sent.verb in ("list", "watch") else 0.0),
             ("too_many", rates.too_many),
             ("server_error", rates.server_error),
         )

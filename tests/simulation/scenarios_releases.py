@@ -116,10 +116,10 @@ async def open_gate(people: People, name: str, *, is_open: bool) -> None:
     await send(people, patch(ROLLOUT_GATES, name, people.sandbox.namespace, body))
 
 
-async def ask(people: People, what: str, **asked: str | None) -> None:
+async def request(people: People, what: str, **wanted: str | None) -> None:
     """Ask the Rollout for something by annotations. Raises Refusal."""
     people.say(what)
-    await send(people, request_of_rollout(APP, people.sandbox.namespace, **asked))
+    await send(people, request_of_rollout(APP, people.sandbox.namespace, **wanted))
 
 
 async def pin(people: People, tag: str | None) -> None:
@@ -145,7 +145,7 @@ async def _release_thrice(people: People) -> None:
     await announce(people, "1.1.0")
     await _until_known(people, "1.1.0")
     await people.wait(0, 40)
-    forced = partial(ask, people, "forces 1.1.0", force_deploy="1.1.0", deploy_user="amy")
+    forced = partial(request, people, "forces 1.1.0", force_deploy="1.1.0", deploy_user="amy")
     await people.insist(forced)
     await people.wait(0, 60)
     await announce(people, "1.2.0")
@@ -164,7 +164,7 @@ async def _reconsider(people: People) -> None:
     await people.insist(lambda: open_gate(people, GATE, is_open=True))
     await announce(people, "2.0.0")
     await _until_known(people, "2.0.0")
-    forced = partial(ask, people, "forces 2.0.0", force_deploy="2.0.0", deploy_user="last")
+    forced = partial(request, people, "forces 2.0.0", force_deploy="2.0.0", deploy_user="last")
     await people.insist(forced)
 
 
@@ -246,9 +246,9 @@ def _list_edits(people: People, number: int) -> list[Callable[[], Awaitable[None
         partial(announce, people, newest),
         partial(open_gate, people, GATE, is_open=rng.random() < 0.5),
         partial(pin, people, rng.choice((None, older))),
-        partial(ask, people, f"forces {older}", force_deploy=older, deploy_user=who),
-        partial(ask, people, f"lets {newest} pass gates", bypass_gates=newest),
-        partial(ask, people, "tries again", retry=who),
+        partial(request, people, f"forces {older}", force_deploy=older, deploy_user=who),
+        partial(request, people, f"lets {newest} pass gates", bypass_gates=newest),
+        partial(request, people, "tries again", retry=who),
         partial(set_tag, people, older),
     ]
 

@@ -141,16 +141,16 @@ class SlowPatches:
         self._faults = faults
         self._outcome = FaultDecision(before=takes)
 
-    def on_call(self, ask: SentCall) -> FaultDecision:
-        outcome = self._faults.on_call(ask)
-        is_patch = (ask.verb, ask.plural) == ("patch", "statefulsets")
+    def on_call(self, sent: SentCall) -> FaultDecision:
+        outcome = self._faults.on_call(sent)
+        is_patch = (sent.verb, sent.plural) == ("patch", "statefulsets")
         return self._outcome if is_patch and outcome == OUTCOME else outcome
 
     def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventOutcome:
         return self._faults.on_event(actor, plural, type, name, number)
 
-    def on_list(self, ask: SentCall) -> timedelta:
-        return self._faults.on_list(ask)
+    def on_list(self, sent: SentCall) -> timedelta:
+        return self._faults.on_list(sent)
 
     def on_pod_call(self, actor: str, method: str, pod: str) -> PodCallOutcome:
         return self._faults.on_pod_call(actor, method, pod)

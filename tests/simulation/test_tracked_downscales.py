@@ -190,11 +190,11 @@ async def test_w15_two_processes_that_do_not_know_of_one_another() -> None:
         await second.wait_ready()
         turns = [here.operator, second]
 
-        async def ask(call: HookCall) -> bytes:
+        async def send_request(call: HookCall) -> bytes:
             is_b = b'"zone-b"' in call.body
             return await turns[is_b].answer(call)
 
-        here.sandbox.api.hooks = ask
+        here.sandbox.api.hooks = send_request
         answers = await asyncio.gather(here.scale("zone-a"), here.scale("zone-b"))
         assert sorted(bool(answer) for answer in answers) == [False, True]
         assert "was downscaled at" in max(answers)

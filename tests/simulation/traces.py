@@ -281,14 +281,14 @@ class _OneMishap(NoFaults):
         """Tell whether it has not happened yet."""
         return self._mishap is not None
 
-    def on_call(self, ask: SentCall) -> FaultDecision:
+    def on_call(self, sent: SentCall) -> FaultDecision:
         mishap = self._mishap
-        if mishap is None or (ask.verb, ask.plural) != (mishap.verb, PODS.plural):
+        if mishap is None or (sent.verb, sent.plural) != (mishap.verb, PODS.plural):
             return OUTCOME
-        if ask.name != mishap.pod:
+        if sent.name != mishap.pod:
             return OUTCOME
         self._mishap = None
-        fault = Fault(at=now(), number=1, kind=mishap.kind, actor=ask.actor, text=mishap.text)
+        fault = Fault(at=now(), number=1, kind=mishap.kind, actor=sent.actor, text=mishap.text)
         self.record(fault)
         return mishap.outcome
 

@@ -20,13 +20,13 @@ from tests.simulation.scenarios_releases import (
     FIRST,
     RELEASING,
     announce,
-    ask,
     create,
     create_release,
     get_newest,
     list_applied_zones,
     open_gate,
     pin,
+    request,
 )
 from tests.simulation.traces import Director, GoldenScenario
 
@@ -105,7 +105,7 @@ async def _fail_bake(director: Director) -> None:
     await announce(director.people, "1.2.0")
     await asyncio.sleep(60)
     await set_health(director, "Healthy", "no alert fires")
-    await ask(director.people, "lets the next version go on", unblock_failed="true")
+    await request(director.people, "lets the next version go on", unblock_failed="true")
     await until_status(director, "1.2.0 Deploying")
     await set_health(director, "Healthy", "no alert fires")
     await until_status(director, "1.2.0 Succeeded")
@@ -114,7 +114,7 @@ async def _fail_bake(director: Director) -> None:
 async def _retry(director: Director) -> None:
     await _fail(director)
     await asyncio.sleep(60)
-    await ask(director.people, "tries 1.1.0 again", retry="true")
+    await request(director.people, "tries 1.1.0 again", retry="true")
     await until_status(director, "1.1.0 Deploying")
     await set_health(director, "Healthy", "no alert fires")
     await until_status(director, "1.1.0 Succeeded")

@@ -55,7 +55,7 @@ async def fetch_review(
     }
 
 
-async def ask(guarded: Guarded, review: Json, hook: str = "prepare-downscale") -> Reply:
+async def send_request(guarded: Guarded, review: Json, hook: str = "prepare-downscale") -> Reply:
     """Send a review with a new UID and return the answer, whose UID must be the same."""
     uid = str(uuid.uuid4())
     body = review | {"request": review["request"] | {"uid": uid}}

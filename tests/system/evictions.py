@@ -93,7 +93,7 @@ class Caller:
         ) as answer:
             return answer.status, await answer.read()
 
-    async def ask(self, path: str, review: Json) -> Answered:
+    async def send_request(self, path: str, review: Json) -> Answered:
         """Return the verdict on a review."""
         status, body = await self.post(path, review)
         assert status == 200, body
@@ -110,7 +110,7 @@ class Caller:
     async def evict(self, namespace: str, pod: str, after: float = 0) -> Answered:
         """Ask about an eviction `after` so many seconds."""
         await asyncio.sleep(after)
-        return await self.ask(EVICTION_PATH, eviction_review(namespace, pod))
+        return await self.send_request(EVICTION_PATH, eviction_review(namespace, pod))
 
 
 @asynccontextmanager

@@ -99,14 +99,14 @@ async def test_t11_t12_reviews_of_evictions_and_budgets(world: World) -> None:
     async with calling(world, held.operator) as caller:
         for name, (fields, code, text) in NONSENSE.items():
             review = eviction_review(world.namespace, POD, **fields)
-            answer = await caller.ask(EVICTION_PATH, review)
+            answer = await caller.send_request(EVICTION_PATH, review)
             assert (answer.is_allowed, answer.code) == (False, code), name
             assert text in answer.message, name
         for broken in BROKEN:
             for path in (EVICTION_PATH, BUDGET_PATH):
                 assert (await caller.post(path, broken))[0] == 400, broken
         for name, (budget, text) in SPECS.items():
-            answer = await caller.ask(BUDGET_PATH, budget_review(world.namespace, budget))
+            answer = await caller.send_request(BUDGET_PATH, budget_review(world.namespace, budget))
             assert answer.is_allowed == (not text), name
             assert answer.message == text, name
             assert answer.code == (400 if text else 0), name
@@ -121,9 +121,11 @@ async def test_t11_t12_reviews_of_evictions_and_budgets(world: World) -> None:
         await held.wait_answer(POD, 403)
         for fields in LIES:
             review = eviction_review(world.namespace, POD, **fields)
-            answer = await caller.ask(EVICTION_PATH, review)
+            answer = await caller.send_request(EVICTION_PATH, review)
             assert (answer.is_allowed, answer.code) == (False, 403), fields
-        absent = await caller.ask(EVICTION_PATH, eviction_review(world.namespace, "nobody-0"))
+        absent = await caller.send_request(
+            EVICTION_PATH, eviction_review(world.namespace, "nobody-0")
+        )
         assert absent.is_allowed, "the API server answers 404"
         await held.set_budget("mock", maxUnavailable=1)
     await held.wait_answer(POD, 201)

@@ -67,11 +67,11 @@ class Seen:
                 if bundle and bundle not in self.bundles[-1:]:
                     self.bundles.append(bundle)
 
-    async def ask_on(self, what: str, ask: Callable[[], Awaitable[str]]) -> None:
+    async def ask_on(self, what: str, send_request: Callable[[], Awaitable[str]]) -> None:
         """Ask again and again until cancelled; `ask` returns what was wrong."""
         while True:
             self.asked += 1
-            if wrong := await ask():
+            if wrong := await send_request():
                 self.failed.append(f"{what}, after {len(self.bundles)} bundles: {wrong}")
             await asyncio.sleep(PAUSE.total_seconds())
 
@@ -81,7 +81,7 @@ class Seen:
         async with aiohttp.ClientSession(connector=connector) as session:
             review = eviction_review(world.namespace, POD, dryRun=True)
             try:
-                answer = await Caller(operator, session, ASKED).ask(EVICTION_PATH, review)
+                answer = await Caller(operator, session, ASKED).send_request(EVICTION_PATH, review)
             except (aiohttp.ClientError, TimeoutError) as error:
                 return f"{error!r}"
         return "" if answer.is_allowed else answer.message

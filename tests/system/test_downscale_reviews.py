@@ -12,7 +12,7 @@ import pytest
 
 from rollout_operator.lab.zones import ZoneSpec
 from tests.forgeries import change_path, change_port, change_service, name_a_target
-from tests.system.asking import ask, fetch_review
+from tests.system.asking import fetch_review, send_request
 from tests.system.guarded import LAST_DOWNSCALE, MIN_TIME, PREPARE, guard, prepared_zone
 from tests.world.api import STATEFULSETS
 from tests.world.clients import EVERY_ROUTE, Route
@@ -72,8 +72,8 @@ async def test_si16_the_same_asked_again_gets_the_same_answer(world: World) -> N
     guarded = await guard(world, *zones, pods=pods)
     for name, subresource in names.items():
         review = await fetch_review(guarded, name, 1, subresource=subresource)
-        replies = list(await asyncio.gather(*(ask(guarded, review) for _ in range(5))))
-        replies += [await ask(guarded, review) for _ in range(5)]
+        replies = list(await asyncio.gather(*(send_request(guarded, review) for _ in range(5))))
+        replies += [await send_request(guarded, review) for _ in range(5)]
 
         # Each carries the time of its own answer, which is the earliest that it can be written.
         assert len({replace(reply, patch=()) for reply in replies}) == 1, replies
@@ -100,7 +100,7 @@ async def test_si16_a_refusal_is_repeated_too(world: World) -> None:
     guarded = await guard(world, prepared_zone(pods, ZoneSpec(name="a")), pods=pods)
     review = await fetch_review(guarded, "a", 2)
 
-    replies = await asyncio.gather(*(ask(guarded, review) for _ in range(5)))
+    replies = await asyncio.gather(*(send_request(guarded, review) for _ in range(5)))
 
     assert len(set(replies)) == 1
     assert not replies[0].is_allowed
@@ -126,16 +126,18 @@ async def test_si13_reviews_that_the_store_does_not_confirm(world: World) -> Non
     }
 
     for what, old in forged.items():
-        reply = await ask(guarded, true | {"request": request | {"oldObject": old}})
+        reply = await send_request(guarded, true | {"request": request | {"oldObject": old}})
         assert not reply.is_allowed, what
         assert "try again" in reply.message, what
     plain = await fetch_review(guarded, "b", 1)
     for lie in (name_a_target, change_path, change_port, change_service):
         called_pods = copy.deepcopy(plain)
         lie(called_pods["request"], random.Random(1))
-        assert (await ask(guarded, called_pods)).is_allowed, "it has no label, whatever is said"
+        assert (await send_request(guarded, called_pods)).is_allowed, (
+            "it has no label, whatever is said"
+        )
     elsewhere = request | {"namespace": "kube-system"}
-    reply = await ask(guarded, true | {"request": elsewhere})
+    reply = await send_request(guarded, true | {"request": elsewhere})
     assert not reply.is_allowed
 
     assert not pods.calls
@@ -162,7 +164,7 @@ async def test_a_validating_registration_is_answered_without_patch(world: World)
     refused = await guarded.workload("a").scale(1, Route.SCALE_MERGE)
     start = "one or more pods failed to prepare for shutdown."
     assert refused.message.startswith(guarded.refusal("a", (2, 1), start))
-    assert not (await ask(guarded, review)).is_allowed, "that one has happened already"
+    assert not (await send_request(guarded, review)).is_allowed, "that one has happened already"
     await guarded.assert_judged()
 
 

@@ -40,45 +40,47 @@ async def test_d_76_a_person_who_may_only_read_sees_all_and_scripts_wait(world: 
     judge = Judge(world.plane, world.namespace, f"system:serviceaccount:{world.namespace}:{READER}")
     async with judge:
         # Without an operator.
-        shown = await person.ask("status")
+        shown = await person.run_command("status")
         assert "ingester  rolled out  6/6 ready  6/6 updated" in shown
         assert "operator not reached: " in shown
         assert "this is computed from the objects" in shown
-        assert "rolled out" in await person.ask("wait", "-timeout=1m")
+        assert "rolled out" in await person.run_command("wait", "-timeout=1m")
         assert "ingester-zone-c      2/2" in await asyncio.to_thread(person.watch)
 
         await world.set_image(names, "v2")
-        reported = await person.ask("wait", "-timeout=3s", code=ExitCode.TIMED_OUT)
+        reported = await person.run_command("wait", "-timeout=3s", code=ExitCode.TIMED_OUT)
         assert "0/6 updated" in reported
         assert reported.endswith("not rolled-out within 3s\n")
-        assert "goes now" in " ".join((await person.ask("explain", f"{names[0]}-0")).split())
-        later = await person.ask("explain", f"pod/{names[2]}-0")
+        assert "goes now" in " ".join(
+            (await person.run_command("explain", f"{names[0]}-0")).split()
+        )
+        later = await person.run_command("explain", f"pod/{names[2]}-0")
         assert "cannot go yet" in " ".join(later.split())
 
         # With one: it waits until the last revision is recorded.
         operator = await world.operator()
-        await person.ask("wait", "-timeout=2m")
+        await person.run_command("wait", "-timeout=2m")
         if await serve(world, operator.port):
-            shown = await person.ask("status")
+            shown = await person.run_command("status")
             assert f"operator {__version__}: ready, acts" in shown, shown
             assert "computed" not in shown
             assert "left out" not in shown
         for name in names:
             status = (await world.get(STATEFULSETS, name))["status"]
             assert status["currentRevision"] == status["updateRevision"]
-        found = json.loads(await person.ask("status", "-o=json"))
+        found = json.loads(await person.run_command("status", "-o=json"))
         assert describe(found) == await count_pods(world, names)
 
         for name in names:
             await world.annotate(name, **{PAUSED: "true"})
         await world.set_image(names, "v3")
-        reported = await person.ask("wait", "-timeout=2m", code=ExitCode.NEEDS_A_PERSON)
+        reported = await person.run_command("wait", "-timeout=2m", code=ExitCode.NEEDS_A_PERSON)
         assert "group ingester: held" in reported
         assert reported.endswith("a person has to change something for group ingester\n")
 
-        await person.ask("status", "-context=wrld", code=ExitCode.FAILED)
+        await person.run_command("status", "-context=wrld", code=ExitCode.FAILED)
         assert "did you mean world?" in person.errors
-        await person.ask("status", "-n=default", code=ExitCode.FAILED)
+        await person.run_command("status", "-n=default", code=ExitCode.FAILED)
         assert 'grant verb list on \\"statefulsets\\"' in json.dumps(person.errors)
         assert {call.verb for call in await judge.calls()} <= READS
     await world.judge.assert_clean()
@@ -91,7 +93,7 @@ class Person:
         self._environ = {**os.environ, "KUBECONFIG": str(kubeconfig)}
         self.errors = ""
 
-    async def ask(self, *words: str, code: int = 0) -> str:
+    async def run_command(self, *words: str, code: int = 0) -> str:
         """Run a command, which ends with this code; return what it shows."""
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "rollout_operator", *words, env=self._environ,

@@ -58,7 +58,7 @@ KEPT: Final = ZoneSpec(
 class Load:
     """Asks one question again and again; each answer must be the same refusal."""
 
-    ask: Callable[[], Awaitable[Answer]]
+    send_request: Callable[[], Awaitable[Answer]]
     words: str
     """Of the refusal, while an operator leads."""
     may_wait: bool = False
@@ -73,7 +73,7 @@ class Load:
                 await asyncio.sleep(1 / RATE)
 
     async def _ask(self) -> None:
-        answer = await self.ask()
+        answer = await self.send_request()
         self.outcomes[self._judge(answer)] += 1
 
     def _judge(self, answer: Answer) -> str:

@@ -110,11 +110,11 @@ async def test_w15_two_zones_within_50_ms(world: World) -> None:
     guarded = await _guard(world, *zones, pods=pods)
     await _put(world, FOREIGN)
 
-    async def ask(name: str, delay: float) -> Answer:
+    async def send_request(name: str, delay: float) -> Answer:
         await asyncio.sleep(delay)
         return await guarded.workload(name).scale(2, Route.SCALE_MERGE)
 
-    answers = await asyncio.gather(ask("a", 0), ask("b", 0.05))
+    answers = await asyncio.gather(send_request("a", 0), send_request("b", 0.05))
 
     codes = {name: answer.status for name, answer in zip("ab", answers, strict=True)}
     (first,) = [name for name in "ab" if codes[name] == 200]

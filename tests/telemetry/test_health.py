@@ -20,7 +20,7 @@ class Switch:
     def __init__(self, complaint: str | None = None) -> None:
         self.complaint = complaint
 
-    def ask(self) -> str | None:
+    def answer(self) -> str | None:
         return self.complaint
 
 
@@ -33,8 +33,8 @@ def test_ready_when_no_part_complains() -> None:
     """SEED-062: not ready before the caches are filled, ready afterwards."""
     health = Health(FakeClock())
     pods, sets = Switch("first list not in: cannot list pods in namespace x"), Switch("no answer")
-    health.part("pods", is_ready=pods.ask)
-    health.part("statefulsets", is_ready=sets.ask)
+    health.part("pods", is_ready=pods.answer)
+    health.part("statefulsets", is_ready=sets.answer)
 
     assert health.list_missing() == (
         "pods: first list not in: cannot list pods in namespace x",
@@ -79,7 +79,7 @@ def test_turns_are_logged_once(lines: list[str]) -> None:
     clock = FakeClock()
     health = Health(clock)
     pods = Switch()
-    health.part("pods", is_ready=pods.ask)
+    health.part("pods", is_ready=pods.answer)
     for complaint in (None, None, "relisting", "relisting", None):
         pods.complaint = complaint
         health.list_missing()
@@ -97,7 +97,7 @@ def test_the_cause_of_a_restart_is_logged_once(lines: list[str]) -> None:
     """LI-14: the kubelet tells only a status code."""
     health = Health(FakeClock())
     task = Switch("ended: workers")
-    health.part("tasks", is_alive=task.ask)
+    health.part("tasks", is_alive=task.answer)
     health.list_faults()
     health.list_faults()
 

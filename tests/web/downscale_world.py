@@ -196,7 +196,7 @@ class World:
         await self.clock.sleep(timedelta(seconds=seconds % 1))
         await self.watch()
 
-    async def ask(self, zone: str, to: int, **how: object) -> Verdict:
+    async def send_request(self, zone: str, to: int, **how: object) -> Verdict:
         """Ask the prepare hook for fewer replicas; see `review`."""
         asked = self.review(zone, to, **how)
         return await self.memory.hook.review(asked, self.clock.elapsed() + LIMIT)

@@ -27,7 +27,9 @@ class Court:
     hook: PodEviction
     verdicts: list[Verdict] = field(default_factory=list)
 
-    async def ask(self, pod: str = "a-0", *, within: timedelta = LIMIT, **changes: object) -> str:
+    async def send_request(
+        self, pod: str = "a-0", *, within: timedelta = LIMIT, **changes: object
+    ) -> str:
         """Return `allow`, or status and text up to the names; `changes` are of the request."""
         answer = await self.response(pod, within=within, **changes)
         status = answer.get("status", {})

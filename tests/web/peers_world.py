@@ -129,7 +129,7 @@ class Follower:
             forwarder=self.forwarder,
         )
 
-    async def ask(self, span: timedelta = SPAN, **request: object) -> Verdict | bytes:
+    async def send_request(self, span: timedelta = SPAN, **request: object) -> Verdict | bytes:
         """Ask for a review that was sent to this replica; the answer must be out after `span`."""
         body = body_of(**request)
         review = decode_review(body, keeps=self.led.forwards)

@@ -108,7 +108,7 @@ class Client:
         self._inward, self._outward = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._inward, self._outward, server_hostname="localhost")
 
-    async def ask(self) -> bytes:
+    async def send_request(self) -> bytes:
         """Return the answer, or what came before the server ended the connection."""
         while not self._is_greeted():
             self._line.writer.write(self._outward.read())
@@ -141,11 +141,11 @@ class Client:
         return True
 
 
-async def ask(world: WebhookWorld, client: Path | None) -> bytes:
+async def send_request(world: WebhookWorld, client: Path | None) -> bytes:
     """Return what a client with this certificate gets."""
     if client is not None:
         world.client_context.load_cert_chain(client)
-    return await Client(await world.dial(), world.client_context).ask()
+    return await Client(await world.dial(), world.client_context).send_request()
 
 
 def ours(folder: Path, authority: Authority) -> Path:
@@ -197,13 +197,13 @@ async def test_sec03_who_is_answered(
     """SEC-03: others are cut before anything of a request is read that came with the handshake."""
     authority = Authority()
     async with guarded(tmp_path, authority, client_name=client_name) as world:
-        answer = await ask(world, None if issue is None else issue(tmp_path, authority))
+        answer = await send_request(world, None if issue is None else issue(tmp_path, authority))
         assert answer.endswith(ALLOWED) == is_answered
         if not is_answered:
             assert answer == b""
             assert world.hook.asked == []
             assert world.series("request_duration_seconds_count") == []
-            good = await ask(world, ours(tmp_path, authority))
+            good = await send_request(world, ours(tmp_path, authority))
             assert good.endswith(ALLOWED), "the server goes on"
 
 
@@ -211,7 +211,7 @@ async def test_who_was_turned_away_is_reported(tmp_path: Path, lines: list[str])
     """SEC-03: a wrong `-server-tls.client-name` must be found by whoever reads the log."""
     authority = Authority()
     async with guarded(tmp_path, authority, client_name=NAME) as world:
-        await ask(world, authority.issue(tmp_path, _named("kubelet")))
+        await send_request(world, authority.issue(tmp_path, _named("kubelet")))
     (line,) = [line for line in lines if "client of another name" in line]
     assert "level=info" in line
     assert "peer=::ffff:127.0.0.1" in line

@@ -70,7 +70,7 @@ async def test_a_refusal_names_who_asked(lines: list[str]) -> None:
     async with serving(Setting(on_verdict=count)) as world:
         for verdict, user in ((REFUSED, "kate"), (REFUSED, 'a"\n'), (FINE, "mary")):
             world.hook.verdict = verdict
-            await world.ask(post(body_of(userInfo={"username": user})))
+            await world.send_request(post(body_of(userInfo={"username": user})))
 
     reported = [line for line in lines if 'msg="Refusing change"' in line]
     assert [line.partition(" user=")[2].partition(" reason=")[0] for line in reported] == [
@@ -93,7 +93,7 @@ async def test_a_review_that_fails_names_who_asked(lines: list[str]) -> None:
     )
     async with serving(setting) as world:
         world.hook.act = fail
-        answer = await world.ask(post(body_of(userInfo={"username": "kate"})))
+        answer = await world.send_request(post(body_of(userInfo={"username": "kate"})))
 
     assert json.loads(answer.body)["response"]["allowed"] is False
     assert counts == [("kate", False)]

@@ -26,7 +26,7 @@ async def test_draining_answers_what_was_asked() -> None:
     async with serving() as world:
         gate = Gate()
         idle, busy = await world.connect(), await world.connect()
-        assert (await idle.ask(post(body_of()))).body == ALLOWED
+        assert (await idle.send_request(post(body_of()))).body == ALLOWED
         await world.hold(busy, gate)
         silent = await world.dial()
         async with asyncio.TaskGroup() as tasks:
@@ -46,10 +46,10 @@ async def test_dep94_leaving_ends_a_connection_with_its_answer() -> None:
     """DEP-94: none is closed while a client may use it, and new ones get their one answer."""
     async with serving() as world:
         before = await world.connect()
-        assert (await before.ask(post(body_of()))).body == ALLOWED
+        assert (await before.send_request(post(body_of()))).body == ALLOWED
         world.server.leave()
         for line in (before, await world.connect()):
-            answer = await line.ask(post(body_of()))
+            answer = await line.send_request(post(body_of()))
             assert (answer.body, answer.headers["connection"]) == (ALLOWED, "close")
             assert await ends(line)
         assert world.server.is_serving
@@ -61,8 +61,8 @@ async def test_draining_waits_for_a_body_on_its_way() -> None:
         line = await world.connect()
         body = body_of()
         # The second head comes with the first request, and has been read when that is answered.
-        answer = await line.ask(post(body) + post(body[:-1], length=len(body)))
-        assert answer.body == (await world.ask(post(body))).body == ALLOWED
+        answer = await line.send_request(post(body) + post(body[:-1], length=len(body)))
+        assert answer.body == (await world.send_request(post(body))).body == ALLOWED
         idle = await world.connect()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(world.server.drain(10 * SECOND))
@@ -99,9 +99,9 @@ def test_the_loop_of_production() -> None:
         setting = limited(connections=8, handshake=SECOND, head=100 * MILLISECOND)
         async with serving(setting) as world:
             good = await world.connect()
-            assert (await good.ask(post(body_of()))).body == ALLOWED
+            assert (await good.send_request(post(body_of()))).body == ALLOWED
             silent = [await world.dial() for _ in range(40)]
-            assert (await good.ask(post(body_of()))).body == ALLOWED
+            assert (await good.send_request(post(body_of()))).body == ALLOWED
             assert all(await asyncio.gather(*(ends(line) for line in silent[:30])))
             slow = await world.connect()
             slow.writer.write(b"POST")

@@ -45,7 +45,9 @@ async def test_dep92_only_replicas_are_answered(
             both = tmp_path / "client.pem"
             both.write_bytes(shown.cert + shown.key)
             client.load_cert_chain(both)
-        came = await ask(leader, client, post(body_of(), CLUSTER, "Connection: close", path=PATH))
+        came = await send_request(
+            leader, client, post(body_of(), CLUSTER, "Connection: close", path=PATH)
+        )
         assert came.endswith(ALLOWED) == is_answered
         assert len(leader.hook.asked) == is_answered
 
@@ -57,12 +59,14 @@ async def test_dep92_nothing_else_is_served_there(tmp_path: Path, path: str) -> 
     client = client_context(OURS.ca)
     client.load_cert_chain(both)
     async with leading(serving_of(OURS)) as leader:
-        came = await ask(leader, client, post(body_of(), CLUSTER, "Connection: close", path=path))
+        came = await send_request(
+            leader, client, post(body_of(), CLUSTER, "Connection: close", path=path)
+        )
         assert came.startswith(b"HTTP/1.1 404 ")
         assert leader.hook.asked == []
 
 
-async def ask(leader: Leader, client: ssl.SSLContext, request: bytes) -> bytes:
+async def send_request(leader: Leader, client: ssl.SSLContext, request: bytes) -> bytes:
     """Return all that comes back."""
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", leader.port, ssl=client, server_hostname=HOST

@@ -45,7 +45,7 @@ class Endless:
 
 async def test_a_review_is_answered(world: WebhookWorld) -> None:
     """ADM-06: byte by byte, and the hook was asked what was sent."""
-    answer = await world.ask(post(body_of()))
+    answer = await world.send_request(post(body_of()))
 
     assert (answer.status, answer.body) == (200, ALLOWED)
     assert answer.headers["content-type"] == "application/json"
@@ -60,8 +60,8 @@ async def test_dep71_the_duration_of_a_review_names_its_trace(world: WebhookWorl
     """DEP-71: and that of the next request on the same connection does not."""
     with recorded() as traces:
         line = await world.connect()
-        await line.ask(post(body_of()))
-        await line.ask(post(b"{}", path="/other"))
+        await line.send_request(post(body_of()))
+        await line.send_request(post(b"{}", path="/other"))
         await line.close()
     context = traces.find("review").context
     assert context is not None
@@ -76,7 +76,7 @@ async def test_a_v1beta1_review_gets_its_own_version(world: WebhookWorld) -> Non
     world.hook.verdict = REFUSED
     body = json.dumps(review_tree() | {"apiVersion": "admission.k8s.io/v1beta1"}).encode()
 
-    assert (await world.ask(post(body))).body == (
+    assert (await world.send_request(post(body))).body == (
         b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","response":{"uid":"u-1",'
         b'"allowed":false,"status":{"metadata":{},'
         b'"message":"it has \\u003cthe\\u003e label"}}}'
@@ -86,7 +86,7 @@ async def test_a_v1beta1_review_gets_its_own_version(world: WebhookWorld) -> Non
 async def test_one_connection_takes_many_reviews(world: WebhookWorld) -> None:
     line = await world.connect()
     for _ in range(3):
-        assert (await line.ask(post(body_of()))).body == ALLOWED
+        assert (await line.send_request(post(body_of()))).body == ALLOWED
 
     assert (world.given, len(world.hook.asked)) == (1, 3)
 
@@ -165,12 +165,14 @@ async def test_what_is_no_review_gets_no_verdict(
     world: WebhookWorld, request_bytes: bytes, status: int, text: str
 ) -> None:
     line = await world.connect()
-    answer = await line.ask(request_bytes)
+    answer = await line.send_request(request_bytes)
 
     assert (answer.status, answer.body.decode()) == (status, f"{text}\n")
     assert answer.headers.get("allow") == ("POST" if status == 405 else None)
     assert world.hook.asked == []
-    assert (await line.ask(post(body_of()))).status == 200, "the connection is still of use"
+    assert (await line.send_request(post(body_of()))).status == 200, (
+        "the connection is still of use"
+    )
 
 
 async def test_a_hook_that_breaks_refuses(world: WebhookWorld, lines: list[str]) -> None:
@@ -180,7 +182,7 @@ async def test_a_hook_that_breaks_refuses(world: WebhookWorld, lines: list[str])
         raise TimeoutError("my own")
 
     world.hook.act = break_down
-    answer = await world.ask(post(body_of()))
+    answer = await world.send_request(post(body_of()))
 
     assert answer.body == (
         b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"u-1",'
@@ -190,7 +192,7 @@ async def test_a_hook_that_breaks_refuses(world: WebhookWorld, lines: list[str])
     (reported,) = [line for line in lines if "level=error" in line]
     assert "break_down" in reported
     world.hook.act = None
-    assert (await world.ask(post(body_of()))).body == ALLOWED
+    assert (await world.send_request(post(body_of()))).body == ALLOWED
 
 
 @pytest.mark.parametrize(
@@ -207,7 +209,7 @@ async def test_a_late_hook_is_answered_for(flag: int, query: str) -> None:
     async with serving(Setting(request_timeout=flag * MILLISECOND)) as world:
         world.hook.act = endless
         begin = world.clock.elapsed()
-        answer = await world.ask(post(body_of(), path=PATH + query))
+        answer = await world.send_request(post(body_of(), path=PATH + query))
         response = json.loads(answer.body)["response"]
 
         assert (answer.status, response["allowed"]) == (200, False)
@@ -235,7 +237,7 @@ async def test_a_late_hook_is_answered_for(flag: int, query: str) -> None:
 async def test_deadlines(world: WebhookWorld, query: str, seconds: float) -> None:
     """ADM-08: nine tenths of the shorter of flag and query, from when the request came."""
     begin = world.clock.elapsed()
-    await world.ask(post(body_of(), path=PATH + query))
+    await world.send_request(post(body_of(), path=PATH + query))
 
     span = (world.hook.until[0] - begin).total_seconds()
     assert seconds <= span < seconds + 1
@@ -253,7 +255,7 @@ async def test_the_hook_of_a_gone_asker_is_cancelled(world: WebhookWorld) -> Non
     async with asyncio.timeout(10):
         await endless.ended.wait()
     world.hook.act = None
-    assert (await world.ask(post(body_of()))).body == ALLOWED
+    assert (await world.send_request(post(body_of()))).body == ALLOWED
     (gone,) = [line for line in world.series("request_duration_seconds_count") if "499" in line]
     assert gone.endswith(" 1")
 
@@ -268,7 +270,7 @@ async def test_requests_are_measured(world: WebhookWorld) -> None:
         post(b"").replace(b"POST", b"PROPFIND"),
         post(body, "Connection: upgrade", "Upgrade: websocket"),
     ):
-        await world.ask(request)
+        await world.send_request(request)
 
     assert set(world.series("request_duration_seconds_count")) == {
         f'{{method="{method}",route="{route}",status_code="{status}",ws="{ws}"}} 1'
@@ -298,10 +300,10 @@ async def test_cluster_validation(excluded: tuple[str, ...], status: int) -> Non
     """CLUS-01."""
     rules = ClusterRules(namespace="prod", enabled=True, excluded_paths=excluded)
     async with serving(Setting(cluster=rules)) as world:
-        answer = await world.ask(post(body_of()))
+        answer = await world.send_request(post(body_of()))
 
         assert answer.status == status
-        assert (await world.ask(post(body_of(), "X-Cluster: prod"))).status == 200
+        assert (await world.send_request(post(body_of(), "X-Cluster: prod"))).status == 200
         if status == 511:
             assert json.loads(answer.body)["route"] == "admission_no_downscale"
 
@@ -313,12 +315,12 @@ async def test_verdicts_are_reported_and_counted(lines: list[str]) -> None:
         on_verdict=lambda path, review, verdict: counted.append((path, verdict.reason.code))
     )
     async with serving(setting) as world:
-        await world.ask(post(body_of()))
+        await world.send_request(post(body_of()))
         world.hook.verdict = REFUSED
         kate = {"username": "kate", "groups": ["system:authenticated"]}
-        await world.ask(post(body_of(subResource="scale", dryRun=True, userInfo=kate)))
+        await world.send_request(post(body_of(subResource="scale", dryRun=True, userInfo=kate)))
         world.hook.verdict = Verdict(is_allowed=True, reason=FINE.reason, warnings=("odd",))
-        await world.ask(post(body_of(object=None)))
+        await world.send_request(post(body_of(object=None)))
 
     reported = [line.split(" ", 2)[::2] for line in lines if "change" in line]
     begin = f"hook={PATH} operation=UPDATE"
@@ -353,7 +355,7 @@ async def test_only_mutating_paths_are_patched(may_patch: bool) -> None:
     async with serving(setting) as world:
         world.hook.verdict = Verdict(is_allowed=True, reason=FINE.reason, annotations={"a": "b"})
 
-        assert (b'"patchType"' in (await world.ask(post(body_of()))).body) is may_patch
+        assert (b'"patchType"' in (await world.send_request(post(body_of()))).body) is may_patch
 
 
 async def test_who_takes_patches_is_asked_only_where_there_is_one() -> None:
@@ -365,9 +367,9 @@ async def test_who_takes_patches_is_asked_only_where_there_is_one() -> None:
         return True
 
     async with serving(Setting(may_patch=may_patch)) as world:
-        await world.ask(post(body_of()))
+        await world.send_request(post(body_of()))
         assert asked == []
         world.hook.verdict = Verdict(is_allowed=True, reason=FINE.reason, annotations={"a": "b"})
-        await world.ask(post(body_of()))
+        await world.send_request(post(body_of()))
 
     assert asked == [PATH]

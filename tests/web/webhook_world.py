@@ -80,7 +80,7 @@ class Line:
         self.reader = reader
         self.writer = writer
 
-    async def ask(self, request: bytes) -> Answer:
+    async def send_request(self, request: bytes) -> Answer:
         """Send bytes and read one answer."""
         self.writer.write(request)
         return await self.read()
@@ -194,9 +194,9 @@ class WebhookWorld:
         self._lines.append(line)
         return line
 
-    async def ask(self, request: bytes) -> Answer:
+    async def send_request(self, request: bytes) -> Answer:
         """Send bytes on a connection of their own."""
-        return await (await self.connect()).ask(request)
+        return await (await self.connect()).send_request(request)
 
     async def hold(self, line: Line, gate: "Gate") -> None:
         """Ask on this connection, and let the review wait at a gate."""

@@ -135,10 +135,12 @@ def test_records_are_not_asked_of_who_may_not_write_them() -> None:
 DOWNSCALES = cases(
     {
         "D-24 prepared for an earlier request for the same": lambda t: (
-            t.ask(4, status=409).prepare(3, "a-2").persist(20)
+            t.send_request(4, status=409).prepare(3, "a-2").persist(20)
         ),
         "D-24 prepared for an earlier request for another count -> SI-10": lambda t: (
-            t.ask(4, status=409, body={"spec": {"replicas": 1}}).prepare(3, "a-2").persist(20)
+            t.send_request(4, status=409, body={"spec": {"replicas": 1}})
+            .prepare(3, "a-2")
+            .persist(20)
         ),
         "D-24 prepared before any request -> SI-10": lambda t: t.prepare(3, "a-2").persist(20),
         "the answer was never finished -> SI-10": lambda t: t.prepare(19, "a-2", status=0).persist(

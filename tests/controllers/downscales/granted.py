@@ -11,7 +11,7 @@ async def granted(world: World | None = None, replicas: int = 3) -> AsyncIterato
     """Run the controller of a world, by default of three zones of five, after the grant."""
     world = world or three_zones()
     async with world.controlling():
-        assert (await world.ask("zone-a", replicas)).is_allowed
+        assert (await world.send_request("zone-a", replicas)).is_allowed
         yield world
 
 

@@ -72,7 +72,7 @@ async def test_a_downscale_whose_answer_carried_the_time_is_not_written_again() 
     """D-23, W-14."""
     world = three_zones()
     async with world.controlling():
-        verdict = await world.ask("zone-a", 3, whole=True)
+        verdict = await world.send_request("zone-a", 3, whole=True)
         await write(world, 3, stamp=verdict.annotations[LAST_DOWNSCALE])
         await world.pass_time(60)
     assert "patch statefulsets/zone-a" not in world.client.calls
@@ -111,7 +111,7 @@ async def test_another_downscale_is_held_back_by_what_is_remembered() -> None:
     async with granted(world):
         await write(world, 3)
         await world.pass_time(600)
-        assert not (await world.ask("zone-b", 3)).is_allowed
+        assert not (await world.send_request("zone-b", 3)).is_allowed
         attempts = world.client.calls.count("patch statefulsets/zone-a")
         assert 600 / 15 <= attempts <= 600 / 15 + 10
         world.client.before = lambda call: None
@@ -126,7 +126,7 @@ async def test_scaled_up_again_before_the_pods_go(downs: tuple[int, ...]) -> Non
     world = three_zones()
     async with world.controlling():
         for replicas in downs:
-            assert (await world.ask("zone-a", replicas)).is_allowed
+            assert (await world.send_request("zone-a", replicas)).is_allowed
             await write(world, replicas)
             await world.pass_time(5)
         await write(world, 5)
@@ -184,28 +184,28 @@ async def test_two_zones_whose_records_are_found_are_not_both_taken_as_granted()
     """SI-11, D-25: zone a was refused, zone b granted; the next process cannot tell which."""
     world = three_zones(a=WAIT, b=WAIT)
     world.calls.answer = refuse("zone-a-4")
-    assert not (await world.ask("zone-a", 3)).is_allowed
+    assert not (await world.send_request("zone-a", 3)).is_allowed
     world.calls.answer = confirm
-    assert (await world.ask("zone-b", 3)).is_allowed
+    assert (await world.send_request("zone-b", 3)).is_allowed
     world.restart()
     async with world.controlling():
         await world.pass_time(12)
         for name in ("zone-a", "zone-b"):
-            verdict = await world.ask(name, 3)
+            verdict = await world.send_request(name, 3)
             assert verdict.reason.code is Code.OTHER_DOWNSCALE_UNDERWAY
         await world.pass_time(SOON.total_seconds())
-        assert (await world.ask("zone-b", 3)).is_allowed
+        assert (await world.send_request("zone-b", 3)).is_allowed
         await write(world, 3, "zone-b")
-        assert (await world.ask("zone-a", 3)).reason.code is Code.ZONE_DOWNSCALED_LATELY
+        assert (await world.send_request("zone-a", 3)).reason.code is Code.ZONE_DOWNSCALED_LATELY
 
 
 @in_virtual_time
 async def test_a_crash_does_not_shorten_the_time_of_a_review_that_was_repeated() -> None:
     """SI-12: asked again at 30 s, crashed at 31 s, written at 60 s: nobody is told to stay."""
     world = three_zones()
-    assert (await world.ask("zone-a", 3)).is_allowed
+    assert (await world.send_request("zone-a", 3)).is_allowed
     await world.pass_time(30)
-    assert (await world.ask("zone-a", 3)).is_allowed
+    assert (await world.send_request("zone-a", 3)).is_allowed
     await world.pass_time(1)
     world.restart()
     async with world.controlling():
@@ -241,9 +241,9 @@ async def test_a_record_that_fails_does_not_delay_what_is_owed() -> None:
 
     world.client.before = fail
     async with world.controlling():
-        assert not (await world.ask("zone-a", 2)).is_allowed
+        assert not (await world.send_request("zone-a", 2)).is_allowed
         world.calls.answer = confirm
-        assert (await world.ask("zone-a", 4)).is_allowed
+        assert (await world.send_request("zone-a", 4)).is_allowed
         await write(world, 4)
         world.calls.calls.clear()
         await world.pass_time(60)
@@ -257,7 +257,7 @@ GOING = ("zone-a-3", "zone-a-4")
 
 async def _scale_down(world: World) -> None:
     """Let a downscale from 5 to 3 happen; its pods are terminating."""
-    assert (await world.ask("zone-a", 3)).is_allowed
+    assert (await world.send_request("zone-a", 3)).is_allowed
     world.commit("zone-a", 3)
     for name in GOING:
         one = copy.deepcopy(world.client.objects["pods", name])
@@ -365,7 +365,7 @@ async def test_si12_who_is_to_go_again_is_not_told_that_it_stays() -> None:
         await world.pass_time(50)
         await _come_back(world)
         world.calls.calls.clear()
-        await world.ask("zone-a", 3)
+        await world.send_request("zone-a", 3)
         await write(world, 3)
         first = world.calls.calls[:1]
         await world.pass_time(100)

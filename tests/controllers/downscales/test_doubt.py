@@ -42,7 +42,7 @@ async def test_a_cache_from_before_the_review_proves_nothing() -> None:
         await world.clock.sleep(timedelta(seconds=3))
         assert world.memory.downscales.count(ReservationState.OPEN) == 1
         assert world.annotation("zone-a") is None
-        assert not (await world.ask("zone-b", 4)).is_allowed
+        assert not (await world.send_request("zone-b", 4)).is_allowed
         await world.pass_time(60)
         assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
 
@@ -68,7 +68,7 @@ async def test_a_cache_that_lags_does_not_forget_a_debt(lagging: str) -> None:
         store.update(hidden)
     world.calls.answer = refuse("zone-a-4")
     async with world.controlling():
-        assert not (await world.ask("zone-a", 3)).is_allowed
+        assert not (await world.send_request("zone-a", 3)).is_allowed
         world.calls.answer = confirm
         await world.clock.sleep(timedelta(seconds=5))
         world.calls.calls.clear()
@@ -103,7 +103,7 @@ async def test_a_downscale_that_the_cache_does_not_show_is_not_taken_back() -> N
         await world.clock.sleep(timedelta(minutes=5))
         assert world.calls.names("DELETE") == []
         assert world.memory.downscales.count(ReservationState.OPEN) == 1
-        assert not (await world.ask("zone-b", 4)).is_allowed
+        assert not (await world.send_request("zone-b", 4)).is_allowed
         await world.watch()
         await world.pass_time(2)
         assert world.annotation("zone-a") == "2026-01-02T03:04:41Z", "the latest it can be"
@@ -115,7 +115,7 @@ async def test_its_own_record_that_shows_late_is_none_of_another_process() -> No
     world = three_zones()
     async with world.controlling():
         world.calls.answer = refuse("zone-a-4")
-        assert not (await world.ask("zone-a", 3)).is_allowed
+        assert not (await world.send_request("zone-a", 3)).is_allowed
         world.calls.answer = confirm
         await world.clock.sleep(timedelta(minutes=4))
         assert world.memory.downscales.list_sets() == []
@@ -123,7 +123,7 @@ async def test_its_own_record_that_shows_late_is_none_of_another_process() -> No
         assert world.recorded()
         await world.watch()
         await world.pass_time(1)
-        assert (await world.ask("zone-b", 3)).is_allowed
+        assert (await world.send_request("zone-b", 3)).is_allowed
         assert world.recorded() == ["zone-b-0", "zone-b-3", "zone-b-4"]
         assert len(world.calls.calls) == called + 2
 
@@ -132,7 +132,7 @@ async def test_its_own_record_that_shows_late_is_none_of_another_process() -> No
 async def test_si11_what_happened_and_was_taken_back_before_a_restart_counts() -> None:
     """5, 3, 5 while nobody was there: the record on a pod that stays is all that is left of it."""
     world = three_zones(a=WAIT, b=WAIT)
-    assert (await world.ask("zone-a", 3)).is_allowed
+    assert (await world.send_request("zone-a", 3)).is_allowed
     for name in ("zone-a-3", "zone-a-4"):
         again = pod("zone-a", int(name[-1]), uid=f"{name}-new", created="2026-01-02T03:04:30Z")
         world.client.put("pods", again)
@@ -140,7 +140,7 @@ async def test_si11_what_happened_and_was_taken_back_before_a_restart_counts() -
     world.restart()
     async with world.controlling():
         await world.pass_time(60)
-        verdict = await world.ask("zone-b", 3)
+        verdict = await world.send_request("zone-b", 3)
         assert verdict.reason.code is Code.ZONE_DOWNSCALED_LATELY
         assert world.annotation("zone-a") is not None
 
@@ -151,7 +151,7 @@ async def test_si11_what_happened_unseen_and_was_taken_back_counts(evidence: str
     """5, 3, 5 while no event came: the record on the set, or its pods, tell of it."""
     world = three_zones(a=WAIT, b=WAIT)
     async with world.controlling():
-        verdict = await world.ask("zone-a", 3, whole=evidence == "record")
+        verdict = await world.send_request("zone-a", 3, whole=evidence == "record")
         if evidence == "record":
             world.commit("zone-a", 5, stamp=verdict.annotations[LAST_DOWNSCALE])
         if evidence == "pods":
@@ -160,7 +160,7 @@ async def test_si11_what_happened_unseen_and_was_taken_back_counts(evidence: str
         world.sync()
         await world.pass_time(60)
         assert world.memory.downscales.list_sets() == []
-        verdict = await world.ask("zone-b", 3)
+        verdict = await world.send_request("zone-b", 3)
         if evidence == "none":
             assert verdict.is_allowed
             assert world.annotation("zone-a") is None
@@ -173,7 +173,7 @@ async def test_si11_what_happened_unseen_and_was_taken_back_counts(evidence: str
 async def test_a_record_that_was_left_over_is_no_proof_that_it_happened() -> None:
     """LI-01: undone, and killed when one of its records was still there: nobody waits for it."""
     world = three_zones(a=WAIT, b=WAIT)
-    assert (await world.ask("zone-a", 3)).is_allowed
+    assert (await world.send_request("zone-a", 3)).is_allowed
     for ordinal in (3, 4):
         world.client.put("pods", pod("zone-a", ordinal))
     world.sync()
@@ -181,7 +181,7 @@ async def test_a_record_that_was_left_over_is_no_proof_that_it_happened() -> Non
     world.restart()
     async with world.controlling():
         await world.pass_time(60)
-        assert (await world.ask("zone-b", 3)).is_allowed
+        assert (await world.send_request("zone-b", 3)).is_allowed
         assert world.annotation("zone-a") is None
 
 
@@ -192,14 +192,14 @@ async def test_si11_a_downscale_without_prepared_pods_counts_after_a_crash() -> 
     for name in ("zone-a-3", "zone-a-4"):
         world.remove_pod(name)
     world.sync()
-    assert (await world.ask("zone-a", 3)).is_allowed
+    assert (await world.send_request("zone-a", 3)).is_allowed
     assert world.calls.calls == []
     world.commit("zone-a", 3)
     world.sync()
     world.restart()
     async with world.controlling():
         await world.pass_time(5)
-        assert (await world.ask("zone-b", 3)).reason.code is Code.ZONE_DOWNSCALED_LATELY
+        assert (await world.send_request("zone-b", 3)).reason.code is Code.ZONE_DOWNSCALED_LATELY
 
 
 @in_virtual_time
@@ -208,7 +208,7 @@ async def test_a_set_that_the_cache_does_not_show_yet_is_not_forgotten() -> None
     world = prepared_alone(zone("zone-a", group=None))
     world.sets.replace_all([])
     async with world.controlling():
-        assert (await world.ask("zone-a", 3, whole=True)).is_allowed
+        assert (await world.send_request("zone-a", 3, whole=True)).is_allowed
         await world.clock.sleep(timedelta(seconds=30))
         assert world.memory.downscales.count(ReservationState.OPEN) == 1
         await world.watch()
@@ -223,7 +223,7 @@ async def test_a_set_that_the_cache_never_shows_is_forgotten_in_the_end() -> Non
     world = prepared_alone(zone("zone-a", group=None))
     world.sets.replace_all([])
     async with world.controlling():
-        assert (await world.ask("zone-a", 3, whole=True)).is_allowed
+        assert (await world.send_request("zone-a", 3, whole=True)).is_allowed
         await world.clock.sleep(timedelta(seconds=70))
         assert world.memory.downscales.list_sets() == []
         assert world.calls.names("DELETE") == []
@@ -235,7 +235,7 @@ async def test_no_pod_is_un_prepared_by_a_cache_from_before_the_downscale() -> N
     async with granted() as world:
         world.commit("zone-a", 3)
         world.calls.answer = refuse("zone-a-2")
-        assert not (await world.ask("zone-a", 2)).is_allowed
+        assert not (await world.send_request("zone-a", 2)).is_allowed
         world.calls.answer = confirm
         world.calls.calls.clear()
         await world.clock.sleep(timedelta(minutes=5))
@@ -250,7 +250,7 @@ async def test_many_pods_are_un_prepared_a_few_at_a_time() -> None:
     """LI-05, LI-06: a review of the set gets its turn in between, and all are told in time."""
     world = three_zones(100)
     async with world.controlling():
-        assert (await world.ask("zone-a", 0)).is_allowed
+        assert (await world.send_request("zone-a", 0)).is_allowed
         await world.pass_time(60)
     called = [call for call in world.calls.calls if call.method == "DELETE"]
     assert list(Counter(call.at for call in called).values()) == [32, 32, 32, 4]

@@ -106,7 +106,7 @@ async def test_si11_a_downscale_on_record_is_not_recorded_anew_at_each_start() -
     By as long as the same may have been repeated after the answer that is on record.
     """
     world = three_zones(a=WAIT, b=WAIT)
-    assert (await world.ask("zone-a", 3, whole=True)).is_allowed
+    assert (await world.send_request("zone-a", 3, whole=True)).is_allowed
     world.commit("zone-a", 3, stamp="2026-01-02T03:04:06Z")
     await world.pass_time(600)
     for _ in range(3):
@@ -125,5 +125,5 @@ async def test_si11_a_made_up_uid_proves_no_downscale(at: str) -> None:
     world.restart()
     async with world.controlling():
         await world.pass_time(120)
-        assert (await world.ask("zone-b", 3)).is_allowed
+        assert (await world.send_request("zone-b", 3)).is_allowed
         assert str(world.annotation("zone-a") or "") < "2025-12-25"

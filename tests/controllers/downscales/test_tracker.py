@@ -33,7 +33,7 @@ async def test_refused_by_another_client_afterwards(data: Mapping[str, str]) -> 
         assert data_of(world) == {**data, "zone-a": ANSWERED}, "it may still happen"
         await world.pass_time(10)
         assert data_of(world) == data
-        assert (await world.ask("zone-b", 3)).is_allowed
+        assert (await world.send_request("zone-b", 3)).is_allowed
         await write(world, 3, "zone-b")
         for ordinal in (3, 4):
             world.remove_pod(f"zone-b-{ordinal}")
@@ -45,7 +45,7 @@ async def test_a_downscale_that_happens_at_once_is_written_once() -> None:
     """D-23: no annotation either."""
     world = tracked()
     async with world.controlling():
-        assert (await world.ask("zone-a", 3, whole=True)).is_allowed
+        assert (await world.send_request("zone-a", 3, whole=True)).is_allowed
         await write(world, 3)
         for ordinal in (3, 4):
             world.remove_pod(f"zone-a-{ordinal}")
@@ -75,7 +75,7 @@ async def test_si11_what_cannot_be_recorded_yet_is_remembered() -> None:
         await world.pass_time(20)
         await write(world, 3)
         await world.pass_time(60)
-        verdict = await world.ask("zone-b", 3)
+        verdict = await world.send_request("zone-b", 3)
         assert "2026-01-02 03:04:25" in verdict.reason.text
         world.client.before = lambda call: None
         await world.pass_time(20)
@@ -101,18 +101,18 @@ async def test_a_record_that_cannot_be_given_back_delays_no_pod() -> None:
 async def test_fp06_a_crash_between_record_and_write(happens: bool) -> None:
     """FP-06, SI-11, LI-05: the entry stands, pods are told; the own zone may go again at once."""
     world = tracked({}, a=WAIT, b=WAIT)
-    assert (await world.ask("zone-a", 3)).is_allowed
+    assert (await world.send_request("zone-a", 3)).is_allowed
     await world.pass_time(10)
     if happens:
         world.commit("zone-a", 3)
     world.restart()
     async with world.controlling():
         await world.pass_time(60)
-        verdict = await world.ask("zone-b", 3)
+        verdict = await world.send_request("zone-b", 3)
         assert verdict.reason.code is Code.ZONE_DOWNSCALED_LATELY
         if happens:
             assert f"{data_of(world)['zone-a']}" >= format_entry("2026-01-02T03:04:15Z")
             return
         assert world.calls.names("DELETE") == ["zone-a-3", "zone-a-4"]
         assert data_of(world) == {"zone-a": ANSWERED}
-        assert (await world.ask("zone-a", 3)).is_allowed
+        assert (await world.send_request("zone-a", 3)).is_allowed

@@ -48,9 +48,9 @@ async def _meet(world: World, call: str, *, rolls_first: bool) -> tuple[Verdict,
             _roll(world, "zone-b")
             rolling = tasks.create_task(_roll_out(world))
             await reached.wait()
-            asking = tasks.create_task(world.ask("zone-a", 3))
+            asking = tasks.create_task(world.send_request("zone-a", 3))
         else:
-            asking = tasks.create_task(world.ask("zone-a", 3))
+            asking = tasks.create_task(world.send_request("zone-a", 3))
             await reached.wait()
             _roll(world, "zone-b")
             rolling = tasks.create_task(_roll_out(world))

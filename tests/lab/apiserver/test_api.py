@@ -40,18 +40,18 @@ def test_a_role_may_forbid_a_verb_on_a_kind() -> None:
     server = Server()
     server.create(PODS, pod())
     server.api.forbidden |= {("op", "delete", "pods"), ("op", "create", "pods/eviction")}
-    denied = server.ask("delete", PODS, "p", Asked(user="op"))
+    denied = server.send_request("delete", PODS, "p", Asked(user="op"))
     assert (denied.status, denied.reason) == (403, "Forbidden")
     assert denied.message == (
         'pods "p" is forbidden: User "op" cannot delete resource "pods" in API group "" in the '
         'namespace "default"'
     )
-    evicted = server.ask("create", PODS, "p", Asked(user="op", subresource="eviction"))
+    evicted = server.send_request("create", PODS, "p", Asked(user="op", subresource="eviction"))
     assert 'cannot create resource "pods/eviction"' in evicted.message
-    assert server.ask("get", PODS, "p", Asked(user="op")).status == 200
-    assert server.ask("delete", PODS, "p").status == 200
+    assert server.send_request("get", PODS, "p", Asked(user="op")).status == 200
+    assert server.send_request("delete", PODS, "p").status == 200
     server.api.forbidden.add(("op", "list", "namespaces"))
-    wide = server.ask("list", NAMESPACES, asked=Asked(user="op"))
+    wide = server.send_request("list", NAMESPACES, asked=Asked(user="op"))
     assert wide.message.endswith('in API group "" at the cluster scope')
     server.api.forbidden.add(("someone", "watch", "pods"))
     with pytest.raises(ApiRefusal, match="403 Forbidden"):
@@ -63,7 +63,7 @@ async def test_each_request_is_recorded_with_its_number_and_its_writes_after_it(
     server = Server()
     await asyncio.sleep(2)
     server.create(CONFIG_MAPS, config_map())
-    server.ask("get", CONFIG_MAPS, "d", Asked(user="other"))
+    server.send_request("get", CONFIG_MAPS, "d", Asked(user="other"))
     stream = server.watch(CONFIG_MAPS)
     stream.close()
     commit, created, missed, watched = server.history.records
@@ -115,7 +115,7 @@ async def test_an_owner_waits_in_the_foreground_for_those_that_hold_it(blocks: b
     server.create(PODS, pod(ownerReferences=[owned_by(owner, blocks=blocks)]))
     server.api.forbidden.add((ACTOR, "delete", "pods"))
     options = Asked(body={"propagationPolicy": "Foreground"})
-    assert server.ask("delete", STATEFULSETS, "a", options).is_ok
+    assert server.send_request("delete", STATEFULSETS, "a", options).is_ok
     await asyncio.sleep(10)
     refused = [one for one in server.calls() if one.actor == ACTOR and one.status == 403]
     assert 5 <= len(refused) <= 12
@@ -188,7 +188,7 @@ def test_a_call_that_the_lab_never_sends_is_not_modelled(
     server.create(PODS, pod())
     server.create(STATEFULSETS, zone())
     with pytest.raises(NotModelled):
-        server.ask(verb, resource, name, asked)
+        server.send_request(verb, resource, name, asked)
 
 
 @pytest.mark.parametrize(
@@ -211,18 +211,20 @@ def _guard_pod(observed: int) -> Server:
     server = Server()
     server.create(PODS, pod(labels={"app": "x"}))
     running: JsonObject = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-    server.ask("patch", PODS, "p", Asked(body={"status": running}, subresource="status"))
+    server.send_request("patch", PODS, "p", Asked(body={"status": running}, subresource="status"))
     spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "x"}}}
     server.create(BUDGETS, {"metadata": {"name": "b"}, "spec": spec})
     counted = {"observedGeneration": observed, "disruptionsAllowed": 1}
-    server.ask("patch", BUDGETS, "b", Asked(body={"status": counted}, subresource="status"))
+    server.send_request(
+        "patch", BUDGETS, "b", Asked(body={"status": counted}, subresource="status")
+    )
     return server
 
 
 def test_a_native_budget_is_used_up() -> None:
     server = _guard_pod(observed=1)
 
-    server.ask("create", PODS, "p", eviction())
+    server.send_request("create", PODS, "p", eviction())
 
     [budget] = server.api.list(BUDGETS, "")
     assert number(budget, "status", "disruptionsAllowed") == 0
@@ -230,7 +232,7 @@ def test_a_native_budget_is_used_up() -> None:
 
 def test_a_native_budget_that_is_not_observed_is_not_modelled() -> None:
     with pytest.raises(NotModelled, match="not observed"):
-        _guard_pod(observed=0).ask("create", PODS, "p", eviction())
+        _guard_pod(observed=0).send_request("create", PODS, "p", eviction())
 
 
 def test_replicas_below_zero_are_refused() -> None:
@@ -238,7 +240,9 @@ def test_replicas_below_zero_are_refused() -> None:
     server.create(STATEFULSETS, zone())
     body: JsonObject = {"spec": {"replicas": -1}}
     for subresource, kind in (("", "StatefulSet.apps"), ("scale", "Scale.autoscaling")):
-        answer = server.ask("patch", STATEFULSETS, "a", Asked(body=body, subresource=subresource))
+        answer = server.send_request(
+            "patch", STATEFULSETS, "a", Asked(body=body, subresource=subresource)
+        )
         assert (answer.status, answer.reason) == (422, "Invalid")
         assert answer.message == (
             f'{kind} "a" is invalid: spec.replicas: Invalid value: -1: must be greater than or '

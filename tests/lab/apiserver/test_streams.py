@@ -28,7 +28,7 @@ async def test_a_watch_sees_its_namespace_and_its_kind_only() -> None:
     )
     everywhere = server.api.open_watch(request)
     elsewhere = Asked(body=config_map("a"), namespace="other")
-    assert server.ask("create", CONFIG_MAPS, asked=elsewhere).status == 201
+    assert server.send_request("create", CONFIG_MAPS, asked=elsewhere).status == 201
     server.create(PODS, pod())
     assert lines(here) == []
     assert lines(everywhere) == ["ADDED a"]

@@ -51,6 +51,6 @@ async def test_who_cannot_wait_is_told_that_a_webhook_wants_to_know() -> None:
     server.create(CONFIG_MAPS, config_map())
     slow(server, 0, [])
     with pytest.raises(NotModelled, match="UPDATE of configmaps/c by 'someone'"):
-        server.ask("patch", CONFIG_MAPS, "c", Asked(body={"data": {"key": "2"}}))
-    assert server.ask("create", PODS, asked=Asked(body=pod())).status == 201
-    assert server.ask("get", CONFIG_MAPS, "c", NOTHING).status == 200
+        server.send_request("patch", CONFIG_MAPS, "c", Asked(body={"data": {"key": "2"}}))
+    assert server.send_request("create", PODS, asked=Asked(body=pod())).status == 201
+    assert server.send_request("get", CONFIG_MAPS, "c", NOTHING).status == 200

@@ -39,7 +39,7 @@ MANY = 4000
 NO_FAULTS = FaultRates().times(0)
 
 
-def ask(verb: str = "get", number: int = 1) -> SentCall:
+def sent(verb: str = "get", number: int = 1) -> SentCall:
     return SentCall(
         number=number,
         actor=ACTOR,
@@ -52,15 +52,15 @@ def ask(verb: str = "get", number: int = 1) -> SentCall:
     )
 
 
-def ask_all(faults: Faults, times: int = MANY) -> list[object]:
+def send_all(faults: Faults, times: int = MANY) -> list[object]:
     """Ask for everything so many times, and return all that is to go wrong."""
     outcomes: list[object] = []
     for number in range(times):
         outcomes += (
-            faults.on_call(ask(VERBS[number % len(VERBS)], number)),
+            faults.on_call(sent(VERBS[number % len(VERBS)], number)),
             faults.on_event(ACTOR, "pods", "MODIFIED", "a", number),
             faults.on_event(ACTOR, "pods", "BOOKMARK", "", number),
-            faults.on_list(ask("list", number)),
+            faults.on_list(sent("list", number)),
             faults.on_pod_call(ACTOR, "POST", "a"),
             faults.on_review(ACTOR, "question"),
             faults.on_review(ACTOR, "answer"),
@@ -69,7 +69,7 @@ def ask_all(faults: Faults, times: int = MANY) -> list[object]:
 
 
 def usual() -> list[object]:
-    return ask_all(NoFaults(), 1)
+    return send_all(NoFaults(), 1)
 
 
 def dice(seed: int = 1, rates: FaultRates | None = None) -> RandomFaults:
@@ -81,7 +81,7 @@ async def test_every_kind_comes_by_its_dose() -> None:
     """Section 3.2: every kind of fault has its rate, and the report counts them."""
     reported: list[Fault] = []
     faults = RandomFaults(random.Random(3), FaultRates().times(3), reported.append)
-    ask_all(faults)
+    send_all(faults)
 
     assert set(faults.fired) == {each.name for each in fields(FaultRates)}
     assert Counter(fault.kind for fault in reported) == faults.fired
@@ -94,7 +94,7 @@ async def test_every_kind_comes_by_its_dose() -> None:
 async def test_more_and_fewer() -> None:
     for factor in (0.5, 5):
         faults = dice(rates=FaultRates().times(factor))
-        ask_all(faults)
+        send_all(faults)
         assert faults.fired["pod_slow"] / MANY == pytest.approx(0.03 * factor, rel=0.3)
     assert max(getattr(FaultRates().times(1e6), each.name) for each in fields(FaultRates)) == 1.0
 
@@ -102,7 +102,7 @@ async def test_more_and_fewer() -> None:
 @in_virtual_time
 async def test_without_a_dose_nothing_comes() -> None:
     faults = dice(rates=NO_FAULTS)
-    assert ask_all(faults) == usual() * MANY
+    assert send_all(faults) == usual() * MANY
     assert faults.number == 0
 
 
@@ -110,24 +110,24 @@ async def test_without_a_dose_nothing_comes() -> None:
 @in_virtual_time
 async def test_one_dose_brings_one_kind(name: str) -> None:
     faults = dice(rates=replace(NO_FAULTS, **{name: 1.0}))
-    ask_all(faults, 50)
+    send_all(faults, 50)
     assert set(faults.fired) == {name}
 
 
 @in_virtual_time
 async def test_the_same_seed_gives_the_same_faults() -> None:
-    assert ask_all(dice(5)) == ask_all(dice(5))
-    assert ask_all(dice(5)) != ask_all(dice(6))
+    assert send_all(dice(5)) == send_all(dice(5))
+    assert send_all(dice(5)) != send_all(dice(6))
 
 
 @in_virtual_time
 async def test_faults_that_are_left_out_change_no_others() -> None:
     """So that a run can be shrunk: the dice are thrown alike, whatever comes of it."""
-    all_of_them = ask_all(dice(5))
+    all_of_them = send_all(dice(5))
     reported: list[Fault] = []
     only = frozenset({2, 17, 30})
     few = RandomFaults(random.Random(5), FaultRates(), reported.append, only)
-    outcomes = ask_all(few)
+    outcomes = send_all(few)
 
     kept = [
         outcome for outcome, none in zip(outcomes, usual() * MANY, strict=True) if outcome != none
@@ -143,10 +143,10 @@ async def test_faults_that_are_left_out_change_no_others() -> None:
 @in_virtual_time
 async def test_healing_ends_all() -> None:
     faults = dice()
-    ask_all(faults, 100)
+    send_all(faults, 100)
     number = faults.number
     faults.heal()
-    assert ask_all(faults) == usual() * MANY
+    assert send_all(faults) == usual() * MANY
     assert faults.number == number > 0
 
 
@@ -163,20 +163,20 @@ async def test_healing_ends_all() -> None:
 @in_virtual_time
 async def test_a_call_fails_only_as_such_calls_do(verb: str, impossible: set[Failure]) -> None:
     faults = dice(rates=FaultRates().times(8))
-    seen = {faults.on_call(ask(verb)).fails for _ in range(MANY)}
+    seen = {faults.on_call(sent(verb)).fails for _ in range(MANY)}
     assert seen - {None} == set(Failure) - impossible
 
 
 @in_virtual_time
 async def test_all_crash_points_are_hit() -> None:
     faults = dice(rates=replace(NO_FAULTS, crash=1.0))
-    assert {faults.on_call(ask()).crash for _ in range(100)} == set(CrashPoint)
+    assert {faults.on_call(sent()).crash for _ in range(100)} == set(CrashPoint)
 
 
 @in_virtual_time
 async def test_delays_have_a_long_tail() -> None:
     faults = dice(rates=replace(NO_FAULTS, slow=1.0))
-    outcomes = [faults.on_call(ask()) for _ in range(MANY)]
+    outcomes = [faults.on_call(sent()) for _ in range(MANY)]
     spans = sorted((outcome.before + outcome.after).total_seconds() for outcome in outcomes)
 
     assert 0.05 <= spans[0] < 0.06
@@ -195,7 +195,7 @@ async def test_a_plan_comes_true_once() -> None:
     """A process that comes back after the crash at its second call lives to make that one."""
     crash = FaultDecision(crash=CrashPoint.AFTER_COMMIT)
     faults, reported = play([CallPlan(actor=ACTOR, number=2, outcome=crash)])
-    starts = [[faults.on_call(ask(number=number)) for number in (1, 2)] for _ in range(2)]
+    starts = [[faults.on_call(sent(number=number)) for number in (1, 2)] for _ in range(2)]
 
     assert starts == [[FaultDecision(), crash], [FaultDecision(), FaultDecision()]]
     assert [(fault.kind, fault.text) for fault in reported] == [
@@ -223,7 +223,7 @@ async def test_lists_and_pod_calls_count_over_all_lives() -> None:
             PodPlan(actor=ACTOR, number=2, outcome=slow),
         ]
     )
-    assert [faults.on_list(ask("list")) for _ in range(3)] == [timedelta(0), age, timedelta(0)]
+    assert [faults.on_list(sent("list")) for _ in range(3)] == [timedelta(0), age, timedelta(0)]
     assert [faults.on_pod_call(ACTOR, "POST", "a-0") for _ in range(3)] == [
         PodCallOutcome(),
         slow,
@@ -239,7 +239,7 @@ async def test_what_is_healed_does_not_come_true() -> None:
         [CallPlan(actor=ACTOR, number=1, outcome=FaultDecision(fails=Failure.INTERNAL))]
     )
     faults.heal()
-    assert faults.on_call(ask()) == FaultDecision()
+    assert faults.on_call(sent()) == FaultDecision()
     assert reported == []
 
 

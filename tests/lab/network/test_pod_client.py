@@ -142,7 +142,7 @@ def review(way: str, outcome: ReviewOutcome) -> ClientWorld:
     )
 
 
-async def ask(world: ClientWorld) -> None:
+async def send_request(world: ClientWorld) -> None:
     """Ask the process as the API server asks a webhook."""
     await world.link.let_in()
     await world.link.let_out()
@@ -151,10 +151,10 @@ async def ask(world: ClientWorld) -> None:
 @in_virtual_time
 async def test_a_review_goes_there_and_back_unless_the_link_is_cut() -> None:
     world = ClientWorld()
-    await ask(world)
+    await send_request(world)
     assert 0.002 <= loop_time() <= 0.02
     world.link.is_cut = True
-    assert await never_returns(ask(world))
+    assert await never_returns(send_request(world))
 
 
 @pytest.mark.parametrize("way", ["question", "answer"])
@@ -162,13 +162,13 @@ async def test_a_review_goes_there_and_back_unless_the_link_is_cut() -> None:
 async def test_a_review_breaks_or_is_lost_or_its_process_dies(way: str) -> None:
     """FP-23: the API server sees a failed webhook, whatever the process has done by then."""
     with pytest.raises(ConnectionResetError):
-        await ask(review(way, ReviewOutcome(reset=True)))
-    assert await never_returns(ask(review(way, ReviewOutcome(lost=True))))
+        await send_request(review(way, ReviewOutcome(reset=True)))
+    assert await never_returns(send_request(review(way, ReviewOutcome(lost=True))))
     start = loop_time()
-    await ask(review(way, ReviewOutcome(delay=timedelta(seconds=12))))
+    await send_request(review(way, ReviewOutcome(delay=timedelta(seconds=12))))
     assert 12 <= loop_time() - start <= 12.02
     world = review(way, ReviewOutcome(crash=True))
     with pytest.raises(ConnectionRefusedError):
-        await ask(world)
+        await send_request(world)
     assert world.link.is_dead
     await asyncio.wait_for(world.link.wait_dead(), 1)

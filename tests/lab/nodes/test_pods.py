@@ -49,7 +49,7 @@ class Called:
         endpoint = Endpoint(pod="a-0", uid=Uid("u"), ip=ip, host="a-0.a", port=80, path=path)
         return await self.served.serve(method, endpoint, "operator-1")
 
-    async def ask(self, path: str = "delayed") -> int:
+    async def prepare(self, path: str = "delayed") -> int:
         """Return how many seconds after the beginning of the world the pod was prepared."""
         _, body = await self.send(path=path)
         return int(json.loads(body)["timestamp"] - EPOCH.timestamp())
@@ -196,32 +196,32 @@ async def test_a_pod_says_the_same_time_until_a_delete_that_it_answers() -> None
     """DELAY-09, SEED-076, SEED-077; FP-25: what is not confirmed counts as the pod has it."""
     with pod() as called:
         await asyncio.sleep(100)
-        assert await called.ask() == 100
+        assert await called.prepare() == 100
         await asyncio.sleep(100)
         called.served.answer("a-0", "DELETE", BROKEN)
         await called.send("DELETE", "delayed")
-        assert await called.ask() == 100
+        assert await called.prepare() == 100
         called.served.answer("a-0", "DELETE", None)
         assert await called.send("DELETE", "delayed") == (200, b"")
         called.served.answer("a-0", "POST", ACTS_THEN_RESETS)
         with pytest.raises(ConnectionResetError):
-            await called.ask()
+            await called.prepare()
         called.served.answer("a-0", "POST", None)
         await asyncio.sleep(100)
-        assert await called.ask() == 200
+        assert await called.prepare() == 200
 
 
 @in_virtual_time
 async def test_each_path_has_its_own_state() -> None:
     """SEED-080: preparing for a shutdown and for a delay are two things."""
     with pod() as called:
-        assert await called.ask("shutdown") == 0
+        assert await called.prepare("shutdown") == 0
         await asyncio.sleep(10)
-        assert await called.ask() == 10
+        assert await called.prepare() == 10
         await called.send("DELETE", "delayed")
         assert called.is_prepared
         await asyncio.sleep(10)
-        assert (await called.ask("shutdown"), await called.ask()) == (0, 20)
+        assert (await called.prepare("shutdown"), await called.prepare()) == (0, 20)
 
 
 @pytest.mark.parametrize("uid", ["u", "u-2"])
@@ -229,13 +229,13 @@ async def test_each_path_has_its_own_state() -> None:
 async def test_a_pod_that_starts_again_has_forgotten_and_its_uid_has_not(uid: str) -> None:
     """The delay of a restarted or replaced pod starts again."""
     with pod() as called:
-        assert await called.ask() == 0
+        assert await called.prepare() == 0
         called.served.leave(IP)
         await asyncio.sleep(60)
         called.enter(uid)
         assert called.is_prepared
         assert called.served.prepared("u-2") is False
-        assert await called.ask() == 60
+        assert await called.prepare() == 60
         assert [one.uid for one in called.history.list_all(PodCalled)] == ["u", uid]
 
 
@@ -243,4 +243,4 @@ async def test_a_pod_that_starts_again_has_forgotten_and_its_uid_has_not(uid: st
 async def test_the_clock_of_a_pod_may_be_wrong() -> None:
     """FP-17."""
     with pod(Response(clock_offset=timedelta(hours=1))) as called:
-        assert await called.ask() == 3600
+        assert await called.prepare() == 3600

@@ -43,7 +43,7 @@ def chunks_of(body: bytes, size: int = 10_000) -> bytes:
 async def test_large_reviews_are_read(world: WebhookWorld, request_bytes: bytes) -> None:
     line = await world.connect()
     for _ in range(2):
-        assert (await line.ask(request_bytes)).body == ALLOWED
+        assert (await line.send_request(request_bytes)).body == ALLOWED
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ async def test_large_reviews_are_read(world: WebhookWorld, request_bytes: bytes)
 async def test_larger_ones_are_not(world: WebhookWorld, request_bytes: bytes) -> None:
     """D-50: 413, and the connection ends without the rest."""
     line = await world.connect()
-    answer = await line.ask(request_bytes)
+    answer = await line.send_request(request_bytes)
 
     assert (answer.status, answer.headers["connection"]) == (413, "close")
     assert answer.body == f"request body: more than {MAX_BODY} bytes\n".encode()
@@ -121,7 +121,7 @@ async def test_ambiguous_requests_end_the_connection(
     assert answer.count(b"\r\nDate: ") == 1, "one answer"
     assert world.hook.asked == []
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
-    assert (await world.ask(post(body_of()))).body == ALLOWED
+    assert (await world.send_request(post(body_of()))).body == ALLOWED
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ async def test_ambiguous_requests_end_the_connection(
 async def test_slow_bodies_are_cut(request_bytes: bytes) -> None:
     async with serving(Setting(request_timeout=100 * MILLISECOND)) as world:
         line = await world.connect()
-        answer = await line.ask(request_bytes)
+        answer = await line.send_request(request_bytes)
 
         assert (answer.status, answer.body) == (408, b"the body did not come in time\n")
         line.writer.write(b" " * 10)
@@ -149,7 +149,7 @@ async def test_a_body_that_breaks_off(world: WebhookWorld) -> None:
     line.writer.write(post(b"{", length=1000))
     await line.close()
 
-    assert (await world.ask(post(body_of()))).body == ALLOWED
+    assert (await world.send_request(post(body_of()))).body == ALLOWED
     assert len(world.hook.asked) == 1
 
 
@@ -162,14 +162,14 @@ async def test_those_that_go_away_leave_room(world: WebhookWorld) -> None:
             line.writer.write(half)
         await asyncio.gather(*(line.close() for line in lines))
 
-    assert (await world.ask(post(padded(MAX_BODY)))).body == ALLOWED
+    assert (await world.send_request(post(padded(MAX_BODY)))).body == ALLOWED
 
 
 async def test_the_body_of_a_hazard_gets_its_400_soon(world: WebhookWorld) -> None:
     """SEC-07 over the wire: the connection lives on."""
     line = await world.connect()
     for hazard in (b"[" * 10**6, b"9" * 5000, "{}".encode("utf-16")):
-        answer = await line.ask(post(hazard))
+        answer = await line.send_request(post(hazard))
 
         assert answer.status == 400
         assert answer.body.startswith(b"Request could not be decoded: ")

@@ -32,7 +32,7 @@ class Server:
         self._client = client
         self.metrics = metrics
 
-    async def ask(
+    async def send_request(
         self, path: str = "/shop/item", *labels: str, agent: str = "test"
     ) -> tuple[int, str, str]:
         """Return status, content type and body."""
@@ -42,7 +42,7 @@ class Server:
             return response.status, response.headers["Content-Type"], await response.text()
 
     async def status(self, path: str = "/shop/item", *labels: str, agent: str = "test") -> int:
-        return (await self.ask(path, *labels, agent=agent))[0]
+        return (await self.send_request(path, *labels, agent=agent))[0]
 
     def counted(self) -> list[str]:
         """Return the label sets and values of the counter."""
@@ -97,12 +97,20 @@ def rejection(what: str, route: str = "shop_item") -> str:
 )
 async def test_hard_validation_rejects(labels: list[str], what: str) -> None:
     async with guarded(HARD) as server:
-        assert await server.ask("/shop/item", *labels) == (511, "application/json", rejection(what))
+        assert await server.send_request("/shop/item", *labels) == (
+            511,
+            "application/json",
+            rejection(what),
+        )
 
 
 async def test_the_right_label_passes() -> None:
     async with guarded(HARD) as server:
-        assert await server.ask("/shop/item", "prod") == (200, "text/plain; charset=utf-8", "fine")
+        assert await server.send_request("/shop/item", "prod") == (
+            200,
+            "text/plain; charset=utf-8",
+            "fine",
+        )
         assert server.counted() == []
 
 
@@ -137,7 +145,7 @@ async def test_violations_are_counted_and_logged(
 
 async def test_unknown_paths_are_rejected_before_they_are_not_found() -> None:
     async with guarded(HARD) as server:
-        _, _, body = await server.ask("/nothing")
+        _, _, body = await server.send_request("/nothing")
         assert body == rejection("empty cluster validation label", "other")
 
 

@@ -34,7 +34,7 @@ from tests.web.webhook_world import (
 async def test_both_families_are_listened_on(world: WebhookWorld) -> None:
     for host in ("127.0.0.1", *(["::1"] if socket.has_dualstack_ipv6() else [])):
         line = await world.connect(host)
-        assert (await line.ask(post(body_of()))).body == ALLOWED
+        assert (await line.send_request(post(body_of()))).body == ALLOWED
 
 
 async def test_a_port_in_use_is_named(world: WebhookWorld) -> None:
@@ -50,13 +50,13 @@ async def test_a_port_in_use_is_named(world: WebhookWorld) -> None:
 async def test_a_new_certificate_is_served_at_once(world: WebhookWorld) -> None:
     """D-30: connections that are open stay, new ones get the new certificate."""
     line = await world.connect()
-    assert (await line.ask(post(body_of()))).body == ALLOWED
+    assert (await line.send_request(post(body_of()))).body == ALLOWED
     old = world.client_context
     contexts.cache_clear()
     world.server_context, world.client_context = contexts()
 
-    assert (await line.ask(post(body_of()))).body == ALLOWED
-    assert (await world.ask(post(body_of()))).body == ALLOWED
+    assert (await line.send_request(post(body_of()))).body == ALLOWED
+    assert (await world.send_request(post(body_of()))).body == ALLOWED
     world.client_context = old
     with pytest.raises(ssl.SSLCertVerificationError):
         await world.connect()
@@ -80,7 +80,7 @@ async def test_other_protocols_get_a_clean_close(
     await line.rest()
     assert caplog.records == []
     assert "peer=::ffff:127.0.0.1 err=" in lines[0], "who it was, and nothing else"
-    assert (await world.ask(post(body_of()))).body == ALLOWED
+    assert (await world.send_request(post(body_of()))).body == ALLOWED
 
 
 async def test_a_handshake_has_a_limit() -> None:
@@ -91,16 +91,16 @@ async def test_a_handshake_has_a_limit() -> None:
 
         assert await ends(silent)
         await half.rest()
-        assert (await world.ask(post(body_of()))).body == ALLOWED
+        assert (await world.send_request(post(body_of()))).body == ALLOWED
 
 
 async def test_a_connection_that_never_asks_is_closed() -> None:
     """SEC-06: idle after the handshake; one that asked may idle for longer."""
     async with serving(limited(idle=500 * MILLISECOND)) as world:
         asked = await world.connect()
-        assert (await asked.ask(post(body_of()))).body == ALLOWED
+        assert (await asked.send_request(post(body_of()))).body == ALLOWED
         assert await ends(await world.connect())
-        assert (await asked.ask(post(body_of()))).body == ALLOWED
+        assert (await asked.send_request(post(body_of()))).body == ALLOWED
 
 
 @pytest.mark.parametrize("asked_before", [False, True])
@@ -109,7 +109,7 @@ async def test_slow_heads_are_cut(asked_before: bool) -> None:
     async with serving(limited(head=100 * MILLISECOND)) as world:
         line = await world.connect()
         if asked_before:
-            assert (await line.ask(post(body_of()))).body == ALLOWED
+            assert (await line.send_request(post(body_of()))).body == ALLOWED
         for byte in (b"P", b"O", b"S"):
             line.writer.write(byte)
             await line.writer.drain()
@@ -169,14 +169,14 @@ async def test_a_flood_of_silent_connections() -> None:
     """SEC-06: good ones are served, those before as well as those in between."""
     async with serving(limited(connections=16)) as world:
         good = await world.connect()
-        assert (await good.ask(post(body_of()))).body == ALLOWED
+        assert (await good.send_request(post(body_of()))).body == ALLOWED
         silent = []
         for number in range(600):
             silent.append(await world.dial())
             if number % 100 == 50:
-                assert (await world.ask(post(body_of()))).body == ALLOWED
+                assert (await world.send_request(post(body_of()))).body == ALLOWED
 
-        assert (await good.ask(post(body_of()))).body == ALLOWED
+        assert (await good.send_request(post(body_of()))).body == ALLOWED
         ended = await asyncio.gather(*(ends(line) for line in silent[:500]))
         assert all(ended), "the oldest have gone"
 
@@ -199,7 +199,7 @@ async def test_the_oldest_that_waits_goes_first() -> None:
     """SEC-06: by its last use; one with a review in flight never goes."""
     async with serving(limited(connections=4)) as world:
         used, idle, young = [await world.connect() for _ in range(3)]
-        assert (await used.ask(post(body_of()))).body == ALLOWED
+        assert (await used.send_request(post(body_of()))).body == ALLOWED
         gate, busy = Gate(), await world.connect()
         await world.hold(busy, gate)
         await world.connect()
@@ -226,7 +226,7 @@ async def test_where_all_are_busy_the_new_one_is_closed(lines: list[str]) -> Non
         gate.opened.set()
 
         assert [(await line.read()).body for line in busy] == [ALLOWED] * 2
-        assert (await world.ask(post(body_of()))).body == ALLOWED
+        assert (await world.send_request(post(body_of()))).body == ALLOWED
 
 
 async def test_uploads_in_progress_may_have_to_go() -> None:
@@ -237,7 +237,7 @@ async def test_uploads_in_progress_may_have_to_go() -> None:
             line.writer.write(post(b"{", length=1000))
             await line.writer.drain()
 
-        assert (await world.ask(post(body_of()))).body == ALLOWED
+        assert (await world.send_request(post(body_of()))).body == ALLOWED
         assert await ends(slow[0])
 
 
@@ -248,11 +248,11 @@ async def test_a_request_on_its_way_makes_a_connection_young() -> None:
         body = body_of()
         old.writer.write(post(body[:-1], length=len(body)))
         await old.writer.drain()
-        assert (await other.ask(post(body))).body == ALLOWED
+        assert (await other.send_request(post(body))).body == ALLOWED
         await world.connect()
 
         assert await ends(idle)
-        assert (await old.ask(body[-1:])).body == ALLOWED
+        assert (await old.send_request(body[-1:])).body == ALLOWED
 
 
 class PauseClock(LoopClock):
@@ -285,7 +285,7 @@ async def test_running_out_of_descriptors(lines: list[str]) -> None:
                     await clock.third.wait()
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        assert (await world.ask(post(body_of()))).body == ALLOWED
+        assert (await world.send_request(post(body_of()))).body == ALLOWED
 
     (line,) = [line for line in lines if "Cannot accept" in line]
     assert "Too many open files" in line

@@ -41,7 +41,7 @@ async def test_requests_at_work_are_counted() -> None:
     app = web.Application(middlewares=[measure(metrics, write_limit=timedelta(seconds=5))])
     app.router.add_get("/slow", answer)
     async with listening(app) as port, asyncio.TaskGroup() as tasks:
-        waiting = tasks.create_task(ask(port, "/slow"))
+        waiting = tasks.create_task(send_request(port, "/slow"))
         await asked.wait()
         inflight = 'rollout_operator_inflight_requests{method="GET",route="slow"} '
         assert f"{inflight}1\n" in b"".join(metrics.render()).decode()
@@ -69,7 +69,7 @@ def test_route_names(template: str, name: str) -> None:
     assert name_route(template) == name
 
 
-async def ask(port: int, path: str) -> bytes:
+async def send_request(port: int, path: str) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"GET {path} HTTP/1.1\r\n{CLOSE}".encode())
     answer = await reader.read()

@@ -48,7 +48,7 @@ class Bench:
         for one in pods:
             self.store.upsert(one)
 
-    async def ask(self, tree: Any, **request: Any) -> Verdict:
+    async def send_request(self, tree: Any, **request: Any) -> Verdict:
         hook = ZpdbValidation(self.catalog, self.store, namespace="prod")
         return await hook.review(decode_review(question(tree, **request)), UNTIL)
 
@@ -68,7 +68,7 @@ def seen(verdict: Verdict) -> tuple[bool, int, str]:
     ids=["T-12 valid", "none may go", "T-12 valid with delay"],
 )
 async def test_t12_a_valid_budget_is_stored(tree: Tree, operation: str) -> None:
-    verdict = await Bench().ask(tree, operation=operation)
+    verdict = await Bench().send_request(tree, operation=operation)
     assert seen(verdict) == (True, 0, "")
     assert (verdict.reason.code, verdict.warnings) == (Code.BUDGET_VALID, ())
 
@@ -97,31 +97,31 @@ async def test_t12_a_valid_budget_is_stored(tree: Tree, operation: str) -> None:
 )
 async def test_t12_what_is_refused(tree: Any, message: str) -> None:
     """ZVAL-01: with 400."""
-    verdict = await Bench().ask(tree)
+    verdict = await Bench().send_request(tree)
     assert seen(verdict) == (False, 400, message)
     assert verdict.reason.code is Code.BUDGET_INVALID
 
 
 @pytest.mark.parametrize("operation", ["DELETE", "CONNECT", ""])
 async def test_other_operations_are_not_judged(operation: str) -> None:
-    verdict = await Bench().ask(budget_tree(maxUnavailable=-1), operation=operation)
+    verdict = await Bench().send_request(budget_tree(maxUnavailable=-1), operation=operation)
     assert seen(verdict) == (True, 0, "")
 
 
 async def test_a_status_is_not_judged() -> None:
     tree = budget_tree(maxUnavailable=-1)
-    verdict = await Bench().ask(tree, operation="UPDATE", subResource="status")
+    verdict = await Bench().send_request(tree, operation="UPDATE", subResource="status")
     assert verdict.is_allowed
 
 
 async def test_a_budget_on_its_way_out_may_lose_its_finalizers() -> None:
     """Refused, it would stay for ever."""
     tree = with_head(budget_tree(maxUnavailable=-1), deletionTimestamp="2026-01-01T00:00:00Z")
-    assert (await Bench().ask(tree, operation="UPDATE")).is_allowed
+    assert (await Bench().send_request(tree, operation="UPDATE")).is_allowed
 
 
 async def test_sec_09_budgets_of_other_namespaces_are_refused() -> None:
-    verdict = await Bench().ask(budget_tree(), namespace="other")
+    verdict = await Bench().send_request(budget_tree(), namespace="other")
     assert seen(verdict) == (
         False,
         400,
@@ -131,7 +131,7 @@ async def test_sec_09_budgets_of_other_namespaces_are_refused() -> None:
 
 
 async def test_w28_an_empty_selector_is_refused() -> None:
-    verdict = await Bench().ask(budget_tree(selector={"matchLabels": {}}))
+    verdict = await Bench().send_request(budget_tree(selector={"matchLabels": {}}))
     assert (verdict.is_allowed, verdict.code) == (False, 400)
     assert "selector is empty" in verdict.reason.text
 
@@ -143,7 +143,7 @@ class TestOverlap:
 
     async def test_a_pod_under_both_is_certain(self) -> None:
         bench = Bench(self.other, pods=(labelled("b", 1, BOTH), labelled("a", 2, BOTH)))
-        verdict = await bench.ask(budget_tree())
+        verdict = await bench.send_request(budget_tree())
         assert verdict.reason.code is Code.BUDGETS_OVERLAP
         assert seen(verdict) == (
             False,
@@ -154,49 +154,51 @@ class TestOverlap:
 
     async def test_no_pod_under_both(self) -> None:
         pods = (labelled("a", 0, dict(LABELS)), labelled("b", 0, {"app": "mimir"}))
-        assert (await Bench(self.other, pods=pods).ask(budget_tree())).is_allowed
+        assert (await Bench(self.other, pods=pods).send_request(budget_tree())).is_allowed
 
     async def test_a_budget_does_not_overlap_itself(self) -> None:
         bench = Bench(budget_tree(), pods=(labelled("a", 0, dict(LABELS)),))
-        assert (await bench.ask(budget_tree(maxUnavailable=2), operation="UPDATE")).is_allowed
+        assert (
+            await bench.send_request(budget_tree(maxUnavailable=2), operation="UPDATE")
+        ).is_allowed
 
     async def test_a_flawed_one_counts_by_what_it_selects(self) -> None:
         flawed = budget_tree("mimir", selector=self.other["spec"]["selector"], maxUnavailable=-1)
         bench = Bench(flawed, pods=(labelled("a", 0, BOTH),))
-        assert (await bench.ask(budget_tree())).reason.code is Code.BUDGETS_OVERLAP
+        assert (await bench.send_request(budget_tree())).reason.code is Code.BUDGETS_OVERLAP
 
     async def test_d68_a_pod_of_too_many_labels_keeps_no_budget_away(self) -> None:
         """Who may create a pod would else stop every change of a budget; it cannot be evicted."""
         many = bound_labels({f"l{number}": "" for number in range(200)})
         bench = Bench(self.other, pods=(labelled("a", 0, dict(many)),))
-        assert (await bench.ask(budget_tree())).is_allowed
+        assert (await bench.send_request(budget_tree())).is_allowed
 
     async def test_a_pod_that_cannot_be_read_is_not_certain(self) -> None:
         lost = Unreadable(
             kind="Pod", namespace="prod", name="a-0", uid=Uid("p"), resource_version="1",
             labels=BOTH, error="spec",
         )  # fmt: skip
-        assert (await Bench(self.other, pods=(lost,)).ask(budget_tree())).is_allowed
+        assert (await Bench(self.other, pods=(lost,)).send_request(budget_tree())).is_allowed
 
 
 async def test_warnings_reach_the_author() -> None:
     spec = {"podNamePartitionRegex": "a-([0-9]+)|b"}
     tree = with_head(budget_tree(**spec), annotations={ABSENT_PEERS: "maybe"})
     bench = Bench(pods=tuple(labelled("a", ordinal, dict(LABELS)) for ordinal in range(3)))
-    verdict = await bench.ask(tree)
+    verdict = await bench.send_request(tree)
     assert verdict.is_allowed
     assert [text.partition(":")[0] for text in verdict.warnings] == [
         "spec.podNamePartitionRegex",
         f"annotation {ABSENT_PEERS}",
     ]
-    shared = await bench.ask(budget_tree(maxUnavailablePercentage=1))
+    shared = await bench.send_request(budget_tree(maxUnavailablePercentage=1))
     assert "less than one" in shared.warnings[0]
 
 
 async def test_zval_03_nothing_is_kept_and_no_server_is_called() -> None:
     bench = Bench(pods=(labelled("a", 0, dict(LABELS)),))
     for tree in (budget_tree(), budget_tree(maxUnavailable=-1)):
-        await bench.ask(tree)
+        await bench.send_request(tree)
     assert bench.catalog.list_all() == ()
     name = "rollout_operator_zpdb_configurations_observed_total"
     for result in ("updated", "invalid"):
@@ -217,5 +219,5 @@ async def test_zval_03_nothing_is_kept_and_no_server_is_called() -> None:
     ids=str,
 )
 async def test_sec_09_forged_objects_break_nothing(tree: Any) -> None:
-    verdict = await Bench().ask(tree)
+    verdict = await Bench().send_request(tree)
     assert verdict.is_allowed or verdict.code == 400

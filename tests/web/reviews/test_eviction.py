@@ -61,7 +61,7 @@ NEWER = "429 ingester-zone-a-0, or its StatefulSet ingester-zone-a, is newer tha
 @in_virtual_time
 async def test_zpdb50_to_52_what_is_no_eviction(changes: dict[str, Any], text: str) -> None:
     made = court()
-    assert await made.ask(**changes) == text
+    assert await made.send_request(**changes) == text
     assert made.calls == []
     assert made.counted == {("invalid-request", "400"): 1}
 
@@ -72,10 +72,10 @@ async def test_zpdb50_to_52_what_is_no_eviction(changes: dict[str, Any], text: s
 async def test_t11_11_the_first_may_go_and_is_recorded(review: str, policy: str) -> None:
     """T-11 row 11, T-12: an answer in the version of the question."""
     made = court()
-    assert await made.ask(review=review, policy=policy) == "allow"
+    assert await made.send_request(review=review, policy=policy) == "allow"
     assert made.here.recorded() == ["a-0"]
     assert made.counted == {("allowed", "200"): 1}
-    assert await made.ask("a-2") == "429 1 pod not ready in ingester-zone-a"
+    assert await made.send_request("a-2") == "429 1 pod not ready in ingester-zone-a"
     assert made.counted == {("allowed", "200"): 1, ("denied", "429"): 1}
 
 
@@ -84,7 +84,7 @@ async def test_t11_11_the_first_may_go_and_is_recorded(review: str, policy: str)
 async def test_si17_the_record_says_for_how_long_its_answer_may_be_acted_upon(seconds: int) -> None:
     """The API server's own time is longer than ours by a ninth, and it may have begun earlier."""
     made = court()
-    await made.ask(within=timedelta(seconds=seconds))
+    await made.send_request(within=timedelta(seconds=seconds))
     record = read_record(made.here.live("a-0"))
     assert record is not None
     longest = timedelta(seconds=seconds) / SHARE + REPEAT_LIMIT
@@ -95,7 +95,7 @@ async def test_si17_the_record_says_for_how_long_its_answer_may_be_acted_upon(se
 async def test_the_name_may_stand_in_the_eviction_only() -> None:
     """As clients send it that post to the subresource; the API server fills it in, others not."""
     made = court()
-    assert await made.ask(name="") == "allow"
+    assert await made.send_request(name="") == "allow"
     assert made.here.recorded() == ["a-0"]
 
 
@@ -214,7 +214,7 @@ async def test_t11_pods_by_state_owner_and_budgets(
     here = world(*rules)
     change(here)
     made = court(here=here)
-    found = await made.ask()
+    found = await made.send_request()
     assert found == answer or (answer is NEWER and found.startswith(NEWER))
     assert calls is None or made.calls == calls
     assert counted is None or made.counted == {counted: 1}
@@ -226,7 +226,9 @@ async def test_w53_a_pod_that_has_just_gone_is_asked_about_again() -> None:
     """The cache shows it running: what follows is that of any pod."""
     made = court()
     made.here.remove("a-0")
-    assert (await made.ask()).startswith("429 ingester-zone-a-0 changed at this very moment")
+    assert (await made.send_request()).startswith(
+        "429 ingester-zone-a-0 changed at this very moment"
+    )
     assert made.calls == ["patch"]
 
 
@@ -237,10 +239,10 @@ async def test_zpdb54_a_pod_that_began_to_run_a_moment_ago_is_not_exempt() -> No
     _set_phase(made.here, "a-0", "Pending")
     made.process.sync()
     _set_phase(made.here, "a-0", "Running")
-    assert (await made.ask()).startswith(NEWER)
+    assert (await made.send_request()).startswith(NEWER)
     assert made.counted == {("err: sts-pod-status-not-determined", "429"): 1}
     made.process.sync()
-    assert await made.ask() == "allow"
+    assert await made.send_request() == "allow"
 
 
 @pytest.mark.parametrize("is_covered", [False, True], ids=["ZPDB-56", "W-54"])
@@ -250,11 +252,11 @@ async def test_a_pod_that_the_cache_does_not_know_is_looked_at(is_covered: bool)
     made = court(rule() if is_covered else rule(selector=OTHER))
     made.process.pods.replace_all([])
     if is_covered:
-        assert (await made.ask()).startswith(NEWER)
+        assert (await made.send_request()).startswith(NEWER)
         made.process.sync()
-        assert await made.ask() == "allow"
+        assert await made.send_request() == "allow"
     else:
-        assert await made.ask() == "allow"
+        assert await made.send_request() == "allow"
         assert made.calls == ["get"]
 
 
@@ -266,12 +268,12 @@ async def test_w54_what_is_not_known_yet_ends_no_drain_of_such_pods(owners: list
     of_owners(*owners)(here)
     here.lacks[DisruptionSource.EVICTION] = "no answer yet"
     made = court(here=here)
-    assert await made.ask() == "429 the budgets are not known yet: no answer yet"
+    assert await made.send_request() == "429 the budgets are not known yet: no answer yet"
     here.lacks.clear()
     here.age = SNAPSHOT_LIMIT + SECOND
-    assert (await made.ask()).startswith("429 the newest proof that the cache is live")
+    assert (await made.send_request()).startswith("429 the newest proof that the cache is live")
     here.age = timedelta(0)
-    assert await made.ask() == "allow"
+    assert await made.send_request() == "allow"
 
 
 # Codes
@@ -290,7 +292,7 @@ async def test_w54_what_cannot_be_looked_at_is_asked_again(error: ApiError, text
     made = court()
     made.process.pods.replace_all([])
     made.here.client.before = failing("get", error)
-    assert await made.ask() == f"429 it is unknown whether {name_of('a-0')} may go: {text}"
+    assert await made.send_request() == f"429 it is unknown whether {name_of('a-0')} may go: {text}"
     assert made.verdicts[-1].reason.code is Code.CANNOT_CHECK
 
 
@@ -300,7 +302,9 @@ async def test_w54_a_pod_that_cannot_be_read_is_not_let_go() -> None:
     held = made.here.client.objects["pods", name_of("a-0")]
     made.process.pods.replace_all([])
     made.here.client.put("pods", {**held, "status": {"phase": 7}})
-    assert (await made.ask()).startswith("429 it is unknown whether ingester-zone-a-0 may go")
+    assert (await made.send_request()).startswith(
+        "429 it is unknown whether ingester-zone-a-0 may go"
+    )
 
 
 @in_virtual_time
@@ -308,11 +312,13 @@ async def test_w55_the_verdict_is_out_before_the_review_is_over() -> None:
     """A look that hangs, and a grant that does: 429 either way."""
     made = court()
     made.here.client.pause = Hold("get", "patch")
-    assert (await made.ask(within=2 * SECOND)).startswith("429 no answer of the API server about")
+    assert (await made.send_request(within=2 * SECOND)).startswith(
+        "429 no answer of the API server about"
+    )
     assert elapsed() < 2 * SECOND
     begin = elapsed()
     made.process.pods.replace_all([])
-    reply = await made.ask("b-0", within=2 * SECOND)
+    reply = await made.send_request("b-0", within=2 * SECOND)
     assert reply == "429 the API server did not answer in time what ingester-zone-b-0 is"
     assert elapsed() - begin < 2 * SECOND
 
@@ -353,19 +359,19 @@ async def test_d42_no_hint_for_what_takes_minutes() -> None:
 async def test_w09_a_dry_run_leaves_no_trace(changes: dict[str, Any]) -> None:
     """SI-15: `kubectl drain --dry-run=server` says it in the eviction only."""
     made = court()
-    assert await made.ask(**changes) == "allow"
+    assert await made.send_request(**changes) == "allow"
     assert made.calls == []
     assert made.here.recorded() == []
-    assert await made.ask("b-0") == "allow"
-    assert await made.ask(**changes) == "429 1 pod not ready in ingester-zone-b"
+    assert await made.send_request("b-0") == "allow"
+    assert await made.send_request(**changes) == "429 1 pod not ready in ingester-zone-b"
 
 
 @in_virtual_time
 async def test_si16_a_review_that_is_repeated_has_one_record() -> None:
     made = court()
-    answers = await asyncio.gather(made.ask(), made.ask())
+    answers = await asyncio.gather(made.send_request(), made.send_request())
     assert set(answers) == {"allow"}
-    assert await made.ask() == "allow"
+    assert await made.send_request() == "allow"
     assert made.calls == ["patch", "list"]
 
 

@@ -80,9 +80,9 @@ def assert_refused(answer: Verdict | bytes, *parts: str) -> None:
 async def test_dep92_the_answer_of_the_leader_is_passed_back_as_it_is() -> None:
     """DEP-92: both verdicts, byte for byte; one connection serves many reviews."""
     async with both() as (leader, follower):
-        assert await follower.ask() == ALLOWED
+        assert await follower.send_request() == ALLOWED
         leader.hook.verdict = REFUSED
-        answer = await follower.ask()
+        answer = await follower.send_request()
         assert isinstance(answer, bytes)
         assert b'"retryAfterSeconds":7' in answer
         assert b"zone-b has 2 of 3 pods ready" in answer
@@ -101,10 +101,10 @@ async def test_dep92_the_leader_is_asked_the_same_question() -> None:
         "spec": {"replicas": 2, "serviceName": "zone-a"},
     }
     async with both() as (leader, follower):
-        assert await follower.ask(object=tree) == ALLOWED
+        assert await follower.send_request(object=tree) == ALLOWED
         (asked,) = leader.hook.asked
         follower.is_leading = True
-        await follower.ask(object=tree)
+        await follower.send_request(object=tree)
         assert follower.hook.asked == [asked]
         assert len(body_of(object=tree)) > 200_000
 
@@ -112,11 +112,11 @@ async def test_dep92_the_leader_is_asked_the_same_question() -> None:
 async def test_dep92_a_review_goes_all_the_way() -> None:
     """DEP-92: from an API server over two replicas; counted and logged by the one that decides."""
     async with both() as (leader, follower), front(follower) as (world, reported):
-        answer = await world.ask(post(body_of(), path=PATH))
+        answer = await world.send_request(post(body_of(), path=PATH))
         assert (answer.status, answer.body) == (200, ALLOWED)
         assert reported == []
         follower.lease = None
-        answer = await world.ask(post(body_of(), path=PATH))
+        answer = await world.send_request(post(body_of(), path=PATH))
         assert b'"allowed":false' in answer.body
         assert reported == [Code.NOT_ELECTED]
         assert len(leader.hook.asked) == 1
@@ -126,14 +126,14 @@ async def test_dep92_what_a_review_alone_decides_is_not_passed_on() -> None:
     """DEP-92: it is answered without a leader, too."""
     async with both() as (leader, follower):
         follower.led = replace(follower.led, assess=lambda review: REFUSED)
-        assert await follower.ask() == REFUSED
+        assert await follower.send_request() == REFUSED
         assert leader.hook.asked == []
 
 
 async def test_dep92_a_replica_that_leads_passes_nothing_on() -> None:
     async with both() as (leader, follower):
         follower.is_leading = True
-        assert await follower.ask() == FINE
+        assert await follower.send_request() == FINE
         assert leader.hook.asked == []
 
 
@@ -142,7 +142,7 @@ async def test_dep92_what_was_passed_on_is_not_passed_on_again() -> None:
     serving = serving_of(fresh())
     async with leading(serving) as leader, following(serving, leader.port) as follower:
         leader.is_leading = False
-        answer = await follower.ask()
+        answer = await follower.send_request()
         assert isinstance(answer, bytes)
         assert b'"allowed":false' in answer
         assert b'"code":429' in answer
@@ -156,7 +156,7 @@ async def test_dep92_without_a_leader_there_is_a_refusal() -> None:
         for lease in (None, type(follower.lease)(version="1", holder="old_1")):
             follower.lease = lease
             assert not follower.led.forwards
-            assert_refused(await follower.ask())
+            assert_refused(await follower.send_request())
         assert leader.hook.asked == []
         assert follower.count() == {}
 
@@ -164,11 +164,13 @@ async def test_dep92_without_a_leader_there_is_a_refusal() -> None:
 async def test_dep92_the_leader_has_what_is_left_of_the_time() -> None:
     """DEP-92, D-20: and answers so early that its answer can be passed back in time."""
     async with both() as (leader, follower):
-        await follower.ask(SPAN / 2)
+        await follower.send_request(SPAN / 2)
         (until,) = leader.hook.until
         left = until - follower.clock.elapsed()
         assert timedelta(seconds=4.4) < left < timedelta(seconds=4.8)
-        assert_refused(await follower.ask(timedelta(milliseconds=200)), "in the time that is left")
+        assert_refused(
+            await follower.send_request(timedelta(milliseconds=200)), "in the time that is left"
+        )
         assert len(leader.hook.asked) == 1
 
 
@@ -176,7 +178,7 @@ async def test_dep92_a_leader_whose_time_is_up_says_so_itself() -> None:
     """DEP-92: early enough that it is heard."""
     async with both() as (leader, follower):
         leader.hook.act = Gate()
-        answer = await follower.ask(SHORT)
+        answer = await follower.send_request(SHORT)
         assert isinstance(answer, bytes)
         assert b"no answer within" in answer
 
@@ -193,7 +195,7 @@ async def test_dep92_a_leader_that_takes_a_connection_and_says_nothing(lines: li
     port = silent.sockets[0].getsockname()[1]
     async with silent, following(serving, port) as follower:
         began = follower.clock.elapsed()
-        answers = await asyncio.gather(*(follower.ask(SHORT) for _ in range(3)))
+        answers = await asyncio.gather(*(follower.send_request(SHORT) for _ in range(3)))
         assert follower.clock.elapsed() - began < SHORT
         for answer in answers:
             assert_refused(answer, "leader_1, which does, did not answer within")
@@ -208,13 +210,13 @@ async def test_dep92_a_leader_that_is_gone() -> None:
     async with leading(serving) as leader:
         port = leader.port
     async with following(serving, port) as follower:
-        assert_refused(await follower.ask(), "could not be reached")
+        assert_refused(await follower.send_request(), "could not be reached")
         async with leading(serving) as leader:
             assert follower.lease is not None
             follower.lease = type(follower.lease)(
                 version="2", holder="leader_2", address=f"127.0.0.1:{leader.port}"
             )
-            assert await follower.ask() == ALLOWED
+            assert await follower.send_request() == ALLOWED
         assert follower.count() == {"unreachable": 1, "answered": 1}
 
 
@@ -230,7 +232,7 @@ async def test_dep92_a_stranger_at_the_address_learns_nothing() -> None:
         strange_server(allow, serving_of(fresh()).current) as port,
         following(serving_of(fresh()), port) as follower,
     ):
-        assert_refused(await follower.ask(), "did not prove to be one of ours")
+        assert_refused(await follower.send_request(), "did not prove to be one of ours")
     assert asked == []
 
 
@@ -281,7 +283,7 @@ async def test_dep92_what_is_no_answer_is_a_refusal(answer: Odd, why: str) -> No
         strange_server(say, serving.peers.accepting) as port,
         following(serving, port) as follower,
     ):
-        assert_refused(await follower.ask(), why)
+        assert_refused(await follower.send_request(), why)
         assert follower.count() == {"unusable": 1}
 
 
@@ -289,13 +291,13 @@ async def test_dep92_only_so_many_are_on_their_way() -> None:
     """DEP-92: a flood takes no more connections and memory, and is told so at once."""
     async with both() as (leader, follower):
         gate = leader.hook.act = Gate()
-        asking = [asyncio.create_task(follower.ask()) for _ in range(MOST)]
+        asking = [asyncio.create_task(follower.send_request()) for _ in range(MOST)]
         for _ in range(MOST):
             await gate.begun.acquire()
-        assert_refused(await follower.ask(), f"is asked {MOST} reviews already")
+        assert_refused(await follower.send_request(), f"is asked {MOST} reviews already")
         gate.opened.set()
         assert await asyncio.gather(*asking) == [ALLOWED] * MOST
-        assert await follower.ask() == ALLOWED
+        assert await follower.send_request() == ALLOWED
         assert follower.count() == {"answered": MOST + 1, "too_many": 1}
 
 
@@ -304,12 +306,12 @@ async def test_dep92_made_up_objects_keep_no_place_from_true_ones() -> None:
     async with both() as (leader, follower):
         follower.unknown = {"made-up"}
         gate = leader.hook.act = Gate()
-        asking = [asyncio.create_task(follower.ask(name="made-up")) for _ in range(MOST)]
+        asking = [asyncio.create_task(follower.send_request(name="made-up")) for _ in range(MOST)]
         for _ in range(MOST_UNCONFIRMED):
             await gate.begun.acquire()
         why = f"is asked {MOST_UNCONFIRMED} reviews about objects that are not known here already"
-        assert_refused(await follower.ask(name="made-up"), why)
-        true = asyncio.create_task(follower.ask())
+        assert_refused(await follower.send_request(name="made-up"), why)
+        true = asyncio.create_task(follower.send_request())
         await gate.begun.acquire()
         gate.opened.set()
         assert await true == ALLOWED
@@ -329,7 +331,7 @@ async def test_dep92_who_hangs_up_takes_the_question_back() -> None:
             return FINE
 
         leader.hook.act = wait
-        asking = asyncio.create_task(follower.ask())
+        asking = asyncio.create_task(follower.send_request())
         await leader.hook.begun.wait()
         asking.cancel()
         async with asyncio.timeout(5):
@@ -344,15 +346,15 @@ async def test_si19_replicas_understand_each_other_while_the_ca_changes() -> Non
     after = _step(CertificateStep.SWITCH_CA, before)
     serving, other = serving_of(before), serving_of(before)
     async with leading(serving) as leader, following(other, leader.port) as follower:
-        assert await follower.ask() == ALLOWED
+        assert await follower.send_request() == ALLOWED
         serving.swap(after)
-        assert await follower.ask() == ALLOWED
+        assert await follower.send_request() == ALLOWED
         other.swap(after)
-        assert await follower.ask() == ALLOWED
+        assert await follower.send_request() == ALLOWED
         serving.swap(before)
         await follower.forwarder.close()
     async with leading(serving) as leader, following(other, leader.port) as follower:
-        assert await follower.ask() == ALLOWED
+        assert await follower.send_request() == ALLOWED
 
 
 def test_dep92_a_certificate_of_an_earlier_operator_is_not_shown() -> None:
@@ -364,7 +366,7 @@ async def test_dep92_who_cannot_show_a_certificate_passes_nothing_on() -> None:
     serving, old = serving_of(fresh()), serving_of(_of_an_earlier_operator())
     async with leading(serving) as leader, following(old, leader.port) as follower:
         assert not follower.led.forwards
-        assert_refused(await follower.ask())
+        assert_refused(await follower.send_request())
         assert leader.hook.asked == []
 
 

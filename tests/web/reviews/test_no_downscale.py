@@ -55,7 +55,7 @@ def scale(replicas: int) -> Scalable:
     return Scalable(kind="Scale", uid=Uid("uid-mock"), resource_version="1", replicas=replicas)
 
 
-def ask(
+def send_request(
     asked: Review, labels: Mapping[str, str] = TRUE, *, fault: ApiError | None = None,
     fails_closed: bool = False,
 ) -> tuple[Verdict, list[str]]:  # fmt: skip
@@ -118,7 +118,7 @@ def test_t06(asked: Review, labels: Mapping[str, str], expected: Seen) -> None:
 
     The whole table stands in `tests/planning/downscales/test_request.py`.
     """
-    verdict, calls = ask(asked, labels)
+    verdict, calls = send_request(asked, labels)
     assert seen(verdict) == expected
     assert verdict.code == 0
     assert calls == []
@@ -141,7 +141,9 @@ REFUSED = (
 @pytest.mark.parametrize("fails_closed", [False, True])
 def test_t06_parent_not_readable(fault: ApiError, is_settled: bool, fails_closed: bool) -> None:
     """T-06, SEED-087, D-20: with fail-closed only what may be readable later is refused, as 429."""
-    verdict, calls = ask(review(scale(2), scale(1)), fault=fault, fails_closed=fails_closed)
+    verdict, calls = send_request(
+        review(scale(2), scale(1)), fault=fault, fails_closed=fails_closed
+    )
     assert calls == ["get statefulsets/mock"]
     assert verdict.reason.code is Code.CANNOT_CHECK
     if is_settled or not fails_closed:
@@ -162,7 +164,9 @@ def test_t06_parent_not_readable(fault: ApiError, is_settled: bool, fails_closed
 )
 def test_d20_overload_lets_nothing_pass(fault: ApiError, fails_closed: bool) -> None:
     """D-20, SI-13, D-42: who sends the requests can make the load; asked again in a second."""
-    verdict, calls = ask(review(scale(2), scale(1)), fault=fault, fails_closed=fails_closed)
+    verdict, calls = send_request(
+        review(scale(2), scale(1)), fault=fault, fails_closed=fails_closed
+    )
     assert calls == ["get statefulsets/mock"]
     assert verdict.reason.code is Code.CANNOT_CHECK
     assert seen(verdict) == (False, f"{REFUSED}{fault}", ())
@@ -199,7 +203,9 @@ async def test_d20_a_crowd_of_reviews_is_refused_and_never_let_through() -> None
 @pytest.mark.parametrize("fails_closed", [False, True])
 def test_a_scale_of_another_kind(fails_closed: bool) -> None:
     """NODOWN-05: what we do not know how to read cannot be understood."""
-    verdict, calls = ask(review(scale(2), scale(1), kind="frobs"), fails_closed=fails_closed)
+    verdict, calls = send_request(
+        review(scale(2), scale(1), kind="frobs"), fails_closed=fails_closed
+    )
     assert verdict.is_allowed is not fails_closed
     assert calls == []
 
@@ -207,5 +213,5 @@ def test_a_scale_of_another_kind(fails_closed: bool) -> None:
 def test_undecodable_objects_fail_closed_where_that_is_wanted() -> None:
     """D-20, SI-13."""
     asked = review(sts(2), Unusable("broken"))
-    verdict, _ = ask(asked, fails_closed=True)
+    verdict, _ = send_request(asked, fails_closed=True)
     assert seen(verdict) == (False, "can't decode new object, err: broken", ())

@@ -52,7 +52,7 @@ def recorded(world: World) -> set[str]:
 async def test_t07_1_what_is_no_decrease_is_allowed(to: int, tracker: str) -> None:
     """T-07 #1, PREP-03, SEED-089: no read, no call."""
     world = three_zones(tracker=tracker)
-    verdict = await world.ask("zone-a", to)
+    verdict = await world.send_request("zone-a", to)
     assert verdict.is_allowed
     assert world.calls.calls == []
     assert world.client.calls == []
@@ -63,7 +63,7 @@ async def test_t07_1_what_is_no_decrease_is_allowed(to: int, tracker: str) -> No
 async def test_t07_2_all_pods_confirm(whole: bool) -> None:
     """T-07 #2, PREP-20, 24, 26, SI-10: highest first, and the set itself is not written (W-14)."""
     world = three_zones()
-    verdict = await world.ask("zone-a", 3, whole=whole)
+    verdict = await world.send_request("zone-a", 3, whole=whole)
     assert verdict.is_allowed
     assert verdict.reason.text == ALLOWED
     assert verdict.reason.code is Code.PODS_PREPARED
@@ -82,7 +82,7 @@ async def test_t07_2_all_pods_confirm(whole: bool) -> None:
 async def test_t07_3_another_zone_went_lately() -> None:
     """T-07 #3, PREP-11 to 16, SEED-091: nobody is called."""
     world = three_zones(c={LAST_DOWNSCALE: "2026-01-02T03:04:05Z", WAIT: "12h"})
-    verdict = await world.ask("zone-a", 3)
+    verdict = await world.send_request("zone-a", 3)
     assert (verdict.reason.code, verdict.reason.text) == (
         Code.ZONE_DOWNSCALED_LATELY,
         f"{DENIED}statefulset zone-c was downscaled at 2026-01-02 03:04:05 +0000 UTC and is"
@@ -97,7 +97,7 @@ async def test_t07_4_a_pod_refuses(tracker: str) -> None:
     """T-07 #4, PREP-21, 22, SEED-092: every pod of the range is told that it stays."""
     world = with_map(three_zones(tracker=tracker))
     world.calls.answer = refuse("zone-a-4")
-    verdict = await world.ask("zone-a", 3, whole=True)
+    verdict = await world.send_request("zone-a", 3, whole=True)
     assert verdict.reason.code is Code.POD_NOT_PREPARED
     assert verdict.reason.text == f"{DENIED}{FAILED} POST zone-a-4: HTTP status 500"
     assert verdict.annotations == {}
@@ -113,7 +113,7 @@ async def test_t07_5_what_cannot_be_recorded_is_refused() -> None:
     """T-07 #5, PREP-25, D-23: a downscale that a crash would forget does not begin."""
     world = three_zones()
     world.fail(Unreachable("etcd is down"), "patch pods")
-    verdict = await world.ask("zone-a", 3)
+    verdict = await world.send_request("zone-a", 3)
     assert verdict.reason.code is Code.NOT_RECORDED
     assert verdict.reason.text == f"{DENIED}adding an annotation to the pods failed. etcd is down"
     assert verdict.code == 429
@@ -126,7 +126,7 @@ async def test_t07_5_a_role_that_may_not_annotate_pods_does_not_block() -> None:
     """RBAC-10, D-23: the record is lost, the downscale is not."""
     world = three_zones()
     world.fail(Denied("pods is forbidden", status=403), "patch pods")
-    assert (await world.ask("zone-a", 3)).is_allowed
+    assert (await world.send_request("zone-a", 3)).is_allowed
     assert world.recorded() == []
 
 
@@ -136,11 +136,11 @@ async def test_t07_6_a_dry_run_leaves_no_trace(tracker: str) -> None:
     """T-07 #6, PREP-01, SI-15, SEED-094: no read, no call, no reservation, same verdicts after."""
     world = three_zones(tracker=tracker)
     for whole in (True, False):
-        assert (await world.ask("zone-a", 3, whole=whole, dry_run=True)).is_allowed
+        assert (await world.send_request("zone-a", 3, whole=whole, dry_run=True)).is_allowed
     assert world.client.calls == []
     assert world.calls.calls == []
     assert world.memory.downscales.list_sets() == []
-    assert (await with_map(world).ask("zone-b", 4)).is_allowed
+    assert (await with_map(world).send_request("zone-b", 4)).is_allowed
 
 
 @BOTH_MODES
@@ -151,7 +151,7 @@ async def test_t07_7_another_zone_is_not_rolled_out(tracker: str) -> None:
     world = with_map(World(sets, pods_of("zone-a"), tracker=tracker))
     outdate(world, "zone-b")
     world.sync()
-    verdict = await world.ask("zone-a", 3)
+    verdict = await world.send_request("zone-a", 3)
     assert verdict.reason.code is Code.OTHER_ZONE_NOT_READY
     assert verdict.reason.text == (
         f"{DENIED}statefulset zone-b has 1 non-updated replicas and 1 non-ready replicas"
@@ -167,7 +167,7 @@ async def test_t07_8_the_own_zone_may_be_unready_and_outdated(tracker: str) -> N
     world = with_map(prepared_alone(zone("zone-a"), pods, tracker=tracker))
     outdate(world, "zone-a")
     world.sync()
-    assert (await world.ask("zone-a", 3)).is_allowed
+    assert (await world.send_request("zone-a", 3)).is_allowed
 
 
 @BOTH_MODES
@@ -181,7 +181,7 @@ async def test_t07_9_pods_without_the_name_label_are_seen(tracker: str) -> None:
         part(one, "metadata")["labels"] = {"app": "b", "controller-revision-hash": "old"}
     sets = [zone("zone-a"), other]
     world = with_map(World(sets, [*pods_of("zone-a"), *pods], tracker=tracker))
-    assert (await world.ask("zone-a", 3)).is_allowed
+    assert (await world.send_request("zone-a", 3)).is_allowed
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ async def test_t07_64_pods(
 ) -> None:
     world = with_map(three_zones(64, tracker=tracker))
     world.calls.answer = refuse(refused)
-    assert (await world.ask("zone-a", 0)).is_allowed is allowed
+    assert (await world.send_request("zone-a", 0)).is_allowed is allowed
     assert len(world.calls.names("POST")) == posts
     assert len(world.calls.names("DELETE")) == deletes
     assert world.recorded() == ["zone-a-0", "zone-a-21", "zone-a-42", "zone-a-63"]
@@ -215,7 +215,7 @@ async def test_t07_12_each_pod_is_un_prepared_once_within_the_review() -> None:
         await refuse(endpoint.pod, method="DELETE")(method, endpoint)
 
     world.calls.answer = fail
-    assert not (await world.ask("zone-a", 0)).is_allowed
+    assert not (await world.send_request("zone-a", 0)).is_allowed
     assert len(world.calls.names("DELETE")) == 64
     assert world.memory.downscales.backlog.count() == 64
 
@@ -225,7 +225,7 @@ async def test_t07_12_each_pod_is_un_prepared_once_within_the_review() -> None:
 async def test_t07_13_pods_that_do_not_exist_need_no_call(tracker: str) -> None:
     """T-07 #13, D-26, SEED-106: right after an upscale; the sender is told."""
     world = with_map(prepared_alone(zone("zone-a"), pods_of("zone-a", 3), tracker=tracker))
-    verdict = await world.ask("zone-a", 3)
+    verdict = await world.send_request("zone-a", 3)
     assert verdict.is_allowed
     assert verdict.warnings == ("not prepared: 2 pods of the range: no such pod",)
     assert world.calls.calls == []
@@ -244,7 +244,7 @@ async def test_t07_urls() -> None:
     part(set_, "spec")["serviceName"] = "service-name"
     world = prepared_alone(set_)
     world.calls.answer = record
-    assert (await world.ask("zone-a", 3)).is_allowed
+    assert (await world.send_request("zone-a", 3)).is_allowed
     domain = "service-name.test.svc.cluster.local."
     path = "ingester/prepare"
     assert hosts == [
@@ -265,7 +265,7 @@ async def test_si10_pods_of_a_set_whose_event_was_spoiled_are_prepared(whole: bo
         resource_version="1", labels=labels, error="spoiled",
     )  # fmt: skip
     world.sets.replace_all([lost if one.name == "zone-a" else one for one in sets])
-    verdict = await world.ask("zone-a", 3, whole=whole)
+    verdict = await world.send_request("zone-a", 3, whole=whole)
     assert verdict.is_allowed
     assert verdict.warnings == ()
     assert [call.pod for call in world.calls.confirmed] == ["zone-a-4", "zone-a-3"]

@@ -92,7 +92,7 @@ async def test_sec09_a_set_without_the_label_is_none_to_be_prepared(
     assert world.calls.calls == []
     assert world.recorded() == []
     assert world.memory.downscales.list_sets() == []
-    assert (await world.ask("zone-b", 4)).is_allowed
+    assert (await world.send_request("zone-b", 4)).is_allowed
 
 
 @pytest.mark.parametrize("lie", [change_path, change_port, change_service])
@@ -103,7 +103,7 @@ async def test_sec09_pods_are_called_where_the_store_says(lie: Lie) -> None:
     async with world.controlling():
         assert await _ask(world, _lie(world, lie)) is Code.PODS_PREPARED
         assert world.calls.paths("POST") == {PATH}
-        assert (await world.ask("zone-a", 3)).is_allowed
+        assert (await world.send_request("zone-a", 3)).is_allowed
         await world.pass_time(60)
         assert world.calls.paths("DELETE") == {PATH}
         await come_to_rest(world)

@@ -64,7 +64,7 @@ async def late() -> AsyncIterator[tuple[World, LatePods]]:
     world, pods = three_zones(), LatePods(9)
     world.calls.answer = pods.answer
     async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
+        assert (await world.send_request("zone-a", 3)).is_allowed
         await world.watch()
         await until(lambda: len(world.calls.names("DELETE")) == 2)
         yield world, pods
@@ -82,15 +82,15 @@ async def test_si10_no_pod_goes_that_may_still_get_a_call_that_it_stays() -> Non
     async with late() as (world, pods):
         await time_out(pods)
         posts = world.calls.names("POST")
-        verdict = await world.ask("zone-a", 3)
+        verdict = await world.send_request("zone-a", 3)
         assert is_refused(verdict)
         assert f"failed to prepare for shutdown. {WAITS} 10s" in verdict.reason.text
         assert world.calls.names("POST") == posts, "nobody is asked in vain"
         for _ in range(9):
             await asyncio.sleep(1)
-            assert is_refused(await world.ask("zone-a", 3))
+            assert is_refused(await world.send_request("zone-a", 3))
         await asyncio.sleep(1)
-        assert (await world.ask("zone-a", 3)).is_allowed
+        assert (await world.send_request("zone-a", 3)).is_allowed
         await asyncio.sleep(30)
         assert pods.is_prepared == {"zone-a-4": True, "zone-a-3": True}
 
@@ -102,11 +102,11 @@ async def test_si10_the_time_is_over_soon_and_others_never_wait() -> None:
         await time_out(pods)
         world.commit("zone-a", 3)
         await world.watch()
-        assert (await world.ask("zone-a", 2)).is_allowed, "another pod"
+        assert (await world.send_request("zone-a", 2)).is_allowed, "another pod"
         world.commit("zone-a", 5)
         await world.watch()
         await asyncio.sleep(RETELL.total_seconds())
-        verdict = await world.ask("zone-a", 3)
+        verdict = await world.send_request("zone-a", 3)
         assert not is_refused(verdict)
 
 
@@ -121,11 +121,11 @@ async def test_si10_a_client_that_tries_again_at_once() -> None:
         await refuse("zone-a-3")(method, endpoint)
 
     world.calls.answer = answer
-    assert "HTTP status 500" in (await world.ask("zone-a", 3)).reason.text
+    assert "HTTP status 500" in (await world.send_request("zone-a", 3)).reason.text
     world.calls.answer = confirm
-    assert is_refused(await world.ask("zone-a", 3))
+    assert is_refused(await world.send_request("zone-a", 3))
     await asyncio.sleep(RETELL.total_seconds())
-    assert (await world.ask("zone-a", 3)).is_allowed
+    assert (await world.send_request("zone-a", 3)).is_allowed
 
 
 @in_virtual_time
@@ -133,9 +133,9 @@ async def test_who_has_answered_is_asked_again_at_once() -> None:
     """PREP-22: also where the answer to the DELETE was 500: that call is over."""
     world = three_zones()
     world.calls.answer = refuse("zone-a-3")
-    assert not (await world.ask("zone-a", 3)).is_allowed
+    assert not (await world.send_request("zone-a", 3)).is_allowed
     world.calls.answer = refuse("zone-a-3", method="DELETE")
-    assert (await world.ask("zone-a", 3)).is_allowed
+    assert (await world.send_request("zone-a", 3)).is_allowed
 
 
 @in_virtual_time
@@ -143,7 +143,7 @@ async def test_si10_a_review_that_waited_for_the_calls_before_it() -> None:
     """It comes while pods are being told that they stay, and they do not answer."""
     async with late() as (world, pods):
         posts = world.calls.names("POST")
-        verdict = await world.ask("zone-a", 3)
+        verdict = await world.send_request("zone-a", 3)
         assert is_refused(verdict)
         assert world.calls.names("POST") == posts
         pods.takes = 0.1
@@ -159,9 +159,9 @@ async def test_si10_a_process_that_follows_does_not_know_what_was_sent() -> None
         pass
     world.restart()
     async with world.controlling():
-        assert is_refused(await world.ask("zone-a", 3))
+        assert is_refused(await world.send_request("zone-a", 3))
         await asyncio.sleep(RETELL.total_seconds())
-        assert (await world.ask("zone-a", 3)).is_allowed
+        assert (await world.send_request("zone-a", 3)).is_allowed
         await asyncio.sleep(20)
         assert pods.is_prepared == {"zone-a-4": True, "zone-a-3": True}
 
@@ -177,5 +177,5 @@ async def test_si10_records_stay_until_no_call_can_arrive() -> None:
         assert world.recorded() == ["zone-a-0", "zone-a-3", "zone-a-4"]
         world.restart()
         world.memory.controller.adopt_all()
-        assert is_refused(await world.ask("zone-a", 3))
+        assert is_refused(await world.send_request("zone-a", 3))
         await asyncio.sleep(RETELL.total_seconds())

@@ -86,7 +86,7 @@ async def test_what_the_set_says_is_judged_before_any_call(
     labels: Mapping[str, str], annotations: Mapping[str, str], code: Code, text: str, whole: bool
 ) -> None:
     world = prepared_alone(zone("zone-a", labels=labels, annotations=annotations))
-    verdict = await world.ask("zone-a", 3, whole=whole)
+    verdict = await world.send_request("zone-a", 3, whole=whole)
     assert verdict.reason.code is code
     assert text in verdict.reason.text
     assert verdict.is_allowed is (code in {Code.NOT_GUARDED, Code.LABEL_MISPLACED})
@@ -100,7 +100,7 @@ async def test_prep_08_a_set_without_a_service_is_refused() -> None:
     one = zone("zone-a")
     part(one, "spec")["serviceName"] = ""
     world = prepared_alone(one)
-    verdict = await world.ask("zone-a", 3)
+    verdict = await world.send_request("zone-a", 3)
     assert verdict.reason.code is Code.PREPARE_MISCONFIGURED
     assert verdict.reason.text.endswith("the serviceName is not set or empty.")
     assert nothing_was_done(world)
@@ -151,7 +151,7 @@ async def test_what_is_found_during_the_live_read_counts() -> None:
             world.memory.downscales.adopt(a, found, EPOCH, called)
 
     world.client.pause = adopt
-    verdict = await world.ask("zone-a", 3)
+    verdict = await world.send_request("zone-a", 3)
     assert (verdict.reason.code, verdict.code) == (Code.OTHER_DOWNSCALE_UNDERWAY, 429)
     reservation = world.memory.downscales.get(a.uid)
     assert reservation is not None
@@ -168,7 +168,7 @@ async def test_w12_a_set_that_cannot_be_read_is_refused(fault: ApiError) -> None
     world = three_zones()
     world.sets.replace_all([])
     world.fail(fault, "")
-    verdict = await world.ask("zone-a", 3)
+    verdict = await world.send_request("zone-a", 3)
     assert (verdict.reason.code, verdict.code) == (Code.CANNOT_CHECK, 429)
     assert verdict.reason.text == (
         f"{DENIED}the label grafana.com/prepare-downscale cannot be ruled out: {fault}"
@@ -180,7 +180,7 @@ async def test_w12_a_set_that_cannot_be_read_is_refused(fault: ApiError) -> None
 async def test_prep_10_18_a_group_that_cannot_be_read_is_refused(kind: str) -> None:
     world = three_zones()
     world.fail(Unreachable("time-out"), kind)
-    verdict = await world.ask("zone-a", 3)
+    verdict = await world.send_request("zone-a", 3)
     assert verdict.reason.code is Code.GROUP_NOT_READ
     assert verdict.reason.text == f"{DENIED}finding other statefulsets failed. time-out"
     assert nothing_was_done(world)
@@ -191,7 +191,7 @@ async def test_prep_09_a_set_without_a_group_has_no_neighbours() -> None:
     """PREP-09: PREP-10 to 19 are skipped, the pods are called all the same."""
     world = prepared_alone(zone("zone-a", group=None))
     outdate(world, "zone-b")
-    assert (await world.ask("zone-a", 3)).is_allowed
+    assert (await world.send_request("zone-a", 3)).is_allowed
     assert world.calls.names("POST") == ["zone-a-4", "zone-a-3"]
 
 
@@ -201,7 +201,7 @@ async def test_si10_pods_are_found_where_the_selector_has_no_labels() -> None:
     one = zone("zone-a", group=None)
     part(one, "spec")["selector"] = {"matchExpressions": [{"key": "name", "operator": "Exists"}]}
     world = prepared_alone(one)
-    verdict = await world.ask("zone-a", 3)
+    verdict = await world.send_request("zone-a", 3)
     assert verdict.warnings == ()
     assert world.calls.names("POST") == ["zone-a-4", "zone-a-3"]
 
@@ -221,7 +221,7 @@ async def undecodable(world: World) -> Verdict:
 async def stopping(world: World) -> Verdict:
     """Its pods would be left to the next process at once."""
     world.is_stopping = True
-    return await world.ask("zone-a", 3)
+    return await world.send_request("zone-a", 3)
 
 
 @pytest.mark.parametrize(
@@ -234,10 +234,10 @@ async def stopping(world: World) -> Verdict:
 )
 @in_virtual_time
 async def test_what_cannot_be_relied_upon_is_asked_again(
-    ask: Callable[[World], Awaitable[Verdict]], code: Code
+    send_request: Callable[[World], Awaitable[Verdict]], code: Code
 ) -> None:
     world = three_zones()
-    verdict = await ask(world)
+    verdict = await send_request(world)
     assert (verdict.is_allowed, verdict.reason.code) == (False, code)
     assert code is Code.CANNOT_CHECK or verdict.code == 429
     assert world.calls.calls == []
@@ -253,7 +253,7 @@ async def test_w13_a_pod_that_hangs() -> None:
             await hang(method, endpoint)
 
     world.calls.answer = answer
-    verdict = await world.ask("zone-a", 3)
+    verdict = await world.send_request("zone-a", 3)
     assert verdict.reason.code is Code.REVIEW_TIMED_OUT
     assert verdict.reason.text == f"{DENIED}{FAILED} not all have answered within 7.2s"
     assert world.clock.now() - EPOCH < timedelta(seconds=9)
@@ -266,7 +266,7 @@ async def test_w13_pods_that_take_no_call_at_all() -> None:
     """W-13, FP-26: neither POST nor DELETE is answered: the refusal is in time all the same."""
     world = three_zones()
     world.calls.answer = hang
-    verdict = await world.ask("zone-a", 3)
+    verdict = await world.send_request("zone-a", 3)
     assert verdict.reason.code is Code.REVIEW_TIMED_OUT
     assert world.clock.elapsed() <= timedelta(seconds=9)
     assert world.memory.downscales.backlog.count() == 2
@@ -281,7 +281,7 @@ async def test_an_api_server_that_hangs() -> None:
         await world.clock.sleep(timedelta(days=1))
 
     world.client.pause = never
-    verdict = await world.ask("zone-a", 3)
+    verdict = await world.send_request("zone-a", 3)
     assert (verdict.reason.code, verdict.code) == (Code.GROUP_NOT_READ, 429)
     assert "no answer within 8 s" in verdict.reason.text
     assert world.clock.elapsed() <= timedelta(seconds=9)

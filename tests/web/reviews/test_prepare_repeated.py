@@ -44,11 +44,11 @@ async def test_si16_repeated(times: int, at_once: bool, whole: bool) -> None:
 
 async def _ask_often(world: World, times: int, *, at_once: bool, whole: bool) -> list[Verdict]:
     if at_once:
-        asked = (world.ask("zone-a", 3, whole=whole) for _ in range(times))
+        asked = (world.send_request("zone-a", 3, whole=whole) for _ in range(times))
         return list(await asyncio.gather(*asked))
     verdicts = []
     for _ in range(times):
-        verdicts.append(await world.ask("zone-a", 3, whole=whole))
+        verdicts.append(await world.send_request("zone-a", 3, whole=whole))
         await world.clock.sleep(6 * SECOND)
     return verdicts
 
@@ -57,10 +57,10 @@ async def _ask_often(world: World, times: int, *, at_once: bool, whole: bool) ->
 async def test_only_a_new_pod_is_called_when_asked_again() -> None:
     """D-24, FP-25: a pod was replaced between prepare and removal."""
     world = three_zones()
-    assert (await world.ask("zone-a", 3)).is_allowed
+    assert (await world.send_request("zone-a", 3)).is_allowed
     world.client.put("pods", pod("zone-a", 4, uid="uid-new"))
     world.sync()
-    assert (await world.ask("zone-a", 3)).is_allowed
+    assert (await world.send_request("zone-a", 3)).is_allowed
     assert world.calls.names("POST") == ["zone-a-4", "zone-a-3", "zone-a-4"]
     assert world.calls.calls[-1].uid == "uid-new"
     reservation = world.memory.downscales.get(A)
@@ -73,12 +73,12 @@ async def test_a_new_pod_that_refuses_does_not_undo_what_may_still_happen() -> N
     """SI-12: the first answer may still be written; nobody is told to stay before that is over."""
     world = three_zones()
     async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
+        assert (await world.send_request("zone-a", 3)).is_allowed
         world.client.put("pods", pod("zone-a", 4, uid="uid-new"))
         await world.watch()
         await world.pass_time(20)
         world.calls.answer = refuse("zone-a-4")
-        assert (await world.ask("zone-a", 3)).reason.code is Code.POD_NOT_PREPARED
+        assert (await world.send_request("zone-a", 3)).reason.code is Code.POD_NOT_PREPARED
         world.calls.answer = confirm
         await world.pass_time(14)
         assert world.calls.names("DELETE") == [], "of what was allowed at the beginning"
@@ -94,19 +94,19 @@ async def test_a_write_that_is_refused_again_and_again_holds_no_zone_back_for_lo
     """LI-01, LI-05: allowed, refused by somebody else; then a pod fails, and an HPA goes on."""
     world = three_zones()
     async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
+        assert (await world.send_request("zone-a", 3)).is_allowed
         world.client.put("pods", pod("zone-a", 4, uid="uid-new"))
         await world.watch()
         world.calls.answer = refuse("zone-a-4")
         for _ in range(5):
             await world.pass_time(15)
-            assert not (await world.ask("zone-a", 3)).is_allowed
+            assert not (await world.send_request("zone-a", 3)).is_allowed
         assert {call.pod for call in world.calls.confirmed if call.method == "DELETE"} == {
             "zone-a-3",
             "zone-a-4",
         }
         await world.pass_time(15)
-        assert (await world.ask("zone-b", 4)).is_allowed
+        assert (await world.send_request("zone-b", 4)).is_allowed
 
 
 @in_virtual_time
@@ -115,9 +115,9 @@ async def test_a_review_that_joins_another_one_may_be_written_as_late_as_it_came
     world = three_zones()
     world.calls.answer = slow(6)
     async with world.controlling(), asyncio.TaskGroup() as tasks:
-        first = tasks.create_task(world.ask("zone-a", 3))
+        first = tasks.create_task(world.send_request("zone-a", 3))
         await world.clock.sleep(5.5 * SECOND)
-        second = tasks.create_task(world.ask("zone-a", 3))
+        second = tasks.create_task(world.send_request("zone-a", 3))
         await world.clock.sleep(34 * SECOND)
         assert (await first).is_allowed
         assert (await second).is_allowed
@@ -132,12 +132,12 @@ async def test_a_client_that_keeps_trying_is_judged_again() -> None:
     world = three_zones()
     async with world.controlling():
         for _ in range(8):
-            assert (await world.ask("zone-a", 3)).is_allowed
+            assert (await world.send_request("zone-a", 3)).is_allowed
             await world.pass_time(15)
         outdate(world, "zone-b")
         await world.watch()
         await world.pass_time(30)
-        assert (await world.ask("zone-a", 3)).reason.code is Code.OTHER_ZONE_NOT_READY
+        assert (await world.send_request("zone-a", 3)).reason.code is Code.OTHER_ZONE_NOT_READY
         await world.pass_time(60)
         assert world.calls.prepared() == set()
 
@@ -148,7 +148,7 @@ async def test_the_time_of_the_last_attempt_is_recorded() -> None:
     world = three_zones()
     async with world.controlling():
         for _ in range(12):
-            verdict = await world.ask("zone-a", 3, whole=True)
+            verdict = await world.send_request("zone-a", 3, whole=True)
             await world.pass_time(15)
         recorded = verdict.annotations[LAST_DOWNSCALE]
         latest = world.clock.now() - PERSIST_LIMIT - 16 * SECOND
@@ -160,8 +160,8 @@ async def test_the_time_of_the_last_attempt_is_recorded() -> None:
 async def test_si12_overlapping_ranges(to: int) -> None:
     """SI-12, FP-19: the second waits, and its refusal takes nothing back."""
     world = three_zones()
-    assert (await world.ask("zone-a", 3)).is_allowed
-    verdict = await world.ask("zone-a", to)
+    assert (await world.send_request("zone-a", 3)).is_allowed
+    verdict = await world.send_request("zone-a", to)
     assert (verdict.reason.code, verdict.code) == (Code.OTHER_DOWNSCALE_UNDERWAY, 429)
     assert world.calls.names("DELETE") == []
     assert len(world.calls.names("POST")) == 2
@@ -172,11 +172,11 @@ async def test_si12_the_next_range_does_not_take_back_the_last_one() -> None:
     """SI-12: 5 to 4 is written and its pod is still there; 4 to 3 fails."""
     world = three_zones()
     async with world.controlling():
-        assert (await world.ask("zone-a", 4)).is_allowed
+        assert (await world.send_request("zone-a", 4)).is_allowed
         world.commit("zone-a", 4)
         await world.watch()
         world.calls.answer = refuse("zone-a-3")
-        assert not (await world.ask("zone-a", 3)).is_allowed
+        assert not (await world.send_request("zone-a", 3)).is_allowed
         world.calls.answer = confirm
         await world.pass_time(300)
         assert set(world.calls.names("DELETE")) == {"zone-a-3"}
@@ -186,8 +186,8 @@ async def test_si12_the_next_range_does_not_take_back_the_last_one() -> None:
 async def test_d25_the_other_zone_may_go_when_the_first_was_refused() -> None:
     world = three_zones()
     world.calls.answer = refuse("zone-a-4")
-    assert not (await world.ask("zone-a", 3)).is_allowed
-    assert (await world.ask("zone-b", 3)).is_allowed
+    assert not (await world.send_request("zone-a", 3)).is_allowed
+    assert (await world.send_request("zone-b", 3)).is_allowed
 
 
 async def _cancel_at(world: World, step: int) -> bool:
@@ -208,7 +208,7 @@ async def _cancel_at(world: World, step: int) -> bool:
 
     world.client.pause, world.calls.answer = count, answer
     async with asyncio.TaskGroup() as tasks:
-        asking = tasks.create_task(world.ask("zone-a", 2))
+        asking = tasks.create_task(world.send_request("zone-a", 2))
         waiting = tasks.create_task(reached.wait())
         await asyncio.wait([asking, waiting], return_when=asyncio.FIRST_COMPLETED)
         was_running = not asking.done()
@@ -229,7 +229,7 @@ async def test_a_review_that_is_cut_off_leaves_no_prepared_pod(step: int) -> Non
     assert downscales.get(A) is None
     called = {call.uid for call in world.calls.calls}
     assert called <= {one.uid for one in downscales.backlog.map_due_cancels(A)}
-    assert (await world.ask("zone-b", 4)).is_allowed
+    assert (await world.send_request("zone-b", 4)).is_allowed
     async with world.controlling():
         await world.pass_time(60)
         called_pods = {call.uid for call in world.calls.confirmed if call.method == "DELETE"}
@@ -251,16 +251,16 @@ async def test_a_review_that_waits_for_the_same_one_is_told_when_that_is_given_u
     world = three_zones()
     world.calls.answer = hang
     async with asyncio.TaskGroup() as tasks:
-        first = tasks.create_task(world.ask("zone-a", 3))
+        first = tasks.create_task(world.send_request("zone-a", 3))
         await world.clock.sleep(SECOND)
-        second = tasks.create_task(world.ask("zone-a", 3))
+        second = tasks.create_task(world.send_request("zone-a", 3))
         await world.clock.sleep(SECOND)
         first.cancel()
     verdict = await second
     assert (verdict.reason.code, verdict.code) == (Code.REVIEW_TIMED_OUT, 429)
     assert "given up" in verdict.reason.text
     world.calls.answer = confirm
-    assert (await world.ask("zone-a", 3)).is_allowed
+    assert (await world.send_request("zone-a", 3)).is_allowed
 
 
 @in_virtual_time
@@ -268,9 +268,9 @@ async def test_a_review_that_waits_is_cut_off_alone() -> None:
     """The one that works goes on."""
     world = three_zones()
     async with asyncio.TaskGroup() as tasks:
-        first = tasks.create_task(world.ask("zone-a", 3))
+        first = tasks.create_task(world.send_request("zone-a", 3))
         await world.clock.sleep(SECOND / 20)
-        second = tasks.create_task(world.ask("zone-a", 3))
+        second = tasks.create_task(world.send_request("zone-a", 3))
         await world.clock.sleep(SECOND / 50)
         second.cancel()
     assert (await first).is_allowed
@@ -282,8 +282,8 @@ async def test_li06_two_rounds_are_enough_for_slow_pods() -> None:
     world = three_zones()
     world.calls.answer = slow(4)
     begin = world.clock.elapsed()
-    first = await world.ask("zone-a", 3, whole=True)
-    second = await world.ask("zone-a", 3, whole=True)
+    first = await world.send_request("zone-a", 3, whole=True)
+    second = await world.send_request("zone-a", 3, whole=True)
     assert first == second
     assert first.is_allowed
     assert first.annotations == {LAST_DOWNSCALE: "2026-01-02T03:04:10Z"}, "SI-11: of the answer"
@@ -296,10 +296,10 @@ async def test_a_pod_that_is_owed_is_taken_over_by_the_next_review() -> None:
     world = three_zones()
     world.calls.answer = refuse("zone-a-4")
     async with world.controlling():
-        assert not (await world.ask("zone-a", 3)).is_allowed
+        assert not (await world.send_request("zone-a", 3)).is_allowed
         world.calls.answer = confirm
         world.calls.calls.clear()
-        assert (await world.ask("zone-a", 3)).is_allowed
+        assert (await world.send_request("zone-a", 3)).is_allowed
         assert world.memory.downscales.backlog.count() == 0
         world.commit("zone-a", 3)
         await world.watch()

@@ -68,12 +68,12 @@ async def test_d24_si10_another_path_is_another_downscale() -> None:
     """A wrong path answers 200, the write is a conflict, the path is corrected: called anew."""
     world = _wrong()
     async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
+        assert (await world.send_request("zone-a", 3)).is_allowed
         world.annotate("zone-a", PREPARE_PATH, RIGHT)
         await world.watch()
         world.calls.answer = _refuse_at(RIGHT)  # type: ignore[assignment]  # one of its kind
 
-        verdict = await world.ask("zone-a", 3)
+        verdict = await world.send_request("zone-a", 3)
 
         assert verdict.reason.code is Code.POD_NOT_PREPARED
         world.calls.answer = confirm
@@ -93,10 +93,10 @@ async def test_d24_si10_pods_are_called_anew_where_the_target_has_changed(
     """SI-12: and nobody is called back meanwhile, at either place."""
     world = _wrong()
     async with world.controlling():
-        assert (await world.ask("zone-a", 3)).is_allowed
+        assert (await world.send_request("zone-a", 3)).is_allowed
         world.annotate("zone-a", key, value)
         await world.watch()
-        assert (await world.ask("zone-a", 3)).is_allowed
+        assert (await world.send_request("zone-a", 3)).is_allowed
         assert world.calls.names("POST") == ["zone-a-4", "zone-a-3"] * 2
         await world.pass_time(35)
         assert world.calls.names("DELETE") == []
@@ -127,11 +127,11 @@ async def test_li05_the_undo_goes_where_the_calls_had_gone(
 ) -> None:
     """LI-05, D-24: granted, and never written, whatever became of label and annotations."""
     world = _wrong()
-    assert (await world.ask("zone-a", 3)).is_allowed
+    assert (await world.send_request("zone-a", 3)).is_allowed
     (world.label if key == PREPARE_DOWNSCALE else world.annotate)("zone-a", key, value)
     if asks_again:
         world.sync()
-        assert (await world.ask("zone-a", 3)).is_allowed
+        assert (await world.send_request("zone-a", 3)).is_allowed
     if crashes and key == PREPARE_DOWNSCALE:
         called = set()
     async with a_minute_later(world, crashes=crashes):
@@ -145,14 +145,14 @@ async def test_d24_a_review_of_the_same_meanwhile_is_decided_by_the_target_of_no
     world = _wrong()
     world.calls.answer = slow(4)
     async with asyncio.TaskGroup() as tasks:
-        first = tasks.create_task(world.ask("zone-a", 3))
+        first = tasks.create_task(world.send_request("zone-a", 3))
         await world.clock.sleep(timedelta(seconds=2))
         world.annotate("zone-a", PREPARE_PATH, RIGHT)
-        second = await world.ask("zone-a", 3)
+        second = await world.send_request("zone-a", 3)
         assert (second.reason.code, second.code) == (Code.OTHER_DOWNSCALE_UNDERWAY, 429)
     assert first.result().is_allowed
     world.calls.answer = confirm
-    assert (await world.ask("zone-a", 3)).is_allowed
+    assert (await world.send_request("zone-a", 3)).is_allowed
     assert world.calls.paths("POST") == {WRONG, RIGHT}
 
 
@@ -160,7 +160,7 @@ async def test_d24_a_review_of_the_same_meanwhile_is_decided_by_the_target_of_no
 async def test_a_record_of_an_earlier_release_says_no_target() -> None:
     """LI-05, FP-40: then pods are told where the set says it; the records of both go away."""
     world = three_zones()
-    assert (await world.ask("zone-a", 3)).is_allowed
+    assert (await world.send_request("zone-a", 3)).is_allowed
     _strip_targets(world)
     async with a_minute_later(world, crashes=True):
         assert _list_told(world, RIGHT) == PODS
@@ -170,16 +170,18 @@ async def test_a_record_of_an_earlier_release_says_no_target() -> None:
 async def test_asked_again_after_an_upgrade_pods_are_called_again() -> None:
     """SI-10, FP-40: what a record without target tells may be of any target."""
     world = three_zones()
-    assert (await world.ask("zone-a", 3)).is_allowed
+    assert (await world.send_request("zone-a", 3)).is_allowed
     _strip_targets(world)
     world.sync()
     world.restart()
     async with world.controlling():
         await world.watch()
         await world.pass_time(1)
-        assert (await world.ask("zone-a", 3)).code == 429, "the other process may have told them"
+        assert (await world.send_request("zone-a", 3)).code == 429, (
+            "the other process may have told them"
+        )
         await world.pass_time(RETELL.total_seconds())
-        assert (await world.ask("zone-a", 3)).is_allowed
+        assert (await world.send_request("zone-a", 3)).is_allowed
         assert world.calls.names("POST") == ["zone-a-4", "zone-a-3"] * 2
 
 

@@ -65,7 +65,7 @@ def map_calls(world: World) -> list[str]:
 async def test_t07_2_the_time_is_recorded_before_the_answer(whole: bool) -> None:
     """T-07 #2, ZONE-01, ZONE-09, W-16: in the ConfigMap and nowhere else; foreign things stay."""
     world = tracked({"zone-b": OLD, "other": "garbage"})
-    verdict = await world.ask("zone-a", 3, whole=whole)
+    verdict = await world.send_request("zone-a", 3, whole=whole)
     assert verdict.is_allowed
     assert verdict.annotations == {}
     assert data_of(world) == {"zone-a": ANSWERED, "zone-b": OLD, "other": "garbage"}
@@ -78,7 +78,7 @@ async def test_t07_2_the_time_is_recorded_before_the_answer(whole: bool) -> None
 async def test_t07_3_a_fresh_map_lets_zones_wait() -> None:
     """T-07 #3, ZONE-03, ZONE-07: nobody is called."""
     world = three_zones(tracker=MAP, c={"grafana.com/min-time-between-zones-downscale": "12h"})
-    verdict = await world.ask("zone-a", 3)
+    verdict = await world.send_request("zone-a", 3)
     assert (verdict.reason.code, verdict.reason.text) == (
         Code.ZONE_DOWNSCALED_LATELY,
         f"{DENIED}statefulset zone-b was downscaled at 2026-01-02 03:04:06 +0000 UTC and is"
@@ -102,7 +102,7 @@ async def test_t07_5_what_cannot_be_recorded_is_refused(error: ApiError) -> None
     """T-07 #5, ZONE-09, DEP-34: all pods are told that they stay; the missing rule is named."""
     world = tracked()
     world.fail(error, "patch configmaps", "put configmaps")
-    verdict = await world.ask("zone-a", 3)
+    verdict = await world.send_request("zone-a", 3)
     assert verdict.reason.code is Code.NOT_RECORDED
     assert verdict.reason.text == f"{NOT_RECORDED}{error}"
     assert verdict.code == 429
@@ -123,7 +123,7 @@ async def test_t07_5_a_record_that_hangs_is_given_up_in_time() -> None:
             await asyncio.sleep(1000)
 
     world.client.pause = pause
-    verdict = await world.ask("zone-a", 3)
+    verdict = await world.send_request("zone-a", 3)
     assert verdict.reason.code is Code.REVIEW_TIMED_OUT
     assert verdict.reason.text.startswith(f"{NOT_RECORDED}no answer within 7.")
     assert world.calls.names("DELETE") == ["zone-a-4", "zone-a-3"]
@@ -169,7 +169,7 @@ async def test_what_the_map_forbids(
     data: Mapping[str, str], changes: Mapping[str, Mapping[str, str]], code: Code, words: str
 ) -> None:
     world = tracked(data, **changes)
-    verdict = await world.ask("zone-a", 3)
+    verdict = await world.send_request("zone-a", 3)
     assert verdict.reason.code is code
     assert verdict.reason.text.startswith(words)
     assert world.calls.calls == []
@@ -181,7 +181,7 @@ async def test_what_the_map_forbids(
 async def test_zone01_annotations_are_not_read(stamp: str) -> None:
     """ZONE-01: neither a time that would forbid nor one that cannot be read."""
     world = tracked({}, a=WAIT, b={**WAIT, LAST_DOWNSCALE: stamp})
-    assert (await world.ask("zone-a", 3)).is_allowed
+    assert (await world.send_request("zone-a", 3)).is_allowed
 
 
 @pytest.mark.parametrize("verb", ["get", "post"])
@@ -191,7 +191,7 @@ async def test_zone05_a_map_that_cannot_be_read_or_made(verb: str) -> None:
     world = three_zones(tracker=MAP)
     denied = Denied(f'grant verb {verb} on "configmaps"', status=403)
     world.fail(denied, f"{verb} configmaps/{MAP}")
-    verdict = await world.ask("zone-a", 3)
+    verdict = await world.send_request("zone-a", 3)
     assert (verdict.reason.code, verdict.code) == (Code.GROUP_NOT_READ, 429)
     assert verdict.reason.text == f"{NOT_LOADED}{denied}"
     assert world.calls.calls == []
@@ -215,9 +215,9 @@ async def test_w15_two_zones_at_once(tracker: str, delay: int) -> None:
     async def ask_later(name: str) -> Verdict:
         for _ in range(delay):
             await asyncio.sleep(0)
-        return await world.ask(name, 3)
+        return await world.send_request(name, 3)
 
-    asked = (world.ask("zone-a", 3), ask_later("zone-b"), ask_later("zone-c"))
+    asked = (world.send_request("zone-a", 3), ask_later("zone-b"), ask_later("zone-c"))
     verdicts = await asyncio.gather(*asked)
     assert [verdict.is_allowed for verdict in verdicts] == [True, False, True]
     assert verdicts[1].reason.code is Code.OTHER_DOWNSCALE_UNDERWAY
@@ -248,10 +248,10 @@ async def test_w15_two_processes_at_once() -> None:
 async def test_d24_a_repeated_review_records_once() -> None:
     """SI-16, D-24: and is not refused where the ConfigMap cannot be read by now."""
     world = tracked()
-    first = await world.ask("zone-a", 3)
+    first = await world.send_request("zone-a", 3)
     world.fail(Unreachable("down"), f"get configmaps/{MAP}")
     await world.clock.sleep(6 * SECOND)
-    assert await world.ask("zone-a", 3) == first
+    assert await world.send_request("zone-a", 3) == first
     assert map_calls(world) == [f"get configmaps/{MAP}", f"patch configmaps/{MAP}"]
 
 
@@ -260,5 +260,5 @@ async def test_zone10_a_set_without_a_group() -> None:
     """ZONE-10, W-16: no other entry decides or is lost."""
     alone = zone("zone-a", group=None)
     world = fill(World([alone], pods_of("zone-a"), tracker=MAP), {"zone-b": "garbage"})
-    assert (await world.ask("zone-a", 3)).is_allowed
+    assert (await world.send_request("zone-a", 3)).is_allowed
     assert data_of(world) == {"zone-a": ANSWERED, "zone-b": "garbage"}

@@ -73,7 +73,7 @@ async def test_li06_sets_that_never_were_cost_a_share_of_the_rate_limit(
     async with asyncio.TaskGroup() as tasks:
         flood = tasks.create_task(review_all(world, asked))
         await world.clock.sleep(SECOND / 1000)
-        assert (await world.ask("zone-a", 3, whole=whole)).is_allowed
+        assert (await world.send_request("zone-a", 3, whole=whole)).is_allowed
         assert elapsed() - begin < SECOND
     span = (elapsed() - begin).total_seconds()
     reads = [call for call in world.client.calls if "made-up" in call]
@@ -100,7 +100,7 @@ async def test_li06_a_set_that_the_cache_does_not_show_yet_is_answered(whole: bo
     world.client.put("statefulsets", zone("zone-n", group=None))
     for one in pods_of("zone-n"):
         world.client.put("pods", one)
-    assert (await world.ask("zone-n", 3, whole=whole)).is_allowed
+    assert (await world.send_request("zone-n", 3, whole=whole)).is_allowed
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -110,7 +110,7 @@ async def test_li06_a_cache_behind_the_last_downscale_does_not_refuse_the_next(w
     world = limited()
     world.client.objects["statefulsets", "zone-a"]["spec"]["replicas"] = 4  # type: ignore[index]  # a tree
     world.client.objects["statefulsets", "zone-a"]["metadata"]["resourceVersion"] = "2"  # type: ignore[index]  # a tree
-    verdict = await world.ask("zone-a", 3, whole=whole)
+    verdict = await world.send_request("zone-a", 3, whole=whole)
     assert verdict.is_allowed, verdict.reason.text
     assert "get statefulsets/zone-a" in world.client.calls
 
@@ -165,10 +165,10 @@ async def test_li09_a_pod_that_the_cache_shows_waits_behind_no_name_that_never_w
     made.process.sync()
     async with asyncio.TaskGroup() as tasks:
         for number in range(200):
-            tasks.create_task(made.ask("a-1", name=f"none-{number}"))
+            tasks.create_task(made.send_request("a-1", name=f"none-{number}"))
         await asyncio.sleep(0.001)
         begin = elapsed()
-        assert (await made.ask("a-0")).startswith("allow")
+        assert (await made.send_request("a-0")).startswith("allow")
         assert elapsed() - begin < SECOND
 
 
@@ -176,20 +176,20 @@ async def test_li09_a_pod_that_the_cache_shows_waits_behind_no_name_that_never_w
 async def test_li09_pods_that_never_were_cost_a_share_of_the_rate_limit() -> None:
     """LI-09: who asks for more of them is refused, to be tried again; known pods are no part."""
     made = court(qps=5.0)
-    asked = [made.ask("a-0", name=f"none-{number}") for number in range(200)]
+    asked = [made.send_request("a-0", name=f"none-{number}") for number in range(200)]
     begin = elapsed()
     answers = await asyncio.gather(*asked)
     allowed = [one for one in answers if one.startswith("allow")]
     assert len(allowed) == len(made.calls) <= 5 + 0.5 * (elapsed() - begin).total_seconds() + 1
     assert {one[:4] for one in answers if one not in allowed} == {"429 "}
-    assert await made.ask("a-1") == "allow"
+    assert await made.send_request("a-1") == "allow"
 
 
 @in_virtual_time
 async def test_li09_reviews_of_one_pod_share_a_read() -> None:
     """LI-09: beyond the burst, who waits for the next read gets its answer with all others."""
     made = court(qps=5.0)
-    answers = await asyncio.gather(*(made.ask("a-0", name="none") for _ in range(100)))
+    answers = await asyncio.gather(*(made.send_request("a-0", name="none") for _ in range(100)))
     assert all(one.startswith("allow") for one in answers)
     assert len(made.calls) < 10
 
@@ -202,7 +202,7 @@ async def test_li09_a_dry_run_of_a_pod_that_does_not_run_reads_nothing() -> None
     status = {**part(held, "status"), "phase": "Pending"}
     made.here.client.put("pods", {**held, "status": status})
     made.process.sync()
-    assert (await made.ask("a-0", dryRun=True)).startswith("allow")
+    assert (await made.send_request("a-0", dryRun=True)).startswith("allow")
     assert made.calls == []
 
 

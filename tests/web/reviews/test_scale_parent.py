@@ -260,17 +260,17 @@ async def list_while_reading(
     )
     answers: list[Parent | ApiError] = []
 
-    async def ask(review: Review) -> None:
+    async def send_request(review: Review) -> None:
         try:
             answers.append(await parents.find(review, clock.elapsed() + LIMIT))
         except ApiError as error:
             answers.append(error)
 
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(ask(first))
+        tasks.create_task(send_request(first))
         await clock.sleep(timedelta(seconds=1))
         change()
-        tasks.create_task(ask(second))
+        tasks.create_task(send_request(second))
         await clock.sleep(timedelta(seconds=1))
         client.may_answer.set()
     return answers
@@ -342,11 +342,11 @@ async def test_an_error_is_one_for_all_who_came_before_the_read() -> None:
         await rig.clock.sleep(timedelta(seconds=1))
         raise Throttled("own limiter")
 
-    async def ask() -> str:
+    async def send_request() -> str:
         with pytest.raises(Throttled) as caught:
             await rig.find(scale("deployments"))
         return str(caught.value)
 
     rig.client.pause = fail
-    assert await gather_all(ask() for _ in range(60)) == ["own limiter"] * 60
+    assert await gather_all(send_request() for _ in range(60)) == ["own limiter"] * 60
     assert rig.client.calls == ["get deployments/zone-a"] * 2
