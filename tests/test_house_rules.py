@@ -64,19 +64,18 @@ HOME_MADE_TEXT = re.compile(
     r"|(a|another|each|every|live|fresh|our|two) looks?(?!-))\b",
     re.IGNORECASE,
 )
-# In texts and names of the folders that were read for it: what is meant has its noun and not `one`,
-# a call or a request is no `ask`, and what a cache or a decoder holds no `view`.
-NAMED_FOLDERS = {"aio", "lab", "model", "planning"}
+# In texts and names: what is meant has its noun and not `one`, a call or a request is no `ask`, and
+# what a cache or a decoder holds no `view`. Words of the API server itself stand as they are.
 UNNAMED = re.compile(
     r"\bones\b|\bone (that|which|whose|who)\b|\b(the|an|this|that|these|which|each|every|any|no"
     r"|same|such|first|last|next|new|old|better|larger|worse|\w{3,}est"
     r"|(anoth|oth|lat|earli|new|old|high|low|small|long|short)er) one(?=$|\W*$|[.,:;)]"
     r"| (that|which|whose|who|is|are|was|has|have|may|can|must|does|goes|counts|before|after|of|in"
     r"|with|for|by|to|and|or|as|at|from|where|than|it)\b)"
-    r"|\b(un)?ask(s|ed|ing|ers?)?\b(?! us to wait)|\bviews?\b",  # words of the API server itself
+    r"|\b(un)?ask(s|ed|ing|ers?)?\b(?! us to wait)|\bviews?\b",
     re.IGNORECASE,
 )
-UNNAMED_CODE = re.compile(r"_*(un)?ask(s|ed|er|ing)(_\w+)?|\w+_(un)?asked|_*views?|list_views")
+UNNAMED_CODE = re.compile(r"_*(un)?ask(s|ed|er|ing)?(_\w+)?|\w+_(un)?asked|_*views?|list_views")
 QUOTED = re.compile(r"`[^`]*`")
 EMPTY_MODULES = {"utils", "common", "helpers", "misc"}
 # The two places where anything may arrive and the show must go on: the worker of a queue, and the
@@ -169,8 +168,6 @@ def list_home_made_texts(module: Module) -> Iterator[str]:
 
 def list_unnamed(module: Module) -> Iterator[str]:
     """Yield lines of texts that do not name what they mean, and such names of code."""
-    if module.layer not in NAMED_FOLDERS:
-        return
     for number, line in list_texts(module):
         if found := UNNAMED.search(QUOTED.sub("", line)):
             yield f"{module.path.as_posix()}:{number}: {found[0]}"
@@ -355,7 +352,6 @@ def test_a_breach_is_found(
         (list_home_made_words, "a.py", "def test_it_does_not_look_like_b(note, preview): ..."),
         (list_home_made_texts, "a.py", "tell = f'{tell} a look-up'  # `undo`, told that it stays"),
         (list_home_made_texts, "lab/a.py", "# a story"),
-        (list_unnamed, "web/a.py", "# the last one"),
         (list_unnamed, "lab/a.py", "# one by one, the one pod of one of them; `the last one`"),
         (list_wrong_verbs, "a.py", "def find_b() -> 'B | None': ...\ndef finder(): ..."),
         (list_wrong_verbs, "a.py", "def list_b() -> tuple[B, ...]: ..."),

@@ -93,8 +93,8 @@ Usage: rollout-operator adopt [STATEFULSET ...] [flags]
 
 Prints the patches that bring StatefulSets of several zones under the operator: the label of their
 rollout group, updateStrategy OnDelete, how many pods may be replaced at a time, and a zone-aware
-budget in place of native ones. It says what would be disrupted, which is nothing, and how to take
-it back. Rights to list statefulsets and pods are enough. Nothing is written.
+budget in place of native budgets. It says what would be disrupted, which is nothing, and which
+patches end it again. Rights to list statefulsets and pods are enough. Nothing is written.
 
 """
 _FOOT: Final = """
@@ -178,7 +178,7 @@ async def _copy(access: Access) -> ObjectsCopy:
 def decode_objects(
     objects: Sequence[JsonObject], namespace: str, unread: Sequence[str] = ()
 ) -> AdoptableNamespace:
-    """Return the objects of a namespace; where empty, of the only one that they are in.
+    """Return the objects of a namespace; where empty, of the only namespace that they are in.
 
     Raises InvalidInput where they are in several, or there is no StatefulSet, and DecodeError.
     """

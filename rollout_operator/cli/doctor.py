@@ -51,7 +51,7 @@ Usage: rollout-operator doctor [flags]
 Looks at the installation in one namespace, and names what is wrong with what to do about it:
 rights, webhooks, certificates, groups, budgets, Pod Security. Rights to read are enough for most
 checks; those for which something may not be read are skipped. Nothing is changed: webhooks and new
-pods are tried by dry runs, and pods are asked by GET whether they can be prepared for a downscale.
+pods are tried by dry runs, and a GET to pods shows whether they can be prepared for a downscale.
 
 """
 _FOOT: Final = """

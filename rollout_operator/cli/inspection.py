@@ -28,8 +28,8 @@ SERVICE: Final = Flag(
     name="service",
     kind=TEXT,
     default="rollout-operator:8001",
-    help="Service and port by which the operator's own view is asked for, through the API server;"
-    " of one in another namespace, NAMESPACE/NAME:PORT. Empty asks for none.",
+    help="Service and port by which what the operator sees is read, through the API server;"
+    " of one in another namespace, NAMESPACE/NAME:PORT. Empty: it is not read.",
 )
 # How a MultiAZRollout is named, as `mazr/NAME` or `mazr NAME`.
 POLICY_WORDS: Final = ("multiazrollout", "multiazrollouts", "mazr")

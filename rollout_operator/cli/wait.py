@@ -63,8 +63,8 @@ Usage: rollout-operator wait [-for=rolled-out|whole] [-group=NAME] [-timeout=10m
        rollout-operator wait [-for=rolled-out|whole] multiazrollout/NAME [-timeout=10m] [flags]
        rollout-operator wait rollout/NAME [-tag=TAG] [-timeout=10m] [flags]
 
-Waits until all rollout groups of a namespace and its MultiAZRollouts are rolled out, or the one
-that is named. It prints why they are not whenever that changes. What it finds is read from the
+Waits until all rollout groups of a namespace and its MultiAZRollouts are rolled out, or those
+that are named. It prints why they are not whenever that changes. What it finds is read from the
 objects: a status that is older than its spec does not count. MultiAZRollouts need the right to
 list multiazrollouts.
 

@@ -30,7 +30,7 @@ T = TypeVar("T")
 _PARSE_ERROR: Final = "parse error"
 _RANGE_ERROR: Final = "value out of range"
 
-# Of Go's integer literals only the decimal ones: what Go takes for octal, `017`, is refused.
+# Of Go's integer literals only decimal literals: what Go takes for octal, `017`, is refused.
 _INTEGER: Final = re.compile(r"[+-]?(0|[1-9][0-9]*)")
 # A 64-bit number is not longer than this.
 _LONGEST_INTEGER: Final = 20

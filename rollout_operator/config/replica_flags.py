@@ -36,6 +36,6 @@ class ReplicaFlags:
         "server-tls.shutdown-delay", DURATION, timedelta(seconds=5), _REPLICAS,
         "How long the operator answers webhooks after SIGTERM, until API servers call the"
         " other replicas. It releases the Lease before that, as soon as the work underway has"
-        " ended; the next replica that acts then decides what only that one may. At most 10s.",
+        " ended; the next replica that acts then decides what no other may. At most 10s.",
     )
 # fmt: on

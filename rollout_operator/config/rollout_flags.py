@@ -48,7 +48,7 @@ class RolloutFlags:
     release_compat: str = flag(
         "releases.compat", TEXT, "", _RELEASES,
         "kuberik: decide as kuberik's own controller does about the order of versions, those that"
-        " failed or follow one that was superseded, windows over midnight, schedules without a"
+        " failed or follow a superseded release, windows over midnight, schedules without a"
         " namespaceSelector, and bakes and HealthChecks while Flux is busy or fails.",
     )
     release_order: str = flag(
@@ -67,6 +67,6 @@ class RolloutFlags:
     )
     release_metadata: str = flag(
         "releases.metadata", TEXT, REGISTRY, _RELEASES,
-        "registry: ask registries what releases are; none: no registry, and no Secret is read.",
+        "registry: registries say what releases are; none: no registry, and no Secret is read.",
     )
 # fmt: on

@@ -94,7 +94,7 @@ class Workers(Generic[K]):
         tasks.create_task(self._work(tasks), name="worker")
 
     async def _work(self, tasks: asyncio.TaskGroup) -> None:
-        """Reconcile keys until another worker is there for the next one.
+        """Reconcile keys until another worker is there for the next key.
 
         There always is one where one more may be busy. As many as may be busy at a time would cost
         a third of a megabyte for each namespace, and hardly any of them ever has something to do.

@@ -32,7 +32,7 @@ _METHODS: Final = {
     "delete": "DELETE",
 }
 _OF_COLLECTIONS: Final = frozenset({DISCOVER, "list", "watch", "create"})
-# Segments that a URL drops together with the one before them.
+# Segments that a URL drops together with the segment before them.
 _DOTS: Final = frozenset({".", ".."})
 # API groups are DNS names; a reference names a group as people wrote it.
 _IS_GROUP: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")

@@ -5,10 +5,10 @@ is decided in `model.lease`. Clients call `check` last before each write is sent
 clock alone, so that a process that was frozen or cut off does nothing on what it knew before.
 
 A holder that could not renew in time goes on trying. Where the Lease is still its own, no other
-process has acted and all that it remembers is right. Where another process has taken it, this one
-has to end and to begin anew. Where the role allows no Leases there is no election: one process
-works alone. It goes on trying, ever more seldom: an API server that has just started forbids
-everything for a moment, and a right may be granted later.
+process has acted and all that it remembers is right. Where another process has taken it, this
+process has to end and to begin anew. Where the role allows no Leases there is no election: one
+process works alone. It goes on trying, ever more seldom: an API server that has just started
+forbids everything for a moment, and a right may be granted later.
 """
 
 import asyncio
@@ -207,7 +207,7 @@ class Election:
         self._held = self._seen = self._seen_at = None
 
     async def read_leader(self) -> None:
-        """Read which process leads after this one has released the Lease."""
+        """Read which process leads after this process has released the Lease."""
         try:
             async with asyncio.timeout(RELEASE_LIMIT.total_seconds()), self._lock:
                 self._record_seen(await self._read())
@@ -257,7 +257,7 @@ class Election:
             return RENEW_EVERY
         except (Conflict, NotFound):
             lease = await self._read()
-        if lease is None:  # deleted while we have it: the others wait before they make a new one
+        if lease is None:  # deleted while we have it: the others wait before they make another
             self._hold(await self._write(None, is_taken=True), sent)
             log.warn("Lease was deleted; this process made it again", lease=self._name)
             return RENEW_EVERY

@@ -1,7 +1,7 @@
 """What was reported of late: how many Events an object may still have, and which of them go on.
 
 Bounded: what was used longest ago is forgotten first. An object that is forgotten may have
-as many Events as a new one; an Event that is forgotten is written anew.
+as many Events as a new object; an Event that is forgotten is written anew.
 """
 
 from collections import OrderedDict

@@ -153,7 +153,7 @@ class EventSender:
 
     def _drop_routine(self) -> bool:
         """Drop the newest routine event that waits; return whether there is one."""
-        # The first one may be on its way.
+        # The first may be on its way.
         for place in range(len(self._queue) - 1, 0, -1):
             if self._queue[place].event.is_routine:
                 del self._queue[place]

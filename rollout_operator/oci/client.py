@@ -144,13 +144,13 @@ class RegistryClient:
         except NotAccepted as error:
             raise deny(subject, repository.registry, look_up.credential) from error
         except NoAnswer as error:
-            raise RegistryUnreachable(f"{subject}: {error}; it is asked again later") from error
+            raise RegistryUnreachable(f"{subject}: {error}; it is called again later") from error
         except BadAnswer as error:
             text = f"{subject}: {error}; its answer is not used: mend the registry or the image"
             raise RegistryDistrusted(text) from error
         except TimeoutError as error:
             limit = format_duration(self._limit)
-            text = f"{subject}: it took longer than {limit}; it is asked again later"
+            text = f"{subject}: it took longer than {limit}; it is called again later"
             raise RegistryUnreachable(text) from error
 
     async def _read_release(self, look_up: LookUp, image: ImageReference) -> ReleaseMetadata:

@@ -165,7 +165,7 @@ class RegistryExchange:
         turns = self._host_turns.setdefault(host, asyncio.Semaphore(AT_MOST_PER_HOST))
         async with turns, self._turns:
             # The path may hold what only its finder may fetch, and the query a signature.
-            log.debug("Asking registry", host=host, method=request.method)
+            log.debug("Calling registry", host=host, method=request.method)
             return await self._sender.send(request)
 
 

@@ -95,7 +95,7 @@ def split_key(key: str) -> tuple[str, str]:
 def _rank(entry: KeyringEntry) -> str:
     """Return what the kubelet sorts by, the last first: hosts before patterns, long before short.
 
-    Of equal ones `max` takes the first.
+    Of equal entries `max` takes the first.
     """
     return f"{entry.host}{entry.path}"
 

@@ -204,7 +204,7 @@ def _cut(text: str) -> str:
 
 
 def _read_time(text: str | None) -> datetime | None:
-    """Return a time, None for what is none, or is one that only stands for none."""
+    """Return a time, None for what is no time, or only stands for none."""
     try:
         time = parse_rfc3339(text or "")
     except InvalidInput:

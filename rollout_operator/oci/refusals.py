@@ -70,12 +70,12 @@ def error_of(
     wait = parse_retry_after(answer.headers, now)
     if answer.status == 429:
         return RegistryBusy(
-            f"{subject}: too many requests ({shown}); it is asked again later, and less often with "
-            "a longer spec.releaseUpdateInterval",
+            f"{subject}: too many requests ({shown}); it is called again later, and less often"
+            " with a longer spec.releaseUpdateInterval",
             retry_after=wait,
         )
     return RegistryUnreachable(
-        f"{subject}: it answered with {shown}; it is asked again later", retry_after=wait
+        f"{subject}: it answered with {shown}; it is called again later", retry_after=wait
     )
 
 

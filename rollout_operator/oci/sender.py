@@ -25,7 +25,7 @@ from rollout_operator.oci.errors import BadAnswer, NoAnswer
 _LONGEST_HEADER: Final = 16 * 1024
 _MOST_HEADERS: Final = 96
 _READ_BUFFER: Final = 64 * 1024
-# An error is a line of JSON; the rest of a longer one is left unread.
+# An error is a line of JSON; the rest of a longer answer is left unread.
 LONGEST_ERROR: Final = 16 * 1024
 CONNECT_LIMIT: Final = timedelta(seconds=5)
 
@@ -149,7 +149,7 @@ async def _read(response: aiohttp.ClientResponse, request: RegistryRequest) -> b
     if not 200 <= response.status < 300:
         return b"" if response.status < 400 else await _read_some(response, LONGEST_ERROR)
     if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise BadAnswer("the answer is compressed, which was not asked for")
+        raise BadAnswer("the answer is compressed, which was not requested")
     if (response.content_length or 0) <= request.longest:
         body = await _read_some(response, request.longest + 1)
         if len(body) <= request.longest:

@@ -51,12 +51,12 @@ _ANSWER: Final = msgspec.json.Decoder(_TokenAnswer)
 
 
 class NotAccepted(Exception):
-    """Within this package: a server does not accept the credential, or requires another one."""
+    """Within this package: a server does not accept the credential, or requires another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """For whom a token is: what proves which account asks, and what for."""
+    """For whom a token is: what proves which account it is of, and what it is for."""
 
     origin: str
     """Scheme and host of the registry."""

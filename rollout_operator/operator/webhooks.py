@@ -151,7 +151,7 @@ class Webhooks:
         """Go on answering until no API server sends reviews to this process any more.
 
         API servers learn of its end some moments later than the process itself. Reviews for the
-        replica that leads go to the next one as soon as that is known.
+        replica that leads go to the next leader as soon as it is known.
         """
         clock, election = self._process.clock, self._process.election
         for server in self._servers:

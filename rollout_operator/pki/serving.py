@@ -76,7 +76,7 @@ class ServingCertificate:
         _make_peers(material)
 
     def swap(self, material: KeyMaterial) -> None:
-        """Serve this from the next connection on, or raise InvalidInput and serve the old one."""
+        """Serve this from the next connection on, or raise InvalidInput and go on with the old."""
         current = server_context(material.served, self._client_ca)
         self._peers = _make_peers(material)
         self._current = current

@@ -1,4 +1,4 @@
-"""Call pods over HTTP: prepare and un-prepare them, and ask since when they are ready.
+"""Call pods over HTTP: prepare and un-prepare them, and read since when they are ready.
 
 Decides how long a call may take, how many go at a time and what counts as success. What may be
 called is decided in `planning.downscales.endpoint`, how it is sent in `sender`, what an answer says

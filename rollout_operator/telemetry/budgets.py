@@ -98,7 +98,7 @@ class DisruptionMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._requests = Counter(
             "rollout_operator_zpdb_eviction_requests_total",
-            "Disruptions asked for by evictions and by rollouts, by reason and HTTP status.",
+            "Disruptions that evictions and rollouts request, by reason and HTTP status.",
             ("reason", "status"),
             registry=registry,
         )

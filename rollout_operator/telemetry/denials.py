@@ -19,7 +19,7 @@ from rollout_operator.telemetry.families import Counter
 MAX_USERS: Final = 64
 OTHER: Final = "other"
 # After so long a refusal counts half: a name that was refused a thousand times makes room for one
-# that is refused now after some hours, and one that was refused once within minutes.
+# that is refused now after some hours, and what was refused once within minutes.
 HALF_LIFE: Final = timedelta(hours=1)
 # Names without series whose refusals are counted; those refused longest ago are forgotten first.
 MAX_CANDIDATES: Final = 1024

@@ -13,7 +13,7 @@ def make_failure_policies(read: Callable[[], Iterable[tuple[str, str, str]]]) ->
     """Return a gauge of what `read()` returns: type, name and failure policy of each hook."""
     return Rebuilt(
         FAMILY,
-        "1 for the failure policy that a webhook has, 0 for the one that it has not.",
+        "1 for the failure policy that a webhook has, 0 for the other.",
         ("type", "webhook", "policy"),
         lambda: _policy_series(read()),
     )

@@ -40,7 +40,7 @@ _STDLIB_LEVELS: Final = {
 
 
 class Emit(Protocol):
-    """Write one record: a constant message, then what is special about this one as keys."""
+    """Write one record: a constant message, then what is special about this record as keys."""
 
     def __call__(self, message: str, /, **keys: object) -> None: ...
 

@@ -154,7 +154,7 @@ class Metrics:
     def failure_policies(self, read: Callable[[], Iterable[tuple[str, str, str]]]) -> None:
         """Show what `read()` returns at each scrape: type, name and failure policy of each hook.
 
-        Of two hooks with one name, the one with policy `Fail` is shown.
+        Of two hooks with one name, that with policy `Fail` is shown.
         """
         self.registry.register(make_failure_policies(read))
 
@@ -362,12 +362,12 @@ class Metrics:
         )
         self.leader_status = self._gauge(
             "leader_election_master_status",
-            "1 where this process acts: elected by the lease, or alone; 0 where another one does.",
+            "1 where this process acts: elected by the lease, or alone; else 0.",
             "name",
         )
         self.events = self._counter(
             "events_total",
-            "Kubernetes Events, by outcome: written, repeated (one that goes on), limited (too "
+            "Kubernetes Events, by outcome: written, repeated (as part of a series), limited (too "
             "many of an object), dropped (too many in all), denied (no right, or no such API), "
             "failed.",
             "outcome",

@@ -2,7 +2,7 @@
 
 They exist only where policies are enabled, and the series of a policy go with it. Where one process
 watches several namespaces, each of their registries is labelled by its namespace; the label here is
-the same one with the same value, so one namespace and several give the same series.
+the same object with the same value, so one namespace and several give the same series.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from rollout_operator.model.policy.status import PolicySetStatus, PolicyStatus
 from rollout_operator.telemetry.families import Counter, Gauge, Histogram
 
-# A pod that starts takes seconds, one that replays its log an hour.
+# A pod that starts takes seconds, a pod that replays its log an hour.
 BUCKETS: Final = (1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200)
 
 _POLICY: Final = ("namespace", "name")

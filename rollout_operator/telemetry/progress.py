@@ -26,7 +26,7 @@ class ProgressMetrics:
         )
         self._desired = _make_gauge(registry, "desired", "Pods that a zone is to have.")
         self._ready = _make_gauge(
-            registry, "ready", "Desired pods of a zone that are up, the more pessimistic view."
+            registry, "ready", "Desired pods of a zone that are up, by the lower of two counts."
         )
         self._updated = _make_gauge(
             registry, "updated", "Desired pods of a zone at the update revision, ready or not."
@@ -37,8 +37,8 @@ class ProgressMetrics:
         self._changed = _make_gauge(
             registry,
             "last_change_timestamp_seconds",
-            "Unix time at which one of the numbers of pods of a zone last changed, as far as this "
-            "process has seen.",
+            "Unix time at which the pods of a zone in any state last changed in number, as far as "
+            "this process has seen.",
         )
         self._moments: dict[str, datetime] = {}
         self._zones: dict[str, dict[str, ZoneProgress]] = {}

@@ -1,4 +1,4 @@
-"""Metrics of releases: what is deployed, what holds the next one, what became of the last ones.
+"""Metrics of releases: what is deployed, what holds the next, what became of the last.
 
 They exist only where releases are enabled. Gauges are made anew at each scrape, of what the caches
 show then, so that the series of an object go with it. Namespaces stand in a label of their own.

@@ -40,7 +40,7 @@ class Sink:
 
     @property
     def lost(self) -> int:
-        """Return how many lines were lost since the last one that got through."""
+        """Return how many lines were lost since the last line that got through."""
         return self._lost
 
     def write(self, line: bytes) -> None:

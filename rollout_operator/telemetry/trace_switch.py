@@ -1,6 +1,6 @@
 """Whether this process traces: decided by the environment, once, at its start.
 
-Nothing of OpenTelemetry is imported where no variable asks for traces. What cannot be obeyed is one
+Nothing of OpenTelemetry is imported where no variable wants traces. What cannot be obeyed is one
 warning, and no reason not to start.
 """
 

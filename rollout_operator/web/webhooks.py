@@ -106,7 +106,7 @@ class WebhookServer:
         await self._listener.start(self._wanted_port, flag=self._options.flag)
 
     def leave(self) -> None:
-        """End each connection with its next answer, which says so; new ones are still accepted.
+        """End each connection with its next answer, which says so; others are still accepted.
 
         A connection that is closed while it waits may just be used for the next review: that fails
         then, as a client does not send a POST twice.

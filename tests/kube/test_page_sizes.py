@@ -72,8 +72,8 @@ async def test_li01_an_informer_lists_in_pages_that_fit(bench: Bench, lines: lis
     assert len(page.items) == 1, "by another client"
     limits = [one.query["limit"] for one in bench.server.requests if "limit" in one.query]
     assert limits[:10] == ["500", "250", "125", "62", "31", "15", "7", "3", "1", "1"]
-    assert any("a page of 500 objects is too long, asking for 250 at a time" in e for e in errors)
-    reported = [line for line in lines if "Asking for smaller pages" in line]
+    assert any("a page of 500 objects is too long, requesting 250 at a time" in e for e in errors)
+    reported = [line for line in lines if "Requesting smaller pages" in line]
     assert 'call="list pods in namespace prod" objects_from=500 objects_to=250' in reported[0]
 
 

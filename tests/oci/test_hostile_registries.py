@@ -93,7 +93,7 @@ async def test_a_registry_that_hangs(registry: FakeRegistry, answer: Answer) -> 
     await reader.sender.close()
 
     assert isinstance(error, RegistryUnreachable)
-    assert "no answer within 300ms; it is asked again later" in str(error)
+    assert "no answer within 300ms; it is called again later" in str(error)
     assert reader.results == ["unreachable"]
 
 
@@ -155,14 +155,14 @@ async def test_a_length_that_is_too_long_is_believed(
 async def test_an_error_of_gigabytes_is_cut(registry: FakeRegistry, reader: Reader) -> None:
     registry.at[push(registry)] = reply(500, b'{"errors": [{"code": "' + b"A" * 10**7)
     error = await fail(reader, registry)
-    assert str(error).endswith(": it answered with HTTP status 500; it is asked again later")
+    assert str(error).endswith(": it answered with HTTP status 500; it is called again later")
 
 
 async def test_what_is_compressed_is_refused(registry: FakeRegistry, reader: Reader) -> None:
     """A thousand bytes may be a million."""
     bomb = gzip.compress(bytes(10**7))
     registry.at[push(registry)] = reply(200, bomb, Content_Encoding="gzip")
-    assert "compressed, which was not asked for" in str(await fail(reader, registry))
+    assert "compressed, which was not requested" in str(await fail(reader, registry))
     assert registry.seen[-1].headers["Accept-Encoding"] == "identity"
 
 

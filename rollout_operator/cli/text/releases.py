@@ -60,7 +60,7 @@ def draw_release(
         if wait is not None:
             yield from _draw_wait(wait, layout)
     for request in release.requests:
-        yield from draw_labelled("asked", request, layout)
+        yield from draw_labelled("wants", request, layout)
     yield from _draw_bake(release, now, layout)
     yield from _draw_places(release, layout)
     if layout.is_wide:

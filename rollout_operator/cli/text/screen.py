@@ -45,7 +45,7 @@ def read_output(stream: TextIO, environ: Mapping[str, str]) -> OutputStream:
 
 @dataclass(slots=True)
 class LiveFrame:
-    """Redraws a frame over the one before; never higher than the terminal. Use with `with`."""
+    """Redraws a frame over the last frame; never higher than the terminal. Use with `with`."""
 
     output: OutputStream
     _height: int = 0

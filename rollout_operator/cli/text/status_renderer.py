@@ -131,7 +131,7 @@ def _draw_operator(
 
 
 def _choose_parts(operator: OperatorDescription, layout: StatusLayout) -> Sequence[str]:
-    """Return the printed parts of an operator; if it does not act, at least which one does."""
+    """Return the printed parts of an operator; if it does not act, at least which operator does."""
     if layout.is_wide:
         return operator.parts
     if operator.is_acting:

@@ -54,7 +54,7 @@ class Cancellations:
         if not downscales.backlog.map_due_cancels(sts.uid):
             return RESYNC
         if is_older(sts.resource_version, than=downscales.backlog.get_version(sts.uid)):
-            return LAGGING  # of a downscale before this one, it may not show that it happened
+            return LAGGING  # of the downscale before, it may not show that it happened
         async with self.locks.hold(calls_lock(sts.uid)):
             # A pod that was due before we had the lock may have been reserved anew meanwhile.
             backlog = self._map_free(sts)

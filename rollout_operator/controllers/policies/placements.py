@@ -94,7 +94,7 @@ class Placements:
     async def _read_templates(self, policy: Policy, sets: Sequence[StatefulSet]) -> None:
         """Read the templates that are not known yet.
 
-        A list holds other sets as well: one that cannot be read counts where it is of the policy.
+        A list holds other sets as well: a set that cannot be read counts where it is of the policy.
         """
         key = policy.topology_key
         unread = {sts.name: sts for sts in sets if not self._is_read(sts, key)}

@@ -15,7 +15,7 @@ from rollout_operator.model.decode.status import decode_watched_policy
 from rollout_operator.model.policy.status import PolicyStatus
 from rollout_operator.model.policy.watched import WatchedPolicy
 
-# Between two writes of a policy, where the later one may wait.
+# Between two writes of a policy, where the later write may wait.
 WRITE_PAUSE: Final = timedelta(seconds=1)
 
 

@@ -91,7 +91,7 @@ def _find(data: Mapping[str, bytes], names: Iterable[str]) -> bytes | None:
 def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
     """Have a client certificate shown to servers that require it.
 
-    The library reads it from a file: from one that is in memory, and that no other process sees.
+    The library reads it from a file: from a file in memory, and that no other process sees.
     """
     with os.fdopen(os.memfd_create("client certificate"), "wb") as file:
         file.write(certificate + b"\n" + key)

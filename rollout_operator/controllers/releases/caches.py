@@ -58,7 +58,7 @@ class ReleaseCaches:
         return list_decoded(self.oci_repositories.store.list_all(), OciRepository)
 
     def find_lack(self) -> str | None:
-        """Say why nothing may be decided yet: a kind is not known, or its view is too old.
+        """Say why nothing may be decided yet: a kind is not known, or its cache is too old.
 
         A kind that may not be read is shown in statuses, and holds only the Rollouts that need it.
         What is not known of schedules holds new versions alone.
@@ -69,5 +69,5 @@ class ReleaseCaches:
             if kind.lack is not None and not kind.is_forbidden:
                 return kind.lack
             if kind.age > SNAPSHOT_LIMIT:
-                return f"{kind.kind}: the view is {kind.age.total_seconds():.0f}s old"
+                return f"{kind.kind}: the cache is {kind.age.total_seconds():.0f}s old"
         return None

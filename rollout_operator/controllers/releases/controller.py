@@ -155,7 +155,7 @@ class ReleaseController:
         problems: dict[tuple[str, str], str] = {}
         for write in writes:
             place = (write.kind, write.head.name)
-            # A later write to the same object rests on the earlier one.
+            # A later write to the same object rests on the earlier write.
             if place in problems:
                 continue
             try:

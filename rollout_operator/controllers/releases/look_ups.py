@@ -114,7 +114,7 @@ class ReleaseLookUps:
         self._problems.pop(rollout, None)
 
     def report_problem(self, key: LookUpKey, error: Exception) -> None:
-        """Log why nothing can be asked of a release; again only once that changes, or seldom."""
+        """Log why a release cannot be looked up; again only once that changes, or seldom."""
         emit = log.warn if self._is_news(key, str(error)) else log.debug
         emit("Release not looked up", rollout=key.rollout, tag=key.tag, err=error)
 
@@ -152,7 +152,7 @@ class ReleaseLookUps:
         emit("Release not looked up", **names, again_in=wait, err=error)
 
     def _is_news(self, key: LookUpKey, problem: str) -> bool:
-        """Return whether a problem is worth a warning: a new one, then ever more rarely."""
+        """Return whether a problem is worth a warning: when it is new, then ever more rarely."""
         problems = self._problems.setdefault(key.rollout, {})
         before, times = problems.get(key.tag, ("", 0))
         times = times + 1 if problem == before else 1

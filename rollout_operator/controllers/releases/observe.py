@@ -41,7 +41,7 @@ from rollout_operator.planning.releases import conditions
 from rollout_operator.planning.releases.discovery import needs_metadata
 from rollout_operator.planning.releases.flux.targets import list_targets
 
-View = TypeVar("View")
+Kept = TypeVar("Kept")
 
 NO_POLICIES: Final = "the cluster has no image policies: Flux is not installed, or not all of it"
 NO_TARGETS: Final = "the cluster has neither OCIRepositories nor Kustomizations to write a tag to"
@@ -168,8 +168,8 @@ class ReleaseObserver:
         return await self._read(place, self.caches.policies, decode_image_policy)
 
     async def _read(
-        self, place: FluxReference, kind: FollowedKind, decode: Callable[[JsonBytes], View]
-    ) -> View:
+        self, place: FluxReference, kind: FollowedKind, decode: Callable[[JsonBytes], Kept]
+    ) -> Kept:
         """Return another object: from the cache, or from another namespace by a live read."""
         text = f"{place.kind} {place.namespace}/{place.name}"
         if not place.name:
@@ -180,7 +180,7 @@ class ReleaseObserver:
                 raise Unobserved(stored.error)
             if stored is None:
                 raise Unobserved(f"{text}: there is none")
-            return cast(View, stored.decoded)
+            return cast(Kept, stored.decoded)
         if self.keeps_to_namespace:
             raise Unobserved(f"{text}: {NO_OTHERS}")
         if kind.resource is None:

@@ -19,22 +19,22 @@ from rollout_operator.planning.releases.flux.writes import name_manager
 _SELECTS: Final = "selects:"
 
 
-def list_tags(view: object) -> Iterator[str]:
+def list_tags(decoded: object) -> Iterator[str]:
     """Yield the tags of an object: Rollouts, field managers, and the sources that it applies."""
-    match view:
+    match decoded:
         case ReleaseRollout():
-            yield from _list_selected(view)
+            yield from _list_selected(decoded)
         case ReleaseGate():
-            yield view.rollout
+            yield decoded.rollout
         case OciRepository():
-            if view.rollout is not None:
-                yield view.rollout
-            yield from _list_others(view.writers, view.problems)
+            if decoded.rollout is not None:
+                yield decoded.rollout
+            yield from _list_others(decoded.writers, decoded.problems)
         case Kustomization():
-            yield from view.rollouts.values()
-            yield from _list_others(view.writers, view.problems)
-            if view.source.kind == OCI_REPOSITORY:
-                yield tag_source(view.source)
+            yield from decoded.rollouts.values()
+            yield from _list_others(decoded.writers, decoded.problems)
+            if decoded.source.kind == OCI_REPOSITORY:
+                yield tag_source(decoded.source)
 
 
 def tag_rollout(name: str) -> tuple[str, ...]:

@@ -33,32 +33,32 @@ class KnownObjects(Protocol):
         ...
 
 
-def list_concerned(view: object, objects: KnownObjects) -> Iterator[str]:
+def list_concerned(decoded: object, objects: KnownObjects) -> Iterator[str]:
     """Yield the names of the Rollouts that an object of their namespace concerns."""
-    match view:
+    match decoded:
         case ReleaseRollout() | RefusedRelease():
-            yield view.head.name
+            yield decoded.head.name
         case ReleaseGate():
-            yield view.rollout
+            yield decoded.rollout
         case ScheduleObject():
-            yield from _list_selected(view, objects.list_rollouts())
+            yield from _list_selected(decoded, objects.list_rollouts())
         case HealthCheck():
             yield from (
                 rollout.head.name
                 for rollout in objects.list_rollouts()
-                if takes_check(rollout, view)
+                if takes_check(rollout, decoded)
             )
         case ImagePolicy():
-            yield from _list_of_policies(objects.list_rollouts(), [view])
+            yield from _list_of_policies(objects.list_rollouts(), [decoded])
         case ImageRepository():
-            of_it = [policy for policy in objects.list_policies() if _reads(policy, view)]
+            of_it = [policy for policy in objects.list_policies() if _reads(policy, decoded)]
             yield from _list_of_policies(objects.list_rollouts(), of_it)
         case OciRepository():
-            if view.rollout is not None:
-                yield view.rollout
+            if decoded.rollout is not None:
+                yield decoded.rollout
         case Kustomization():
-            yield from view.rollouts.values()
-            yield from _list_feeding(view, objects.list_repositories())
+            yield from decoded.rollouts.values()
+            yield from _list_feeding(decoded, objects.list_repositories())
 
 
 def _list_selected(schedule: ScheduleObject, rollouts: Iterable[ReleaseRollout]) -> Iterator[str]:

@@ -49,7 +49,7 @@ class WideChecks:
             if kind.lack is not None:
                 raise Unreachable(f"HealthChecks of other namespaces: {kind.lack}")
             if kind.age > SNAPSHOT_LIMIT:
-                raise Unreachable(f"{kind.kind}: the view of all namespaces is too old")
+                raise Unreachable(f"{kind.kind}: the cache of all namespaces is too old")
         return None
 
     def list_checks(self) -> tuple[HealthCheck, ...]:

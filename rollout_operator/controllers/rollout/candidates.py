@@ -1,4 +1,4 @@
-"""The pods that a rollout may try next: those of both plans that budgets grant, and reserved ones.
+"""The pods that a rollout may try next: what budgets grant of both plans, and reserved pods.
 
 Budgets decide by the caches for all pods at once, and again whenever a pod has gone. Whether a pod
 really may go, the executor requests from the arbiter for each by itself.

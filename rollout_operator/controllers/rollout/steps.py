@@ -31,7 +31,7 @@ LAG_LIMIT: Final = CONTRADICTIONS.most
 RECHECK_WAIT: Final = CONTRADICTIONS.first
 # How often a delete without an answer is read back while it may still be carried out.
 UNKNOWN_WAIT: Final = timedelta(seconds=5)
-# Budgets may count pods of other groups, whose events do not wake this one. It costs no request.
+# Budgets may count pods of other groups, whose events do not wake this group. It costs no request.
 HELD_RECHECK: Final = timedelta(seconds=10)
 
 

@@ -335,7 +335,7 @@ class ScalingController:
         if group.zones or group.unreadable:
             context.group_states.post(Plan(group=name), Subject.SCALING)
             return
-        # Again: the reconcile before this one may have reported it after it was forgotten.
+        # Again: the last reconcile may have reported it after it was forgotten.
         context.group_states.forget(name)
         context.metrics.forget_group(name)
 

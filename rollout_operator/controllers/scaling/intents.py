@@ -55,7 +55,7 @@ class IntentWriter:
         self._attempts = 0
 
     def begin(self, sts: StatefulSet, replicas: int) -> str:
-        """Return the mark of an attempt: that of the last one where it stands and says the same."""
+        """Return the mark of an attempt: that of the last where it stands and says the same."""
         if self._downscales.intents.is_idle(sts) and announces(sts, replicas):
             text = sts.annotations[DOWNSCALE_INTENT]
         else:

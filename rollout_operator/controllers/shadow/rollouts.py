@@ -25,7 +25,7 @@ from rollout_operator.planning.rollout.zones import choose_limit
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.registry import GroupStates
 
-# Budgets may count pods of other groups, whose events do not wake this one.
+# Budgets may count pods of other groups, whose events do not wake this group.
 HELD_RECHECK: Final = timedelta(seconds=10)
 
 

@@ -87,7 +87,7 @@ class ShadowScalingController:
         if group.zones or group.unreadable:
             context.group_states.post(Plan(group=group.name), Subject.SCALING)
             return
-        # Again: the reconcile before this one may have reported it after it was forgotten.
+        # Again: the last reconcile may have reported it after it was forgotten.
         context.group_states.forget(group.name)
         context.metrics.forget_group(group.name)
 
@@ -112,4 +112,4 @@ def _explain(plan: ScalingPlan) -> Plan:
 
 def _render_calls(zone: str, pods: int) -> Reason:
     why = f"{count(pods, 'pod')} of {zone} may only go when prepared"
-    return would("ask pods to prepare", why, zone)
+    return would("call pods to prepare", why, zone)

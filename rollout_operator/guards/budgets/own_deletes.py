@@ -77,7 +77,7 @@ class OwnDeletes:
         self._by_uid.pop(pod.uid, None)
 
     def refuse(self, pod: Pod) -> None:
-        """Record that this request was refused; an earlier one may still be carried out."""
+        """Record that this request was refused; an earlier request may still be carried out."""
         deleted = self._by_uid.get(pod.uid)
         if deleted is not None and not deleted.was_sent_before:
             del self._by_uid[pod.uid]

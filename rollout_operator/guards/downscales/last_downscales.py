@@ -31,7 +31,7 @@ class LastDownscales:
         self._shown_from.pop(set_uid, None)
 
     def record_shown(self, set_uid: Uid, at: datetime, version: str) -> None:
-        """Remember which version shows a time, or a later one, unless a later time was seen."""
+        """Remember which version shows a time, or a later time, unless a later time was seen."""
         if self._times.get(set_uid) == at:
             self._shown_from[set_uid] = version
 

@@ -134,7 +134,7 @@ class Downscales:
     ) -> Underway | None:
         """Return a downscale of the group that may still persist; `but` leaves a set out.
 
-        It is a downscale of this process, or one that a mark on `sets`, those of the group,
+        It is a downscale of this process, or a downscale that a mark on `sets`, those of the group,
         announces.
         """
         if group is None:

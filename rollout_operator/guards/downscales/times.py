@@ -1,4 +1,4 @@
-"""Where the times of downscales are kept, for other processes and for this one after a restart.
+"""Where the times of downscales are kept, for other processes and for this process after a restart.
 
 Two places with the same methods: annotations of the StatefulSets, which is here, and the
 zone tracker, see `zone_tracker`. Whether a time forbids a downscale is decided in
@@ -165,7 +165,7 @@ class AnnotationTimes:
 
 
 def is_annotated(sts: StatefulSet, at: datetime) -> bool:
-    """Return whether a set carries this time of a downscale, or a later one."""
+    """Return whether a set carries this time of a downscale, or a later time."""
     try:
         return parse_rfc3339(sts.annotations.get(LAST_DOWNSCALE, "")) >= at
     except InvalidInput:

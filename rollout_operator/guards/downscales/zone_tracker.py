@@ -171,7 +171,7 @@ class Tracker:
         return self._take(body)
 
     def _take(self, body: bytes) -> ZoneMap:
-        """Decode a ConfigMap, and remember it unless a newer one is known."""
+        """Decode a ConfigMap, and remember it unless a newer version is known."""
         tracker = self._decode(body)
         if self._last is None or not is_older(tracker.version, than=self._last.version):
             self._last = tracker

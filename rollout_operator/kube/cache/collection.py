@@ -103,7 +103,7 @@ class Collection(Generic[Cached]):
             return lost
 
     def read_known(self, raw: msgspec.Raw) -> Cached:
-        """Return the slim object; where an equal one is stored, that one, to save memory."""
+        """Return the slim object; the stored object where that is equal, to save memory."""
         item = self.read(raw)
         cached = self.store.get(item.namespace, item.name)
         return cached if cached is not None and cached == item else item

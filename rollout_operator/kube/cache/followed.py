@@ -30,7 +30,7 @@ class KindSource:
     """Where the objects of a kind come from."""
 
     resources: Sequence[Resource]
-    """The kind in its versions, the one that is preferred first."""
+    """The kind in its versions, the preferred version first."""
     namespace: str
     client: Reader
     make_informer: Callable[[Resource], Informer[AnyWatched]]

@@ -1,7 +1,7 @@
 """Keep one store up to date: list a collection, follow its watch, list again when in doubt.
 
 Decides when the cache may be trusted (`has_synced`, `age`) and how often the API server is read.
-Which version of an object is the newer one is left to the store, what a change means to the
+Which version of an object is newer is left to the store, what a change means to the
 callbacks, what follows a failure to `retries`, time-outs and HTTP to the client behind the
 Protocols.
 

@@ -4,8 +4,8 @@
 whether to list again. What counts as a success is left to the informer; the random source is an
 argument.
 
-`Rereads`: the next event of an object may be days away, or may have been the one that was spoiled
-on its way; until then the object counts as down. So it is read after 5 s, then after twice as long
+`Rereads`: the next event of an object may be days away, or may be what was spoiled on its
+way; until then the object counts as down. So it is read after 5 s, then after twice as long
 each time that it is still unreadable, up to five minutes. A read that fails says nothing of the
 object: it is tried again after the same time.
 """
@@ -102,7 +102,7 @@ class Failures:
     resumes: int = 0
 
     def record_list(self) -> None:
-        """Record that a list came in: the next resume is a first one."""
+        """Record that a list came in: the next resume is the first."""
         self.resumes = 0
 
     def next(self, error: ApiError, rng: float, *, has_list: bool) -> Retry:

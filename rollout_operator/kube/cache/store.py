@@ -1,6 +1,6 @@
 """The cache behind a watch: the newest known version of each object, and where to find it.
 
-Decides which of two versions of an object is the newer one, and reports each change once. Where
+Decides which of two versions of an object is newer, and reports each change once. Where
 objects come from is left to the informer, which changes matter to its callers. Every step costs
 what it changes, not what is stored; only `replace_all` reads everything.
 """
@@ -141,7 +141,7 @@ class Store(Generic[Cached]):
         """Make `items` the whole content. Return what changed, removals first.
 
         A list is the truth even where it holds older versions: an API server restored from a backup
-        has forgotten the newer ones.
+        has forgotten the newer versions.
         """
         listed = {_key(item): item for item in items}
         self._deleted.clear()
@@ -240,7 +240,7 @@ class BudgetStore(Store[AnyBudget]):
 
 
 class ConfigurationStore(Store[Configuration]):
-    """Webhook configurations: all of a kind, or the one of a name."""
+    """Webhook configurations: all of a kind, or that of a name."""
 
 
 class NodeStore(Store[Node | Unreadable]):

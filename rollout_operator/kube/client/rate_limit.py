@@ -223,7 +223,7 @@ class _Bucket:
         return bisect_right(self._line, rank, key=lambda caller: caller.rank)
 
     def _serve(self) -> None:
-        """Give tokens to those in front, and come back when there is the next one."""
+        """Give tokens to those in front, and come back when there is the next token."""
         self._fill()
         while self._line and self._tokens >= 1 - _ROUNDING:
             turn = self._line.pop(0).turn

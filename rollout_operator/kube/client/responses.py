@@ -176,7 +176,7 @@ def _class_of(call: Call, code: int, status: Status) -> type[ApiError]:
 def _is_denial(call: Call, status: Status) -> bool:
     """Return whether admission stopped a write, before the store: nothing was changed.
 
-    A webhook chooses the code of its denial freely, also one that means something else elsewhere.
+    A webhook chooses the code of its denial freely, also a code with another meaning elsewhere.
     """
     if not call.is_write or not status.kind:
         return False

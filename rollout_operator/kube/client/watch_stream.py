@@ -36,7 +36,7 @@ class Splitter:
         self._limit = limit
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that `chunk` completes, blank ones left out.
+        """Return the lines that `chunk` completes, blank lines left out.
 
         Raises ValueError where a line is longer than the limit.
         """

@@ -1,6 +1,6 @@
 """What is used of a kubeconfig: one context with its cluster and user, out of one or more files.
 
-Several files are merged as kubectl does: the first one that names something wins, and paths start
+Several files are merged as kubectl does: the first file that names something wins, and paths start
 at the file that they stand in. Nothing is written; what the values mean is the library's part.
 """
 

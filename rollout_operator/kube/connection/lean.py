@@ -1,4 +1,4 @@
-"""Import the few modules of kubernetes-asyncio that we use, without its 859 generated ones.
+"""Import the few modules of kubernetes-asyncio that we use, without its 859 generated modules.
 
 `import kubernetes_asyncio.client` runs every generated model and API class: 66 MiB of resident
 memory and a second of CPU, two thirds of our whole budget, for code that raw calls never touch.

@@ -93,9 +93,9 @@ class PageSizes:
         most = requested // 2
         self._sizes[call.path] = _PageSize(most, self._clock.elapsed())
         log.warn(
-            "Asking for smaller pages", call=call.text, objects_from=requested, objects_to=most
+            "Requesting smaller pages", call=call.text, objects_from=requested, objects_to=most
         )
-        return f"a page of {requested} objects is too long, asking for {most} at a time"
+        return f"a page of {requested} objects is too long, requesting {most} at a time"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from rollout_operator.model.names import GroupName
 from rollout_operator.model.scaling import NoScale, Reading, Reference
 from rollout_operator.telemetry.logs import log
 
-# Reads under way together: one that hangs holds up no other as long as there are more.
+# Reads under way together: a read that hangs holds up no other as long as there are more.
 READERS: Final = 8
 _NOT_FOUND: Final = 404
 SHORTEST_INTERVAL: Final = timedelta(seconds=1)

@@ -88,7 +88,7 @@ async def read_releases(reading: Reading, installation: Installation) -> Install
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Listing:
-    """Lists objects kind by kind; one that cannot be read hides no other."""
+    """Lists objects kind by kind; an unreadable object hides no other."""
 
     reading: Reading
     unreadable: list[Unreadable] = dataclasses.field(default_factory=list)

@@ -186,10 +186,10 @@ class HealthChecks(Feature):
 
 def _get_wish(watched: AnyWatched) -> object:
     """Return a check without its status."""
-    view = watched.decoded if isinstance(watched, WatchedObject) else watched
-    if not isinstance(view, HealthCheck):
-        return view
-    return msgspec.structs.replace(view, status=HealthCheckStatus())
+    decoded = watched.decoded if isinstance(watched, WatchedObject) else watched
+    if not isinstance(decoded, HealthCheck):
+        return decoded
+    return msgspec.structs.replace(decoded, status=HealthCheckStatus())
 
 
 def _get_cause(rollout: ReleaseRollout) -> object:

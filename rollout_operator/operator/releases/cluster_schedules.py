@@ -52,7 +52,7 @@ class ClusterSchedules:
         self._process = process
         self._client = process.open("keeping gates of the cluster", Priority.READ)
         # Each replica checks its rights, whether or not it acts.
-        self._rights_client = process.open_unfenced("asking for rights", Priority.LIST)
+        self._rights_client = process.open_unfenced("reading rights", Priority.LIST)
         self._wanted = asyncio.Event()
         self._kinds = self._follow_kinds()
         self._wide = process.wide_schedules = WideSchedules(self._kinds)

@@ -1,6 +1,6 @@
 """The releases of a namespace as one process knows them, for its description.
 
-Statuses say what the process decided that acts. Nothing is asked of the API server for a
+Statuses say what the process decided that acts. Nothing is requested of the API server for a
 description.
 """
 

@@ -1,7 +1,7 @@
 """Bodies of reviews: read within limits of size, memory and time, and decoded.
 
 Decides how much one body may have, how fast it must come, where it is decoded, and how much memory
-all large ones may take together: by what has arrived, never by what was announced. What a body
+all large bodies may take together: by what has arrived, never by what was announced. What a body
 means is decided in `model.decode.review`.
 """
 
@@ -22,8 +22,8 @@ from rollout_operator.model.review import Review
 
 # The API server takes objects up to 3 MiB; a review holds two, with their JSON escapes.
 MAX_BODY: Final = 7 << 20
-# Of all bodies beyond SMALL together. Small ones are not counted: connections are few, and a client
-# that fills the room with large bodies must not hold up the common ones.
+# Of all bodies beyond SMALL together. Small bodies do not count: connections are few, and a client
+# that fills the room with large bodies must not hold up common bodies.
 MAX_BODIES: Final = 16 << 20
 # Decoding more than this would delay all others on the loop.
 MAX_ON_LOOP: Final = 256 << 10

@@ -37,7 +37,7 @@ MAX_CONNECTIONS: Final = 256
 HANDSHAKE_LIMIT: Final = timedelta(seconds=5)
 # How long a peer may take to confirm the end of a connection.
 GOODBYE_LIMIT: Final = timedelta(seconds=1)
-# Connections that wait in the kernel: a flood must not keep good ones from being queued.
+# Connections that wait in the kernel: a flood must not keep good connections from being queued.
 BACKLOG: Final = 1024
 # As much may lie unread in the kernel for each connection; inherited by accepted sockets.
 RECEIVE_BUFFER: Final = 1 << 15

@@ -1,4 +1,4 @@
-"""Send what may be large in pieces, each only when the one before is on its way.
+"""Send what may be large in pieces, each only when the last piece is on its way.
 
 One body is for many clients. Handed over whole, the part that a slow client has not taken yet is a
 copy of its own, with the headers before it: five hundred of them held gigabytes of one status page.

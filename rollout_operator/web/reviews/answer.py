@@ -16,7 +16,7 @@ from rollout_operator.model.decode.review import KIND
 from rollout_operator.model.outcome import Verdict
 from rollout_operator.model.review import Review, Scalable, Version
 
-# What clients show of a warning; the API server cuts longer ones, and drops warnings beyond its
+# What clients show of a warning; the API server cuts longer warnings, and drops warnings beyond its
 # total.
 MAX_WARNINGS: Final = 10
 MAX_WARNING: Final = 256

@@ -150,6 +150,6 @@ def _cannot_check(review: Review, error: OperatorError) -> Verdict:
 def _hint(again: timedelta | None) -> timedelta | None:
     """Return when the client is to try again, where that is a matter of a moment.
 
-    Clients obey such a hint without a word to their user: longer ones are for people only.
+    Clients obey such a hint without a word to their user: longer hints are for people only.
     """
     return again if again is not None and again <= timedelta(seconds=1) else None

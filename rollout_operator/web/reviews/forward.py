@@ -150,7 +150,7 @@ class Forwarder:
         left = until - RETURN - self._clock.elapsed()
         wanted = (left - HEAD_START) / SHARE
         if wanted < _MILLISECOND:
-            why = "cannot be asked in the time that is left"
+            why = "cannot be called in the time that is left"
             raise _NotPassedOnError(ForwardOutcome.LATE, why, was_sent=False)
         query = f"timeout={wanted // _MILLISECOND}ms"
         try:
@@ -198,7 +198,7 @@ class Forwarder:
         kind, most = (path, is_confirmed), MOST if is_confirmed else MOST_UNCONFIRMED
         if self._in_flight[kind] >= most:
             about = "" if is_confirmed else " about objects that are not known here"
-            why = f"is asked {most} reviews{about} already"
+            why = f"has {most} reviews{about} already"
             raise _NotPassedOnError(ForwardOutcome.TOO_MANY, why, was_sent=False)
         self._in_flight[kind] += 1
         try:

@@ -148,7 +148,7 @@ class PrepareDownscale:
     async def _carry_out(self, request: DecreaseRequest, step: ReservedDownscale) -> Verdict:
         context = self._context
         # For reviews of the same, where this task is cancelled.
-        why = "the same was asked already, and that review was given up"
+        why = "the same was requested already, and that review was given up"
         verdict = request.refuse(Code.REVIEW_TIMED_OUT, why, status=RETRY)
         is_un_prepared = False
         try:
@@ -250,7 +250,7 @@ class PrepareDownscale:
     async def _un_prepare(self, request: DecreaseRequest, step: ReservedDownscale) -> bool:
         """Un-prepare all pods of the range, called or not (PREP-22); return whether all confirmed.
 
-        They are called a second time later: a slow call may arrive after this one.
+        They are called a second time later: a slow call may arrive after these.
         """
         context, unanswered = self._context, self._context.downscales.unanswered
         try:

@@ -215,7 +215,7 @@ class DownscaleReservations:
         else:
             if is_same and earlier is not None and earlier.is_late:
                 log.warn(
-                    "Downscale is asked for again and again, and does not happen",
+                    "Downscale is requested again and again, and does not happen",
                     zone=zone.sts.name, replicas_from=snapshot.key.replicas_from,
                     replicas_to=snapshot.key.replicas_to,
                 )  # fmt: skip

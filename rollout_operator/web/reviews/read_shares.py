@@ -29,7 +29,7 @@ _UNCACHED_BURST: Final = 10
 # sends the review anew where another client has written.
 _AGAIN_SHARE: Final = 0.2
 _AGAIN_BURST: Final = 10
-_AGAIN: Final = "downscales that are asked for again"
+_AGAIN: Final = "downscales that are requested again"
 # The first read of the group of a set in so long a time takes from no bucket of repetitions.
 LATELY: Final = timedelta(minutes=1)
 

@@ -1,7 +1,7 @@
 """The object behind a Scale: its labels, from the cache where that is certainly fresh enough.
 
 A Scale carries the UID and the version of its object, so that no clock is needed: a cache that has
-that version or a newer one is fresh, and so is the answer to a read that another review began (a
+that version, or a newer, is fresh, and so is the answer to a read that another review began (a
 write that was admitted against an older version cannot be committed). Otherwise the object is read,
 once for all reviews that wait for it: the number of reads is bounded by the objects that reviews
 name, and not by how many reviews there are.

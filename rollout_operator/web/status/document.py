@@ -42,7 +42,7 @@ def render_schema() -> bytes:
 def render_schema_of(kind: type[msgspec.Struct], title: str) -> bytes:
     """Return the JSON schema of a type, with a title."""
     schema = msgspec.json.schema(kind)
-    # Reasons are added without a new version: a program must not refuse one that it does not know.
+    # Reasons are added without a new version: a program must not refuse an unknown reason.
     schema["$defs"][Code.__name__] = {"title": Code.__name__, "type": "string"}
     titled = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

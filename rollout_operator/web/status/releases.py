@@ -90,7 +90,7 @@ def _list_facts(release: ReleaseDescription) -> Iterator[str]:
     yield _render_fact("Health", checks)
     targets = map(escape, map(render_target, release.targets[:MOST_ITEMS]))
     yield _render_fact("Objects of Flux", targets)
-    yield _render_fact("Asked for", map(escape, release.requests))
+    yield _render_fact("Requested", map(escape, release.requests))
     yield _render_fact("History", map(_render_entry, release.history))
     yield _render_fact("Conditions", map(render_condition, release.conditions[:MOST_ITEMS]))
 

@@ -185,7 +185,7 @@ def _list_remarks(operator: OperatorDescription | None) -> Iterator[str]:
     elif not operator.is_acting:
         yield (
             f'<div class="note">{render_icon("waiting")}<div><b>This replica does not act.</b>'
-            ' What is said of its <a href="#operator">election</a> names the one that does.'
+            ' What is said of its <a href="#operator">election</a> names the replica that does.'
             "</div></div>"
         )
 

@@ -79,7 +79,7 @@ def test_a_bake_says_how_long_and_for_what_it_waits() -> None:
         requests=("retry: x",),
     )
     assert draw(baking)[2:] == [
-        "  asked retry: x",
+        "  wants retry: x",
         "  bake  is over in 2h0m, if nothing fails",
         "  bake  has to start in 5m0s",
         "  error prod/web: 500",

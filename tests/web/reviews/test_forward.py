@@ -294,7 +294,7 @@ async def test_dep92_only_so_many_are_on_their_way() -> None:
         asking = [asyncio.create_task(follower.send_request()) for _ in range(MOST)]
         for _ in range(MOST):
             await gate.begun.acquire()
-        assert_refused(await follower.send_request(), f"is asked {MOST} reviews already")
+        assert_refused(await follower.send_request(), f"has {MOST} reviews already")
         gate.opened.set()
         assert await asyncio.gather(*asking) == [ALLOWED] * MOST
         assert await follower.send_request() == ALLOWED
@@ -309,7 +309,7 @@ async def test_dep92_made_up_objects_keep_no_place_from_true_ones() -> None:
         asking = [asyncio.create_task(follower.send_request(name="made-up")) for _ in range(MOST)]
         for _ in range(MOST_UNCONFIRMED):
             await gate.begun.acquire()
-        why = f"is asked {MOST_UNCONFIRMED} reviews about objects that are not known here already"
+        why = f"has {MOST_UNCONFIRMED} reviews about objects that are not known here already"
         assert_refused(await follower.send_request(name="made-up"), why)
         true = asyncio.create_task(follower.send_request())
         await gate.begun.acquire()

@@ -225,7 +225,7 @@ async def stopping(world: World) -> Verdict:
 
 
 @pytest.mark.parametrize(
-    ("ask", "code"),
+    ("send_request", "code"),
     [
         pytest.param(changed, Code.CHANGED_MEANWHILE, id="SEC D-68"),
         pytest.param(undecodable, Code.CANNOT_CHECK, id="PREP-02, PREP-04, SI-13"),

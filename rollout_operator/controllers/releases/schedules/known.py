@@ -1,8 +1,8 @@
 """The schedules that a Rollout obeys: those of its namespace, and those of the cluster.
 
 What they say is decided in `planning.releases.schedules.holds`. A kind that the cluster does not
-have holds nothing. One that may not be read, or whose list fails, may have a closed schedule: that
-holds new versions, and nothing else.
+have holds nothing. A kind that may not be read, or whose list fails, may have a closed
+schedule: that holds new versions, and nothing else.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -54,7 +54,7 @@ class FollowedSchedules:
 
     own: FollowedKind
     wide: WideSchedules | None
-    """None where those of the cluster are not asked for."""
+    """None where those of the cluster do not count."""
     compat: ReleaseCompat
 
     def find_lack(self) -> str | None:
@@ -102,12 +102,12 @@ class FollowedSchedules:
             if kind.lack is not None:
                 yield f"{kind.lack}; a closed one may be among them"
             elif kind.age > SNAPSHOT_LIMIT:
-                yield f"{kind.kind}: the view is too old"
+                yield f"{kind.kind}: the cache is too old"
 
     def _list_schedules(self) -> Iterator[ScheduleObject]:
-        yield from map(_view_schedule, self.own.store.list_all())
+        yield from map(_read_schedule, self.own.store.list_all())
         if self.wide is not None and self.wide.is_followed:
-            yield from map(_view_schedule, self.wide.kinds.schedules.store.list_all())
+            yield from map(_read_schedule, self.wide.kinds.schedules.store.list_all())
 
     def _read_namespace(self, name: str) -> tuple[Mapping[str, Mapping[str, str]], str]:
         """Return the labels of a namespace where they are known, or why they are not."""
@@ -119,8 +119,8 @@ class FollowedSchedules:
         return {name: known[0].labels} if known else {}, followed.lack or ""
 
 
-def _view_schedule(watched: AnyWatched) -> ScheduleObject:
-    """Return a schedule; one that cannot be read is invalid, and may select any Rollout."""
+def _read_schedule(watched: AnyWatched) -> ScheduleObject:
+    """Return a schedule; an unreadable schedule is invalid, and may select any Rollout."""
     if isinstance(watched, WatchedObject) and isinstance(watched.decoded, ScheduleObject):
         return watched.decoded
     assert isinstance(watched, Unreadable)

@@ -31,12 +31,12 @@ class ScheduleKinds:
         return own if self.namespaces is None else (*own, self.namespaces)
 
     def find_lack(self) -> str | None:
-        """Say why nothing may be decided yet: a kind is not known, or its view is too old."""
+        """Say why nothing may be decided yet: a kind is not known, or its cache is too old."""
         for kind in self.list_kinds():
             if kind.lack is not None:
                 return kind.lack
             if kind.age > SNAPSHOT_LIMIT:
-                return f"{kind.kind}: the view is {kind.age.total_seconds():.0f}s old"
+                return f"{kind.kind}: the cache is {kind.age.total_seconds():.0f}s old"
         return None
 
 
