@@ -38,8 +38,8 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="undo-of-the-whole-range",
-        old="pod, ordinal = seated.get(name), sts.find_ordinal(name, sts.ordinals)",
-        new="pod, ordinal = seated.get(name), sts.ordinal_of(name)",
+        old="pod, ordinal = present.get(name), sts.find_ordinal(name, sts.ordinals)",
+        new="pod, ordinal = present.get(name), sts.ordinal_of(name)",
         breaks="SI-12: pods that do go are told that they stay",
         scenarios=WIDE,
     ),
