@@ -4,6 +4,8 @@ All of them are asked about by `make mutants`, which takes half an hour.
 """
 
 import ast
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -45,6 +47,16 @@ def test_every_mutant_changes_one_place_and_is_still_code() -> None:
 
         assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(SOURCES[file])), mutant.name
         compile(changed, str(file), "exec")
+
+
+def test_no_mutant_breaks_by_a_name_that_is_not_there(tmp_path: Path) -> None:
+    """A NameError is seen by any test, and says nothing of what the error should break."""
+    for mutant in ALL:
+        (tmp_path / f"{mutant.name}.py").write_text(mutant.change(SOURCES)[1])
+    ruff = (sys.executable, "-m", "ruff", "check", "--isolated", "--select=F821", str(tmp_path))
+
+    checked = subprocess.run(ruff, capture_output=True, text=True, check=False, timeout=60)
+    assert checked.returncode == 0, checked.stdout
 
 
 def test_every_mutant_names_what_it_breaks_and_who_is_asked() -> None:

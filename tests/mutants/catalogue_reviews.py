@@ -36,7 +36,7 @@ REVIEWS: Final = (
     Mutant(
         name="label-unread-is-no-label",
         old="return refuse_decrease(change, Code.CANNOT_CHECK, why, status=RETRY)",
-        new="return allow(Code.CANNOT_CHECK, warning=why)",
+        new="return Verdict(is_allowed=True, reason=Reason(Code.CANNOT_CHECK, why))",
         breaks="SI-10, SI-13: a read that fails lets a guarded downscale pass",
         scenarios=DOWNSCALES,
         profile="lost calls",
@@ -44,7 +44,7 @@ REVIEWS: Final = (
     Mutant(
         name="group-unread-is-no-group",
         old="return request.refuse(Code.GROUP_NOT_READ, why, status=RETRY)\n        if",
-        new="return allow(Code.GROUP_NOT_READ, warning=why)\n        if",
+        new="return Verdict(is_allowed=True, reason=Reason(Code.GROUP_NOT_READ, why))\n        if",
         breaks="SI-13: a look that fails lets a guarded downscale pass",
         scenarios=DOWNSCALES,
     ),
