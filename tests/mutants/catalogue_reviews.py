@@ -34,14 +34,6 @@ REVIEWS: Final = (
         scenarios=DOWNSCALES,
     ),
     Mutant(
-        name="label-unread-is-no-label",
-        old="return refuse_decrease(change, Code.CANNOT_CHECK, why, status=RETRY)",
-        new="return Verdict(is_allowed=True, reason=Reason(Code.CANNOT_CHECK, why))",
-        breaks="SI-10, SI-13: a read that fails lets a guarded downscale pass",
-        scenarios=DOWNSCALES,
-        profile="lost calls",
-    ),
-    Mutant(
         name="group-unread-is-no-group",
         old="return request.refuse(Code.GROUP_NOT_READ, why, status=RETRY)\n        if",
         new="return Verdict(is_allowed=True, reason=Reason(Code.GROUP_NOT_READ, why))\n        if",
