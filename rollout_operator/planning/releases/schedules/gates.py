@@ -188,7 +188,7 @@ def _match(
     for rollout in rollouts:
         keys = [f"{rollout.namespace}/{name}" for name in _names(schedule, rollout)]
         named = next((by_name[key] for key in keys if key in by_name), None)
-        yield rollout, named or by_label.get((rollout.namespace, _label(rollout.name)))
+        yield rollout, named or by_label.get((rollout.namespace, label_name(rollout.name)))
 
 
 def _want(
@@ -201,7 +201,7 @@ def _want(
 ) -> WantedGate:
     others = () if gate is None else _list_other_owners(schedule, gate)
     origin = GateOrigin(
-        labels={**_map_labels(schedule), names.GATED_ROLLOUT: _label(rollout.name)},
+        labels={**_map_labels(schedule), names.GATED_ROLLOUT: label_name(rollout.name)},
         pretty_name=schedule.pretty_name,
         description=schedule.description,
         owners=(*others, _make_owner(schedule)),
@@ -241,7 +241,7 @@ def _names(schedule: ScheduleObject, rollout: GatedRollout) -> tuple[str, str]:
     return plain if len(plain) <= _LONGEST_NAME else hashed, hashed
 
 
-def _label(name: str) -> str:
+def label_name(name: str) -> str:
     """Return a name as the value of a label, which may be shorter."""
     return name if len(name) <= _LONGEST_LABEL else _cut(name, name, _LONGEST_LABEL)
 
@@ -255,7 +255,7 @@ def _map_labels(schedule: ScheduleObject) -> Mapping[str, str]:
     """Return the labels that all gates of a schedule have."""
     head = schedule.head
     own = {
-        names.SCHEDULE_NAME: _label(head.name),
+        names.SCHEDULE_NAME: label_name(head.name),
         names.SCHEDULE_KIND: schedule.kind,
         names.MANAGED_BY: _MANAGER,
     }

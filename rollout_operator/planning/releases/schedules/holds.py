@@ -8,20 +8,28 @@ An invalid schedule opens nothing, as everywhere: where it has a gate, that deci
 has none, versions wait. So does a schedule of which nothing known says that it selects no Rollout.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, tzinfo
+from typing import Final
 
 import msgspec
 
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.labels import LabelSelector
+from rollout_operator.model.names import SCHEDULE_NAME
 from rollout_operator.model.releases.compat import OURS, ReleaseCompat
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.model.releases.schedule_plan import GatedRollout
-from rollout_operator.planning.releases.schedules.gates import is_own, selects
+from rollout_operator.planning.releases.schedules.gates import is_own, label_name, selects
 from rollout_operator.planning.releases.schedules.hours import is_open
 from rollout_operator.planning.releases.schedules.zones import LoadZone, get_time_zone
+from rollout_operator.planning.wording import count
+
+# That may select one Rollout. Each pass reads all of them: a hundred of unknown time zones take
+# 40 ms, and an account that may create schedules could have thousands.
+MOST_SCHEDULES: Final = 100
 
 
 class KnownSchedules(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,23 +54,59 @@ def list_holds(
 
     `gates` are those that name it. `load` reads the time zone of a name.
     """
-    named = [gate for gate in gates if gate.rollout == rollout.name]
-    holds = (_explain(schedule, known, rollout, named, load) for schedule in known.schedules)
-    return (*known.lacks, *filter(None, holds))
+    kept = _group_gates(gate for gate in gates if gate.rollout == rollout.name)
+    selecting = list(_list_selecting(known, rollout))
+    holds = (
+        _explain(schedule, unknown, _list_own(schedule, kept), known, load)
+        for schedule, unknown in selecting[:MOST_SCHEDULES]
+    )
+    more = len(selecting) - MOST_SCHEDULES
+    beyond = (f"{count(more, 'schedule')} beyond the {MOST_SCHEDULES} that are read",)
+    return (*known.lacks, *filter(None, holds), *(beyond if more > 0 else ()))
+
+
+def _list_selecting(
+    known: KnownSchedules, rollout: GatedRollout
+) -> Iterator[tuple[ScheduleObject, str]]:
+    """Yield the schedules that may select a Rollout, with why that is not known."""
+    for schedule in known.schedules:
+        unknown = _explain_unknown(schedule, known, rollout)
+        is_selected = bool(unknown) or selects(schedule, rollout, known.namespaces, known.compat)
+        if is_selected and not schedule.head.is_terminating:
+            yield schedule, unknown
+
+
+def _group_gates(gates: Iterable[ReleaseGate]) -> Mapping[str, list[ReleaseGate]]:
+    """Return gates by the UID of their controller and by the name of the schedule that they say.
+
+    Thousands of gates may name one Rollout: each schedule looks at few of them.
+    """
+    groups: dict[str, list[ReleaseGate]] = defaultdict(list)
+    for gate in gates:
+        origin = gate.origin
+        keys = {origin.labels.get(SCHEDULE_NAME, "")}
+        if origin.controller is not None:
+            keys.add(origin.controller.uid)
+        for key in keys:
+            groups[key].append(gate)
+    return groups
+
+
+def _list_own(
+    schedule: ScheduleObject, kept: Mapping[str, list[ReleaseGate]]
+) -> Iterator[ReleaseGate]:
+    for key in (schedule.head.uid, label_name(schedule.head.name)):
+        yield from (gate for gate in kept.get(key, ()) if is_own(schedule, gate))
 
 
 def _explain(
     schedule: ScheduleObject,
-    known: KnownSchedules,
-    rollout: GatedRollout,
+    unknown: str,
     gates: Iterable[ReleaseGate],
+    known: KnownSchedules,
     load: LoadZone,
 ) -> str:
-    unknown = _explain_unknown(schedule, known, rollout)
-    is_selected = bool(unknown) or selects(schedule, rollout, known.namespaces, known.compat)
-    if schedule.head.is_terminating or not is_selected:
-        return ""
-    own = [gate for gate in gates if is_own(schedule, gate)]
+    own = list(gates)
     if any(not gate.is_passing for gate in own):
         return ""  # the gate says it
     name = f"{schedule.kind} {schedule.head.key}"

@@ -11,7 +11,11 @@ from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.releases.compat import KUBERIK
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.schedule import ScheduleObject
-from rollout_operator.planning.releases.schedules.holds import KnownSchedules, list_holds
+from rollout_operator.planning.releases.schedules.holds import (
+    MOST_SCHEDULES,
+    KnownSchedules,
+    list_holds,
+)
 from tests.planning.releases.builders import START, head
 from tests.planning.releases.schedules.schedule_builders import (
     ALLOW,
@@ -157,3 +161,27 @@ def test_an_invalid_schedule_opens_nothing(found: tuple[str, ...], holds: tuple[
 def test_schedules_of_the_cluster(found: tuple[str, ...], holds: tuple[str, ...]) -> None:
     """RELB-42."""
     assert found == holds
+
+
+def test_a_gate_without_an_owner_is_known_by_its_labels() -> None:
+    """As gates of kuberik's controller may be."""
+    gate = make_gate(schedule(), is_passing=False)
+    orphan = msgspec.structs.replace(gate, origin=msgspec.structs.replace(gate.origin, owners=()))
+
+    assert explain(schedule(), gates=(orphan,)) == ()
+
+
+def test_thousands_of_schedules_make_a_pass_no_longer() -> None:
+    """RELB-42: what is not read holds, since a closed schedule may be among it."""
+    read: list[str] = []
+
+    def load(name: str) -> ZoneInfo:
+        read.append(name)
+        return ZoneInfo(name)
+
+    many = tuple(schedule(f"s{number}", time_zone="Atlantis") for number in range(1000))
+    holds = list_holds(KnownSchedules(schedules=many, now=START), gated(labels={}), (), load)
+
+    assert len(read) == MOST_SCHEDULES
+    assert len(holds) == MOST_SCHEDULES + 1
+    assert holds[-1] == "900 schedules beyond the 100 that are read"
