@@ -23,7 +23,7 @@ import yaml
 from benchmarks.objects import NAMESPACE
 from benchmarks.server import Feed, Spec, Traits
 from benchmarks.single import COUNTS_PATH
-from tests.world.childproc import Child, free_ports
+from tests.world.childproc import Child, free_ports, start_program
 from tests.world.operatorproc import Launch
 from tests.world.pki import make_pki
 
@@ -99,7 +99,8 @@ async def open_child(
     Raises TimeoutError, RuntimeError.
     """
     command = [sys.executable, "-m", f"benchmarks.{name}", msgspec.json.encode(task).decode()]
-    child = Child(name, command, folder / f"{name}.log", _environment())
+    log = folder / f"{name}.log"
+    child = Child(name, start_program(command, log, _environment()), log)
     try:
         await _wait_listening(child, port)
         yield child

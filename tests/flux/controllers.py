@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.world.api import Json
-from tests.world.childproc import Child, free_ports
+from tests.world.childproc import Child, free_ports, start_program
 from tests.world.gobuild import Announce, BuildError, GoProgram, locate_go
 from tests.world.manifests import read_manifests
 from tests.world.world import World
@@ -109,7 +109,8 @@ def running(world: World) -> Iterator[Sequence[Child]]:
                 *one.flags,
                 *more.get(one.name, ()),
             ]
-            children.append(Child(one.name, command, folder / f"{one.name}.log", env))
+            log = folder / f"{one.name}.log"
+            children.append(Child(one.name, start_program(command, log, env), log))
         yield children
     finally:
         for child in reversed(children):

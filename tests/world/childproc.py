@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 PR_SET_PDEATHSIG: Final = 1
 LIBC: Final = ctypes.CDLL(None, use_errno=True)
@@ -24,24 +24,51 @@ PORTS: Final = range(15_000, 32_000)
 _given: Final[set[int]] = set()
 
 
-class Child:
-    """One started program. It gets SIGKILL when the thread that started it ends."""
+class Process(Protocol):
+    """A started process, as `subprocess.Popen` has it."""
 
-    def __init__(
-        self, name: str, command: Sequence[str | Path], log: Path, env: Mapping[str, str]
-    ) -> None:
+    pid: int
+
+    def poll(self) -> int | None:
+        """Return the exit code, negative for a signal, or None while it runs."""
+        ...
+
+    def wait(self) -> int:
+        """Wait until it ends and return its exit code."""
+        ...
+
+    def send_signal(self, number: int, /) -> None:
+        """Send a signal; nothing happens if the process has ended."""
+        ...
+
+
+def start_program(
+    command: Sequence[str | Path], log: Path, env: Mapping[str, str]
+) -> "subprocess.Popen[bytes]":
+    """Start a program, which gets SIGKILL when the thread that started it ends.
+
+    It prints to the end of `log`.
+    """
+    parent = os.getpid()
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [str(word) for word in command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=dict(env),
+            # Children die with us even after a SIGKILL, when no clean-up code of ours runs.
+            preexec_fn=lambda: die_with(parent),
+        )
+
+
+class Child:
+    """One started process with its output in a file."""
+
+    def __init__(self, name: str, process: Process, log: Path) -> None:
         self.name = name
         self.log = log
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [str(word) for word in command],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=dict(env),
-                # Children die with us even after a SIGKILL, when no clean-up code of ours runs.
-                preexec_fn=_die_with_parent,
-            )
+        self._process = process
 
     @property
     def pid(self) -> int:
@@ -103,8 +130,8 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _die_with_parent() -> None:
-    parent = os.getppid()
+def die_with(parent: int) -> None:
+    """Let the kernel kill this process when its parent ends; that may have happened already."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)

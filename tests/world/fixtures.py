@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def plane(request: pytest.FixtureRequest) -> Iterator["ControlPlane"]:
     """Yield the running control plane; tests that ask for it carry the marker `controlplane`."""
     from tests.world.assets import locate_assets
+    from tests.world.forkserver import read_modules
     from tests.world.plane import ControlPlane
 
     capture = cast(
@@ -38,6 +39,7 @@ def plane(request: pytest.FixtureRequest) -> Iterator["ControlPlane"]:
     loop = asyncio.new_event_loop()
     try:
         loop.run_until_complete(started.start())
+        read_modules()  # here, where no test waits for it
         yield started
     finally:
         loop.run_until_complete(started.stop())

@@ -14,7 +14,8 @@ from typing import Final, Self
 
 import aiohttp
 
-from tests.world.childproc import Child, free_ports
+from tests.world.childproc import Child, Process, free_ports, start_program
+from tests.world.forkserver import fork_operator
 
 OPERATOR: Final = (sys.executable, "-m", "rollout_operator")
 READY_LIMIT: Final = timedelta(seconds=30)
@@ -38,6 +39,7 @@ class Launch:
     """Empty: what is watched is left to `env`."""
     flags: Sequence[str] = ()
     command: Sequence[str] = OPERATOR
+    """Empty: forked, with its modules read already."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Added to the environment of the tests."""
 
@@ -89,9 +91,12 @@ class OperatorProcess:
             *launch.flags,
         ]
         self.started_at = time.monotonic()
-        self._child = Child(
-            self.name, [*launch.command, *flags], self.log, self._make_environment()
-        )
+        environment = self._make_environment()
+        if launch.command:
+            process: Process = start_program([*launch.command, *flags], self.log, environment)
+        else:
+            process = fork_operator(flags, self.log, environment)
+        self._child = Child(self.name, process, self.log)
 
     def _make_environment(self) -> dict[str, str]:
         """As the shipped Deployment: after its end it begins again in the same pod."""

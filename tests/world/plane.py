@@ -21,7 +21,7 @@ import msgspec
 import yaml
 
 from tests.world.api import NAMESPACES, SERVICE_ACCOUNTS, Api, ApiError, Json
-from tests.world.childproc import Child, free_ports
+from tests.world.childproc import Child, free_ports, start_program
 from tests.world.pki import Pki, make_pki
 
 ADMIN: Final = "admin"
@@ -315,12 +315,10 @@ class ControlPlane:
         running = self._children.get(name)
         if running is not None and running.exit_code is None:
             raise RuntimeError(f"{name} runs already")
-        self._children[name] = Child(
-            name,
-            [self.assets / name, *(f"--{flag}={value}" for flag, value in flags.items())],
-            self.folder / f"{name}.log",
-            _quiet_environment(),
-        )
+        log = self.folder / f"{name}.log"
+        words = (f"--{flag}={value}" for flag, value in flags.items())
+        command: list[str | Path] = [self.assets / name, *words]
+        self._children[name] = Child(name, start_program(command, log, _quiet_environment()), log)
 
     async def _stop(self, name: str) -> None:
         child = self._children.pop(name, None)

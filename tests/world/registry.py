@@ -13,7 +13,7 @@ from typing import Final
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
-from tests.world.childproc import Child, free_ports
+from tests.world.childproc import Child, free_ports, start_program
 from tests.world.gobuild import Announce, GoProgram
 
 REGISTRY: Final = GoProgram(
@@ -53,7 +53,8 @@ def serving(folder: Path, auth: str = "") -> Iterator[str]:
     )
     env = {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none"}
     command: list[str | Path] = [locate_registry(), "serve", settings]
-    child = Child("registry", command, folder / "registry.log", env)
+    log = folder / "registry.log"
+    child = Child("registry", start_program(command, log, env), log)
     try:
         _wait_for(f"http://127.0.0.1:{port}/v2/", child)
         yield f"127.0.0.1:{port}"

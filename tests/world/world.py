@@ -21,7 +21,7 @@ from tests.world.manifests import (
     grant_webhook_roles,
     remove_cluster_scoped,
 )
-from tests.world.operatorproc import OPERATOR, Launch, OperatorProcess
+from tests.world.operatorproc import Launch, OperatorProcess
 from tests.world.plane import ControlPlane
 from tests.world.proxy import FaultProxy
 from tests.world.sets import WAIT_LIMIT, Check, Snapshot
@@ -163,7 +163,7 @@ class World:
             kubeconfig=config,
             namespace=self.namespace,
             flags=flags,
-            command=OPERATOR,
+            command=(),
         )
 
     async def operator(self, *flags: str, is_through_proxy: bool = False) -> OperatorProcess:

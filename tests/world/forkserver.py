@@ -1,0 +1,86 @@
+"""Operators as processes of their own that begin with all modules read.
+
+An interpreter takes a second of a processor to read them, and the suite starts some hundreds of
+operators. Here one process per worker of the tests reads them once, and is forked: the standard
+library's forkserver, which also ends with the tests, however these end.
+"""
+
+import multiprocessing
+import os
+import runpy
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Final
+
+from tests.world.childproc import die_with
+
+PROGRAM: Final = "rollout_operator"
+# Among them what the operator imports once it knows what its flags switch on.
+READ_ONCE: Final = (
+    __name__,
+    f"{PROGRAM}.cli.run",
+    f"{PROGRAM}.controllers.releases.wide",
+    f"{PROGRAM}.kube.cache.nodes",
+    f"{PROGRAM}.operator.main",
+    f"{PROGRAM}.operator.policies",
+    f"{PROGRAM}.operator.releases.cluster_schedules",
+    f"{PROGRAM}.operator.releases.composition",
+    f"{PROGRAM}.operator.webhooks",
+    "urllib3",
+    "yaml",
+)
+_SERVER: Final = multiprocessing.get_context("forkserver")
+_SERVER.set_forkserver_preload(list(READ_ONCE))
+
+
+class Forked:
+    """A forked operator, with the methods of `subprocess.Popen` that `Child` uses."""
+
+    def __init__(self, process: ForkServerProcess) -> None:
+        process.start()
+        self._process = process
+        self.pid = process.pid or 0
+
+    def poll(self) -> int | None:
+        """Return the exit code, negative for a signal, or None while it runs."""
+        return self._process.exitcode
+
+    def wait(self) -> int:
+        """Wait until it ends and return its exit code."""
+        self._process.join()
+        return self._process.exitcode or 0
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal; nothing happens if the process has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+
+def read_modules() -> None:
+    """Start the process that is forked, and return when it has read all modules."""
+    forked = _SERVER.Process(target=os.getpid, daemon=True)
+    forked.start()
+    forked.join()
+
+
+def fork_operator(flags: Sequence[str], log: Path, env: Mapping[str, str]) -> Forked:
+    """Start the operator with these flags; it prints to the end of `log`."""
+    return Forked(_SERVER.Process(target=_run, args=(flags, log, env), daemon=True))
+
+
+def _run(flags: Sequence[str], log: Path, env: Mapping[str, str]) -> None:
+    """Become what `python -m rollout_operator` with these flags is."""
+    die_with(os.getppid())
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    for given, wanted in ((nothing, 0), (output, 1), (output, 2)):
+        os.dup2(given, wanted)
+    os.environ.clear()
+    os.environ.update(env)
+    # The server ignores it for itself.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.argv = [PROGRAM, *flags]
+    runpy.run_module(PROGRAM, run_name="__main__", alter_sys=True)
