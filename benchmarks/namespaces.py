@@ -23,7 +23,7 @@ from benchmarks.namespaces_world import (
 from benchmarks.processes import read_memory, read_time
 from benchmarks.rollout import PODS, open_plane
 from benchmarks.timeline import Json, count_requests, read_rollout
-from tests.world.operatorproc import Launch, OperatorProcess
+from tests.world.operatorproc import OPERATOR, Launch, OperatorProcess
 from tests.world.plane import ControlPlane
 from tests.world.sets import set_image, wait_adopted
 from tests.world.world import World
@@ -115,7 +115,7 @@ def _launch(worlds: Sequence[World]) -> Launch:
         "WATCH_NAMESPACE": ",".join(world.namespace for world in worlds),
         "POD_NAMESPACE": home.namespace,
     }
-    return replace(home.launch(*FLAGS), namespace="", env=variables)
+    return replace(home.launch(*FLAGS), command=OPERATOR, namespace="", env=variables)
 
 
 async def _measure_start(

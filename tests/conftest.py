@@ -24,6 +24,7 @@ pytest_plugins = [
     "tests.named",
     "tests.steady_loop",
     "tests.groups",
+    "tests.proven",
     "tests.second_try",
 ]
 if find_spec("tests.world.fixtures") is not None:

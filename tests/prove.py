@@ -9,6 +9,7 @@ aimed       kills at every call of the batches of a policy, and what goes on aft
 deliberate  the catalogue of deliberate errors, each asked about by simulation and unit tests
 automatic   automatic mutants of planning, guards and controllers, asked about by all suites
 models      short cuts of grants that are not built: safe but for what is held against them
+tests       tests marked `prove`: more cases of what the gate shows on a real control plane, too
 kills       two and three operators on a real control plane, killed, frozen and ended at random
 flux        releases with Flux's own controllers, and whether these do as it was recorded
 """
@@ -16,6 +17,7 @@ flux        releases with Flux's own controllers, and whether these do as it was
 import argparse
 import multiprocessing
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -141,6 +143,14 @@ def _prove_models(_given: argparse.Namespace) -> Found:
     return Found(ran=f"{len(SAFE)} short cuts", missed=missed, is_failure=bool(missed))
 
 
+def _prove_tests(given: argparse.Namespace) -> Found:
+    words = ("-m", "pytest", "--prove", f"-n{given.jobs}", "-q")
+    ended = subprocess.run([sys.executable, *words], stdout=subprocess.PIPE, text=True, check=False)
+    *_, last = ended.stdout.splitlines() or [""]
+    missed = [line for line in ended.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return Found(ran=last, missed=missed, is_failure=ended.returncode != 0)
+
+
 def _prove_kills(given: argparse.Namespace) -> Found:
     played = run_rounds(list_rounds(given.kills))
     missed = [*played.failed, *played.figures.list_late()]
@@ -161,6 +171,7 @@ PARTS: Final[dict[str, Callable[[argparse.Namespace], Found]]] = {
     "deliberate": _prove_deliberate,
     "automatic": _prove_automatic,
     "models": _prove_models,
+    "tests": _prove_tests,
     "kills": _prove_kills,
     "flux": _prove_flux,
 }

@@ -30,7 +30,11 @@ LIMIT: Final = timedelta(seconds=180)
 
 
 @pytest.mark.parametrize(
-    ("make", "maximum"), [(zone_budget, 1), (by_partition, 3)], ids=["zones", "partitions"]
+    ("make", "maximum"),
+    [
+        pytest.param(zone_budget, 1, id="zones"),
+        pytest.param(by_partition, 3, id="partitions", marks=pytest.mark.prove),
+    ],
 )
 async def test_fp21_drains_and_a_rollout_and_kills(
     world: World, make: Callable[..., Json], maximum: int

@@ -30,7 +30,10 @@ LATE: Final = timedelta(seconds=3)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_killed", [False, True], ids=["", "kill-9"])
+@pytest.mark.parametrize(
+    "is_killed",
+    [pytest.param(False, id="", marks=pytest.mark.prove), pytest.param(True, id="kill-9")],
+)
 async def test_w40_an_autoscaler_and_zones_that_wait_for_one_another(
     world: World, is_killed: bool
 ) -> None:

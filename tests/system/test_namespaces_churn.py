@@ -57,7 +57,13 @@ class Pair:
         return {world.namespace for world in self.worlds}
 
 
-@pytest.mark.parametrize("watches_all", [False, True], ids=["a list", "all namespaces"])
+@pytest.mark.parametrize(
+    "watches_all",
+    [
+        pytest.param(False, id="a list", marks=pytest.mark.prove),
+        pytest.param(True, id="all namespaces"),
+    ],
+)
 async def test_maz60_two_namespaces_go_on_beside_each_other_and_much_else(
     world: World, watches_all: bool
 ) -> None:

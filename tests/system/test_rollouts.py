@@ -26,9 +26,9 @@ pytestmark = pytest.mark.controlplane
 # Pods of a zone, and how many of them may be down.
 SIZES: Final[Mapping[str, tuple[int, int | str | None]]] = {
     "small": (3, None),
-    "single": (10, 1),
-    "triple": (10, 3),
-    "half": (10, "50%"),
+    "single": (4, 1),
+    "triple": (7, 3),
+    "half": (6, "50%"),
 }
 
 

@@ -81,8 +81,15 @@ async def test_scale12_down_one_by_one_and_up_at_once(world: World, flags: tuple
 
 
 @pytest.mark.slow
-@MODES
-@pytest.mark.parametrize("moment", ["pods-prepare", "stored"])
+@pytest.mark.parametrize(
+    ("flags", "moment"),
+    [
+        pytest.param((), "pods-prepare", id="pods-prepare-annotations"),
+        pytest.param(TRACKED, "stored", id="stored-tracker"),
+        pytest.param((), "stored", id="stored-annotations", marks=pytest.mark.prove),
+        pytest.param(TRACKED, "pods-prepare", id="pods-prepare-tracker", marks=pytest.mark.prove),
+    ],
+)
 async def test_fp06_kill_9_in_the_midst(world: World, flags: tuple[str, ...], moment: str) -> None:
     """FP-06, FP-35, LI-09, LI-11: killed in the downscale of the second zone, it ends right."""
     pods = await world.serve_pods()

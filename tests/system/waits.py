@@ -1,6 +1,7 @@
 """What the operator shows of itself, and waits for it by name."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Final
@@ -14,6 +15,9 @@ from tests.world.world import World
 # Not what anything takes, but what a machine may take on which much else runs.
 WAIT_LIMIT: Final = timedelta(seconds=120)
 POLL: Final = timedelta(milliseconds=30)
+# Of the wait so far. A question costs the operator and the API server some milliseconds each.
+POLL_SHARE: Final = 0.1
+LONGEST_POLL: Final = timedelta(milliseconds=300)
 
 
 async def wait_true(
@@ -21,14 +25,18 @@ async def wait_true(
     holds: Callable[[], bool | Awaitable[bool]],
     limit: timedelta = WAIT_LIMIT,
 ) -> None:
-    """Ask until something holds. Raises TimeoutError that names it."""
+    """Ask until something holds, ever more rarely. Raises TimeoutError that names it."""
+    begin = time.monotonic()
     try:
         async with asyncio.timeout(limit.total_seconds()):
             while True:
                 answer = holds()
                 if await answer if isinstance(answer, Awaitable) else answer:
                     return
-                await asyncio.sleep(POLL.total_seconds())
+                pause = (time.monotonic() - begin) * POLL_SHARE
+                await asyncio.sleep(
+                    min(max(pause, POLL.total_seconds()), LONGEST_POLL.total_seconds())
+                )
     except TimeoutError as late:
         text = what if isinstance(what, str) else what()
         raise TimeoutError(f"after {limit}: not {text}") from late
