@@ -72,7 +72,7 @@ def contained(root: Path, user: str, limit: MemoryLimit | None, *command: str) -
 
 
 def can_contain() -> bool:
-    """Tell whether this machine lets this user mount."""
+    """Return whether this machine lets this user mount."""
     if os.geteuid() != 0:
         return False
     words = ["unshare", "--mount", "mount", "--bind", "/usr", "/usr"]
