@@ -39,14 +39,14 @@ class Flow:
 
 
 def passes(policies: Iterable[Object], flow: Flow) -> bool:
-    """Tell whether a flow gets through, out of its source and into its target."""
+    """Return whether a flow gets through, out of its source and into its target."""
     known = list(policies)
     outwards = _is_let_through(known, "Egress", flow.source, flow.target, flow)
     return outwards and _is_let_through(known, "Ingress", flow.target, flow.source, flow)
 
 
 def _is_let_through(policies: list[Object], way: str, own: End, other: End, flow: Flow) -> bool:
-    """Tell whether `own` may, where a policy is about it; where none is it may do everything."""
+    """Return whether `own` may, where a policy is about it; where none is it may do everything."""
     about = [one for one in policies if _is_about(one, way, own)]
     return not about or any(_allows(one, way, other, flow) for one in about)
 
@@ -68,7 +68,7 @@ def _allows(policy: Object, way: str, other: End, flow: Flow) -> bool:
 
 
 def _fits_port(ports: list[Object] | None, flow: Flow) -> bool:
-    """Tell whether a rule without ports, or with this one, is about the flow."""
+    """Return whether a rule without ports, or with this one, is about the flow."""
     return not ports or any(
         (one["protocol"], one["port"]) == (flow.protocol, flow.port)
         for one in (_only(each, "protocol", "port") for each in ports)
