@@ -9,7 +9,7 @@ from tests.virtual_time import VirtualClock, in_virtual_time
 
 
 def is_free(rewrites: Rewrites[str, int], place: str, value: int) -> bool:
-    """Tell whether a value may be written, and record it as written where it may."""
+    """Return whether a value may be written, and record it as written where it may."""
     if rewrites.wait_before(place, value) > timedelta(0):
         return False
     rewrites.record(place, value)
