@@ -48,7 +48,7 @@ def render_all(
 
 
 def is_hook(one: Mapping[str, Any]) -> bool:
-    """Tell whether helm creates an object beside the release."""
+    """Return whether helm creates an object beside the release."""
     return "helm.sh/hook" in one["metadata"].get("annotations", {})
 
 
