@@ -215,18 +215,18 @@ def versions_of(objects: Iterable[Json]) -> dict[str, str]:
 
 
 def is_going(obj: Json) -> bool:
-    """Tell whether an object has been told to go."""
+    """Return whether an object has been told to go."""
     return "deletionTimestamp" in obj["metadata"]
 
 
 def is_ready(pod: Json) -> bool:
-    """Tell whether the condition Ready is true."""
+    """Return whether the condition Ready is true."""
     found = pod["status"].get("conditions", ())
     return any(one["type"] == "Ready" and one["status"] == "True" for one in found)
 
 
 def is_observed(sts: Json) -> bool:
-    """Tell whether a set's status has caught up with its spec."""
+    """Return whether a set's status has caught up with its spec."""
     return bool(sts["status"].get("observedGeneration", 0) == sts["metadata"]["generation"])
 
 

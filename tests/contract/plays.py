@@ -38,7 +38,7 @@ class Sequence:
 
     @property
     def has_texts(self) -> bool:
-        """Tell whether messages are compared too, and not only codes and reasons."""
+        """Return whether messages are compared too, and not only codes and reasons."""
         return str(self) not in TEXTS_OF_GO
 
 

@@ -148,7 +148,7 @@ class _Normaliser:
 
 
 def _is_of_server(value: Mapping[str, Json]) -> bool:
-    """Tell whether an object's version is not its own: a list's, or a bookmark's."""
+    """Return whether an object's version is not its own: a list's, or a bookmark's."""
     return str(value.get("kind", "")).endswith("List") or value.get("is bookmark", False)
 
 

@@ -91,7 +91,7 @@ def _in_trouble(image: str, policy: str, number: int) -> Play:
 
 
 def _shows_it(pod: Any) -> bool:
-    """Tell whether a pod has got as far as it ever will."""
+    """Return whether a pod has got as far as it ever will."""
     image = pod["spec"]["containers"][0]["image"]
     conditions = {one["type"]: one["status"] for one in pod["status"].get("conditions", ())}
     states = [one["state"] for one in pod["status"].get("containerStatuses", ())]
