@@ -320,7 +320,7 @@ async def test_mt50_two_replicas_record_no_batch_twice(elects: bool) -> None:
 
 
 def is_patch(one: Called) -> bool:
-    """Tell whether a process asked to record something of a policy."""
+    """Return whether a process asked to record something of a policy."""
     request = one.request
     return (request.verb, request.resource.kind) == ("patch", "MultiAZRollout")
 

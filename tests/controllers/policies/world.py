@@ -106,7 +106,7 @@ class PolicyWorld:
         await self._call("delete", PODS, name=name)
 
     def is_ready(self, name: str) -> bool:
-        """Tell whether a pod is ready, as the store has it."""
+        """Return whether a pod is ready, as the store has it."""
         found = self.sandbox.api.get(PODS, self.sandbox.namespace, name)
         return found is not None and read_pod(found).is_ready
 

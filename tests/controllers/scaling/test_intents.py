@@ -40,7 +40,7 @@ def restart(bench: Bench) -> None:
 
 
 def comes_late(bench: Bench, number: int = 0) -> bool:
-    """Tell whether a patch of a count that was sent would be stored now."""
+    """Return whether a patch of a count that was sent would be stored now."""
     stored = copy.deepcopy(bench.client.objects["statefulsets", "zone-b"])
     try:
         patched(stored, bench.client.sent[number])
