@@ -114,7 +114,7 @@ async def _until_done(stage: Stage) -> None:
 
 
 def is_done(row: ZoneRow) -> bool:
-    """Tell whether a zone is rolled out: every pod, and the revision in its status."""
+    """Return whether a zone is rolled out: every pod, and the revision in its status."""
     return row.current == row.update and all(cell.state is PodCell.NEW for cell in row.cells)
 
 
