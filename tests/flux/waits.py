@@ -29,13 +29,13 @@ def is_failing(reason: str) -> Callable[[Json], bool]:
 
 
 def is_asked_again(body: Json) -> bool:
-    """Tell whether Flux has taken a request to look at an object."""
+    """Return whether Flux has taken a request to look at an object."""
     asked = (body["metadata"].get("annotations") or {}).get(REQUESTED_AT)
     return asked is not None and body["status"].get("lastHandledReconcileAt") == asked
 
 
 def is_settled(body: Json) -> bool:
-    """Tell whether Flux is through with what stands in an object."""
+    """Return whether Flux is through with what stands in an object."""
     is_seen = body["status"].get("observedGeneration") == body["metadata"]["generation"]
     shown = show_conditions(body)
     return is_seen and "Ready=True" in shown and "Reconciling" not in shown
