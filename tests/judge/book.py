@@ -49,7 +49,7 @@ class ProcessRun:
     ready_at: timedelta | None = None
 
     def holds(self, at: timedelta) -> bool:
-        """Tell whether the process was there."""
+        """Return whether the process was there."""
         return self.begun <= at <= self.ended
 
 
@@ -92,7 +92,7 @@ class ProcessRuns:
         return sum(begin <= one.begun <= end for one in runs)
 
     def are_the_same(self, begin: timedelta, end: timedelta) -> bool:
-        """Tell whether no process started or ended in a span of time."""
+        """Return whether no process started or ended in a span of time."""
         runs = [one for each in self.by_actor.values() for one in each]
         return not any(begin <= at <= end for one in runs for at in (one.begun, one.ended))
 
@@ -108,7 +108,7 @@ class ProcessRuns:
         return max(alive, default=None)
 
     def is_any_up(self) -> bool:
-        """Tell whether any process lives at the end."""
+        """Return whether any process lives at the end."""
         return not self.by_actor or any(
             one.ended == FOREVER for runs in self.by_actor.values() for one in runs
         )
@@ -174,11 +174,11 @@ class Book:
     ended_at: timedelta = timedelta(0)
 
     def is_operator(self, actor: str) -> bool:
-        """Tell whether an actor is a process of the operator."""
+        """Return whether an actor is a process of the operator."""
         return actor.startswith(self.promises.operators)
 
     def acts_for(self, actor: str, other: str) -> bool:
-        """Tell whether an actor may be another one: behind a Service is any process."""
+        """Return whether an actor may be another one: behind a Service is any process."""
         return actor == other or (self.is_operator(actor) and not self.is_operator(other))
 
     def list_faults(self, actor: str, begin: timedelta, end: timedelta) -> list[Fault]:

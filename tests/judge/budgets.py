@@ -40,7 +40,7 @@ class Rule:
     """Whether a zone without the partition counts as having handed it over."""
 
     def selects(self, labels: Mapping[str, object]) -> bool:
-        """Tell whether something with these labels is under it."""
+        """Return whether something with these labels is under it."""
         return all(labels.get(key) == value for key, value in self.selector.items())
 
     def name_partition(self, pod: str) -> str:
@@ -239,7 +239,7 @@ class PodFacts:
                 self.records[uid] = record
 
     def was_running(self, uid: str, since: timedelta) -> bool:
-        """Tell whether a pod has run since then: what does not run yet is no disruption."""
+        """Return whether a pod has run since then: what does not run yet is no disruption."""
         return self.running_since.get(uid, since + timedelta.resolution) <= since
 
 

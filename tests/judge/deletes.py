@@ -70,7 +70,7 @@ class Delete:
 
     @property
     def is_late(self) -> bool:
-        """Tell whether things may have happened while it was on its way."""
+        """Return whether things may have happened while it was on its way."""
         return self.is_ghost or self.sent_at < self.called.begun
 
     @property
@@ -209,12 +209,12 @@ def _find_live_read(
 
 
 def is_live(called: Called) -> bool:
-    """Tell whether a read asks the store, and not what the API server has cached."""
+    """Return whether a read asks the store, and not what the API server has cached."""
     return called.request.query.get("resourceVersion", "") == ""
 
 
 def is_delaying(kind: str) -> bool:
-    """Tell whether a fault makes a request arrive, or an answer come, late."""
+    """Return whether a fault makes a request arrive, or an answer come, late."""
     return kind in DELAYING
 
 

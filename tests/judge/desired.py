@@ -42,7 +42,7 @@ class DesiredReplicas:
 
     @property
     def is_ours(self) -> bool:
-        """Tell whether the operator decides the count at all."""
+        """Return whether the operator decides the count at all."""
         return self.leading is not None or bool(self.template)
 
 

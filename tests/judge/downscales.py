@@ -59,12 +59,12 @@ class Downscale:
 
     @property
     def must_prepare(self) -> bool:
-        """Tell whether its pods were to be prepared."""
+        """Return whether its pods were to be prepared."""
         return self.before.must_prepare and PREPARE_PATH in self.guards
 
     @property
     def is_forbidden(self) -> bool:
-        """Tell whether the set was not to lose pods at all."""
+        """Return whether the set was not to lose pods at all."""
         label = labels(self.write.commit.before).get(NO_DOWNSCALE)
         return label == "true" and NO_DOWNSCALE_PATH in self.guards
 
@@ -195,7 +195,7 @@ def _path(hook: JsonObject) -> str:
 
 
 def _covers(hook: JsonObject, subresource: str) -> bool:
-    """Tell whether a hook is asked of updates, and its failure forbids."""
+    """Return whether a hook is asked of updates, and its failure forbids."""
     wanted = f"statefulsets/{subresource}" if subresource else "statefulsets"
     resources = {wanted, "*/*", f"*/{subresource}" if subresource else "*"}
     rules = hook.get("rules")

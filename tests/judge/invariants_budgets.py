@@ -118,7 +118,7 @@ class Judge:
         )
 
     def is_stray(self, world: World, write: Write) -> bool:
-        """Tell whether an eviction begins with a write, of a pod under a budget and of no set."""
+        """Return whether an eviction begins with a write, of a pod under a budget and of no set."""
         pod = write.ended_pod
         if pod is None or pod.owner in world.sets or write.commit.call not in self._evictions:
             return False
@@ -148,7 +148,7 @@ class Judge:
 
 
 def _may_be_cut_off(fault: Fault, at: timedelta) -> bool:
-    """Tell whether a stream may still be dead since a partition, and taken for alive."""
+    """Return whether a stream may still be dead since a partition, and taken for alive."""
     return fault.kind == "partition" and at <= fault.at + UNPROVEN
 
 
@@ -255,7 +255,7 @@ def _judge_record(disruption: JudgedDisruption) -> Iterator[Violation]:
 
 
 def _swaps(called: Called) -> bool:
-    """Tell whether a patch holds only for the version that was decided on."""
+    """Return whether a patch holds only for the version that was decided on."""
     body = called.request.body
     metadata = body.get("metadata") if isinstance(body, dict) else None
     is_swap = isinstance(metadata, dict) and metadata.get("resourceVersion") and metadata.get("uid")
@@ -263,7 +263,7 @@ def _swaps(called: Called) -> bool:
 
 
 def _may_not_patch(disruption: JudgedDisruption) -> bool:
-    """Tell whether the process has learnt that its role forbids it."""
+    """Return whether the process has learnt that its role forbids it."""
     return any(
         one.actor == disruption.actor
         and (one.request.verb, one.request.resource, one.status) == ("patch", PODS, 403)
@@ -327,7 +327,7 @@ def list_grants(book: Book) -> Iterator[Grant]:
 
 
 def _is_no_decrease(book: Book, review: Reviewed) -> bool:
-    """Tell whether what was reviewed is written, and takes no pod away: a new image, say."""
+    """Return whether what was reviewed is written, and takes no pod away: a new image, say."""
     return any(
         isinstance(write.now, Set)
         and isinstance(write.before, Set)

@@ -121,7 +121,7 @@ def _judge_written(book: Book, downscale: Downscale, recorded: Recorded) -> Iter
 
 
 def _follows(book: Book, downscale: Downscale) -> bool:
-    """Tell whether the operator wrote it for a zone that follows, in time and unforced."""
+    """Return whether the operator wrote it for a zone that follows, in time and unforced."""
     called = downscale.called
     if called is None or not book.is_operator(called.actor):
         return False

@@ -37,7 +37,7 @@ def list_broken(book: Book) -> Iterator[Violation]:
 
 
 def _was_late(book: Book, call: Called) -> bool:
-    """Tell whether a write was sent long before it arrived: by a process that has ended, even."""
+    """Return whether a write was sent long before it arrived: by a process that has ended, even."""
     if book.runs.find(call.actor, call.begun) is None:
         return True
     request = call.request

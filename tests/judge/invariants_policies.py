@@ -54,7 +54,7 @@ class PolicyCase:
 
     @property
     def is_healthy(self) -> bool:
-        """Tell whether it was available: one that was not costs nothing, and waits for nothing."""
+        """Return whether it was available: one that was not costs nothing, and waits for nothing."""
         outage = self.state.outages.get(self.pod.name)
         return outage is None or (outage.ended is not None and outage.ended <= self.at)
 
@@ -68,7 +68,7 @@ class PolicyCase:
 
     @property
     def goes_on(self) -> bool:
-        """Tell whether its batch has begun before, or the one before was not wanted any more."""
+        """Return whether its batch has begun before, or the one before was not wanted any more."""
         last, batch = self.pause.batch, self.batch
         if last is None or batch is None:
             return True
@@ -100,7 +100,7 @@ class PolicyCase:
         ]
 
     def forgives(self, other: PolicyDisruption) -> bool:
-        """Tell whether it could not be seen: a dead process had asked for one of the two."""
+        """Return whether it could not be seen: a dead process had asked for one of the two."""
         live_read = self.delete.live_read
         is_hidden = live_read is None or live_read.at <= other.begun
         return self.delete.is_ghost or (other.delete.is_ghost and is_hidden)

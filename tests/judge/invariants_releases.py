@@ -189,7 +189,7 @@ def _judge_tag(book: Book, state: _State, commit: Commit) -> Iterator[Violation]
 
 
 def _is_held_up(book: Book, commit: Commit) -> bool:
-    """Tell whether the request for a write was made to be late."""
+    """Return whether the request for a write was made to be late."""
     target = f"patch {commit.resource.plural}/{commit.name}"
     return any(
         one.kind in _HOLDS_UP and target in one.text
@@ -198,7 +198,7 @@ def _is_held_up(book: Book, commit: Commit) -> bool:
 
 
 def _has_missed(book: Book, commit: Commit, *kinds: Resource) -> bool:
-    """Tell whether these, or any, may be known late: events were lost, or a list was old."""
+    """Return whether these, or any, may be known late: events were lost, or a list was old."""
     of_kinds = tuple(f" {kind.plural}" for kind in kinds) or ("",)
     return any(
         one.kind in _UNSEEN_BY

@@ -66,7 +66,7 @@ def _list_effects(book: Book) -> Iterator[Violation]:
 
 
 def _has_forged(book: Book, at: timedelta) -> bool:
-    """Tell whether somebody else may have asked just before, and not for a dry run."""
+    """Return whether somebody else may have asked just before, and not for a dry run."""
     return any(one.kind == FORGED and one.at <= at <= one.at + REVIEW_LASTS for one in book.faults)
 
 
@@ -175,12 +175,12 @@ def _list_called_again(
 
 
 def _corrects(old: datetime, new: datetime, written_at: datetime, *, is_troubled: bool) -> bool:
-    """Tell whether a record had to be replaced by a later one."""
+    """Return whether a record had to be replaced by a later one."""
     return old < new and (old < written_at or new > written_at + SEEN_LATE or is_troubled)
 
 
 def _is_troubled(book: Book, record: Write, since: timedelta) -> bool:
-    """Tell whether its process may have seen a downscale late, or found it again.
+    """Return whether its process may have seen a downscale late, or found it again.
 
     An event that is held back keeps back those after it.
     """
@@ -272,6 +272,6 @@ def _find_new(book: Book, write: Write) -> Record | None:
 
 
 def _is_dry(book: Book, review: Reviewed) -> bool:
-    """Tell whether a review was about a dry run, which an Eviction may say in its own words."""
+    """Return whether a review was about a dry run, which an Eviction may say in its own words."""
     called: Called | None = book.calls.get(review.call)
     return review.dry_run or (called is not None and called.request.is_dry_run)

@@ -81,7 +81,7 @@ class Case:
         ]
 
     def forgives(self, other: Disruption) -> bool:
-        """Tell whether only a reservation (SI-17) could have kept the two apart."""
+        """Return whether only a reservation (SI-17) could have kept the two apart."""
         live_read = self.delete.live_read
         is_hidden = other.is_ghost and (live_read is None or live_read.at <= other.begun)
         return self.delete.is_ghost or is_hidden
@@ -157,7 +157,7 @@ def list_foreign(book: Book) -> Iterator[Violation]:
 
 
 def _is_of_schedules(resource: Resource, verb: str) -> bool:
-    """Tell whether a request is about schedules of the cluster, or the right to read them."""
+    """Return whether a request is about schedules of the cluster, or the right to read them."""
     is_read = resource == CLUSTER_ROLLOUT_SCHEDULES and verb in ("get", "list", "watch")
     return is_read or (resource == SELF_ACCESS_REVIEWS and verb == "create")
 

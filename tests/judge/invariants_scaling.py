@@ -274,7 +274,7 @@ def _list_neighbours(
 
 
 def _is_outdated(world: World, zone: Set, known: timedelta) -> bool:
-    """Tell whether any pod of a zone has had to be replaced all the time since then."""
+    """Return whether any pod of a zone has had to be replaced all the time since then."""
     pods = [world.pods.get(name) for name in zone.pod_names]
     states = world.window(zone.uid, known)
     return any(
@@ -300,6 +300,6 @@ def _list_between(
 
 
 def _is_running(pod: dict[str, object]) -> bool:
-    """Tell whether the containers of a pod run: one that starts again has forgotten everything."""
+    """Return whether the containers of a pod run: one that starts again has forgotten everything."""
     statuses = children(pod, "status", "containerStatuses")
     return bool(statuses) and all("running" in child(one, "state") for one in statuses)

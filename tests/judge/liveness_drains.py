@@ -117,7 +117,7 @@ class _Queue:
             self.in_vain.add(called.request.name)
 
     def serves(self, pod: str, at: timedelta) -> bool:
-        """Tell whether a client may wait for the end of a pod, and forget that."""
+        """Return whether a client may wait for the end of a pod, and forget that."""
         for key in [key for key in self.waits if key[1] == pod]:
             del self.waits[key]
         self.in_vain.discard(pod)  # the next one of that name is another pod

@@ -42,7 +42,7 @@ class Replicas:
 
     @property
     def is_ours(self) -> bool:
-        """Tell whether the operator decides any count at all."""
+        """Return whether the operator decides any count at all."""
         return any(read_desired(one).is_ours for one in self.sets.values())
 
     @property

@@ -35,7 +35,7 @@ class PolicySpec:
     order: tuple[str, ...] = ()
 
     def selects(self, zone: Set) -> bool:
-        """Tell whether it selects a set."""
+        """Return whether it selects a set."""
         wanted = self.selector.get("matchLabels") or {}
         terms = self.selector.get("matchExpressions") or ()
         return (
@@ -109,7 +109,7 @@ class PolicyBook:
         return next(named, None)
 
     def drives(self, pod: Pod, since: timedelta, at: timedelta) -> bool:
-        """Tell whether a policy alone answers for the delete of a pod, and no label."""
+        """Return whether a policy alone answers for the delete of a pod, and no label."""
         owners = self.list_owners(pod.owner, since, at)
         return all(owners) or (any(owners) and self.find_batch(pod, at) is not None)
 

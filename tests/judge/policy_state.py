@@ -37,7 +37,7 @@ class Outage:
     ended: timedelta | None = None
 
     def lasts(self, known: timedelta, at: timedelta) -> bool:
-        """Tell whether it is one at a time, and had begun when it had to be known."""
+        """Return whether it is one at a time, and had begun when it had to be known."""
         return self.begun <= known and (self.ended is None or self.ended > at)
 
 

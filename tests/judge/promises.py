@@ -77,5 +77,5 @@ class Verdict:
 
     @property
     def is_clean(self) -> bool:
-        """Tell whether nothing is wrong, and nothing was left open."""
+        """Return whether nothing is wrong, and nothing was left open."""
         return not self.violations and not self.undetermined

@@ -46,7 +46,7 @@ class Scaling:
 
     @property
     def is_downscale(self) -> bool:
-        """Tell whether pods go."""
+        """Return whether pods go."""
         return self.now.replicas < self.before.replicas
 
     @property
@@ -159,7 +159,7 @@ class Recorded:
         return {name: entries[-1].time for name, entries in found.items() if entries}
 
     def was_released(self, name: str, since: timedelta, until: timedelta, wait: timedelta) -> bool:
-        """Tell whether a person made a downscale of a zone no reason to wait any more."""
+        """Return whether a person made a downscale of a zone no reason to wait any more."""
         return any(
             one.is_of_person and since < one.at < until and until - wait >= one.time
             for one in self.entries.get(name, ())

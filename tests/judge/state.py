@@ -96,7 +96,7 @@ class World:
             self.open = [each for each in self.open if self._lasts(each)]
 
     def is_available(self, name: str) -> bool:
-        """Tell whether a ready pod of that name exists and stays."""
+        """Return whether a ready pod of that name exists and stays."""
         pod = self.pods.get(name)
         return pod is not None and pod.is_ready and not pod.is_terminating
 
@@ -155,7 +155,7 @@ class World:
             self._record(name, write.at)
 
     def _is_new(self, name: str, at: timedelta) -> bool:
-        """Tell whether an ordinal that is added now holds nothing, whatever set had it before."""
+        """Return whether an ordinal that is added now holds nothing, whatever set had it before."""
         last = self.last_ready.get(name)
         return name not in self.pods and (last is None or at - last >= REMEMBERED)
 
