@@ -44,7 +44,7 @@ class Replica:
 
     @property
     def is_ready(self) -> bool:
-        """Tell whether it is ready, and left in peace."""
+        """Return whether it is ready, and left in peace."""
         return self.ready_since < math.inf
 
 
