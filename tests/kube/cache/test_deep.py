@@ -187,7 +187,7 @@ def _almost_too_deep(size: int) -> bytes:
 
 
 def _is_cut(found: msgspec.Raw, sent: bytes) -> bool:
-    """Tell whether nothing deep is left of a pod; else it is as it was sent."""
+    """Return whether nothing deep is left of a pod; else it is as it was sent."""
     if bytes(found) == sent:
         return False
     assert _decode_below(bytes(found), frames=80)["spec"] == pod_tree()["spec"]
