@@ -105,7 +105,7 @@ class ClientWorld:
 
 
 async def never_returns(work: Awaitable[object]) -> bool:
-    """Tell whether `work` still waits after so long; it is cancelled then."""
+    """Return whether `work` still waits after so long; it is cancelled then."""
 
     async def wait() -> None:
         await work

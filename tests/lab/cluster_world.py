@@ -142,7 +142,7 @@ class World:
         return await self.until(lambda: self.status(name).get("updateRevision") != before)
 
     def is_ready(self, name: str) -> bool:
-        """Tell whether all pods of a set are ready, and its status has caught up."""
+        """Return whether all pods of a set are ready, and its status has caught up."""
         sts = self.sts(name)
         wanted = number(sts, "spec", "replicas")
         observed = number(sts, "status", "observedGeneration")
@@ -181,7 +181,7 @@ def world(
 
 
 def is_ready(pod: JsonObject) -> bool:
-    """Tell whether a pod is ready and not on its way out."""
+    """Return whether a pod is ready and not on its way out."""
     return ready_since(pod) is not None and "deletionTimestamp" not in child(pod, "metadata")
 
 
