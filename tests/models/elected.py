@@ -142,7 +142,7 @@ class ElectedGrants:
                     yield Step("cluster", "fail", PODS[place]), state._replace(base=base)
 
     def _may(self, state: ElectedState, step: Step) -> bool:
-        """Tell whether the Lease, and what is remembered for a short cut, lets a step happen."""
+        """Return whether the Lease, and what is remembered for a short cut, lets a step happen."""
         if step.actor not in NAMES:
             return True
         lead = state.leads[NAMES.index(step.actor)]
@@ -157,7 +157,7 @@ class ElectedGrants:
 
     @property
     def _remembers(self) -> bool:
-        """Tell whether a grant is remembered until the cache shows what came of it."""
+        """Return whether a grant is remembered until the cache shows what came of it."""
         is_short = self._elections.short_cut is not None
         return is_short and Gap.FORGETS_EARLY not in self._gaps
 

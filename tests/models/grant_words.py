@@ -190,7 +190,7 @@ def make_late(state: State, place: int) -> State:
 
 
 def is_at_risk(pod: Pod) -> bool:
-    """Tell whether a pod is gone, or may be at any moment."""
+    """Return whether a pod is gone, or may be at any moment."""
     return not pod.is_up or pod.orphans > 0 or (pod.record is not None and pod.record.permits > 0)
 
 

@@ -71,7 +71,7 @@ class Grants:
         return Model(start=start, steps=self.steps, name_fault=self.name_fault)
 
     def exceeds(self, gone: frozenset[int]) -> bool:
-        """Tell whether so many pods at once cross the budget."""
+        """Return whether so many pods at once cross the budget."""
         if self._setup.by_partition:
             return len(gone) > self._setup.most
         zones = {self._setup.zones[pod] for pod in gone}
@@ -272,7 +272,7 @@ class Grants:
             )
 
     def _may_be_late(self, who: int) -> bool:
-        """Tell whether nothing comes of what is answered under a record that was taken back."""
+        """Return whether nothing comes of what is answered under a record that was taken back."""
         return who in self._setup.rollouts
 
     def _give(self, pod: Pod, who: int, request: Request, times: int) -> Pod:

@@ -85,7 +85,7 @@ def is_at_rest(process: Process) -> bool:
 
 
 def has_no_records(state: State) -> bool:
-    """Tell whether no record stands on a pod that is up."""
+    """Return whether no record stands on a pod that is up."""
     return not any(pod.is_up and pod.record for pod in state.pods)
 
 
