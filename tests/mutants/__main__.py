@@ -61,7 +61,7 @@ def render_total(results: Sequence[Result]) -> str:
 
 
 def is_enough(results: Sequence[Result]) -> bool:
-    """Tell whether enough mutants are found."""
+    """Return whether enough mutants are found."""
     return sum(result.is_found for result in results) * 100 >= WANTED_SHARE * len(results)
 
 

@@ -67,7 +67,7 @@ class Fork:
     cpu: float = 0.0
 
     def is_idle(self) -> bool:
-        """Tell whether it has used no processor for a long time: it waits for ever."""
+        """Return whether it has used no processor for a long time: it waits for ever."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         cpu = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         now = time.monotonic()

@@ -45,7 +45,7 @@ class Result:
 
     @property
     def is_found(self) -> bool:
-        """Tell whether a run shows it."""
+        """Return whether a run shows it."""
         return bool(self.simulation)
 
     def render(self) -> str:
@@ -91,7 +91,7 @@ class Runner:
             question = replace(question, skipped=question.skipped + begun)
 
     def is_clean_without(self, job: Job) -> bool:
-        """Tell whether a job is clean in the package as it is."""
+        """Return whether a job is clean in the package as it is."""
         question = Question(only=job)
         with self._lock:
             if question not in self._is_clean:
