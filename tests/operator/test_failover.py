@@ -122,7 +122,7 @@ async def replicas(
 
 
 def acts(process: SimulatedProcess) -> bool:
-    """Tell whether a process may act by its own knowledge."""
+    """Return whether a process may act by its own knowledge."""
     return process.is_running and process.acts
 
 
@@ -140,7 +140,7 @@ async def change(sandbox: Sandbox, image: str) -> None:
 
 
 async def is_rolled_out(sandbox: Sandbox) -> bool:
-    """Tell whether all pods run the newest template."""
+    """Return whether all pods run the newest template."""
     pods = sandbox.api.list(PODS, sandbox.namespace)
     images = [pod["spec"]["containers"][0]["image"] for pod in pods]  # type: ignore[index]
     return images == ["v2"] * 4

@@ -134,7 +134,7 @@ def list_pods() -> Sequence[str]:
 
 
 def is_rolled_out(sandbox: Sandbox) -> bool:
-    """Tell whether all pods run the newest template."""
+    """Return whether all pods run the newest template."""
     pods = sandbox.api.list(PODS, sandbox.namespace)
     images = [pod["spec"]["containers"][0]["image"] for pod in pods]  # type: ignore[index]
     return images == ["v2"] * PODS_EACH * len(ZONES)
