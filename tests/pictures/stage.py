@@ -93,7 +93,7 @@ async def _wait(process: SimulatedProcess, holds: Callable[[Description], bool])
 
 
 def _is_worth_a_picture(now: Description) -> bool:
-    """Tell whether one group is stuck and the second zone of another is on its way."""
+    """Return whether one group is stuck and the second zone of another is on its way."""
     groups = {group.name: group for group in now.groups}
     stuck = any("CrashLoop" in pod.why for zone in groups["ingester"].zones for pod in zone.pods)
     middle = groups["store-gateway"].zones[1]
