@@ -209,7 +209,7 @@ def _partition(pod: Pod) -> str:
 
 
 def _is_desired(case: BudgetSnapshot, pod: Pod) -> bool:
-    """Tell whether the pod is wanted, and the only one of its name."""
+    """Return whether the pod is wanted, and the only one of its name."""
     (sts,) = [zone.sts for zone in case.zones if zone.sts.uid == pod.owner_uid]
     same = [one for one in _pods(case) if one.name == pod.name]
     return sts.ordinal_of(pod.name) in sts.ordinals and len(same) == 1

@@ -32,7 +32,7 @@ def _make(letter: str, state: str, limit: str) -> Zone:
 
 
 def _has_other_order(states: Sequence[str]) -> bool:
-    """Tell whether a zone that was begun comes after one that was not (MAZ-46)."""
+    """Return whether a zone that was begun comes after one that was not (MAZ-46)."""
     begun = ["l" in state.lower() for state in states if "p" in state]
     return begun != sorted(begun, reverse=True)
 
