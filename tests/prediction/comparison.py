@@ -58,7 +58,7 @@ class Match(StrEnum):
 
     @property
     def agrees(self) -> bool:
-        """Tell whether what was foreseen is what happened."""
+        """Return whether what was foreseen is what happened."""
         return self in (Match.SAME, Match.TIE)
 
 
@@ -78,7 +78,7 @@ def compare(foreseen: Sequence[Going], happened: Sequence[Going]) -> Match:
 
 
 def _is_tie(foreseen: Sequence[Going], happened: Sequence[Going]) -> bool:
-    """Tell whether all pods that changed places went together, in the forecast and in reality.
+    """Return whether all pods that changed places went together, in the forecast and in reality.
 
     Those are pods of one zone that went for one cause at one moment: the limit of the zone lets
     several go by one decision.

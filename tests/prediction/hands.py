@@ -70,7 +70,7 @@ class Hands:
 
     @property
     def is_draining(self) -> bool:
-        """Tell whether a drain has not ended."""
+        """Return whether a drain has not ended."""
         return any(not each.is_done for each in self._drains)
 
     async def _drain(self, zone: str) -> None:

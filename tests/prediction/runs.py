@@ -137,7 +137,7 @@ class Run:
             yield f"{request.change} at {left:.2f}s"
 
     def _is_still(self, span: timedelta) -> bool:
-        """Tell whether all was asked, and nothing has moved for a while."""
+        """Return whether all was asked, and nothing has moved for a while."""
         if self._asked < len(self.plan.requests) or self.hands.is_draining:
             return False
         last = max(self.world.judge.changes[-1].at, self.begun + self._last_request())
