@@ -76,7 +76,7 @@ class Heir(StrEnum):
 
     @property
     def is_other(self) -> bool:
-        """Tell whether the Lease changes hands."""
+        """Return whether the Lease changes hands."""
         return self in (Heir.OTHER, Heir.OTHER_STALE)
 
 
@@ -106,11 +106,11 @@ class Target:
 
     @property
     def is_write(self) -> bool:
-        """Tell whether it changes something."""
+        """Return whether it changes something."""
         return self.verb in ("patch", "update", "delete")
 
     def fits(self, sent: SentCall) -> bool:
-        """Tell whether a call is this one."""
+        """Return whether a call is this one."""
         asked = (sent.verb, sent.plural, sent.name, sent.round)
         return asked == (self.verb, self.plural, self.name, self.round)
 

@@ -61,7 +61,7 @@ class Summary:
 
     @property
     def is_clean(self) -> bool:
-        """Tell whether it was judged in full and nothing was wrong."""
+        """Return whether it was judged in full and nothing was wrong."""
         return not self.violations and not self.undetermined
 
     @property

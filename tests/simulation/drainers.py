@@ -101,7 +101,7 @@ class Drainer:
             await asyncio.sleep(POLL)
 
     def _is_there(self, pod: str, uid: str, *, ends: bool) -> bool:
-        """Tell whether a pod is there still; with `ends`, also one that is on its way out."""
+        """Return whether a pod is there still; with `ends`, also one that is on its way out."""
         found = self.people.sandbox.api.get(PODS, self.people.sandbox.namespace, pod)
         return found is not None and uid_of(found) == uid and (ends or not is_terminating(found))
 

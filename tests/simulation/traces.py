@@ -278,7 +278,7 @@ class _OneMishap(NoFaults):
 
     @property
     def is_waiting(self) -> bool:
-        """Tell whether it has not happened yet."""
+        """Return whether it has not happened yet."""
         return self._mishap is not None
 
     def on_call(self, sent: SentCall) -> FaultDecision:
