@@ -62,7 +62,7 @@ def read_files(page: Path) -> dict[str, str]:
 
 
 def is_printed(line: str, output: str) -> bool:
-    """Tell whether a line of the output looks so."""
+    """Return whether a line of the output looks so."""
     words = [re.escape(" ".join(part.split())) for part in line.split(ANYTHING)]
     pattern = re.compile(r".*".join(words))
     return any(pattern.search(" ".join(each.split())) for each in output.splitlines())

@@ -40,7 +40,7 @@ async def assert_paused_is_shown(world: World, operator: OperatorProcess, folder
 
 
 async def has_series(operator: OperatorProcess, name: str) -> bool:
-    """Tell whether a policy has any series."""
+    """Return whether a policy has any series."""
     lines = (await operator.metrics()).splitlines()
     return any(line.startswith(PREFIX) and f'name="{name}"' in line for line in lines)
 

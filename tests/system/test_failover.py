@@ -91,13 +91,13 @@ async def test_si22_a_lease_that_may_not_be_renewed_holds_everything(world: Worl
 
 
 async def acts(operator: OperatorProcess) -> bool:
-    """Tell whether an operator says that it acts."""
+    """Return whether an operator says that it acts."""
     name = "rollout_operator_leader_election_master_status"
     return await read_metric(operator, name, name=LEASE) == 1
 
 
 async def has_deleted(world: World) -> bool:
-    """Tell whether a pod has been deleted by now."""
+    """Return whether a pod has been deleted by now."""
     return any(
         call.verb == "delete" and call.resource == "pods" for call in await world.judge.calls()
     )

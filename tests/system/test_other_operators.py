@@ -73,7 +73,7 @@ async def roll_out(
 
 
 def is_outdated(pod: Json, sts: Json) -> bool:
-    """Tell whether a pod is the set's and not at its update revision."""
+    """Return whether a pod is the set's and not at its update revision."""
     meta = pod["metadata"]
     is_own = meta["name"].startswith(f"{sts['metadata']['name']}-")
     return is_own and bool(meta["labels"][REVISION_LABEL] != sts["status"]["updateRevision"])

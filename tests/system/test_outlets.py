@@ -140,7 +140,7 @@ def collect_outlets(seen: Mapping[str, Set[Reported]], what: Reported) -> set[st
 
 
 async def has_ended(world: World) -> bool:
-    """Tell whether both zones that were rolled out have an Event that says that all is done."""
+    """Return whether both zones that were rolled out have an Event that says that all is done."""
     return (await read_events(world))[DONE] == {A, B}
 
 

@@ -173,7 +173,7 @@ class Move:
         assert await self._list_gates() == ["approve-desk", "approve-search", GATE]
 
     async def _is_pruned(self) -> bool:
-        """Tell whether the API server reads all kinds by kuberik's definitions by now."""
+        """Return whether the API server reads all kinds by kuberik's definitions by now."""
         try:
             statuses = [
                 one["status"]
