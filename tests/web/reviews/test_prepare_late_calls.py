@@ -43,7 +43,7 @@ class LatePods:
 
 
 def is_refused(verdict: Verdict) -> bool:
-    """Tell whether pods were not asked because they have not answered yet."""
+    """Return whether pods were not asked because they have not answered yet."""
     if verdict.is_allowed or "have not answered" not in verdict.reason.text:
         return False
     assert (verdict.reason.code, verdict.code) == (Code.POD_NOT_PREPARED, 429)
