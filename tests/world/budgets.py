@@ -40,7 +40,7 @@ async def wait_served(api: Api, crd: Json) -> None:
 
 
 async def _is_served(api: Api, spec: Json) -> bool:
-    """Tell whether a kind is found by discovery, and its objects are there to be listed."""
+    """Return whether a kind is found by discovery, and its objects are there to be listed."""
     root = f"/apis/{spec['group']}"
     with suppress(ApiError):
         await api.call("GET", root)

@@ -54,7 +54,7 @@ class GoProgram:
         return kept
 
     def is_whole(self, folder: Path) -> bool:
-        """Tell whether a folder holds all names."""
+        """Return whether a folder holds all names."""
         return all(os.access(folder / part, os.X_OK) for part in self.parts)
 
     def _key(self) -> str:

@@ -80,7 +80,7 @@ class Request:
         return None
 
     def may_ask_for(self, replicas: int) -> bool:
-        """Tell whether it may have set this count."""
+        """Return whether it may have set this count."""
         return self.body is None or self.replicas == replicas
 
     @property

@@ -48,7 +48,7 @@ class Service:
         self._endpoints.append(operator)
 
     def leads_to(self, operator: OperatorProcess) -> bool:
-        """Tell whether connections may go to an operator."""
+        """Return whether connections may go to an operator."""
         return operator in self._endpoints
 
     def remove(self, operator: OperatorProcess) -> None:
