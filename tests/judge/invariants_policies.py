@@ -54,7 +54,7 @@ class PolicyCase:
 
     @property
     def is_healthy(self) -> bool:
-        """Return whether it was available: one that was not costs nothing, and waits for nothing."""
+        """Return whether it was available: else it costs nothing, and waits for nothing."""
         outage = self.state.outages.get(self.pod.name)
         return outage is None or (outage.ended is not None and outage.ended <= self.at)
 

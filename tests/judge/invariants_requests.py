@@ -206,7 +206,7 @@ def _judge_revision(
 
 
 def _was_hidden(book: Book, write: Write, pod: str, since: timedelta) -> bool:
-    """Return whether an event of the pod never came, and the set's own status said that all is well.
+    """Return whether a pod event was lost while the own status of the set said that all is well.
 
     Then nothing showed that it was down but a list of the pods, which is due every four minutes.
     """

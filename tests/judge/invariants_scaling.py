@@ -300,6 +300,6 @@ def _list_between(
 
 
 def _is_running(pod: dict[str, object]) -> bool:
-    """Return whether the containers of a pod run: one that starts again has forgotten everything."""
+    """Return whether the containers of a pod run: a restart makes it forget everything."""
     statuses = children(pod, "status", "containerStatuses")
     return bool(statuses) and all("running" in child(one, "state") for one in statuses)
