@@ -1,4 +1,4 @@
-"""A real browser without a window: Chromium, told what to do by its DevTools protocol.
+"""A real browser without a window: Chromium, driven by its DevTools protocol.
 
 For tests and pictures. Where the machine has none, `find_browser` says so; on Debian the package
 is called `chromium`.

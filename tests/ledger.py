@@ -1,4 +1,4 @@
-"""A ledger of downscales with a clock that a test moves, and what it told."""
+"""A ledger of downscales with a clock that a test moves, and what it reported."""
 
 from datetime import timedelta
 from typing import Final
@@ -23,7 +23,7 @@ TARGET: Final = Target(port=8080, path="ingester/prepare", service="ingester")
 
 
 class Bench:
-    """A ledger, its clock, and what it told."""
+    """A ledger, its clock, and what it reported."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()

@@ -21,7 +21,7 @@ NETWORK, CERTIFICATES = "network-policy", "client-certificates"
 
 VALIDATING: Final = "ValidatingWebhookConfiguration"
 MUTATING: Final = "MutatingWebhookConfiguration"
-# What the component `network-policy` has to be told.
+# What the component `network-policy` needs as values.
 NETWORK_PARAMETERS: Final[Object] = {
     "apiVersion": "v1",
     "kind": "ConfigMap",

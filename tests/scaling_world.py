@@ -87,7 +87,7 @@ class ScalingWorld:
     async def until(self, *counts: tuple[str, int]) -> timedelta:
         """Wait until these zones want so many; return when."""
         async with asyncio.timeout(PATIENCE):
-            while any(  # noqa: ASYNC110 (virtual time: no event tells it)
+            while any(  # noqa: ASYNC110 (virtual time: no event shows it)
                 self.count(letter) != wanted for letter, wanted in counts
             ):
                 await asyncio.sleep(0.01)

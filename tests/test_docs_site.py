@@ -47,7 +47,7 @@ def test_the_navigation_names_nothing_that_is_not_there() -> None:
 
 
 def test_nothing_is_asked_of_others_by_settings() -> None:
-    """Fonts come from a service, and stars from the forge, unless told otherwise."""
+    """Fonts come from a service, and stars from the forge, unless set otherwise."""
     settings = read_settings()
 
     assert settings["strict"] is True

@@ -29,7 +29,7 @@ _PLACES: Final = (
 
 @contextmanager
 def limited(pid: int) -> Iterator[bool]:
-    """Put a process under the limit while it lasts, where this machine lets us; tell whether."""
+    """Put a process under the limit while it lasts, where this machine lets us; return whether."""
     for top, limit in _PLACES:
         group = top / f"rollout-operator-test-{pid}"
         try:

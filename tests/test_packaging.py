@@ -94,7 +94,7 @@ def test_the_site_changes_nothing_that_is_tested() -> None:
 
 
 def test_an_extra_is_in_no_lock_of_those_who_do_not_ask_for_it() -> None:
-    """D-62: the image is built from the run-time lock, unless told otherwise."""
+    """D-62: the image is built from the run-time lock, unless an argument says otherwise."""
     assert [name for name in versions(RUNTIME) if name.startswith(("opentelemetry", "rich"))] == []
     assert "\nARG LOCK=requirements.lock\n" in DOCKERFILE
     assert "lock=${LOCK:-requirements.lock}\n" in (ROOT / "image" / "assemble").read_text()

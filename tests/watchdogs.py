@@ -106,7 +106,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the tests on the control plane last: what is quick to tell is told first."""
+    """Put the tests on the control plane last: what is quickly judged runs first."""
     seed = config.getoption("--shuffle")
     if seed is not None:
         random.Random(seed).shuffle(items)
