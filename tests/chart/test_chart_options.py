@@ -285,7 +285,7 @@ def test_hooks_run_commands_that_there_are() -> None:
 
 
 def test_hooks_may_do_no_more_than_they_need() -> None:
-    """DEP-48: definitions and configurations by name, where a name can be told."""
+    """DEP-48: definitions and configurations by name, where a name can be given."""
     rights: dict[str, set[tuple[str, str, str]]] = {}
     for one in render_all({}):
         if is_hook(one) and one["kind"] in ("Role", "ClusterRole"):
@@ -378,7 +378,7 @@ def test_dep43_a_parent_chart_takes_it_under_an_alias(tmp_path: Path) -> None:
 
 
 def test_a_plain_start_needs_no_flag_beyond_the_originals() -> None:
-    """DEP-29: with the webhooks off, the namespace is all that is told."""
+    """DEP-29: with the webhooks off, the namespace is all that is set."""
     (deployment,) = (
         one for one in render_chart({"webhooks": {"enabled": False}}) if one["kind"] == "Deployment"
     )
