@@ -55,7 +55,7 @@ async def test_d_76_a_pod_of_a_policy_names_it_and_what_it_waits_for() -> None:
 
 @in_virtual_time
 async def test_a_policy_that_no_operator_obeys_drives_nothing() -> None:
-    """Its kind may be installed long before an operator is told to obey it."""
+    """Its kind may be installed long before an operator has the flag to obey it."""
     async with Sandbox() as sandbox:
         world = PolicyWorld(sandbox)
         await world.create_zones("ab", group="db", replicas=1)

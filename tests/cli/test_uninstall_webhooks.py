@@ -97,7 +97,7 @@ def shipped() -> Cluster:
 
 
 async def uninstall(cluster: Cluster, *, is_dry_run: bool = False) -> list[str]:
-    """Return the lines told; one that starts with `!` is the error at the end."""
+    """Return the lines printed; a line that starts with `!` is the error at the end."""
     printed: list[str] = []
     try:
         await Uninstall(cluster, NAMESPACE, printed.append, is_dry_run=is_dry_run).run()

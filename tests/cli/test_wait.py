@@ -25,7 +25,7 @@ RESUME: JsonObject = {"metadata": {"annotations": {"grafana.com/rollout-paused":
 
 
 class Wait:
-    """One wait, with all that it tells."""
+    """A wait, with all that it prints."""
 
     def __init__(
         self,

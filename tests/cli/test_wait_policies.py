@@ -112,7 +112,7 @@ async def test_whole_waits_for_pods_and_not_for_their_revision() -> None:
 
 @in_virtual_time
 async def test_a_policy_that_no_operator_obeys_is_waited_for_by_name_alone() -> None:
-    """Its kind may be installed long before an operator is told to obey it."""
+    """Its kind may be installed long before an operator has the flag to obey it."""
     async with playing(is_obeyed=False) as world:
         with pytest.raises(InvalidInput, match="no rollout group in namespace default"):
             await wait_for(world, "").end()
