@@ -205,7 +205,7 @@ def test_the_default_name_of_the_certificate_is_of_the_namespace() -> None:
 
 
 def test_the_flags_of_the_jsonnet_library_are_taken() -> None:
-    """DEP-39, W-38: what means nothing any more is told."""
+    """DEP-39, W-38: what means nothing any more is reported."""
     config = configure(
         "-server-tls.enabled=true",
         "-use-zone-tracker=true",
