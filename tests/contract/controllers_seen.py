@@ -1,6 +1,6 @@
-"""What three watches brought of sets, pods and revisions, told in words that two worlds share.
+"""What three watches brought of sets, pods and revisions, named in words that two worlds share.
 
-Pods are told by name and life (`a-0 #2` is the second pod of that name), revisions by set and
+Pods are named by name and life (`a-0 #2` is the second pod of that name), revisions by set and
 order of appearance (`a:r1`).
 """
 
@@ -215,7 +215,7 @@ def versions_of(objects: Iterable[Json]) -> dict[str, str]:
 
 
 def is_going(obj: Json) -> bool:
-    """Return whether an object has been told to go."""
+    """Return whether an object is being deleted."""
     return "deletionTimestamp" in obj["metadata"]
 
 

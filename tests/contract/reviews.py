@@ -19,7 +19,7 @@ from rollout_operator.kube.api import (
 from tests.contract.sides import Decide, Hook, HookKind, Side, Silence, Verdict
 
 PROBE_LABEL: Final = "contract-probe"
-# Tells who asked, and for which round: neither is the same twice.
+# Names the client and the round: neither is the same twice.
 DROPPED_FIELDS: Final = ("uid", "userInfo")
 
 

@@ -1,4 +1,4 @@
-"""The words of sequences about controllers: what they see, tell apart, leave out and wait for."""
+"""The words of sequences about controllers: what they see, distinguish, leave out and wait for."""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Watches: where they start, what they tell, how they end."""
+"""Watches: where they start, what they send, how they end."""
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
 from tests.contract.bodies import config_map, delete_options, pod, statefulset, version_of
