@@ -100,7 +100,7 @@ def in_group(one: Json, group: str) -> Json:
 
 
 def ago(span: timedelta) -> str:
-    """Return a time so long before the world began, as an annotation tells it."""
+    """Return a time so long before the world began, as an annotation has it."""
     return format_downscale_time(EPOCH - span)
 
 

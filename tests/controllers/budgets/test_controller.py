@@ -62,7 +62,7 @@ class Bench:
         return await self.reconcile("a-0")
 
     async def is_taken_back(self) -> bool:
-        """Have a pod be looked at until it has proven untouched; tell whether nothing is left."""
+        """Have a pod be looked at until it has proven untouched; return whether nothing is left."""
         assert await self.reconcile() == UNTOUCHED_FOR
         return await self.reconcile_late() is None and not self.here.recorded() and not self.grants
 

@@ -82,7 +82,7 @@ async def test_li09_a_grant_without_an_answer_is_not_unused() -> None:
 
 @in_virtual_time
 async def test_li09_a_grant_that_is_doubted_after_its_answer_is_unused() -> None:
-    """LI-09: what the client was told stays told."""
+    """LI-09: an answer that the client has stays true."""
     made = await granted()
     grant = made.process.in_flight.get(made.process.cached("a-0").uid)
     assert grant is not None

@@ -27,13 +27,13 @@ from tests.web.downscale_world import (
 from tests.web.fake_pods import confirm, refuse
 
 A = Uid("uid-zone-a")
-# LI-05: after a downscale that did not happen, pods are told within this.
+# LI-05: after a downscale that did not happen, pods are un-prepared within this.
 SOON = timedelta(seconds=60)
 
 
 @in_virtual_time
 async def test_refused_by_another_client_afterwards() -> None:
-    """LI-05, W-36, FP-22, SI-12: told after it cannot happen any more, and before a minute."""
+    """LI-05, W-36, FP-22, SI-12: un-prepared once it cannot happen, and before a minute."""
     async with granted() as world:
         assert world.recorded() == ["zone-a-0", "zone-a-3", "zone-a-4"]
         answered = world.clock.elapsed()
@@ -51,7 +51,7 @@ async def test_refused_by_another_client_afterwards() -> None:
 
 @in_virtual_time
 async def test_a_downscale_that_happens_through_scale_is_recorded_once() -> None:
-    """SEED-093, D-23, PREP-24, SI-11: the time is that of the write; nobody is told to stay."""
+    """SEED-093, D-23, PREP-24, SI-11: the time is that of the write; no pod is un-prepared."""
     async with granted() as world:
         await world.pass_time(20)
         await write(world, 3)
@@ -150,7 +150,7 @@ def _deaf_until(world: World, pod_name: str, seconds: float) -> None:
 
 @in_virtual_time
 async def test_a_pod_that_cannot_be_reached_at_first() -> None:
-    """LI-05, FP-26: tried until it answers, at most 15 s apart; the other pod is told once."""
+    """LI-05, FP-26: tried until it answers, at most 15 s apart; the other pod is called once."""
     world = three_zones()
     _deaf_until(world, "zone-a-4", 600)
     async with granted(world):
@@ -201,7 +201,7 @@ async def test_two_zones_whose_records_are_found_are_not_both_taken_as_granted()
 
 @in_virtual_time
 async def test_a_crash_does_not_shorten_the_time_of_a_review_that_was_repeated() -> None:
-    """SI-12: asked again at 30 s, crashed at 31 s, written at 60 s: nobody is told to stay."""
+    """SI-12: asked again at 30 s, crashed at 31 s, written at 60 s: no pod is un-prepared."""
     world = three_zones()
     assert (await world.send_request("zone-a", 3)).is_allowed
     await world.pass_time(30)
@@ -231,7 +231,7 @@ async def test_the_set_is_deleted() -> None:
 
 @in_virtual_time
 async def test_a_record_that_fails_does_not_delay_what_is_owed() -> None:
-    """LI-05, D-18: 5 to 2 failed, 5 to 4 happened and cannot be recorded; 2 and 3 are told."""
+    """LI-05, D-18: 5 to 2 failed, 5 to 4 happened and cannot be recorded; 2 and 3 are called."""
     world = three_zones()
     world.calls.answer = refuse("zone-a-2")
 
@@ -280,7 +280,7 @@ async def _come_back(world: World, *, runs: bool = True) -> None:
 @pytest.mark.parametrize("crashes", [False, True], ids=["lives on", "crashes"])
 @in_virtual_time
 async def test_li05_taken_back_while_pods_are_terminating(waits: int, *, crashes: bool) -> None:
-    """LI-05: the pods are long on their way out; those that follow are told once, when they run."""
+    """LI-05: pods take long to go; their successors are un-prepared once, when they run."""
     world = three_zones()
     async with world.controlling():
         await _scale_down(world)
@@ -355,7 +355,7 @@ async def test_li05_a_pod_that_comes_back_within_a_minute_is_un_prepared(
 
 @in_virtual_time
 async def test_si12_who_is_to_go_again_is_not_told_that_it_stays() -> None:
-    """SI-12: 5, 3, 5, and 3 again before the new pods have been told."""
+    """SI-12: 5, 3, 5, and 3 again before the new pods have been un-prepared."""
     world = three_zones()
     async with world.controlling():
         await _scale_down(world)

@@ -79,7 +79,7 @@ async def test_a_cache_that_lags_does_not_forget_a_debt(lagging: str) -> None:
 
 @in_virtual_time
 async def test_a_store_that_cannot_be_asked_is_asked_again() -> None:
-    """SI-12: nobody is told before the store has confirmed that it did not happen."""
+    """SI-12: no pod is un-prepared before the store has confirmed that it did not happen."""
     world = three_zones()
 
     def fail(call: str) -> None:
@@ -148,7 +148,7 @@ async def test_si11_what_happened_and_was_taken_back_before_a_restart_counts() -
 @pytest.mark.parametrize("evidence", ["record", "pods", "none"])
 @in_virtual_time
 async def test_si11_what_happened_unseen_and_was_taken_back_counts(evidence: str) -> None:
-    """5, 3, 5 while no event came: the record on the set, or its pods, tell of it."""
+    """5, 3, 5 while no event came: the record on the set, or its pods, show it."""
     world = three_zones(a=WAIT, b=WAIT)
     async with world.controlling():
         verdict = await world.send_request("zone-a", 3, whole=evidence == "record")
@@ -247,7 +247,7 @@ async def test_no_pod_is_un_prepared_by_a_cache_from_before_the_downscale() -> N
 
 @in_virtual_time
 async def test_many_pods_are_un_prepared_a_few_at_a_time() -> None:
-    """LI-05, LI-06: a review of the set gets its turn in between, and all are told in time."""
+    """LI-05, LI-06: a review of the set runs in between, and all are un-prepared in time."""
     world = three_zones(100)
     async with world.controlling():
         assert (await world.send_request("zone-a", 0)).is_allowed

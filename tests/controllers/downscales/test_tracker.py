@@ -84,7 +84,7 @@ async def test_si11_what_cannot_be_recorded_yet_is_remembered() -> None:
 
 @in_virtual_time
 async def test_a_record_that_cannot_be_given_back_delays_no_pod() -> None:
-    """LI-05, D-18: pods are told; the record is tried until it works."""
+    """LI-05, D-18: pods are un-prepared; the record is tried until it works."""
     async with granted(tracked({"zone-a": OLD})) as world:
         world.fail(Denied("no", status=403), f"get configmaps/{MAP}")
         await world.pass_time(60)
@@ -99,7 +99,7 @@ async def test_a_record_that_cannot_be_given_back_delays_no_pod() -> None:
 @pytest.mark.parametrize("happens", [True, False])
 @in_virtual_time
 async def test_fp06_a_crash_between_record_and_write(happens: bool) -> None:
-    """FP-06, SI-11, LI-05: the entry stands, pods are told; the own zone may go again at once."""
+    """FP-06, SI-11, LI-05: the entry stands, pods are un-prepared; the own zone may go at once."""
     world = tracked({}, a=WAIT, b=WAIT)
     assert (await world.send_request("zone-a", 3)).is_allowed
     await world.pass_time(10)

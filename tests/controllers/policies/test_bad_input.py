@@ -155,7 +155,7 @@ async def test_two_policies_that_come_to_overlap_in_mid_rollout() -> None:
 
 @in_virtual_time
 async def test_a_zone_that_vanishes_in_mid_rollout() -> None:
-    """MAZ-28, MAZ-47: its open batch with it; the others go on, and it is told as unknown."""
+    """MAZ-28, MAZ-47: its open batch with it; the others go on, and it is reported as unknown."""
     async with Sandbox() as sandbox:
         world = PolicyWorld(sandbox)
         await world.create_zones("abc", replicas=2)

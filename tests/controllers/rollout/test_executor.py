@@ -84,7 +84,7 @@ async def test_an_own_delete_counts_until_the_cache_shows_it() -> None:
     made = bench(sets, pods)
     await made.step()
     assert made.client.deleted == ["b-0"]
-    made.client.put("pods", pod_json("b", 0))  # the store lags as well: only memory can tell
+    made.client.put("pods", pod_json("b", 0))  # the store lags as well: only memory can show it
     await made.step()
     assert made.client.deleted == ["b-0"]
     assert made.in_flight() == [Deletion.ACCEPTED]

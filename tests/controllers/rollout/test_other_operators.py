@@ -89,7 +89,7 @@ def by_us(bench: Bench) -> None:
 
 
 def by_us_as_a_list_tells(bench: Bench) -> None:
-    """The group is looked at before a list has told all that it shows."""
+    """The group is looked at before a list has reported all that it shows."""
     for ordinal in range(3):
         bench.deletes.begin(pod("a", ordinal))
     bench.deletes.map_deletions([])  # the cache shows none of these pods any more

@@ -102,7 +102,7 @@ async def test_w20_pods_that_do_not_confirm_hold_back_no_upscale() -> None:
 
 @in_virtual_time
 async def test_seed_079_pods_at_rest_are_reported_rarely() -> None:
-    """DELAY-10, LI-11: once, and then every ten minutes; a new process tells them once."""
+    """DELAY-10, LI-11: once, and then every ten minutes; a new process un-prepares them once."""
     bench = Bench([delayed("b", 3)])
     bench.references.show(3, 3)
     async with bench.living():

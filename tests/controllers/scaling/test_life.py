@@ -42,7 +42,7 @@ async def test_all_series_exist_from_the_first_reconcile_on() -> None:
 
 @in_virtual_time
 async def test_the_time_until_the_next_downscale_runs() -> None:
-    """It is told at each scrape, without a look; it ends at 0."""
+    """It is computed at each scrape, without a reconcile; it ends at 0."""
     bench = waiting()
     await bench.reconcile()
     assert bench.value("next_downscale_seconds") == 12 * 3600
@@ -120,7 +120,7 @@ async def test_what_rollouts_show_stays_when_scaling_ends() -> None:
 async def test_a_group_that_vanishes_while_it_is_scaled_leaves_no_ghost(
     rollouts_first: bool,
 ) -> None:
-    """The write hangs meanwhile, and is told of after rollouts have forgotten the group."""
+    """The write hangs meanwhile, and is reported after rollouts have forgotten the group."""
     bench = Bench([zone("a", 5), zone("b", 3, follows="a")])
 
     async def vanish(call: str) -> None:

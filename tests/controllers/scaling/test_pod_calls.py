@@ -149,7 +149,7 @@ async def test_deletes_come_before_posts() -> None:
 
 @in_virtual_time
 async def test_a_pod_that_does_not_confirm_is_remembered_as_tried() -> None:
-    """SEED-079, W-13: what it said before stays known, so that it is told soon again."""
+    """SEED-079, W-13: what it said before stays known, so that it is un-prepared soon again."""
     bench = Bench()
     async with bench.talking():
         await bench.call_again(post="4")

@@ -35,7 +35,7 @@ def make(qps: float = QPS) -> tuple[Removals, Intents]:
 
 
 def try_to_remove(removals: Removals, one: StatefulSet) -> bool:
-    """Remove a mark where it may go; tell whether it might."""
+    """Remove a mark where it may go; return whether it might."""
     if removals.wait_before(one) or removals.wait_in_line(one):
         return False
     with removals.turn(one):
@@ -116,7 +116,7 @@ async def test_li09_four_marks_of_others_are_removed_at_a_time() -> None:
 @pytest.mark.parametrize("qps", [0.0, 1.0, QPS, 100.0])
 @in_virtual_time
 async def test_li09_marks_of_new_sets_come_in_their_turn_within_their_share(qps: float) -> None:
-    """LI-09: ten sets a second for a minute, which ask again when they are told to.
+    """LI-09: ten sets a second for a minute, which ask again when the client may.
 
     Without rate limits only so many at a time. Every fifth is gone before its turn.
     """

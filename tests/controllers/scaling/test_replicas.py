@@ -120,7 +120,7 @@ async def test_d25_a_rollout_that_reads_first_holds_the_downscale_back() -> None
 )
 @in_virtual_time
 async def test_an_announcement_ends_with_the_answer(error: ApiError | None) -> None:
-    """D-25: whatever the answer is, and somebody is told of it who can go on."""
+    """D-25: whatever the answer is, and a caller that can go on learns of it."""
     bench, reported = follower(), list[object]()
     if error is not None:
         bench.client.refuse("zone-b", error)
@@ -178,7 +178,7 @@ async def test_an_announcement_ends_as_soon_as_the_cache_shows_the_count() -> No
 
 @in_virtual_time
 async def test_another_set_of_that_name_is_not_scaled() -> None:
-    """FP-16: zone-b was deleted and made anew since; the UID tells. A zone that moves has many
+    """FP-16: zone-b was deleted and made anew since; the UID shows it. A zone that moves has many
     versions: a change of its status is no conflict.
     """
     bench = follower(leading=7)
@@ -222,7 +222,7 @@ async def test_what_a_client_wrote_after_us_counts() -> None:
 
 @in_virtual_time
 async def test_fp24_a_webhook_that_knows_better_makes_no_storm() -> None:
-    """LI-11: the count is stored as 6 each time; tried ever more rarely, and it is told why."""
+    """LI-11: the count is stored as 6 each time; tried ever more rarely, with a reason."""
     bench = follower(leading=7)
     bench.client.meddle = lambda one: part(one, "spec").update(replicas=6)
     async with bench.living():
