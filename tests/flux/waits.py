@@ -16,7 +16,7 @@ _CALM: Final = timedelta(seconds=2)
 
 
 def is_failing(reason: str) -> Callable[[Json], bool]:
-    """Return what tells whether Flux failed for this reason with an object as it is now."""
+    """Return a check whether Flux failed for this reason with an object as it is now."""
 
     def is_so(body: Json) -> bool:
         return any(
@@ -42,7 +42,7 @@ def is_settled(body: Json) -> bool:
 
 
 def is_applied(tag: str) -> Callable[[Json], bool]:
-    """Return what tells whether a Kustomization has applied this tag."""
+    """Return a check whether a Kustomization has applied this tag."""
     return lambda body: (
         is_settled(body) and body["status"]["lastAppliedRevision"].startswith(f"{tag}@")
     )
