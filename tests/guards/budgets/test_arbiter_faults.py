@@ -1,5 +1,5 @@
 """The arbiter where calls fail, hang or are cancelled: what may be recorded counts until it is
-known, and is withdrawn where no answer told of it (SI-17, SI-18, LI-09, FP-11, FP-14, FP-36).
+known, and is withdrawn where no answer confirmed it (SI-17, SI-18, LI-09, FP-11, FP-14, FP-36).
 """
 
 import asyncio

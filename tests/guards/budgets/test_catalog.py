@@ -1,6 +1,6 @@
 """Which version of a budget is in force, and for whom (T-10, ZPDB-30 to ZPDB-35, W-17, W-52).
 
-A case is what the informer tells, one after the other: `store 2 uid=u2 most=4` a valid version of
+A case is what the informer reports, one after the other: `store 2 uid=u2 most=4` a valid version of
 generation 2, `flawed 2` one that is not valid, `blind 2` one without a readable selector,
 `unreadable`, and `delete 2`. Of what comes of it: the versions in force for a pod of the zones and
 for one of the whole application, what was counted, and the gauges: valid, and the maximum.
@@ -52,7 +52,7 @@ class Bench:
         self.stored: AnyBudget | None = None
 
     def play(self, steps: str) -> "Bench":
-        """Take versions as the informer tells them."""
+        """Take versions as the informer reports them."""
         for step in filter(None, steps.split(", ")):
             (word, *plain), named = read_arguments(step)
             budget = _make(word, plain, named)

@@ -33,7 +33,7 @@ SECOND = timedelta(seconds=1)
 
 
 class Memory:
-    """A Pending over a cache, and the pods that it told of."""
+    """A Pending over a cache, and the pods that it reported."""
 
     def __init__(self, *pods: Pod) -> None:
         self.cache, self.clock = PodStore(), FakeClock()
@@ -82,7 +82,7 @@ def test_fp40_a_record_counts_whichever_client_wrote_it() -> None:
 
 
 def test_si04_an_own_delete_counts_as_such_also_under_a_grant() -> None:
-    """What is read back is told by it: see `controllers.rollout.executor`."""
+    """What is read back is reported by it: see `controllers.rollout.executor`."""
     memory = Memory(A0, A1)
     memory.grant(A0)
     memory.deletes.begin(A0)

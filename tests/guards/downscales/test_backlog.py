@@ -56,7 +56,7 @@ def test_fp26_a_pod_that_may_have_been_called_late_is_un_prepared_twice(bench: B
 
 
 def test_li05_a_pod_that_is_un_prepared_gets_no_more_calls(bench: Bench) -> None:
-    """Only pods that were told can be owed; one by one they are settled."""
+    """Only pods that were called can be in the backlog; they leave it one after the other."""
     backlog = bench.downscales.backlog
     bench.downscales.close(bench.begin(pods="123"), un_prepare=uids("1239"))
     backlog.record_un_prepared(A, waiting("1"))
@@ -69,7 +69,7 @@ def test_li05_a_pod_that_is_un_prepared_gets_no_more_calls(bench: Bench) -> None
 
 
 def test_d40_a_pod_that_could_not_be_un_prepared_is_named_with_the_cause(bench: Bench) -> None:
-    """D-40, LI-05: on the page, until it has been told; a log line says it only once."""
+    """D-40, LI-05: on the page, until it has been un-prepared; a log line says it only once."""
     backlog = bench.downscales.backlog
     bench.downscales.close(bench.begin(pods="12"), un_prepare=uids("12"))
     assert backlog.describe_unreached() is None
@@ -118,7 +118,7 @@ def test_si12_a_debt_remembers_which_state_of_the_set_it_is_of(bench: Bench) -> 
 
 @pytest.mark.parametrize("again", ["begin", "renew", "adopt"])
 def test_si12_a_pod_that_is_prepared_again_is_not_un_prepared(bench: Bench, again: str) -> None:
-    """FP-19: an entry of pod 2 from before must not undo what pod 2 is told now."""
+    """FP-19: an entry of pod 2 from before must not undo what pod 2 confirms now."""
     bench.downscales.close(bench.begin(pods="12"), un_prepare=uids("12"))
     if again == "adopt":
         bench.downscales.adopt(sts("a"), key("a", 3, 2), EPOCH, named("2"))
@@ -213,7 +213,7 @@ ONE, TWO = endpoint("one"), endpoint("two")
 
 
 class Calls:
-    """Pods that fail as they are told to."""
+    """Pods that fail as the test wants."""
 
     def __init__(self, **failed: bool) -> None:
         """Let pods fail, and say of each whether its call may arrive still."""
@@ -269,7 +269,7 @@ async def test_calls_that_are_cut_short_have_no_answer() -> None:
 
 @in_virtual_time
 async def test_what_another_process_may_have_sent() -> None:
-    """D-24: where a record does not tell the path, it may be any."""
+    """D-24: where a record does not name the path, it may be any."""
     unanswered = UnansweredCancels(VirtualClock(), LASTS)
     unanswered.suspect(A, [ONE.uid], Target(port=80, path="prepare", service="s"))
     unanswered.suspect(A, [TWO.uid], None)

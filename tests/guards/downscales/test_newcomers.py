@@ -1,4 +1,4 @@
-"""Which ordinals never had a ready pod, as the watches tell it: D-67, SI-10, FP-07, FP-09.
+"""Which ordinals never had a ready pod, as the watches report it: D-67, SI-10, FP-07, FP-09.
 
 What happens is written as `World.play` reads it.
 """

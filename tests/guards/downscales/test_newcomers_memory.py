@@ -69,7 +69,7 @@ def test_si02_what_a_zone_had_is_used_for_an_hour_whatever_happens_to_its_set(
     ],
 )
 def test_si02_a_spec_that_was_missed_may_have_wanted_any_ordinal(miss: str) -> None:
-    """SI-02, FP-09: 1, 3 and 1 again, of which only the generation tells."""
+    """SI-02, FP-09: 1, 3 and 1 again, which only the generation shows."""
     world = World(1, "l", f"{miss}, wait hour-")
     world.change(replicas=3, generation=world.sts.generation + 1)
     assert world.used == 3

@@ -251,7 +251,7 @@ async def test_a_map_that_is_deleted_meanwhile_is_made_anew() -> None:
 
 
 async def test_dep34_a_role_without_patch_will_do(lines: list[str]) -> None:
-    """DEP-34, RBAC-05: get, update, create; told once, and nothing of others is lost."""
+    """DEP-34, RBAC-05: get, update, create; reported once, and nothing of others is lost."""
     bench = TrackerBench({"zone-b": entry()})
     bench.fail(PATCH, Denied("grant verb patch", status=403))
     before = bench.others

@@ -26,7 +26,7 @@ def prepared(replicas: int, **changes: object) -> StatefulSet:
 
 
 class World:
-    """Stores as informers fill them, and what is told of each change.
+    """Stores as informers fill them, and what is reported of each change.
 
     The process has watched for an hour when anything happens: at the start nothing is known.
     `steps` are what happens then: see `play`.
