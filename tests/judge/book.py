@@ -268,7 +268,7 @@ def _take_commit(book: Book, commit: Commit, seen: dict[tuple[str, str], CacheAg
 
 
 def _part_calls(book: Book) -> None:
-    """Tell calls about delayed downscales from others, by all paths that sets ever asked for."""
+    """Tell apart calls about delayed downscales from others, by all paths that sets ever named."""
     sets = [one.commit.after for one in book.writes if isinstance(one.now, Set)]
     prepared = {str(annotations(one).get(PREPARE_PATH, "")).strip("/") for one in sets}
     delayed = {read_delay_path(one) for one in sets} - prepared
@@ -308,7 +308,7 @@ def labels(found: JsonObject | None) -> JsonObject:
 
 
 def asked_replicas(called: Called) -> int | None:
-    """Return how many replicas a write asks for, None where that cannot be told."""
+    """Return how many replicas a write asks for, None where that is unknown."""
     body = called.request.body
     if isinstance(body, dict):
         return _replicas(body)

@@ -44,7 +44,7 @@ class Rule:
         return all(labels.get(key) == value for key, value in self.selector.items())
 
     def name_partition(self, pod: str) -> str:
-        """Return the partition of a pod, empty where its name does not tell it."""
+        """Return the partition of a pod, empty where its name has none."""
         found = re.fullmatch(self.pattern, pod)
         return "" if found is None else found.group(self.group) or ""
 

@@ -163,7 +163,7 @@ class HistoryBuilder:
         return self.write(at, ZONE_BUDGETS, BUDGET, None)
 
     def template(self, at: float, replicas: int, status: int | None = None) -> Self:
-        """Have the ReplicaTemplate want so many replicas, and tell of `status`, else as many."""
+        """Have the ReplicaTemplate want so many replicas, and report `status`, else as many."""
         after: JsonObject = {
             "metadata": {"name": TEMPLATE},
             "spec": {"replicas": replicas},

@@ -1,7 +1,7 @@
 """The deletes of pods that the operator asked for: when each was sent, by whom, on which look.
 
 A delete may arrive long after it was sent, even after its process has died: then the next process
-of that name is not to blame for it. When it was sent is told by the fault that held it up.
+of that name is not to blame for it. When it was sent is known from the fault that held it up.
 """
 
 import re
@@ -28,7 +28,7 @@ AT_ONCE: Final = timedelta(milliseconds=50)
 # Faults by which a request arrives, or an answer comes, later than anyone could know.
 DELAYING: Final = frozenset({"slow", "late", "pod_slow"})
 # How faults end by which the caller does not learn what became of a delete that was carried out:
-# where only the body breaks off, the status has told it.
+# where only the body breaks off, the status has shown it.
 LOSING: Final = frozenset({"reset_after", "timeout", "gateway_timeout_committed"})
 
 
@@ -184,7 +184,7 @@ def get_sent(book: Book, called: Called) -> timedelta:
 
 
 def _span(fault: Fault) -> timedelta:
-    """Return how long a request was held up, as its fault tells; zero where it does not."""
+    """Return how long a request was held up, as its fault says; zero where it does not."""
     found = _SPAN.search(fault.text)
     if found is None:
         return timedelta(0)

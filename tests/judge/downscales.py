@@ -240,7 +240,7 @@ class Targets:
             return "no statefulset owns it"
         known = self._list_paths(paths, call.begun)
         if call.method == "DELETE":
-            # Where a pod was told to go it is told that it stays, however late (D-24).
+            # Where a pod was prepared it is un-prepared, however late (D-24).
             known = [path for since, each in paths if since <= call.begun for path in each]
         path = call.path.strip("/")
         return "" if path in known else f"its set asks for {' or '.join(known) or 'none'}"

@@ -308,7 +308,7 @@ def list_overlaps(book: Book) -> Iterator[Violation]:
 
 
 def _list_covered(book: Book) -> Iterator[Eviction]:
-    """Yield the evictions that were carried out of pods under a budget, as their records tell."""
+    """Yield the evictions that were carried out of pods under a budget, as their records show."""
     marked = {write.commit.name for write in book.writes if read_record(write) is not None}
     for eviction in map_evictions(book).values():
         if eviction.called.request.name in marked:

@@ -190,7 +190,7 @@ def _judge_asked(book: Book, downscale: Downscale) -> Iterator[Violation]:
 
 
 def _judge_prepared(book: Book, downscale: Downscale) -> Iterator[Violation]:
-    """SI-10: each pod that was removed had confirmed, and was not told otherwise after it."""
+    """SI-10: each pod that was removed had confirmed, and was not un-prepared after it."""
     is_observed = book.promises.is_observed
     since = _first_asked(book, downscale)
     if is_observed and downscale.called is None:
@@ -258,7 +258,7 @@ def _first_asked(book: Book, downscale: Downscale) -> timedelta:
         for one in book.faults
         if one.kind == FORGED and begun - PERSIST_LIMIT <= one.at <= begun
     ]
-    # A forgery that tells the truth is asked like any other, and so is what follows it.
+    # A forgery that is true is asked like any other, and so is what follows it.
     return min((begun, *forged))
 
 

@@ -167,7 +167,7 @@ def _list_called_again(
         if not span[0] <= call.begun <= span[1] or call.pod.rpartition("-")[0] != zone:
             continue
         if call.method != "POST" or not 200 <= call.status < 300:
-            return  # the round has failed: whoever confirmed is told otherwise, and called again
+            return  # the round has failed: each pod that confirmed is un-prepared, and called again
         if confirmed.get(call.uid, call.begun) < call.begun:
             text = f"{call.pod} had confirmed, and was called again for the same write"
             yield Violation(invariant="SI-16", at=call.begun, text=text)

@@ -109,7 +109,7 @@ def _judge_words(book: Book, scaling: Scaling, words: "_Words") -> Iterator[Viol
 
 
 class _Words:
-    """What pods were told about delayed downscales, and which have forgotten it since."""
+    """What pods were sent about delayed downscales, and which have forgotten it since."""
 
     def __init__(self, book: Book) -> None:
         self._book = book
@@ -155,7 +155,7 @@ class _Words:
     def collect_idle(self, scaling: Scaling) -> set[str]:
         """Return the names of which no pod ran all the time since the operator last looked.
 
-        One on its way out runs no more: what it was told ends with it.
+        One on its way out runs no more: what it confirmed ends with it.
         """
         begin, end = scaling.decided
         ran: dict[str, bool] = {}

@@ -196,7 +196,7 @@ def count_allowed_reads(book: Book) -> int:
 def _list_left_prepared(
     book: Book, rest: Rest, since: tuple[timedelta, list[PodCalled]], found: Findings
 ) -> Iterator[Violation]:
-    """Yield pods that were told to go, stay, and were not told so in time (LI-05)."""
+    """Yield pods that were prepared, stay, and were not un-prepared in time (LI-05)."""
     (begin, calls), ended = since, book.ended_at
     for (uid, _), called_pods in _map_prepared(calls).items():
         stays_since = rest.stays_since.get(uid)
@@ -238,7 +238,7 @@ FASTEST: Final = 2
 def list_back_prepared(
     book: Book, stays_since: Mapping[str, timedelta], begin: timedelta
 ) -> Iterator[Violation]:
-    """Yield pods whose forerunner was told to go, and which stay and were not told so.
+    """Yield pods whose forerunner was prepared, and which stay and were not un-prepared.
 
     Only where the set wanted the pod again when its forerunner had gone, and went on to: where a
     downscale has stood for a minute with its pods gone, it has happened, and whoever comes back

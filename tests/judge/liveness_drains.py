@@ -75,7 +75,7 @@ AWAITED: Final = timedelta(seconds=9)
 REMEMBERED: Final = timedelta(seconds=60)
 # What was decided before an eviction was refused may be carried out after it.
 UNDERWAY: Final = timedelta(seconds=6)
-# A turn of no use ends after five minutes: what has waited for nearly as long tells nothing.
+# A turn of no use ends after five minutes: what has waited for nearly as long proves nothing.
 TURN: Final = timedelta(minutes=4)
 REFUSED: Final = 300
 # Such a call may have been answered; one that did not get through was not.

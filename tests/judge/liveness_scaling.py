@@ -1,8 +1,8 @@
 """What must come to pass of counts once all faults are over: every zone has the count it should.
 
 Within the times that zones wait for one another and that pods ask for (LI-01); what the object
-that zones mirror is told counts too. Nothing is written after it: that is seen by `liveness`. Pods
-that were asked since when they are prepared, and stay, are told so (LI-05).
+that zones mirror gets replicas too. Nothing is written after it: that is seen by `liveness`. Pods
+that were asked since when they are prepared, and stay, are un-prepared (LI-05).
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ from tests.judge.invariants_requests import WRITTEN_WITHIN, list_contests
 from tests.judge.objects import Set, read_set
 from tests.judge.promises import Violation
 
-# For each zone: until a downscale that was allowed cannot persist any more, and pods were told.
+# For each zone: until an allowed downscale cannot persist, and pods were un-prepared.
 PER_ZONE: Final = timedelta(seconds=36 + 60)
 
 
@@ -33,7 +33,7 @@ class Replicas:
     asked_at: timedelta = timedelta(0)
     """When people last changed what is wanted."""
     moved_at: timedelta = timedelta(0)
-    """When a count was last written, or told."""
+    """When replicas were last written, or reported."""
 
     @property
     def missing(self) -> list[str]:
@@ -67,7 +67,7 @@ def read_counts(book: Book) -> Replicas:
 def list_called_late(
     book: Book, begin: timedelta, stays_since: Mapping[str, timedelta]
 ) -> Iterator[Violation]:
-    """Yield pods that were asked, and told too late that they stay; `begin`: when all was well.
+    """Yield pods that were asked, and un-prepared too late; `begin`: when all was well.
 
     `stays_since` has the pods that exist and stay, by UID. LI-05.
     """
@@ -77,7 +77,7 @@ def list_called_late(
     for call in sorted(book.delay_calls, key=lambda one: one.at):
         if call.uid not in stays_since:
             continue
-        # Nobody can be told who does not listen: the next attempt has its time from then on.
+        # A pod that does not listen cannot be called: the next attempt has its time from then on.
         is_deaf = not call.acted and call.uid in asked
         if is_deaf or (call.acted and call.method == "POST"):
             asked[call.uid] = call.at
@@ -91,7 +91,7 @@ def list_called_late(
 
 
 def judge_counts(book: Book, begin: timedelta, slack: timedelta) -> Iterator[Violation | str]:
-    """Yield what did not come to pass, and as text what cannot be told yet.
+    """Yield what did not come to pass, and as text what is not known yet.
 
     `begin` is when all was well, `slack` what pods and lost events may take beside.
     """

@@ -1,7 +1,7 @@
 """What MultiAZRollouts say in a history: which sets each of them owned, in which zone, and when.
 
 Read as a person reads the objects: nothing is taken from the operator's own decoding or planning.
-Zones are told by labels, a node selector or the name, in the order of the specification. What node
+Zones are known by labels, a node selector or the name, in the order of the specification. What node
 affinity and the labels of nodes say of them is not read: such a history is judged by these alone.
 """
 
@@ -148,7 +148,7 @@ def _take_policy(found: PolicyBook, specs: dict[str, PolicySpec], commit: Commit
 
 
 def _take_set(sets: dict[str, Set], write: Write) -> bool:
-    """Move on by one write; tell whether it was one of a set."""
+    """Move on by one write; return whether it was one of a set."""
     for view in (write.before, write.now):
         if isinstance(view, Set):
             sets.pop(view.uid, None)

@@ -1,4 +1,4 @@
-"""What a judge of a simulated world is told, and what he says of it.
+"""What a judge of a simulated world gets, and what he says of it.
 
 How long a fact may be unknown is said here; what is promised about it, in `invariants`,
 `invariants_downscale` and `liveness`.

@@ -321,5 +321,5 @@ def _take(standstill: _Standstill, commit: Commit) -> None:
 
 
 def _rest(found: JsonObject) -> tuple[object, object, object]:
-    """Return what of a set moves anything: all but its times, and what tells of them."""
+    """Return what of a set moves anything: all but its times, and what repeats them."""
     return found.get("spec"), found.get("status"), read_desired(found)

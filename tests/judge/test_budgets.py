@@ -161,7 +161,7 @@ def test_partitions_are_judged(events: Events, broken: list[str]) -> None:
 
 
 def test_a_dead_process_is_no_excuse_under_a_budget() -> None:
-    """SI-17, SI-01: the record has told the next process what was on its way."""
+    """SI-17, SI-01: the record has shown the next process what was on its way."""
 
     def late(t: HistoryBuilder) -> None:
         t.lived(0, "started").live_read(9)

@@ -70,7 +70,7 @@ PREPARATIONS = cases(
 
 @pytest.mark.parametrize(("events", "broken"), PREPARATIONS)
 def test_pods_are_prepared_before_they_go(events: Events, broken: list[str]) -> None:
-    """SI-10, SI-12: a removed pod has confirmed, for this request, and was told nothing else."""
+    """SI-10, SI-12: a removed pod has confirmed, for this request, and was not un-prepared."""
     assert judge(events) == broken
 
 

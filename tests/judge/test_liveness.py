@@ -216,7 +216,7 @@ LEFT = cases(
 
 @pytest.mark.parametrize(("events", "broken"), LEFT)
 def test_no_pod_stays_prepared_that_stays(events: Events, broken: list[str]) -> None:
-    """LI-05: who was told to go, and stays, is told so."""
+    """LI-05: a pod that was prepared, and stays, is un-prepared."""
     assert ids(judge(events, labels=PREPARED, annotations=PATHS)) == broken
 
 

@@ -272,7 +272,7 @@ def at_rest(t: HistoryBuilder) -> HistoryBuilder:
 
 @pytest.mark.parametrize(("events", "broken"), RESTS)
 def test_replicas_come_to_rest(events: Events, broken: list[str]) -> None:
-    """LI-01, LI-05, SEED-069: what is wanted comes to be, and the status tells of it."""
+    """LI-01, LI-05, SEED-069: what is wanted comes to be, and the status shows it."""
     assert judge(lambda t: events(at_rest(t)), DELAYED, HEALED) == broken
 
 
