@@ -67,7 +67,7 @@ class Round:
 
     @property
     def name(self) -> str:
-        """Return what tells it from others."""
+        """Return what distinguishes it from others."""
         return f"seed {self.seed}, {self.replicas} operators"
 
     def make_rng(self, what: str) -> random.Random:

@@ -1,4 +1,4 @@
-"""Which process holds the Lease, as its watch tells: every holder, and since when."""
+"""Which process holds the Lease, as its watch reports: every holder, and since when."""
 
 import asyncio
 import time

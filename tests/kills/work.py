@@ -1,4 +1,4 @@
-"""What goes on in a namespace meanwhile: rollouts, drains and downscales, until it is told to rest.
+"""What goes on in a namespace meanwhile: rollouts, drains and downscales, until it is to rest.
 
 Two groups of three zones. One is rolled out and drained under a budget, the other one is rolled out
 and scaled down and up again, its pods being prepared.
