@@ -1,4 +1,4 @@
-"""An informer of pods that runs on a script, and what it told."""
+"""An informer of pods that runs on a script, and what it reported."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -24,7 +24,7 @@ PodInformer = Informer[Pod | Unreadable]
 
 @dataclass
 class Rig:
-    """An informer that runs on a script, and what it told."""
+    """An informer that runs on a script, and what it reported."""
 
     api: ScriptedApi
     informer: PodInformer

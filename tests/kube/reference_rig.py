@@ -1,4 +1,4 @@
-"""References on a simulated API server: what they ask, and what they tell.
+"""References on a simulated API server: what they read, and what they report.
 
 @in_virtual_time
 async def test_it() -> None:

@@ -206,7 +206,7 @@ async def _play(steps: Iterable[Step]) -> AsyncIterator[WatchEvent]:
 def pod(
     name: str, version: object, *, uid: str = "", owner: str = "", ready: bool = True
 ) -> msgspec.Raw:
-    """Return a pod as JSON; its UID is `uid-<name>` unless told."""
+    """Return a pod as JSON; its UID is `uid-<name>` unless given."""
     return as_raw(pod_tree(name, version, uid=uid, owner=owner, ready=ready))
 
 

@@ -68,7 +68,7 @@ def answer_list_and_watch(page: bytes, seen: asyncio.Event, *objects: bytes) -> 
 
 @dataclass
 class Versions:
-    """A subscriber of a metadata watch that keeps what it was told."""
+    """A subscriber of a metadata watch that keeps what was reported to it."""
 
     reading: Reading | None = None
     reported: list[str] = field(default_factory=list)

@@ -327,7 +327,7 @@ async def test_every_known_outcome_exists_at_zero() -> None:
 
 
 class Turns:
-    """Counts how much is decoded and told between two turns of the loop."""
+    """Counts how much is decoded and reported between two turns of the loop."""
 
     def __init__(self) -> None:
         self.decoded = self.reported = self.most_decoded = self.most_reported = self.total = 0

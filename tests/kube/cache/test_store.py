@@ -1,4 +1,4 @@
-"""What the cache keeps, finds, and tells (FP-07, FP-08, D-10, LI-02, SI-07, SI-09)."""
+"""What the cache keeps, finds, and reports (FP-07, FP-08, D-10, LI-02, SI-07, SI-09)."""
 
 from collections.abc import Sequence
 from itertools import permutations

@@ -54,7 +54,7 @@ async def test_a_group_that_is_not_served_is_not_found(bench: Bench) -> None:
 
 
 async def test_an_object_of_a_group_that_is_not_served_is_no_answer(bench: Bench) -> None:
-    """It tells nothing of the object, but its status is to be seen: the group may be gone."""
+    """It shows nothing of the object, but its status is to be seen: the group may be gone."""
     bench.server.on("GET", SCALE, reply(b"404 page not found\n", 404, Content_Type="text/plain"))
     with pytest.raises(Unreachable) as caught:
         await bench.client().fetch(STATEFULSETS, "prod", "a", "scale")

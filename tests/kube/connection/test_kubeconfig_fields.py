@@ -1,4 +1,4 @@
-"""What is told of a field that is wrong: file, field and no secret (FLAG-14)."""
+"""What is reported of a field that is wrong: file, field and no secret (FLAG-14)."""
 
 import base64
 import stat

@@ -84,7 +84,7 @@ async def test_seed072_what_may_not_be_watched_is_read_every_interval(count: int
 
 @in_virtual_time
 async def test_a_watch_that_ends_makes_no_burst_of_reads() -> None:
-    """LI-11: a hundred that are told of no more are read within the interval, one by one."""
+    """LI-11: a hundred that are reported no more are read within the interval, one by one."""
     async with following() as rig:
         names = [f"demo-{number}" for number in range(100)]
         for name in names:
