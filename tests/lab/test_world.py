@@ -65,7 +65,7 @@ async def test_a_wrong_clock_does_not_say_how_long_pods_have_been_ready(hours: i
 
 @in_virtual_time
 async def test_fp06_the_tasks_of_a_killed_process_are_known_to_be_left() -> None:
-    """FP-06: those that wait for an answer then may be destroyed, and nobody is told; no others."""
+    """FP-06: those that wait for an answer then may be destroyed, unreported; no others."""
     before = asyncio.all_tasks()
     async with Sandbox() as sandbox:
         of_world = asyncio.all_tasks() - before

@@ -209,7 +209,7 @@ async def test_a_drained_node_waits_for_its_turn() -> None:
         'admission webhook "pod-eviction-demo.grafana.com" denied the request:',
     )
     said = re.findall(r"eviction of (zone-a-[01]): (denied|allowed)", text)
-    assert len(said) == len({*said}), "who asks again and again is told of once"
+    assert len(said) == len({*said}), "a client that tries again and again is reported once"
     assert {verdict for _, verdict in said} == {"denied", "allowed"}
 
 

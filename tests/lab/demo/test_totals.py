@@ -223,7 +223,7 @@ def drawn(totals: Totals) -> list[str]:
     ],
 )
 def test_the_totals_are_sentences(totals: Totals, lines: list[str]) -> None:
-    """Refusals of the same words are told once: who drains a node asks every other second."""
+    """Refusals of the same words are reported once: a drain tries every other second."""
     assert drawn(totals) == lines
 
 

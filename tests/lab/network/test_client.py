@@ -109,7 +109,7 @@ async def test_the_server_time_is_that_of_its_answers() -> None:
         reported = world.following.server_time()
         assert reported is not None
         assert timedelta(0) <= world.api.now() - reported <= timedelta(seconds=1.02)
-    # Many answers tell the second more exactly, and time goes on without any.
+    # Many answers show the second more exactly, and time goes on without any.
     await asyncio.sleep(100)
     reported = world.client.server_time()
     assert reported is not None

@@ -1,6 +1,6 @@
 """What goes wrong with a call, and how it looks to the process that made it.
 
-Section 3.2: errors, latency and crashes; SI-18: an unknown outcome is told from a failure.
+Section 3.2: errors, latency and crashes; SI-18: an unknown outcome is not a failure.
 """
 
 import asyncio
@@ -104,7 +104,7 @@ async def test_a_read_fails(how: Failure, error: type[ApiError], text: str, seco
 async def test_a_write_fails(
     how: Failure, error: type[ApiError], happens: bool, write: Write
 ) -> None:
-    """SI-18: whether it was carried out cannot be told from how it failed."""
+    """SI-18: whether it was carried out cannot be known from how it failed."""
     world = ClientWorld(fails(how))
     world.put("old")
     with pytest.raises(ApiError) as caught:
@@ -132,7 +132,7 @@ async def test_a_late_write_is_carried_out_when_its_caller_has_given_up() -> Non
 
 @in_virtual_time
 async def test_of_a_write_whose_answer_is_cut_only_some_say_enough() -> None:
-    """The status of a delete tells all; of what was written there is only half."""
+    """The status of a delete shows all; of what was written there is only half."""
     world = ClientWorld(fails(Failure.CUT_BODY, 1), fails(Failure.CUT_BODY, 2))
     world.put("old")
     await delete(world)

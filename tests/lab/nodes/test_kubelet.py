@@ -1,4 +1,4 @@
-"""Scheduler and kubelets: the life of a pod as its status tells it (FP-27)."""
+"""Scheduler and kubelets: the life of a pod as its status shows it (FP-27)."""
 
 from datetime import timedelta
 from itertools import pairwise

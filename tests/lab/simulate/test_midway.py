@@ -1,4 +1,4 @@
-"""Inputs that were read in mid-rollout: `simulate` tells the rest of it."""
+"""Inputs that were read in mid-rollout: `simulate` shows the rest of it."""
 
 import asyncio
 from dataclasses import dataclass

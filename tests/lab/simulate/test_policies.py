@@ -208,7 +208,7 @@ def test_names_of_policies_stand_for_what_they_select() -> None:
 
 
 def test_a_drain_beside_a_policy_crosses_its_bounds_by_zone() -> None:
-    """What evictions take without a budget is told by the zones of the policy, and counts."""
+    """What evictions take without a budget is shown at the zones of the policy, and counts."""
     objects = [*grow(*db_zones()), policy(rollingUpdate={"intervalSeconds": 0})]
     for one in objects:
         if one["kind"] == "Pod":

@@ -122,7 +122,7 @@ def test_fewer_go_zone_by_zone_half_a_day_apart() -> None:
 
 @pytest.mark.slow
 def test_a_wait_without_end_is_cut_off() -> None:
-    """A time in the far future holds back whoever follows, and is told."""
+    """A time in the far future holds back the following zone, and is reported."""
     first, *followers = chain()
     objects = grow(replace(first, labels={}), *followers)
     pick(objects, "zone-c")["metadata"]["annotations"][LAST] = "2029-01-01T00:00:00Z"

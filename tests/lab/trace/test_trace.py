@@ -1,4 +1,4 @@
-"""A history as a story that people read, and as a hash that tells two runs apart."""
+"""A history as a story that people read, and as a hash that distinguishes two runs."""
 
 from collections.abc import Callable
 from dataclasses import replace

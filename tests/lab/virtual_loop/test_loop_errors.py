@@ -1,4 +1,4 @@
-"""What fails on the loop of virtual time, and is nobody's, ends the run; else it is told."""
+"""What fails on the loop of virtual time, without a waiter, ends the run; else it is reported."""
 
 import asyncio
 import gc
@@ -39,7 +39,7 @@ def test_an_error_in_a_callback_ends_nothing_where_a_client_takes_it() -> None:
 
 
 def test_an_error_that_a_task_keeps_ends_nothing() -> None:
-    """Whoever waits for the task is told; the loop is not."""
+    """The task that waits for it gets the error; the loop does not."""
 
     async def fail() -> None:
         raise ValueError("kept")
