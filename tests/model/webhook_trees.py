@@ -27,7 +27,7 @@ def hook_tree(name: str = "guard.ops", **client_config: Any) -> Tree:
 def configuration_tree(
     name: str = "guard", version: int = 7, *hooks: Tree, labels: dict[str, str] | None = None
 ) -> Tree:
-    """Return a configuration as an item of a list, labelled for `ops` unless told."""
+    """Return a configuration as an item of a list, labelled for `ops` unless given."""
     return {
         "metadata": {
             "name": name,

@@ -95,7 +95,7 @@ def test_a_whole_review_is_read(version: Version) -> None:
     [({"start": 2}, 2), ({"start": 0}, 0), ({}, 0), (None, 0)],
 )
 def test_the_first_ordinal_is_read(ordinals: object, expected: int) -> None:
-    """SI-10, D-10: a request that changes it makes other pods go than its replicas tell."""
+    """SI-10, D-10: a request that changes it makes other pods go than its replicas say."""
     found = workload()
     found["spec"]["ordinals"] = ordinals
     decoded = new_of(found)
@@ -110,7 +110,7 @@ def test_a_scale_leaves_the_first_ordinal_as_it_is() -> None:
 
 
 def test_an_ordinal_that_is_no_number_makes_an_object_unusable() -> None:
-    """SI-13: it cannot be told which pods go."""
+    """SI-13: it is unknown which pods go."""
     found = workload()
     found["spec"]["ordinals"] = {"start": "two"}
     decoded = new_of(found)
