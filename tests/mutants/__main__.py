@@ -38,7 +38,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def run_all(mutants: Sequence[Mutant], budget: Budget, jobs: int | None = None) -> list[Result]:
-    """Ask about all mutants, `jobs` at a time, and tell of each as it ends. Raises OutOfDate."""
+    """Judge all mutants, `jobs` at a time, and report each as it ends. Raises OutOfDate."""
     results: list[Result] = []
     with copied() as base, ThreadPoolExecutor(jobs or os.cpu_count()) as threads:
         sources = read_sources(base / "rollout_operator")

@@ -1,7 +1,7 @@
 """Put mutants into copies of the package, and find out which of them the simulation sees.
 
 The checkout is only read, once, at the beginning: what others change meanwhile changes no result. A
-run that is not clean tells of a mutant only where the same run is clean without it.
+run that is not clean shows a mutant only where the same run is clean without it.
 """
 
 import os

@@ -1,7 +1,7 @@
 """`python -m tests.mutants.trial`: ask the simulation about the package that is first on the path.
 
 Runs in a process of its own, which may never come to an end: a mutant may make the operator spin.
-Each job is told before it begins, so that who started the process knows which one ended it.
+Each job is reported before it begins, so that the parent process knows which job ended it.
 """
 
 import argparse
