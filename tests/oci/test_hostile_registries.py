@@ -206,7 +206,7 @@ async def test_another_content_than_was_named_is_refused(
 async def test_a_digest_beside_the_content_is_verified_too(
     registry: FakeRegistry, reader: Reader
 ) -> None:
-    """Where no HEAD has told it before."""
+    """Where no HEAD has shown it before."""
     body = b'{"config": {}}'
     wrong = f"sha512:{'0' * 128}"
 
