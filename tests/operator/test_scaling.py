@@ -310,7 +310,7 @@ def _unguarded(labels: Mapping[str, str]) -> dict[str, str]:
 
 async def _until_rolled(world: ScalingWorld) -> None:
     async with asyncio.timeout(PATIENCE):
-        while name_unrolled(world.sandbox):  # noqa: ASYNC110 (virtual time: no event tells it)
+        while name_unrolled(world.sandbox):  # noqa: ASYNC110 (virtual time: no event shows it)
             await asyncio.sleep(0.02)
 
 

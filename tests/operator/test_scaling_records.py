@@ -17,7 +17,7 @@ TRACKED = ("-use-zone-tracker=true",)
 WAIT = "1h"
 CHAIN = (follower("a", wait=WAIT), follower("b", "a", wait=WAIT))
 LONG_AGO = "2020-01-01T00:00:00Z"
-# To tell of a change of the ConfigMap, which is not watched.
+# To learn of a change of the ConfigMap, which is not watched.
 NEWS = {(): timedelta(seconds=1), TRACKED: timedelta(seconds=31)}
 
 

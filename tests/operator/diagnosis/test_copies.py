@@ -90,7 +90,7 @@ async def test_what_may_not_be_read_is_named() -> None:
 async def test_a_kind_that_is_not_installed_is_not_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A role that shows no policies does not tell whether there could be one; discovery does."""
+    """A role that shows no policies does not show whether there could be any; discovery does."""
     monkeypatch.delitem(KINDS, (MULTI_AZ_ROLLOUTS.group, MULTI_AZ_ROLLOUTS.plural))
     async with observed_cluster(*three_zones(replicas=1)) as world:
         world.sandbox.api.forbidden.add((PERSON, "list", "multiazrollouts"))
