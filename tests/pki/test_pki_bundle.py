@@ -249,7 +249,7 @@ async def test_si_19_what_a_newer_secret_made_another_replica_write_stays() -> N
 
 @in_virtual_time
 async def test_si_19_nothing_is_written_before_the_secret_was_read(lines: list[str]) -> None:
-    """SI-19, LI-11: nor what has changed meanwhile; the failure is told, and tried again."""
+    """SI-19, LI-11: nor what has changed meanwhile; the failure is reported, and tried again."""
     errors = deque[ApiError]([Unreachable("away", status=0)] * 2)
     cluster = Cluster(configuration("guard", OTHER_PEM), stored=OTHER_PEM, read_errors=errors)
     async with cluster.running():
@@ -274,7 +274,7 @@ async def test_w_06_one_that_fails_does_not_stop_another() -> None:
         cluster.errors.append(Refused("x"))
         await after(0.1)
         cluster.errors.clear()
-        del cluster.objects["validatingwebhookconfigurations", "bad"]  # its cache is never told
+        del cluster.objects["validatingwebhookconfigurations", "bad"]  # unseen by its cache
         cluster.put(configuration("good"))
         await after(0.2)
         assert cluster.bundles("good") == [WANTED]
