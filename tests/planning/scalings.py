@@ -330,5 +330,5 @@ def _outline_pods(endpoints: Iterable[Endpoint]) -> str:
 
 
 def called(*pods: str) -> dict[str, PodCalls]:
-    """Return that these pods, such as `b-0`, were told a minute ago that they stay."""
+    """Return that these pods, such as `b-0`, were un-prepared a minute ago."""
     return dict.fromkeys(pods, PodCalls(cancelled_at=NOW - MINUTE))

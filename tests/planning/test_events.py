@@ -71,7 +71,7 @@ def test_the_reason_is_the_code_in_camel_case() -> None:
 
 
 def test_a_rollout_from_its_begin_to_its_end() -> None:
-    """Each zone begins once; the end is told at the zones of which pods were replaced."""
+    """Each zone begins once; the end is reported at the zones of which pods were replaced."""
     before = group(zone("a", "pp", current="prev"), zone("b", "pp", current="prev"))
     first = delete(AT_REST, before, "a", 0, at=5)
     assert outline(first) == [

@@ -1,4 +1,4 @@
-"""Groups in the states that a description must tell apart, one for each name."""
+"""Groups in the states that a description must distinguish, one for each name."""
 
 import dataclasses
 from collections.abc import Mapping

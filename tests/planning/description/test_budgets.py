@@ -125,7 +125,7 @@ def test_what_is_said(text: str, expected: list[str]) -> None:
 
 
 def test_the_sentence_and_its_code_are_those_of_a_refusal() -> None:
-    """D-75: a person reads what an eviction is told."""
+    """D-75: a person reads the answer to an eviction."""
     case = read_snapshot("a-0; c rrF")
     refusal = assess_disruption(case)
     (wait,) = describe("a-0; c rrF").waits
@@ -226,7 +226,7 @@ def test_by_zone_as_many_may_go_as_the_rule_lets_go(drawn: BudgetSnapshot) -> No
 @FEWER
 @given(snapshots(rules_of_partitions()))
 def test_by_partition_at_least_as_many_may_go(drawn: BudgetSnapshot) -> None:
-    """And none are told only where none may."""
+    """And none are shown only where none may."""
     case = about_nothing(drawn)
     found = describe_budget(versions(case.budget), case)
 

@@ -170,7 +170,7 @@ def test_what_is_refused_is_named(url: str, problem: str) -> None:
 
 
 def test_long_urls_are_refused() -> None:
-    """SI-23: and not told in full."""
+    """SI-23: and not printed in full."""
     longest = "http://pod/" + "a" * 1013
     assert isinstance(plan(longest), Endpoint)
 

@@ -109,7 +109,7 @@ def uids_of(ordinal: int) -> Uid:
 
 
 def _choose(of: StatefulSet, pods: Sequence[Pod], called: Collection[Uid]) -> list[str]:
-    """Return the names of those that are told."""
+    """Return the names of the pods that are called."""
     known = {one.uid: one.name for ordinal in range(12) for one in [pod("a", ordinal, "l")]}
     return names(list(choose_staying(of, pods, {uid: known[uid] for uid in called}).values()))
 

@@ -1,6 +1,6 @@
 """Which pods are called before they go: T-07, PREP-20, D-26, SEED-092, SEED-106, SI-10, W-48.
 
-Where it cannot be told now who must be prepared, it is refused for a while: SI-10, SI-13, D-26.
+Where it is unknown now which pods must be prepared, it is refused for a while: SI-10, SI-13, D-26.
 """
 
 import dataclasses

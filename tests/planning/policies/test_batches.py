@@ -298,7 +298,7 @@ def test_a_batch_of_a_stateful_set_that_is_gone_holds_nothing() -> None:
     ],
 )  # fmt: skip
 def test_a_batch_stalls(a: Zone, last: Batch, left: float | None) -> None:
-    """It is told, and it goes on waiting: other zones are left alone."""
+    """It is reported, and it goes on waiting: other zones are left alone."""
     found = plan(a, prev("b"), last=last)
 
     assert outline(found) == "batch_open"

@@ -151,7 +151,7 @@ def test_zones_that_are_not_known() -> None:
 
 
 def test_a_policy_that_is_refused() -> None:
-    """MT-61, MAZ-23: all refusals are told, the first is the reason; what was recorded stays."""
+    """MT-61, MAZ-23: all refusals are reported, the first is the reason; records stay."""
     before = render(snapshot(zone("a"), batch=DONE))
     found = render_refused_status(REFUSED, before=before, now=NOW)
 

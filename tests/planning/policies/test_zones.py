@@ -130,7 +130,7 @@ def names(found: ZoneResolution) -> list[tuple[str, list[str]]]:
 def test_the_first_source_that_answers_counts(
     one: PlacedSet, zone: str, source: ZoneSource
 ) -> None:
-    """MAZ-12: and it is told."""
+    """MAZ-12: and it is reported."""
     found = resolve(policy(), one)
 
     assert found.sets == (ResolvedSet(name=one.name, zone=zone, source=source),)

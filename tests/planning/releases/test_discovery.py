@@ -77,7 +77,7 @@ def test_what_the_policy_selects_is_not_forgotten() -> None:
 
 
 def test_what_is_known_of_a_release() -> None:
-    """REL-34, REL-35, RELB-04: it keeps its place, and a tag that moves is told."""
+    """REL-34, REL-35, RELB-04: it keeps its place, and a tag that moves is reported."""
     status, events = discover(
         ReleaseStatus(available_releases=releases("1 2")),
         PolicyReading(latest="1", digest="sha256:a"),

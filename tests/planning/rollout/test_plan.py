@@ -1,4 +1,4 @@
-"""What stops a group, whose turn it is, what is told: cases beyond the table T-01."""
+"""What stops a group, whose turn it is, what is reported: cases beyond the table T-01."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Whom pods of a zone with a delay are told what: T-05, DELAY-01 to 14, SEED-073 to 079, W-20."""
+"""Which pods of a zone with a delay are called: T-05, DELAY-01 to 14, SEED-073 to 079, W-20."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -134,7 +134,7 @@ def read_delays(text: str) -> ScalingSnapshot:
 
 @pytest.mark.parametrize(("case", "expected"), read_table(T05, read_delays))
 def test_t05_a_delayed_downscale(case: ScalingSnapshot, expected: list[str]) -> None:
-    """First whom to tell what, then what comes of the answers; the pods that stay confirm."""
+    """First which pods to call, then what comes of the answers; the pods that stay confirm."""
     assert outline_snapshot(case, short=True) == expected
 
 

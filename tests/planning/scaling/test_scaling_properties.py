@@ -120,7 +120,7 @@ def current(case: ScalingSnapshot, zone: Zone) -> int:
 
 
 def find_wanted(case: ScalingSnapshot, zone: Zone) -> int | None:
-    """Return the count that a zone should have, naively; None for none that can be told."""
+    """Return the count that a zone should have, naively; None where it is unknown."""
     annotations = zone.sts.annotations
     force = annotations.get(FORCE_REPLICAS, "")
     forced = int(force) if force.isdecimal() and int(force) < 2**31 else None

@@ -94,7 +94,7 @@ def test_an_old_failure_stays_old() -> None:
 def test_a_check_waits_for_flux(
     current: str, checks: object, waits: dict[str, str], is_held: bool
 ) -> None:
-    """It would tell of the version before, and a bake would start by that."""
+    """It would be about the version before, and a bake would start by that."""
     history = (entry("2.0.0", BakeStatus(current)),)
     owner = rollout(status=ReleaseStatus(history=history), checks=checks)
 

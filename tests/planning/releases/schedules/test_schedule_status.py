@@ -71,7 +71,7 @@ def test_gates_of_the_cluster_have_their_namespace() -> None:
 
 
 def test_gates_that_could_not_be_written() -> None:
-    """REL-98: one failure does not stop the others, and is told."""
+    """REL-98: one failure does not stop the others, and is reported."""
     known = snapshot(None, gated(), gated("b"))
     made = make_gates(snapshot(None, gated("old")))
 
