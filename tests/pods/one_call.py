@@ -12,7 +12,7 @@ async def confirm(client: PodClient, endpoint: Endpoint, method: Method = "POST"
 
 
 async def fail(client: PodClient, endpoint: Endpoint, method: Method = "POST") -> PodError:
-    """Call a pod, which must not confirm, and return what is told of it."""
+    """Call a pod, which must not confirm, and return what is reported of it."""
     (error,) = await _call(client, endpoint, method)
     return error
 

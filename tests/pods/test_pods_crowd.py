@@ -115,7 +115,7 @@ async def test_a_failure_begins_no_more(narrow: PodClient) -> None:
 
 
 async def test_a_failure_cancels_what_is_under_way(client: PodClient) -> None:
-    """PREP-21: hanging pods delay no refusal, and are not told as failed."""
+    """PREP-21: hanging pods delay no refusal, and are not reported as failed."""
     async with PodServers(hang) as pods:
 
         async def answer(seen: Seen) -> None:
