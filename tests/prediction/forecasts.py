@@ -36,7 +36,7 @@ async def foresee(dump: Path, changes: Sequence[str], flags: Sequence[str]) -> l
 
 
 def read_goings(answer: Json) -> Iterator[Going]:
-    """Yield the pods that go, for the cause that was told of it.
+    """Yield the pods that go, for the cause that was reported.
 
     One whose eviction is allowed goes only then: it may be going already.
     """

@@ -1,4 +1,4 @@
-"""What is known of the time after a dump that it does not hold: told to `simulate` as changes.
+"""What is known of the time after a dump that it does not hold: given to `simulate` as changes.
 
 Pure. That an image is bad shows only where one of its pods has crashed; those that have not are
 named. `list_crashes` speaks of the pods of one moment, `in_time` brings all changes into order.

@@ -1,6 +1,6 @@
 """Play a plan on the control plane, take dumps in its course, and see what came after each.
 
-What goes after a dump is told by the store's own versions, not by clocks: a pod went later where
+What goes after a dump is known by the store's own versions, not by clocks: a pod went later where
 its end was written after the list of pods was read.
 """
 
@@ -137,7 +137,7 @@ class Run:
             yield f"{request.change} at {left:.2f}s"
 
     def _is_still(self, span: timedelta) -> bool:
-        """Return whether all was asked, and nothing has moved for a while."""
+        """Return whether all was sent, and nothing has moved for a while."""
         if self._asked < len(self.plan.requests) or self.hands.is_draining:
             return False
         last = max(self.world.judge.changes[-1].at, self.begun + self._last_request())
@@ -166,7 +166,7 @@ async def _set_up(world: World, plan: Plan, nodes: Nodes) -> None:
         zones = [prepared_zone(pods, zone, wait=plan.wait) for zone in zones]
     await create_budgets(world, plan.budgets)
     other = ZoneSpec(name=OTHER, group=None, replicas=1)
-    # Through a Service, as shipped: by it, a dump tells whose webhooks they are.
+    # Through a Service, as shipped: by it, a dump shows whose webhooks they are.
     name = f"-server-tls.self-signed-cert.dns-name={SERVICE}.{world.namespace}.svc"
     registration = {"hooks": HOOKS, "service": SERVICE}
     await hook_up(world, other, *zones, flags=(name,), registration=registration)

@@ -1,4 +1,4 @@
-"""What is told to `simulate` of the time after a dump."""
+"""What is given to `simulate` of the time after a dump."""
 
 from datetime import timedelta
 
