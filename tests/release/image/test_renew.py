@@ -18,7 +18,7 @@ OLD, NEW = (f"sha256:{digit * 64}" for digit in "01")
 
 
 class Registry(http.server.BaseHTTPRequestHandler):
-    """Tells digests to whoever has fetched the token that everybody gets."""
+    """Serves digests to a client that has fetched the token for all."""
 
     digests: ClassVar[dict[str, str]] = {}
 
