@@ -1,4 +1,4 @@
-"""`python -m tests.simulation`: run one schedule and tell its story, or a great many.
+"""`python -m tests.simulation`: run one schedule and print its story, or a great many.
 
 run --scenario s1 --seed 123 [--size 2x2] [--only 3,17]     one schedule
 plan --scenario s1-small --kind crash [--number 17]         systematic plans
@@ -112,7 +112,7 @@ def _run_campaign(given: argparse.Namespace) -> int:
 
 
 def _count(summaries: Iterator[Summary], seconds: float) -> Tally:
-    """Add up until all are there or the time is over; tell failures at once, and how far it is."""
+    """Add up until all are there or the time is over; print failures at once, and how far it is."""
     tally, begin = Tally(), time.monotonic()
     reported_at = begin
     for summary in summaries:

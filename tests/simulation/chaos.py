@@ -1,7 +1,7 @@
 """Blows that strike a whole process, a pod or the API server at random instants.
 
 All are drawn before the run begins, so that leaving one out (`only`) changes none of the others.
-Each is numbered and told in the history when it strikes.
+Each is numbered and recorded in the history when it strikes.
 """
 
 import asyncio

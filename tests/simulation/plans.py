@@ -113,7 +113,7 @@ class PlannedFaults(ScriptedFaults):
         self.events: dict[str, int] = {}
 
     def observe_world(self, sandbox: Sandbox) -> None:
-        """Know the world, whose history tells how old a list must be to lack an event."""
+        """Know the world, whose history shows how old a list must be to lack an event."""
         self._sandbox = sandbox
 
     def on_call(self, sent: SentCall) -> FaultDecision:

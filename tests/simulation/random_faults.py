@@ -107,7 +107,7 @@ class RandomFaults:
     """Faults by the dice of `rng`, numbered from 1 on as they come.
 
     With `only`, just those of these numbers happen, while all are counted: that is how a run is
-    shrunk. `report` is told of each that happens.
+    shrunk. `report` gets each that happens.
     """
 
     def __init__(
@@ -229,7 +229,7 @@ class RandomFaults:
         )
 
     def _fire(self, kind: str, actor: str, text: str) -> bool:
-        """Count a fault; tell whether it is to happen."""
+        """Count a fault; return whether it is to happen."""
         if self._is_healed or self.is_held:
             return False
         self.number += 1

@@ -178,7 +178,7 @@ class _Run:
         self._worlds: list[Sandbox] = []
 
     async def play(self, quiet: timedelta, render: Callable[[End], None]) -> None:
-        # Told and not returned: the runner prints its task for nobody, with all of the history.
+        # Printed and not returned: the runner shows its task nowhere, with all of the history.
         scenario, seed = self._scenario, self._seed
         self._quiet = min(quiet, scenario.quiet)
         sandbox = Sandbox(

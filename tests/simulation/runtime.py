@@ -75,7 +75,7 @@ class Patient(Protocol):
         ...
 
     def terminate(self, back_after: timedelta) -> None:
-        """Tell it to stop, as a drained node does."""
+        """Stop it, as a drained node does."""
         ...
 
 
@@ -95,7 +95,7 @@ class ActingReplica:
         self._find().crash(back_after)
 
     def terminate(self, back_after: timedelta) -> None:
-        """Tell its present life to stop in order."""
+        """Stop its present life in order."""
         self._find().terminate(back_after)
 
     def _find(self) -> "Supervisor":
@@ -145,7 +145,7 @@ class Supervisor:
             self.process.crash()
 
     def terminate(self, back_after: timedelta = BACK_AFTER) -> None:
-        """Tell the present life to stop in order."""
+        """Stop the present life in order."""
         if self.process.is_running and not self.has_to_stop:
             self._back_after = back_after
             self.has_to_stop = True

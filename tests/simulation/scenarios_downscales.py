@@ -239,7 +239,7 @@ async def _repent(people: People, name: str, pods: int) -> None:
 WISHES: Final[tuple[DesiredReplicas, ...]] = (_be_modest, _give_up, _disagree, _see_saw, _repent)
 
 
-# Of a pod that is told to go: the longer it takes, the longer others have to come in between.
+# Of a pod that is prepared: the longer it takes, the longer others have to come in between.
 ANSWERS: Final = (0.02, 0.7, 2.5, 4.5)  # seconds
 # Between downscales: so little that most of them meet the rollout.
 SHORT_WAIT: Final = "20s"

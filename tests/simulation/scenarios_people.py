@@ -1,6 +1,6 @@
 """What people and their scripts do to a simulated world, and what they do when it says no.
 
-Each change is one request as kubectl or an autoscaler would send it, told in the history. What is
+Each change is a request as of kubectl or an autoscaler, recorded in the history. What is
 refused is tried again by `insist`, as people do; nothing here looks at the operator.
 """
 
@@ -202,7 +202,7 @@ class People:
             await asyncio.sleep(self.rng.uniform(0.5, 1.5) * TRY_AGAIN)
 
     async def attempt(self, act: Callable[[], Awaitable[None]]) -> bool:
-        """Try once; tell whether it was accepted."""
+        """Try once; return whether it was accepted."""
         try:
             await act()
         except ApiRefusal as refusal:

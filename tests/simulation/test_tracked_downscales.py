@@ -74,7 +74,7 @@ class TrackedWorld:
         return ""
 
     def called(self, method: str) -> list[str]:
-        """Return the pods that were told something, in order."""
+        """Return the pods that were called, in order."""
         calls = self.sandbox.history.list_all(PodCalled)
         return [call.pod for call in calls if call.method == method]
 
@@ -160,7 +160,7 @@ def test_a_downscale_that_a_client_refuses_gives_the_former_entry_back(
 
 @in_virtual_time
 async def test_fp06_a_crash_between_record_and_answer() -> None:
-    """FP-06, SI-11, LI-05: the entry stands and holds the others back; the pod is told."""
+    """FP-06, SI-11, LI-05: the entry stands and holds the others back; the pod is un-prepared."""
     async with run_world() as here:
         await here.put(FOREIGN)
 

@@ -1,4 +1,4 @@
-"""Scenarios of fewer pods: who may refuse, what pods are told, and who waits for whom."""
+"""Scenarios of fewer pods: who may refuse, how pods are called, and which zone waits for which."""
 
 import asyncio
 from collections.abc import Mapping
