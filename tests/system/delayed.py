@@ -12,7 +12,7 @@ from tests.world.webpods import DELAYED_PATH, PodCall, WebPods
 
 DELAY: Final = "grafana.com/rollout-delayed-downscale"
 URL: Final = "grafana.com/rollout-prepare-delayed-downscale-url"
-# Pods tell whole seconds, rounded down.
+# Pods answer whole seconds, rounded down.
 ROUNDING: Final = timedelta(seconds=1)
 
 

@@ -85,7 +85,7 @@ class Guarded:
         return [pod["metadata"]["name"] for pod in pods if has_downscale_record(pod)]
 
     async def wait_called(self, *pods: str, limit: timedelta = WAIT_LIMIT) -> None:
-        """Wait until each of these pods knows that it stays: told after all that it was asked."""
+        """Wait until each of these pods knows that it stays: un-prepared after all its calls."""
         await self.pods.wait_until(
             f"told that they stay: {pods}",
             lambda: all(is_called(self.pods.calls_to(pod)) for pod in pods),

@@ -152,7 +152,7 @@ async def test_li13_a_broken_secret_is_healed_at_the_start(world: World) -> None
     async with OperatorProcess(world.launch(*TLS_FLAGS)) as operator:
         for name, breakage in list(BROKEN.items())[WHILE_RUNNING:]:
             operator.kill()
-            # Dead, it remembers nothing: its label tells that the Secret is its own.
+            # Dead, it remembers nothing: its label shows that the Secret is its own.
             body = secret_body(breakage(made()), labels=MADE_BY_US)
             await world.api.replace(SECRETS, world.namespace, SECRET, body)
             operator.start()
@@ -311,7 +311,7 @@ async def test_fp33_two_that_start_at_once_end_with_one_secret(world: World) -> 
 async def test_dep19_files_are_served_and_read_again(world: World, tmp_path: Path) -> None:
     """DEP-19, SEED-095, W-25: no Secret and no bundle is touched.
 
-    DEP-92: no reviews are passed on by such a certificate; told once, with why.
+    DEP-92: no reviews are passed on by such a certificate; reported once, with why.
     """
     folders = [tmp_path / name for name in ("one", "two")]
     for folder in folders:

@@ -1,4 +1,4 @@
-"""Client certificates with a real API server, which is told of them as docs/webhooks.md shows."""
+"""Client certificates with a real API server, which gets them as docs/webhooks.md shows."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta

@@ -81,7 +81,7 @@ async def test_seed073_pods_go_when_they_have_been_prepared_for_so_long(
     for name in STAYING:
         assert set(say(pods, name)) == {"DELETE"}
     for name in GOING:
-        # Told at the start that it stays; asked, and asked again before it goes.
+        # Un-prepared at the start; called, and called again before it goes.
         assert say(pods, name) == ["DELETE", "POST", "POST"], pods.describe()
         prepares = [call for call in pods.calls_to(name) if not call.is_delayed]
         assert [call.method for call in prepares] == (["POST"] if is_prepared else [])

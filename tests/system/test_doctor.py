@@ -207,7 +207,7 @@ async def _provoke_operator(clinic: Clinic) -> None:
 
 
 async def _provoke_rights(clinic: Clinic) -> None:
-    """D20: fewer verbs in Role and ClusterRole; the account itself is told what it may not read."""
+    """D20: fewer verbs in Role and ClusterRole; the account itself learns what it may not read."""
     world = clinic.world
     role = await world.get(ROLES, NAME)
     fewer = [{**rule, "verbs": rule["verbs"][:-1] or ["list"]} for rule in role["rules"]]

@@ -18,7 +18,7 @@ from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 
-# Short, so that a pod that hangs has hung long enough soon, and is told a second time soon.
+# Short, so that a pod that hangs has hung long enough soon, and is un-prepared a second time soon.
 POD_LIMIT: Final = "-pods.client-timeout=1s"
 # By which the operator knows a pod that has been ready: its condition changed so long after.
 READY_FOR: Final = timedelta(seconds=3)
@@ -36,7 +36,7 @@ DOUBTFUL: Final[Mapping[str, tuple[Behaviour, str]]] = {
 async def test_seed092_one_pod_of_four_does_not_confirm(world: World) -> None:
     """SEED-092, T-07 row 4, FP-25, PREP-22, LI-05: refused, and all four are taken back.
 
-    One that listens no more is told as soon as it listens again.
+    A pod that listens no more is un-prepared as soon as it listens again.
     """
     pods = await world.serve_pods()
     for name, (behaviour, _) in DOUBTFUL.items():
@@ -54,7 +54,7 @@ async def test_seed092_one_pod_of_four_does_not_confirm(world: World) -> None:
     assert "deaf-2" not in [call.pod for call in pods.calls]
     assert "deaf-2" in await guarded.list_recorded(), "it is still to be told"
     await pods.listen("deaf-2")
-    # All that might have been prepared are told twice, late calls being what they are.
+    # All that might have been prepared are un-prepared twice, late calls being what they are.
     await guarded.wait_unrecorded(*names)
     for name in names:
         for pod in (f"{name}-{ordinal}" for ordinal in range(1, 5)):

@@ -1,7 +1,7 @@
-"""Downscales that were granted and never happened: each pod that stays is told so, in time.
+"""Downscales that were granted and never happened: each pod that stays is un-prepared in time.
 
 Never before the request can no longer persist (SI-12), and within a minute of what undid it
-(LI-05). Each story waits for that; they are told side by side, in worlds of their own.
+(LI-05). Each scenario waits for that; they run side by side, in worlds of their own.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ async def tell_of_lost_requests(world: World) -> None:
     """FP-22, W-36: refused by others, without an answer, too old, taken back, its client gone.
 
     In `reverted` pod 0 is not ready, so that its controller touches no other pod: pod 3 outlives
-    4 -> 3 -> 4. In `away` the pod is not there when it is first told.
+    4 -> 3 -> 4. In `away` the pod is not there when it is first un-prepared.
     """
     names = ("denied", "silent", "stale", "stale-scale", "reverted", "away", "left")
     pods = await world.serve_pods()
@@ -194,7 +194,7 @@ async def _walk_away(guarded: Guarded, name: str) -> None:
 
 
 def _assert_held_back(guarded: Guarded, pod: str, *, is_open: bool = True) -> None:
-    """SI-12: while the request might still persist, nobody told the pod that it stays."""
+    """SI-12: while the request might still persist, no call told the pod that it stays."""
     asked = guarded.pods.calls_to(pod, "POST")[-1].at
     first = guarded.pods.calls_to(pod, "DELETE")[0].at
     was_held = first - asked >= MAY_PERSIST.total_seconds()

@@ -78,7 +78,7 @@ async def test_d70_without_the_right_one_works_alone(world: World) -> None:
 
 
 async def test_si22_a_lease_that_may_not_be_renewed_holds_everything(world: World) -> None:
-    """SI-22, LI-01: another one may be elected by now; told with the cause; mended by itself."""
+    """SI-22, LI-01: another replica may be elected by now; reported with why; mended by itself."""
     names = await world.create(*three_zones(replicas=1))
     operator = await world.operator()
     async with without(world, ("patch", "leases")):

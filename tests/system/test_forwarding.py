@@ -139,7 +139,7 @@ async def test_dep92_a_leader_that_dies_is_waited_for(world: World) -> None:
 
 
 async def test_dep92_a_leader_that_is_frozen_is_given_up_in_time(world: World) -> None:
-    """DEP-92: the refusal is out before the API server's own time-out; told once as a warning."""
+    """DEP-92: the refusal is out before the API server's own time-out; one warning says so."""
     replicas = await replicate(world)
     replicas.leader.pause()
     began = time.monotonic()
@@ -244,7 +244,7 @@ async def test_dep92_only_replicas_are_answered_on_their_port(world: World) -> N
 
 
 async def test_dep92_without_a_port_for_replicas_reviews_are_refused(world: World) -> None:
-    """DEP-92, DEP-93: as with manifests that do not name the pod's address; told once, with why."""
+    """DEP-92, DEP-93: as with manifests that do not name the pod's address; one line says why."""
     await world.grant_webhooks()
     flags = (*TLS_FLAGS, "-server-tls.peer-port=0")
     leader, follower = [await world.operator(*flags) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""The life of the process: how it starts, waits, logs, is told to stop, and stops.
+"""The life of the process: how it starts, waits, logs, gets SIGTERM, and stops.
 
 No delete is ever left half done: what a signal finds under way is finished, and nothing is begun.
 """

@@ -1,6 +1,6 @@
-"""One story, told by every outlet in the same words: page, JSON, command, Events, log, metric.
+"""One scenario, shown by every outlet in the same words: page, JSON, command, Events, log, metric.
 
-On the real control plane, under the shipped Role. Of each fact it is checked where it is told, and
+On the real control plane, under the shipped Role. Of each fact it is checked where it is shown, and
 where it is not: what concerns one request, as a refused downscale, is no state of the group.
 """
 
@@ -56,7 +56,7 @@ REVIEWS: Final = "rollout_operator_reviews_total"
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """A fact as it is told: its code, and its sentence."""
+    """A fact as it is shown: its code, and its sentence."""
 
     code: str
     text: str
@@ -135,7 +135,7 @@ async def show_blockers(world: World) -> Budgeted:
 
 
 def collect_outlets(seen: Mapping[str, Set[Reported]], what: Reported) -> set[str]:
-    """Return the outlets that tell this."""
+    """Return the outlets that show this."""
     return {name for name, reported in seen.items() if what in reported}
 
 
@@ -145,7 +145,7 @@ async def has_ended(world: World) -> bool:
 
 
 class Outlets:
-    """All that a person or a program can look at, by name; each says what it tells."""
+    """All that a person or a program can look at, by name; each returns what it shows."""
 
     def __init__(self, world: World, operator: OperatorProcess) -> None:
         self._operator = operator
@@ -164,12 +164,12 @@ class Outlets:
         }
 
     async def read(self) -> Mapping[str, Set[Reported]]:
-        """Return what each of them tells now."""
+        """Return what each of them shows now."""
         reported = await asyncio.gather(*(read() for read in self._readers.values()))
         return {**dict(zip(self._readers, reported, strict=True)), "log": read_log(self._operator)}
 
     async def wait(self, name: str, what: Reported) -> None:
-        """Wait until one of them tells this. Raises TimeoutError with what it tells."""
+        """Wait until one of them shows this. Raises TimeoutError with what it shows."""
         seen: Set[Reported] = set()
 
         async def is_reported() -> bool:
@@ -197,19 +197,19 @@ class Outlets:
 
 
 def read_page(page: str) -> Set[Reported]:
-    """Return what is told in HTML: a sentence, and the code as a link to its explanation."""
+    """Return what is shown in HTML: a sentence, and the code as a link to its explanation."""
     found = re.findall(r'>([^<>]+) <a class="code" href="reasons#(\w+)">\2</a>', page)
     return {Reported(code, html.unescape(text)) for text, code in found}
 
 
 def read_text(text: str) -> Set[Reported]:
-    """Return what is told in lines that end in a code."""
+    """Return what is shown in lines that end in a code."""
     found = re.findall(r'^ *(?:budget "\w+": )?(.+) \[(\w+)\]$', text, re.MULTILINE)
     return {Reported(code, sentence) for sentence, code in found}
 
 
 def read_json(text: str) -> Set[Reported]:
-    """Return what is told by objects that have a code, wherever they are."""
+    """Return what is shown by objects that have a code, wherever they are."""
     return set(_list_reported(json.loads(text)))
 
 
@@ -224,19 +224,19 @@ def _list_reported(node: object) -> Iterator[Reported]:
 
 
 def read_log(operator: OperatorProcess, start: int = 0) -> Set[Reported]:
-    """Return what the log tells from a line on."""
+    """Return what the log shows from a line on."""
     lines = filter(None, map(read_log_line, operator.log_lines()[start:]))
     keys = [line.keys for line in lines if {"reason", "why"} <= line.keys.keys()]
     return {Reported(one["reason"], ADDED.sub("", one["why"])) for one in keys}
 
 
 async def collect_reported(world: World) -> Set[Reported]:
-    """Return what Events tell."""
+    """Return what Events show."""
     return set(await read_events(world))
 
 
 async def read_events(world: World) -> Mapping[Reported, Set[str]]:
-    """Return what Events tell, and of which objects."""
+    """Return what Events show, and of which objects."""
     found: dict[Reported, set[str]] = defaultdict(set)
     for event in (await world.api.list(CORE_EVENTS, world.namespace))["items"]:
         if event["reportingComponent"] == "rollout-operator":
@@ -248,7 +248,7 @@ async def read_events(world: World) -> Mapping[Reported, Set[str]]:
 
 
 async def read_budget(world: World) -> Set[Reported]:
-    """Return what the status of the budget tells."""
+    """Return what the status of the budget shows."""
     found: Json = await world.get(ZONE_BUDGETS, "ingester")
     conditions = found.get("status", {}).get("conditions", [])
     return {Reported(CODES[one["reason"]], one["message"]) for one in conditions}

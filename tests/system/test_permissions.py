@@ -317,7 +317,7 @@ async def test_sec17_rights_of_webhooks_are_what_is_used_and_no_more(world: Worl
 
 
 async def test_sec17_patch_pods_and_statefulsets_for_downscales(world: World) -> None:
-    """SEC-17, W-13: they go on; that a crash would forget them is told, once.
+    """SEC-17, W-13: they go on; that a crash would forget them is reported, once.
 
     A downscale by `/scale` is recorded once the right to patch the set is back.
     """
@@ -341,7 +341,7 @@ async def test_sec17_patch_pods_and_statefulsets_for_downscales(world: World) ->
 async def test_sec17_secrets(world: World) -> None:
     """SEC-17, W-22, LI-13: without a certificate it is not ready and says why; then it goes on.
 
-    What is served goes on being served; a renewal that is refused is told, then made. Where the
+    What is served goes on being served; a renewal that is refused is reported, then made. Where the
     shipped Secret was deleted, it may not create it, and names it and the way out.
     """
     await world.grant_webhooks()

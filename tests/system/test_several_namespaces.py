@@ -201,7 +201,7 @@ async def _is_counted(operator: OperatorProcess, namespace: str) -> bool:
 
 
 async def _assert_forbidden(found: Several) -> None:
-    """It is told, and what is asked about its objects is refused, to be tried again."""
+    """It is reported, and reviews of its objects are refused, to be tried again."""
     namespace = found.forbidden.namespace
     page = await wait_page(found.operator, "/ready", 200, f"namespace {namespace}: ")
     assert "may not" in page or "forbidden" in page or "cannot list" in page
@@ -215,7 +215,7 @@ async def _assert_forbidden(found: Several) -> None:
 
 
 async def test_maz65_all_namespaces_are_watched_where_the_role_permits_it(world: World) -> None:
-    """MAZ-65: else its own, which one line says. Either label of a group tells of a namespace."""
+    """MAZ-65: else its own, which one line says. Either label of a group shows a namespace."""
     await world.grant_webhooks()
     async with (
         beside(world) as other,

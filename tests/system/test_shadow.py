@@ -43,7 +43,7 @@ async def test_si25_a_rollout_by_the_other_operator_without_a_difference(world: 
 
 
 async def test_si25_an_artificial_difference_is_counted(world: World) -> None:
-    """SI-25: two pods of zones whose turn it is not; what is due is told meanwhile."""
+    """SI-25: two pods of zones whose turn it is not; what is due is reported meanwhile."""
     names = await world.create(*three_zones())
     async with OperatorProcess(await launch_shadow(world), "shadow") as shadow:
         await shadow.wait_ready()

@@ -242,7 +242,7 @@ async def _dump(world: World) -> Path:
 
 
 async def _simulate(dump: Path | None, *changes: str, **environ: str) -> Json:
-    """Return what the command tells, for machines; without a dump of the cluster itself.
+    """Return what the command prints, for machines; without a dump of the cluster itself.
 
     Meanwhile the world goes on.
     """

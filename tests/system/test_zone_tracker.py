@@ -133,7 +133,7 @@ async def test_w15_two_zones_within_50_ms(world: World) -> None:
 
 @pytest.mark.slow
 async def test_fp06_kill_9_between_record_and_answer(world: World) -> None:
-    """FP-06, FP-35, SI-11, LI-05: the time stands, pods are told; the own zone may go again."""
+    """FP-06, FP-35, SI-11, LI-05: the time stands, pods are un-prepared; the own zone may go."""
     pods = await world.serve_pods()
     zones = [prepared_zone(pods, ZoneSpec(name=name), wait="1h") for name in "ab"]
     guarded = await _guard(world, *zones, pods=pods, is_through_proxy=True)
@@ -192,7 +192,7 @@ async def test_sec17_each_verb_is_needed(world: World) -> None:
 
 
 async def test_rbac05_the_role_of_other_releases_is_enough(world: World) -> None:
-    """DEP-34, RBAC-05, W-16: get, update, create; told once, and nothing of others is lost."""
+    """DEP-34, RBAC-05, W-16: get, update, create; reported once, and nothing of others is lost."""
     pods = await world.serve_pods()
     guarded = await _guard(world, prepared_zone(pods, ZoneSpec(name="a")), pods=pods)
     await _put(world, FOREIGN)
