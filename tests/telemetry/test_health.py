@@ -94,7 +94,7 @@ def test_turns_are_logged_once(lines: list[str]) -> None:
 
 
 def test_the_cause_of_a_restart_is_logged_once(lines: list[str]) -> None:
-    """LI-14: the kubelet tells only a status code."""
+    """LI-14: the kubelet reports only a status code."""
     health = Health(FakeClock())
     task = Switch("ended: workers")
     health.part("tasks", is_alive=task.answer)

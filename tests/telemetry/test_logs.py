@@ -270,7 +270,7 @@ log.info("Last")
 
 
 def test_a_process_whose_log_is_not_read_goes_on() -> None:
-    """SEC-26: a full pipe; what was lost is told when somebody reads again."""
+    """SEC-26: a full pipe; what was lost is reported when the pipe is read again."""
     with start_script(NOBODY_READS) as process:
         assert process.stdin is not None
         assert process.stdout is not None

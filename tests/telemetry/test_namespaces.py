@@ -37,7 +37,7 @@ def test_maz60_series_of_a_namespace_name_it_and_those_of_the_process_do_not() -
 
 
 def test_maz60_one_namespace_is_shown_as_ever() -> None:
-    """Nothing is labelled where there is nothing to tell apart."""
+    """Nothing is labelled where there is nothing to distinguish."""
     metrics = Metrics()
     metrics.begin_group("ingester")
 

@@ -92,7 +92,7 @@ def test_maz55_what_each_series_says() -> None:
 
 
 def test_maz55_one_namespace_and_several_give_the_same_series_each_once() -> None:
-    """The label of the page is the one by which registries of several namespaces are told apart."""
+    """The label of the page is the one that distinguishes registries of namespaces."""
     alone, process = Metrics(), Metrics()
     show_all(PolicyMetrics(alone.registry, "prod", REASONS))
     for namespace in ("prod", "test"):
