@@ -108,7 +108,7 @@ async def test_a_scrape_leaves_turns_to_others(admin: World) -> None:
     assert status == 200
     assert 'watch_age_seconds{kind="kind-1499"} 1\n' in text
     assert sum(reads.values()) == 3 * PIECE
-    # One more, since only the sample after a piece tells that it is full.
+    # One sample more, since only the sample after a piece shows that it is full.
     assert max(reads.values()) <= PIECE + 1
 
 

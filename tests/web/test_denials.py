@@ -82,7 +82,7 @@ async def test_a_refusal_names_who_asked(lines: list[str]) -> None:
 
 
 async def test_a_review_that_fails_names_who_asked(lines: list[str]) -> None:
-    """A bug in a hook is told with the user, and counts as a refusal."""
+    """A bug in a hook is reported with the user, and counts as a refusal."""
     counts: list[tuple[str, bool]] = []
 
     async def fail(review: Review, until: object) -> Verdict:

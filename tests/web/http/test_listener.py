@@ -214,7 +214,7 @@ async def test_the_oldest_that_waits_goes_first() -> None:
 
 
 async def test_where_all_are_busy_the_new_one_is_closed(lines: list[str]) -> None:
-    """SEC-06: one line tells so, and the next one is welcome once there is room."""
+    """SEC-06: one line says so, and the next connection is accepted once there is room."""
     async with serving(limited(connections=2)) as world:
         gate = Gate()
         busy = [await world.connect() for _ in range(2)]
@@ -256,7 +256,7 @@ async def test_a_request_on_its_way_makes_a_connection_young() -> None:
 
 
 class PauseClock(LoopClock):
-    """A clock that tells when the listener has paused for the third time."""
+    """A clock that knows when the listener has paused for the third time."""
 
     def __init__(self) -> None:
         self.pauses = 0

@@ -33,7 +33,7 @@ MANY = (429, "too many large requests at a time; try again")
 
 
 class Hand(Executor):
-    """A thread that works when the test tells it to."""
+    """A thread that works when the test wants."""
 
     def __init__(self) -> None:
         self.jobs: list[Callable[[], None]] = []

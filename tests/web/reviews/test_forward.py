@@ -69,7 +69,7 @@ async def front(follower: Follower) -> AsyncIterator[tuple[WebhookWorld, list[Co
 
 
 def assert_refused(answer: Verdict | bytes, *parts: str) -> None:
-    """Check that an asker is told to try again, and why."""
+    """Check that the answer says to try again, and why."""
     assert isinstance(answer, Verdict)
     assert (answer.is_allowed, answer.code, answer.reason.code) == (False, 429, Code.NOT_ELECTED)
     assert answer.retry_after == timedelta(seconds=2)
@@ -184,7 +184,7 @@ async def test_dep92_a_leader_whose_time_is_up_says_so_itself() -> None:
 
 
 async def test_dep92_a_leader_that_takes_a_connection_and_says_nothing(lines: list[str]) -> None:
-    """DEP-92: as one that was frozen; told once as a warning."""
+    """DEP-92: as one that was frozen; reported once as a warning."""
     serving = serving_of(fresh())
 
     async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -288,7 +288,7 @@ async def test_dep92_what_is_no_answer_is_a_refusal(answer: Odd, why: str) -> No
 
 
 async def test_dep92_only_so_many_are_on_their_way() -> None:
-    """DEP-92: a flood takes no more connections and memory, and is told so at once."""
+    """DEP-92: a flood takes no more connections and memory, and is refused at once."""
     async with both() as (leader, follower):
         gate = leader.hook.act = Gate()
         asking = [asyncio.create_task(follower.send_request()) for _ in range(MOST)]

@@ -223,7 +223,7 @@ async def test_t07_12_each_pod_is_un_prepared_once_within_the_review() -> None:
 @BOTH_MODES
 @in_virtual_time
 async def test_t07_13_pods_that_do_not_exist_need_no_call(tracker: str) -> None:
-    """T-07 #13, D-26, SEED-106: right after an upscale; the sender is told."""
+    """T-07 #13, D-26, SEED-106: right after an upscale; the sender learns of it."""
     world = with_map(prepared_alone(zone("zone-a"), pods_of("zone-a", 3), tracker=tracker))
     verdict = await world.send_request("zone-a", 3)
     assert verdict.is_allowed

@@ -98,7 +98,7 @@ async def test_sec09_a_set_without_the_label_is_none_to_be_prepared(
 @pytest.mark.parametrize("lie", [change_path, change_port, change_service])
 @in_virtual_time
 async def test_sec09_pods_are_called_where_the_store_says(lie: Lie) -> None:
-    """SI-10, SI-21: and what follows in earnest is a repetition of what pods were really told."""
+    """SI-10, SI-21: and what follows in earnest repeats what pods were really called for."""
     world = three_zones()
     async with world.controlling():
         assert await _ask(world, _lie(world, lie)) is Code.PODS_PREPARED
@@ -143,7 +143,7 @@ async def test_d68_the_label_that_the_same_request_adds_does_not_count_yet() -> 
 @pytest.mark.parametrize("labels", [{}, {PREPARE_DOWNSCALE: "false"}])
 @in_virtual_time
 async def test_d68_the_label_that_the_same_request_takes_off_still_counts(labels: Json) -> None:
-    """PREP-04, SI-10: and the path that it changes, too: pods are told by what was there before."""
+    """PREP-04, SI-10: and the path that it changes, too: pods are called as it was before."""
     world = three_zones()
     review = _genuine(world)
     new = part(part(review, "request"), "object")
@@ -157,7 +157,7 @@ async def test_d68_the_label_that_the_same_request_takes_off_still_counts(labels
 @pytest.mark.parametrize("seed", range(24))
 @in_virtual_time
 async def test_sec09_whatever_a_review_says_pods_are_called_where_their_set_says(seed: int) -> None:
-    """SEC-09, SI-21, LI-05: lies in any field; in the end each pod that was called is told."""
+    """SEC-09, SI-21, LI-05: lies in any field; in the end each called pod is un-prepared."""
     rng = random.Random(seed)
     labels = rng.choice((PREPARED, PREPARED, {}))
     world = prepared_alone(zone("zone-a", labels=labels), pods_of("zone-a"))

@@ -245,7 +245,7 @@ async def test_what_cannot_be_relied_upon_is_asked_again(
 
 @in_virtual_time
 async def test_w13_a_pod_that_hangs() -> None:
-    """W-13, PREP-23: refused in time, the pods are told before, and are owed another telling."""
+    """W-13, PREP-23: refused in time, the pods are un-prepared before, and once more later."""
     world = three_zones()
 
     async def answer(method: str, endpoint: Endpoint) -> None:

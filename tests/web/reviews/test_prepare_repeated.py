@@ -70,7 +70,7 @@ async def test_only_a_new_pod_is_called_when_asked_again() -> None:
 
 @in_virtual_time
 async def test_a_new_pod_that_refuses_does_not_undo_what_may_still_happen() -> None:
-    """SI-12: the first answer may still be written; nobody is told to stay before that is over."""
+    """SI-12: the first answer may still be written; no pod is un-prepared before that is over."""
     world = three_zones()
     async with world.controlling():
         assert (await world.send_request("zone-a", 3)).is_allowed
@@ -191,7 +191,7 @@ async def test_d25_the_other_zone_may_go_when_the_first_was_refused() -> None:
 
 
 async def _cancel_at(world: World, step: int) -> bool:
-    """Ask, and cancel the review when it has waited that often; tell whether it still ran."""
+    """Send a review, and cancel it when it has waited that often; tell whether it still ran."""
     waits = 0
     reached = asyncio.Event()
 
@@ -292,7 +292,7 @@ async def test_li06_two_rounds_are_enough_for_slow_pods() -> None:
 
 @in_virtual_time
 async def test_a_pod_that_is_owed_is_taken_over_by_the_next_review() -> None:
-    """SI-12: it failed, and is asked again before its pods are told a second time."""
+    """SI-12: it failed, and is asked again before its pods are un-prepared a second time."""
     world = three_zones()
     world.calls.answer = refuse("zone-a-4")
     async with world.controlling():

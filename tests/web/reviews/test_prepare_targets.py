@@ -117,7 +117,7 @@ async def test_d24_si10_pods_are_called_anew_where_the_target_has_changed(
         pytest.param(PREPARE_PATH, RIGHT, False, {WRONG}, id="another path"),
         pytest.param(PREPARE_PATH, None, False, {WRONG}, id="no path"),
         pytest.param(PREPARE_PORT, None, False, {WRONG}, id="no port"),
-        # The process that called the pods tells them; a record alone moves nothing then.
+        # The process that called the pods un-prepares them; a record alone moves nothing then.
         pytest.param(PREPARE_DOWNSCALE, None, False, {WRONG}, id="no label"),
     ],
 )
@@ -158,7 +158,7 @@ async def test_d24_a_review_of_the_same_meanwhile_is_decided_by_the_target_of_no
 
 @in_virtual_time
 async def test_a_record_of_an_earlier_release_says_no_target() -> None:
-    """LI-05, FP-40: then pods are told where the set says it; the records of both go away."""
+    """LI-05, FP-40: then pods are un-prepared where the set says; the records of both go away."""
     world = three_zones()
     assert (await world.send_request("zone-a", 3)).is_allowed
     _strip_targets(world)
@@ -168,7 +168,7 @@ async def test_a_record_of_an_earlier_release_says_no_target() -> None:
 
 @in_virtual_time
 async def test_asked_again_after_an_upgrade_pods_are_called_again() -> None:
-    """SI-10, FP-40: what a record without target tells may be of any target."""
+    """SI-10, FP-40: a record without target may be of any target."""
     world = three_zones()
     assert (await world.send_request("zone-a", 3)).is_allowed
     _strip_targets(world)

@@ -115,7 +115,7 @@ async def test_t07_5_what_cannot_be_recorded_is_refused(error: ApiError) -> None
 
 @in_virtual_time
 async def test_t07_5_a_record_that_hangs_is_given_up_in_time() -> None:
-    """LI-06, SI-13: and pods are told before the answer is due."""
+    """LI-06, SI-13: and pods are un-prepared before the answer is due."""
     world = tracked()
 
     async def pause(call: str) -> None:

@@ -63,7 +63,7 @@ def stored(version: str = "7", uid: str = "uid-zone-a", **changes: object) -> Js
 
 
 def cached(version: str = "7", uid: str = "uid-zone-a") -> StatefulSet:
-    """Return the set as the cache shows it; its own value of the label tells it from the store."""
+    """Return the set as the cache shows it; its own label distinguishes it from the store."""
     one = stored(version, uid)
     part(part(one, "metadata"), "labels")["grafana.com/no-downscale"] = "cached"
     return decode_statefulset(raw(one))
@@ -157,7 +157,7 @@ async def test_the_wait_for_the_cache_ends_before_the_time_is_over() -> None:
 
 @in_virtual_time
 async def test_a_read_that_hangs_ends_in_time() -> None:
-    """D-20: what cannot be read is told in time, as a lack of time of ours."""
+    """D-20: what cannot be read is reported in time, as a lack of time of ours."""
     rig = Rig(stored())
 
     async def never(call: str) -> None:
