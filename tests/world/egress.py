@@ -1,4 +1,4 @@
-"""Places that nobody has any business to call: listening, and telling of every connection."""
+"""Places that nothing may call: listening, and reporting every connection."""
 
 import asyncio
 import socket

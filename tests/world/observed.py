@@ -48,7 +48,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request as the audit log tells it."""
+    """A request as the audit log has it."""
 
     verb: str
     resource: str
@@ -63,7 +63,7 @@ class Request:
     received: float
     answered: float
     body: object = None
-    """What was sent with it, None where the log does not tell."""
+    """What was sent with it, None where the log does not say."""
 
     @property
     def replicas(self) -> int | None:

@@ -19,7 +19,7 @@ from tests.world.forged import WALL, observe
 from tests.world.observed import match_evictions, read_history
 
 STRICT = Promises(is_observed=True, time_error=timedelta(seconds=1.5))
-# Of these only what is not seen from outside tells.
+# Of these only what is not seen from outside counts.
 UNSEEN = ("ended, and no delete", "compare-and-swap", "older pod of that name")
 
 

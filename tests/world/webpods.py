@@ -322,7 +322,7 @@ class WebPods:
         is_asked = call.is_delayed and call.method == "POST" and behaviour.status // 100 == 2
         if behaviour.body is not None or not is_asked:
             return behaviour.body or b""
-        self._record_state(call, behaviour.status)  # now, as it tells since when
+        self._record_state(call, behaviour.status)  # now, as it answers since when
         return json.dumps({"timestamp": self.delayed_since[call.uid]}).encode()
 
     def _record_state(self, call: PodCall, status: int) -> None:
