@@ -47,7 +47,7 @@ class MemoryLimit:
 
 @contextmanager
 def limit_memory(size: int) -> Iterator[MemoryLimit | None]:
-    """Yield a group with a limit, or None where this machine lets nobody make one."""
+    """Yield a group with a limit, or None where this machine forbids it."""
     is_v1 = (_GROUPS / "memory").is_dir()
     folder = (_GROUPS / "memory" if is_v1 else _GROUPS) / f"test-{secrets.token_hex(4)}"
     limit = folder / ("memory.limit_in_bytes" if is_v1 else "memory.max")

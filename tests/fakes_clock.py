@@ -33,11 +33,11 @@ class FakeClock:
         await sleeper
 
     def jump(self, span: timedelta) -> None:
-        """Move the time on without giving anyone a turn."""
+        """Move the time on without giving any task a turn."""
         self._elapsed += span
 
     async def advance(self, span: timedelta) -> None:
-        """Move the time on, stopping at each moment that someone waits for."""
+        """Move the time on, stopping at each moment that a task waits for."""
         end = self._elapsed + span
         await self.settle()
         while self._sleepers and self._sleepers[0][0] <= end:
@@ -50,7 +50,7 @@ class FakeClock:
         await self.settle()
 
     async def settle(self) -> None:
-        """Let everyone who can run do so."""
+        """Let every task that can run do so."""
         idle = 0
         for _ in range(MOST_TURNS):
             await asyncio.sleep(0)

@@ -30,7 +30,7 @@ class End:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """A connection that somebody tries to open."""
+    """A connection that a client tries to open."""
 
     source: End
     target: End

@@ -53,6 +53,6 @@ def read_until(master: int, awaited: str) -> str:
         assert readable, f"no {awaited!r} in {text[-2000:]}"
         try:
             text += os.read(master, 65536).decode(errors="replace")
-        except OSError:  # nobody writes any more
+        except OSError:  # no process writes any more
             pytest.fail(f"no {awaited!r} in {text[-2000:]}")
     return text

@@ -23,7 +23,7 @@ TRACES = {
     "folder beside the checkout": re.compile(r"\.\./sha" + r"red\b"),
     "secret key": re.compile("BEGIN [A-Z ]*PRIVATE" + " KEY"),
 }
-# Checksums of Go modules are nobody's prose.
+# Checksums of Go modules are no prose.
 SKIPPED = {".sum"}
 
 

@@ -20,7 +20,7 @@ from tests.world.world import World
 
 # An archive of a release, to try that one: docs/release.md.
 ARCHIVE = os.environ.get("IMAGE_ARCHIVE", "")
-# As the shipped Deployment limits it; nobody on this machine has that number.
+# As the shipped Deployment limits it; no user of this machine has that number.
 LIMIT = 200 * 1024 * 1024
 RANDOM_USER = "1000690000:0"
 
@@ -103,7 +103,7 @@ def test_every_library_finds_what_it_needs(tree: Path) -> None:
 
 
 def test_a_run_writes_nothing(tree: Path) -> None:
-    """DEP-24: no byte code, no cache. Run as root: whoever else could not write if it tried."""
+    """DEP-24: no byte code, no cache. Run as root: another user could not write if it tried."""
     before = image_tree.digests(tree)
 
     for flag in ("-h", "-kubernetes.namespace=x"):
@@ -143,7 +143,7 @@ def test_nothing_is_writable_or_privileged_and_there_is_no_shell(added: Path) ->
 
     assert [p for p in paths if p.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)] == []
     assert [p for p in paths if p.stat().st_mode & (stat.S_ISUID | stat.S_ISGID)] == []
-    # DEP-23: and whoever runs it may read all.
+    # DEP-23: and any user that runs it may read all.
     assert [p for p in paths if not p.stat().st_mode & stat.S_IROTH] == []
     assert [p.name for p in (added / "usr" / "bin").iterdir()] == [LAUNCHER.name]
     assert not {"pip", "setuptools", "bin"} & {p.name for p in _library(added).iterdir()}

@@ -241,7 +241,7 @@ def test_d78_only_the_first_try_makes_a_namespace() -> None:
 
 
 def test_an_overlay_takes_its_namespace_from_one_line() -> None:
-    """DEP-84: whoever copies the overlays changes that one, and all follow."""
+    """DEP-84: a copy of the overlays changes this line, and all follow."""
     lines = {folder.name: read_kustomization(folder).get("namespace") for folder in OVERLAYS}
 
     assert {name for name, line in lines.items() if line} == {"namespace-install", "development"}

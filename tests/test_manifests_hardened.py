@@ -115,7 +115,7 @@ def test_the_policy_knows_the_ports(hardened: Rendered, tmp_path: Path) -> None:
 
 
 def test_without_addresses_it_does_not_render(tmp_path: Path) -> None:
-    """Better no policy than one that cuts the API server off, or lets everybody in."""
+    """Better no policy than one that cuts the API server off, or lets all in."""
     with pytest.raises(KustomizeError, match="0 sources ConfigMap rollout-operator-network"):
         install(tmp_path / "none", NETWORK)
     for key in ADDRESSES:

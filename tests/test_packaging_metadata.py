@@ -106,7 +106,7 @@ def test_links_of_the_readme_lead_somewhere_from_an_index(metadata: Message) -> 
 
 
 def test_the_source_distribution_is_the_repository(checkout: Path, tmp_path: Path) -> None:
-    """So that its tests run, and whoever packages it finds licence, docs and manifests."""
+    """So that its tests run, and a packager finds licence, docs and manifests."""
     wanted = {path.relative_to(ROOT).as_posix() for path in repository_files()}
     with tarfile.open(build("build_sdist", tmp_path, checkout)) as archive:
         held = {name.partition("/")[2] for name in archive.getnames() if "/" in name}

@@ -1,4 +1,4 @@
-"""Tests on virtual time: the loop jumps to the next timer as soon as nobody can run.
+"""Tests on virtual time: the loop jumps to the next timer as soon as no task can run.
 
     @in_virtual_time
     async def test_an_hour_takes_a_millisecond() -> None: ...
