@@ -104,7 +104,7 @@ async def _group_in_vain() -> None:
 async def test_a_child_that_fails_leaves_no_cancellation_behind(
     work: Callable[[], Awaitable[None]],
 ) -> None:
-    """Else a timeout around it, that expires later, ends as a cancellation by nobody."""
+    """Else a timeout around it, that expires later, ends as a cancellation without a cause."""
 
     async def wait_after_it() -> None:
         async with asyncio.timeout(0.05):
