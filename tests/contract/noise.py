@@ -31,7 +31,7 @@ DROPPED_DEFAULTS: Final[Mapping[str, object]] = {
 }
 TEXTS: Final = ("message", "text")
 DROPPED_POD_STATUS: Final = ("qosClass",)
-# The sandbox drops such a field as the real server does, and warns of none: nobody reads it.
+# The sandbox drops such a field as the real server does, and warns of none: nothing reads it.
 DROPPED_WARNING: Final = "unknown field "
 # Sequences whose refusals are worded by Go's decoders, with Go's names of types: codes and reasons
 # are compared, the words are not.

@@ -14,7 +14,7 @@ async def _patched(world: World) -> None:
 
 
 def _while_asked(world: World, request: ApiRequest, times: int = 1) -> Decide:
-    """Return a hook that lets somebody else write before it answers, so often."""
+    """Return a hook that lets another client write before it answers, so often."""
     left = [times]
 
     async def decide(_review: JsonObject) -> Verdict:
@@ -39,13 +39,13 @@ def _write(world: World, body: JsonObject, resource: Resource = CONFIG_MAPS) -> 
 
 
 async def _overtaken(world: World) -> None:
-    """Let somebody else write during the first review of a change."""
+    """Let another client write during the first review of a change."""
     inner = _write(world, {"data": {"inner": "1"}})
     await world.register("Validating", Hook(name="one", decide=_while_asked(world, inner)))
 
 
 async def _annotated_while_scaled(world: World) -> None:
-    """Let somebody else annotate the set during the first review of its scale."""
+    """Let another client annotate the set during the first review of its scale."""
     annotate = _write(world, {"metadata": {"annotations": {"note": "inner"}}}, STATEFULSETS)
     hook = Hook(
         name="one",

@@ -1,4 +1,4 @@
-"""Pods that somebody deletes: when their successors come, and who is left alone."""
+"""Pods that a client deletes: when their successors come, and which are left alone."""
 
 from typing import Any
 

@@ -281,7 +281,7 @@ def _of_version(body: JsonObject, version: str) -> JsonObject:
 
 
 async def _make_stray(rig: ControllerRig, name: str, label: str) -> None:
-    """Create a held pod that is nobody's."""
+    """Create a held pod without an owner."""
     body = pod(name, node="some-node", labels={"name": label})
     spec: Any = body["spec"]
     spec["containers"][0]["image"] = HELD

@@ -1,4 +1,4 @@
-"""Sets to which one thing happens after another, as chance has it: what nobody thought of.
+"""Sets to which one thing happens after another, at random: what no person thought of.
 
 Each walk is the same every time: its acts are drawn from what is there at rest, by a number.
 """
