@@ -272,7 +272,7 @@ class FakeClient:
         return msgspec.json.encode(one)
 
     def put(self, plural: str, one: Json) -> None:
-        """Replace an object behind everyone's back."""
+        """Replace an object without an event."""
         self.objects[plural, _name(one)] = copy.deepcopy(one)
 
     async def _record(self, call: str) -> None:

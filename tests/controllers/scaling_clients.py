@@ -35,7 +35,7 @@ class ScalingClient(FakeClient):
         self.sent: list[list[JsonObject]] = []
         """Patches of counts, whatever became of them."""
         self.meddle: Callable[[Json], None] = lambda one: None
-        """Changes what a JSON patch is about to store, as a webhook of somebody else may."""
+        """Changes what a JSON patch is about to store, as another webhook may."""
         self.after: Callable[[str], None] = lambda call: None
         """Called with every JSON patch that was stored, before it is answered."""
 

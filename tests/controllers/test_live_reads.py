@@ -123,7 +123,7 @@ async def test_si_09_who_asks_once_a_read_is_sent_gets_another() -> None:
 async def test_d_54_a_shared_read_is_one_page_and_one_list(
     made: Callable[[], Bench], reads: int
 ) -> None:
-    """Two reads of a page each cost two tokens, one of two pages as well: nobody gains."""
+    """Two reads of a page each cost two tokens, a read of two pages as well: neither gains."""
     here = made()
     gate = Turns(here)
     async with asyncio.TaskGroup() as tasks:
@@ -151,7 +151,7 @@ async def test_si_09_the_age_of_a_read_counts_from_when_it_is_sent() -> None:
 
 @pytest.mark.parametrize("is_sent", [False, True], ids=["before its turn", "once it is sent"])
 async def test_a_live_read_that_is_cut_off_ends_no_other(is_sent: bool) -> None:
-    """A review that ends, or a process that stops, takes nobody's look with it."""
+    """A review that ends, or a process that stops, takes no other live read with it."""
     made = fleet("g1", "g2", "g3")
     gate, never = Turns(made), asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""What was granted and did not happen is taken back, whoever granted it; not while it is decided on
+"""What was granted and did not happen is released, by whichever replica; not while it is decided on
 (LI-07, SI-17, FP-22, D-65).
 """
 
@@ -94,7 +94,7 @@ def record(pod: str, here: World, **changes: object) -> str:
 
 @in_virtual_time
 async def test_li07_an_untouched_pod_is_free_again_after_eight_seconds() -> None:
-    """FP-22: somebody refused the eviction after us. Within ten, live and by version."""
+    """FP-22: another webhook refused the eviction after us. Within ten, live and by version."""
     made = await granted()
     assert await made.reconcile() == UNTOUCHED_FOR
     await made.wait(UNTOUCHED_FOR - MOMENT)
@@ -120,7 +120,7 @@ async def test_li07_a_review_that_may_take_longer_is_given_longer() -> None:
 
 @in_virtual_time
 async def test_li07_a_doubtful_grant_is_settled_alike() -> None:
-    """SI-18: its record was written and nobody knew."""
+    """SI-18: its record was written without an answer."""
     made = start()
     made.here.client.lost.add("patch pods/ingester-zone-a-0")
     await made.process.evict("a-0")
@@ -143,7 +143,7 @@ async def test_li07_a_doubtful_grant_whose_record_never_arrived() -> None:
 @pytest.mark.parametrize("at", [timedelta(0), -RECORD_COUNTS, RECORD_COUNTS * 1000])
 @in_virtual_time
 async def test_li07_a_record_of_a_process_that_died_is_taken_back(at: timedelta) -> None:
-    """FP-40: by whoever sees it, after as long, although its memory holds nothing. What counts is
+    """FP-40: by any process, after as long, although its memory holds nothing. What counts is
     for how long it has been seen here: the time in it may be wrong.
     """
     here = world()

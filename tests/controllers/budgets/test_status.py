@@ -232,7 +232,7 @@ async def test_a_kind_that_drops_a_field_is_not_written_for_ever() -> None:
 
 @in_virtual_time
 async def test_a_status_by_hand_is_corrected_once_in_a_while() -> None:
-    """However often somebody writes it."""
+    """However often a person writes it."""
     bench = Bench()
     await bench.reconcile()
     began = elapsed()

@@ -218,7 +218,7 @@ async def test_a_crash_does_not_shorten_the_time_of_a_review_that_was_repeated()
 
 @in_virtual_time
 async def test_the_set_is_deleted() -> None:
-    """Nothing is left of it, and nobody is called."""
+    """Nothing is left of it, and no pod is called."""
     async with granted() as world:
         del world.client.objects["statefulsets", "zone-a"]
         world.sync()
@@ -311,7 +311,7 @@ async def _see_them_called(world: World) -> None:
 
 @in_virtual_time
 async def test_a_downscale_that_is_not_reverted_is_forgotten_with_its_pods() -> None:
-    """LI-01: nobody is owed anything while they go, nor a minute after they have gone."""
+    """LI-01: no call is due while they go, nor a minute after they have gone."""
     world = three_zones()
     async with world.controlling():
         await _scale_down(world)

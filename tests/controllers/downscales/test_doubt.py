@@ -130,7 +130,7 @@ async def test_its_own_record_that_shows_late_is_none_of_another_process() -> No
 
 @in_virtual_time
 async def test_si11_what_happened_and_was_taken_back_before_a_restart_counts() -> None:
-    """5, 3, 5 while nobody was there: the record on a pod that stays is all that is left of it."""
+    """5, 3, 5 while no process was there: only the record on a pod that stays is left of it."""
     world = three_zones(a=WAIT, b=WAIT)
     assert (await world.send_request("zone-a", 3)).is_allowed
     for name in ("zone-a-3", "zone-a-4"):
@@ -171,7 +171,7 @@ async def test_si11_what_happened_unseen_and_was_taken_back_counts(evidence: str
 
 @in_virtual_time
 async def test_a_record_that_was_left_over_is_no_proof_that_it_happened() -> None:
-    """LI-01: undone, and killed when one of its records was still there: nobody waits for it."""
+    """LI-01: undone, and killed when one of its records was still there: nothing waits for it."""
     world = three_zones(a=WAIT, b=WAIT)
     assert (await world.send_request("zone-a", 3)).is_allowed
     for ordinal in (3, 4):

@@ -57,7 +57,7 @@ async def test_d24_a_place_that_nothing_confirms_is_not_called(
 
 @in_virtual_time
 async def test_d24_a_set_that_is_not_prepared_adopts_no_record(lines: list[str]) -> None:
-    """D-24: pods of a set without the label are called by nobody, whatever a record says."""
+    """D-24: pods of a set without the label are never called, whatever a record says."""
     world = three_zones()
     world.label("zone-a", PREPARE_DOWNSCALE, None)
     _put_record(world, "zone-a-4", target={**PLACE, "service": _service(world)})

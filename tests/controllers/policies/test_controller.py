@@ -153,7 +153,7 @@ async def test_mt65_rolling_update_is_refused_and_switched_on_request() -> None:
 
 @in_virtual_time
 async def test_a_status_edited_by_hand_is_put_right() -> None:
-    """The last batch as somebody else wrote it shortens no pause that pods still prove."""
+    """The last batch as another client wrote it shortens no pause that pods still prove."""
     async with Sandbox() as sandbox:
         world = PolicyWorld(sandbox)
         await world.create_zones("a", replicas=2)

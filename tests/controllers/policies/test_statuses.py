@@ -45,7 +45,7 @@ class Contested(NoFaults):
 
 @in_virtual_time
 async def test_a_policy_that_was_edited_meanwhile_is_no_trouble(lines: list[str]) -> None:
-    """A person edits it while a batch is recorded: it is read back, and nobody is warned."""
+    """A person edits it while a batch is recorded: it is read back, without a warning."""
     async with Sandbox(faults=Contested()) as sandbox:
         world = PolicyWorld(sandbox)
         await world.create_zones("ab", replicas=2)

@@ -110,7 +110,7 @@ async def test_a_client_certificate_is_shown_to_a_registry_that_wants_one(
 
 
 async def test_a_key_with_a_password_is_refused(tmp_path: Path) -> None:
-    """RELB-29: nobody is asked for it."""
+    """RELB-29: no registry is called for it."""
     pki = make_pki(tmp_path)
     key = serialization.load_pem_private_key(pki.key.read_bytes(), None)
     locked = key.private_bytes(

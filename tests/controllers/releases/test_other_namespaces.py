@@ -18,7 +18,7 @@ ELSEWHERE: Final = {"releasesImagePolicy": {"name": "app", "namespace": "flux-sy
 
 
 class Registries:
-    """Is asked by nobody: what is asked stands in a queue."""
+    """Is called by nothing: what is read stands in a queue."""
 
     async def fetch_release(self, image: ImageReference, access: RegistryAccess) -> ReleaseMetadata:
         raise AssertionError(f"{image}")
@@ -64,7 +64,7 @@ async def test_a_policy_of_another_namespace_is_refused_where_a_flag_says_so() -
 async def test_an_image_repository_elsewhere_is_used_where_flux_uses_it(
     selected: str, is_kept: bool, asked: int
 ) -> None:
-    """RELB-26, REL-24: nobody reads a registry with a pull secret of others by naming it."""
+    """RELB-26, REL-24: no tenant reads a registry with a pull secret of others by naming it."""
     bench = ReleaseBench()
     bench.create(wantedVersion="9.9.9")
     body = {"image": "registry.example/app", "secretRef": {"name": "pull"}}

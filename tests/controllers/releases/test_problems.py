@@ -149,7 +149,7 @@ async def test_where_the_kind_of_its_objects_is_gone_no_version_counts_as_deploy
 
 @in_virtual_time
 async def test_a_version_that_no_object_gets_is_said_to_be_nowhere() -> None:
-    """Else it looks deployed to whoever reads the Rollout."""
+    """Else it looks deployed to readers of the Rollout."""
     bench = ReleaseBench()
     bench.create()
     del bench.api.objects["ocirepositories", "app"]

@@ -208,7 +208,7 @@ async def test_d40_the_group_waits_for_what_its_budget_says() -> None:
 
 @in_virtual_time
 async def test_d40_what_no_time_is_known_for_is_looked_at_soon() -> None:
-    """What is in the way may be of another group, whose events wake nobody here. No call is due."""
+    """The blocker may be of another group, whose events wake nothing here. No call is due."""
     made = rolling(rule(selector={"name": name_of("a")}))
     result = await made.controller.reconcile(GROUP)
     (entry,) = made.group_states.entries()
@@ -239,7 +239,7 @@ async def test_a_pod_without_a_budget_is_deleted_as_ever() -> None:
 async def test_zpdb60_what_was_not_deleted_is_given_back(
     error: ApiError, deleted: list[str]
 ) -> None:
-    """Its record goes at once: it holds up nobody."""
+    """Its record goes at once: it holds up nothing."""
     made = rolling(rule(2))
     fail_delete(made, "a-0", error)
     await made.step()

@@ -53,7 +53,7 @@ async def test_w42_one_zone_that_cannot_be_scaled_up_stops_no_other(error: ApiEr
 )
 @in_virtual_time
 async def test_w42_one_zone_that_cannot_be_scaled_down_stops_no_other(error: ApiError) -> None:
-    """W-42, D-18: somebody holds zone-b for ever; c follows a all the same, and soon."""
+    """W-42, D-18: another client holds zone-b for ever; c follows a all the same, and soon."""
     bench = Bench([zone("a", 2), zone("b", 5, follows="a"), zone("c", 5, follows="a")])
     bench.client.refuse("zone-b", error)
     async with bench.living():
@@ -109,7 +109,7 @@ async def test_an_api_server_that_asks_to_come_back_later_is_obeyed() -> None:
 async def test_si18_a_write_without_an_answer_is_not_repeated_as_if_it_had_failed(
     replicas: int,
 ) -> None:
-    """SI-18, FP-14: it was stored, and somebody set another count since: that one stays."""
+    """SI-18, FP-14: it was stored, and another client set other replicas since: these stay."""
     bench = Bench([zone("a", replicas), zone("b", 3, follows="a")])
     bench.client.lose_answer("zone-b")
     await bench.reconcile()
@@ -158,7 +158,7 @@ async def test_d25_a_downscale_that_is_never_answered_holds_its_group_for_a_thir
 @pytest.mark.parametrize("replicas", [2, 5], ids=["down", "up"])
 @in_virtual_time
 async def test_a_stale_cache_is_no_failure(replicas: int) -> None:
-    """Somebody has set b already, and the cache does not show it: nobody is warned of that."""
+    """A client has set b already, and the cache does not show it: no warning comes of that."""
     bench = Bench([zone("a", replicas), zone("b", 3, follows="a")])
     bench.client.change("zone-b", set_count(replicas))
     with bench.listening() as lines:

@@ -1,4 +1,4 @@
-"""Marks of our own downscales: late ones fail once their mark is gone, whoever took it (SI-02)."""
+"""Marks of our own downscales: late ones fail once their mark is gone, whatever took it (SI-02)."""
 
 import copy
 
@@ -50,7 +50,7 @@ def comes_late(bench: Bench, number: int = 0) -> bool:
 
 
 def write_mark(bench: Bench, text: str | None) -> None:
-    """Write a mark as anybody may."""
+    """Write a mark as any client may."""
 
     def change(one: Json) -> None:
         annotations = part(part(one, "metadata"), "annotations")
@@ -118,7 +118,7 @@ async def test_si18_this_process_revokes_it_at_its_next_reconcile() -> None:
 @pytest.mark.parametrize("error", [REFUSAL, NO_ANSWER, Unreachable("no route")])
 @in_virtual_time
 async def test_a_mark_that_cannot_be_removed_holds_the_group(error: ApiError) -> None:
-    """SI-02: nobody is scaled down or rolled out meanwhile, and the reason says what is tried."""
+    """SI-02: no zone is scaled down or rolled out meanwhile, and the reason says what is tried."""
     bench = follower()
     bench.client.refuse("zone-b", NO_ANSWER)
     await bench.reconcile()
@@ -186,7 +186,7 @@ async def test_li15_a_group_goes_on_where_the_removal_of_a_mark_is_refused(
 @pytest.mark.parametrize("error", [REFUSAL, NO_ANSWER])
 @in_virtual_time
 async def test_no_count_is_sent_where_its_mark_got_no_answer(error: ApiError) -> None:
-    """SI-18: a mark that may be stored late holds nobody back: nothing holds by it."""
+    """SI-18: a mark that may be stored late holds nothing back: nothing holds by it."""
     bench = follower()
 
     def refuse(call: str) -> None:
@@ -330,7 +330,7 @@ async def test_si02_nothing_is_rolled_out_from_the_mark_on() -> None:
 
 @in_virtual_time
 async def test_a_rollout_that_waits_for_a_mark_says_how_to_remove_it() -> None:
-    """Where the role lets nobody patch: it waits for minutes."""
+    """Where the role forbids to patch: it waits for minutes."""
     bench = follower()
     write_mark(bench, '{"id":"9-1","replicasFrom":5,"replicasTo":2}')
     bench.show_store()
@@ -356,7 +356,7 @@ async def test_si22_a_process_that_stops_sends_no_count_after_its_mark() -> None
 @pytest.mark.parametrize("text", [None, "another"])
 @in_virtual_time
 async def test_a_mark_that_is_another_by_now_is_looked_at_live(text: str | None) -> None:
-    """FP-11: the cache still shows it, and nobody waits for that; another one is revoked, too."""
+    """FP-11: the cache still shows it, and nothing waits for that; another mark is revoked, too."""
     bench = follower()
     write_mark(bench, "of somebody")
     bench.scale("a", 5)

@@ -83,8 +83,8 @@ def shared() -> Bench:
 
 @in_virtual_time
 async def test_w19_two_groups_do_not_publish_against_each_other() -> None:
-    """MIRR-10: an object that two groups mirror has both of them reported by either. Which is
-    where it should be leaves the status to the one that is behind.
+    """MIRR-10: an object that two groups mirror has both of them reported by either. The group
+    that is where it should be leaves the status to the group that is behind.
     """
     bench = shared()
     reconcile = bench.memory.scaling.reconcile

@@ -199,7 +199,7 @@ async def test_one_conversation_per_set_and_many_sets_at_once() -> None:
 
 @in_virtual_time
 async def test_a_conversation_that_has_not_begun_yet_stands() -> None:
-    """It is planned with each look, and looks come often: nobody is pushed back by that."""
+    """It is planned in each reconcile, and these come often: no call is pushed back by that."""
     bench = Bench()
     bench.begin(post="4")
     bench.begin(cancel="0", post="43")

@@ -50,7 +50,7 @@ async def test_fp24_the_lock_is_not_held_across_the_write() -> None:
 
 @in_virtual_time
 async def test_the_lock_is_held_from_the_live_read_to_the_announcement() -> None:
-    """D-25: whoever gets the lock next sees the announcement."""
+    """D-25: the next holder of the lock sees the announcement."""
     bench, seen = follower(), list[Underway | None]()
 
     async def wait_in_turn() -> None:
@@ -132,7 +132,7 @@ async def test_an_announcement_ends_with_the_answer(error: ApiError | None) -> N
 
 @in_virtual_time
 async def test_an_announcement_ends_36_s_after_a_write_without_an_answer() -> None:
-    """SI-18, D-25: nobody wants it any more and the cache never shows it, and it ends in time."""
+    """SI-18, D-25: it is not wanted any more and the cache never shows it, and it ends in time."""
     bench = Bench([zone("a", 2), guarded("b", 5, follows="a")])
     bench.client.refuse("zone-b", NO_ANSWER)
     async with bench.living():
@@ -282,7 +282,7 @@ async def _at_once(call: str) -> None:
 
 @in_virtual_time
 async def test_si11_what_we_have_seen_counts_in_the_live_read_too() -> None:
-    """SI-11: a was scaled down in the midst of the look at b, and nobody has written it yet."""
+    """SI-11: a was scaled down while b was observed, and it is not written yet."""
     bench = Bench([zone("a", 2, span="5m"), zone("b", 5, follows="a", span="5m")])
 
     async def scale_other(call: str) -> None:
@@ -308,7 +308,7 @@ async def test_si11_what_we_have_seen_counts_in_the_live_read_too() -> None:
 async def test_si09_a_write_that_comes_late_does_not_find_what_it_was_decided_for(
     force: str | None, change: Mapping[str, Json]
 ) -> None:
-    """DELAY-08, D-24: nobody has asked the pods of now. What goes because it was not up goes for
+    """DELAY-08, D-24: no call went to the pods of now. What goes because it was not up goes for
     that version of the set only (D-67): a pod that became ready may be one of those that go.
     """
     bench = follower() if force is None else follower(force=force)

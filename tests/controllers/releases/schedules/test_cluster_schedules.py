@@ -69,7 +69,7 @@ async def test_gates_in_the_namespaces_that_it_selects() -> None:
 
 @in_virtual_time
 async def test_nothing_else_of_the_cluster_is_followed_without_a_schedule() -> None:
-    """What nobody needs is not read: no Rollouts, gates and namespaces of others."""
+    """What is not needed is not read: no Rollouts, gates and namespaces of others."""
     async with Sandbox() as sandbox:
         world = ReleaseSandbox(sandbox)
         await prepare(world)
