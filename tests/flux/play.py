@@ -204,7 +204,7 @@ async def _mistype(play: Play) -> None:
 
 
 async def _correct(play: Play) -> None:
-    """A tag that somebody changes comes back; Flux may have applied the other one meanwhile."""
+    """A tag that a person changes comes back; Flux may have applied the other one meanwhile."""
     world = play.world
     before = await read_tags(world)
     by_hand = {"spec": {"ref": {"tag": "1.0.0"}}}
