@@ -241,7 +241,7 @@ class World:
         return [one for one in short if self.record(one)]
 
     def annotate(self, pod: str, text: str | None) -> None:
-        """Write a record behind everyone's back, or remove it."""
+        """Write a record without an event, or remove it."""
         key = {} if text is None else {DISRUPTION_RECORD: text}
         self.change(pod, annotations=key)
 

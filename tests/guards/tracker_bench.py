@@ -57,7 +57,7 @@ class TrackerBench:
         return Tracker(self.client, downscales, namespace="test", name=NAME, now=self.clock.now)
 
     def put(self, data: Mapping[str, object], **changes: Json) -> None:
-        """Let somebody else write the whole ConfigMap."""
+        """Let another client write the whole ConfigMap."""
         held = self.client.objects.get(("configmaps", NAME))
         version = 0 if held is None else int(str(_meta(held)["resourceVersion"]))
         metadata: Json = {
@@ -74,7 +74,7 @@ class TrackerBench:
         }
 
     def set(self, name: str, text: str) -> None:
-        """Let somebody else write one entry."""
+        """Let another client write one entry."""
         self.put({**self.data, name: text})
 
     @property

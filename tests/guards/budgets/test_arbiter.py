@@ -135,7 +135,7 @@ async def test_si16_the_same_asked_again_has_the_same_answer_and_one_record() ->
 
 @in_virtual_time
 async def test_si16_later_it_is_not_granted_anew_and_still_counts() -> None:
-    """Whoever took the second grant back would take back the first, too."""
+    """A release of the second grant would release the first, too."""
     here, x = start(rule(2))
     assert await x.evict("a-0") == "allowed"
     record = here.record("a-0")

@@ -158,7 +158,7 @@ def _spoil(here: World) -> None:
 async def test_what_the_caches_show_is_decided_without_a_call_or_a_reservation(
     budgets: list[Budget], change: Change, eviction: str, rollout: str
 ) -> None:
-    """W-34: the arbiter hands the planner all that it needs, whoever asks."""
+    """W-34: the arbiter hands the planner all that it needs, for any caller."""
     here = world(*budgets)
     change(here)
     x = here.start()

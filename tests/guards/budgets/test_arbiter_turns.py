@@ -101,7 +101,7 @@ async def test_a_rollout_goes_on_where_it_is_in_no_eviction_s_way() -> None:
 
 @in_virtual_time
 async def test_li10_a_pod_that_is_down_waits_for_no_eviction() -> None:
-    """LI-10, D-14: its replacement takes nobody's place."""
+    """LI-10, D-14: its replacement takes no other place."""
     here, x = start(rule(2))
     await drained(x, rolls="a-0 a-1")
     here.break_pod("a-2")

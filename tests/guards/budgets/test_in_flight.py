@@ -69,7 +69,7 @@ def recorded(one: Pod, *, age: timedelta = SECOND, **changes: object) -> Pod:
 
 @pytest.mark.parametrize("state", list(GrantState))
 def test_si17_a_grant_counts_from_the_moment_of_its_reservation(state: GrantState) -> None:
-    """Also while it is asked for, and where nobody knows what became of it."""
+    """Also while it is requested, and where its outcome is unknown."""
     memory = Memory(A0, A1, B0)
     memory.grant(A0, state)
     assert memory.going("a", "b") == {A0.uid: Deletion.GRANTED}

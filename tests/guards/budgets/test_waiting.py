@@ -37,7 +37,7 @@ class Bench:
 
     @property
     def front(self) -> list[str]:
-        """Return who is in front of a pod that nobody evicts."""
+        """Return what is in front of a pod that no client evicts."""
         return [one.pod.name[-3:] for one in self.waiting.list_in_front(RULE, ROLLED)]
 
 

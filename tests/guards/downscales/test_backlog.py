@@ -160,7 +160,7 @@ def run(bench: Bench, steps: Iterable[tuple[str, str]]) -> None:
 def assert_is_sound(ledger: Downscales) -> None:
     for uid in ledger.list_sets():
         reservation = ledger.get(uid)
-        # SI-12: whoever is on the way out is never owed a call back.
+        # SI-12: a pod on its way out is never un-prepared.
         due = {one.uid for one in ledger.backlog.map_due_cancels(uid)}
         assert reservation is None or not due.intersection(reservation.pods)
         assert reservation or ledger.backlog.map_due_cancels(uid) or ledger.find_unrecorded(uid)

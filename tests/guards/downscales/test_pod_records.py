@@ -145,7 +145,7 @@ async def test_one_copy_is_enough(
 async def test_without_any_copy_no_pod_may_be_called(
     client: RecordingClient, lines: list[str], error: ApiError, other: ApiError
 ) -> None:
-    """FP-06: what nobody would know after a crash must not begin."""
+    """FP-06: what no process would know after a crash must not begin."""
     client.errors = {"zone-a-4": error, "zone-a-3": other}
     with pytest.raises(ApiError):
         await PodRecords(client).write(RECORD, pods(4, 3))

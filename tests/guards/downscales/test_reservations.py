@@ -52,7 +52,7 @@ def test_a_reservation_is_remembered_as_it_was_made(bench: Bench) -> None:
 
 
 def test_d25_w15_a_reservation_holds_its_group_back_until_it_has_happened(bench: Bench) -> None:
-    """SEED-111: whoever looks between the first call and the write finds it."""
+    """SEED-111: a reader between the first call and the write finds it."""
     ledger, expected = bench.downscales, Underway(zone="zone-a", replicas_from=3, replicas_to=1)
     assert ledger.find_underway(INGESTER) is None
     reservation = bench.begin()
@@ -254,7 +254,7 @@ def test_a_reservation_that_was_replaced_or_closed_closes_nothing(bench: Bench) 
 
 
 def test_fp06_what_another_process_began_is_taken_over(bench: Bench) -> None:
-    """D-23, LI-05: open, since nobody knows whether it was answered, and by nobody prepared."""
+    """D-23, LI-05: open, since it is unknown whether it was answered, and not prepared."""
     bench.clock.jump(SECOND)
     reservation = bench.downscales.adopt(sts("a"), key("a"), EPOCH, named("12"))
 

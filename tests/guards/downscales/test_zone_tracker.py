@@ -46,7 +46,7 @@ PATCH: Final = f"patch configmaps/{NAME}"
 async def test_without_a_map_all_zones_count_as_just_gone(
     letters: str, data: Mapping[str, str]
 ) -> None:
-    """ZONE-02, ZONE-03: nobody knows what was before, so nobody may go at once."""
+    """ZONE-02, ZONE-03: it is unknown what was before, so no zone may go at once."""
     bench = TrackerBench()
     seen = await bench.tracker.fetch_times([member(letter) for letter in letters], but=NOBODY)
 

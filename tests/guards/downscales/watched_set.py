@@ -93,7 +93,7 @@ class World:
                 self.put(pod("a", ordinal, "l" if state == "ready" else "t", **changes))
 
     def _own(self, owner: str) -> None:
-        """Have all pods be owned by nobody, as after `--cascade=orphan`, or by the set."""
+        """Have all pods be without owner, as after `--cascade=orphan`, or by the set."""
         if owner == "nobody":
             self.delete()
         for one in self.listed:
