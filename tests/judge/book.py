@@ -55,7 +55,7 @@ class ProcessRun:
 
 @dataclass(slots=True)
 class ProcessRuns:
-    """All lives of all processes. A process that nobody saw start lived from the beginning."""
+    """All lives of all processes. A process whose start was not seen lived from the beginning."""
 
     by_actor: dict[str, list[ProcessRun]] = field(default_factory=dict)
 

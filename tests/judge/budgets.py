@@ -56,7 +56,7 @@ class Rule:
 
 
 def forbidding(name: str, selector: Mapping[str, object]) -> Rule:
-    """Return the rule of a budget that nobody can obey: nothing may go."""
+    """Return the rule of a budget that cannot be obeyed: nothing may go."""
     return Rule(name=name, selector=selector, maximum=0)
 
 
@@ -115,7 +115,7 @@ def _next(last: Mapping[str, _State], commit: Commit) -> Mapping[str, _State]:
         return {**state, commit.name: _State((rule,))}
     selector = child(commit.after, "spec", "selector", "matchLabels")
     before = last[commit.name].rules if commit.name in last else ()
-    # The last one that made sense stays in force; whoever never saw it lets nothing go.
+    # The last one that made sense stays in force; a process that never saw it lets nothing go.
     kept = tuple(one for one in before if one.maximum or one.share)
     return {**state, commit.name: _State((*kept, forbidding(commit.name, selector)))}
 

@@ -25,7 +25,7 @@ LATE_AFTER: Final = timedelta(seconds=30)
 LATENCY: Final = timedelta(seconds=1)
 # As long as a request takes that nothing holds up.
 AT_ONCE: Final = timedelta(milliseconds=50)
-# Faults by which a request arrives, or an answer comes, later than anyone could know.
+# Faults by which a request arrives, or an answer comes, later than any process could know.
 DELAYING: Final = frozenset({"slow", "late", "pod_slow"})
 # How faults end by which the caller does not learn what became of a delete that was carried out:
 # where only the body breaks off, the status has shown it.

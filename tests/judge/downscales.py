@@ -150,7 +150,7 @@ def _read(book: Book, guards: Guards, world: World, change: tuple[Write, Set, Se
         short={
             name: world.short_since[name]
             for one in members
-            # What never was up is missed by nobody.
+            # What never was up is not missed.
             if one.uid != before.uid and not world.idle >= {*gone}
             for name in world.list_short(one, write.at)
         },

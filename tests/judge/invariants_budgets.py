@@ -1,4 +1,4 @@
-"""What is promised of pods under a budget, whoever lets them go: SI-01 to SI-05 and SI-17.
+"""What is promised of pods under a budget, whatever lets them go: SI-01 to SI-05 and SI-17.
 
 Checked at the commit of each eviction that the operator allowed, and of each of its own deletes.
 Facts count that were there for `known`, or at the operator's look where that was earlier; what the
@@ -281,7 +281,7 @@ class Grant:
     read_at: timedelta
     """When the look began that it rests on, or any later one before the first call of a pod."""
     ended_at: timedelta
-    """When its request was answered: written, or refused by somebody else."""
+    """When its request was answered: written, or refused by another webhook."""
 
 
 def list_overlaps(book: Book) -> Iterator[Violation]:

@@ -284,7 +284,7 @@ def _judge_target(targets: Targets, call: PodCalled) -> Iterator[Violation]:
 def _judge_cancel(
     book: Book, world: World, call: PodCalled, downscales: list[Downscale]
 ) -> Iterator[Violation]:
-    """SI-12: nobody is told that it stays while it may go."""
+    """SI-12: no pod is un-prepared while it may go."""
     late = book.list_faults(call.actor, call.begun - IN_FLIGHT, call.begun)
     if any(is_delaying(one.kind) and call.pod in one.text for one in late):
         return

@@ -20,7 +20,7 @@ from tests.judge.promises import Violation
 
 # A review that got no answer: what the operator made of it is not known.
 NO_ANSWER: Final = -1
-# The time in the answer is at most so far ahead: whoever names a later one saw the write late.
+# The time in the answer is at most so far ahead: a later time means that the write was seen late.
 SEEN_LATE: Final = timedelta(seconds=2)
 # So long plans hold an event back; few random ones take longer.
 HELD_BACK: Final = timedelta(seconds=10)
@@ -66,7 +66,7 @@ def _list_effects(book: Book) -> Iterator[Violation]:
 
 
 def _has_forged(book: Book, at: timedelta) -> bool:
-    """Return whether somebody else may have asked just before, and not for a dry run."""
+    """Return whether another client may have sent it just before, and not for a dry run."""
     return any(one.kind == FORGED and one.at <= at <= one.at + REVIEW_LASTS for one in book.faults)
 
 
@@ -111,7 +111,7 @@ def _list_second_records(book: Book) -> Iterator[Violation]:
     """Yield times of a downscale that are written twice.
 
     One correction is right: of what was asked again, and only then written, the answer carries the
-    time of the first answer; and of what is seen late nobody knows when it was written. The later
+    time of the first answer; and of what is seen late the time of the write is unknown. The later
     time is the safe one (SI-11).
     """
     epoch = _get_epoch(book)
@@ -212,7 +212,7 @@ SLACK: Final = timedelta(seconds=3)
 
 
 def list_unasked_records(book: Book) -> Iterator[Violation]:
-    """Yield records that were written for dry runs, or for nobody."""
+    """Yield records that were written for dry runs, or for no request."""
     reviews = list_reviews(book, EVICTION_PATH)
     for write in book.writes:
         record = _find_new(book, write)
@@ -245,7 +245,7 @@ def list_lasting(book: Book, well_at: timedelta, patience: timedelta) -> Iterato
 
 
 def list_spans(book: Book) -> Iterator[tuple[Record, timedelta]]:
-    """Yield each record, and until when it stood on a pod that nobody had touched."""
+    """Yield each record, and until when it stood on a pod that no client had touched."""
     standing: dict[str, Record] = {}
     for write in book.writes:
         pod = write.before if isinstance(write.before, Pod) else write.now

@@ -2,7 +2,7 @@
 
 And that nothing else takes pods of the group away meanwhile (D-25). Only what the operator wrote
 itself is judged; what people write is judged in `invariants_downscale`, and so is all that
-webhooks guard, whoever writes it.
+webhooks guard, by any client.
 """
 
 from collections.abc import Iterator

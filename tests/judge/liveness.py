@@ -241,7 +241,7 @@ def list_back_prepared(
     """Yield pods whose forerunner was prepared, and which stay and were not un-prepared.
 
     Only where the set wanted the pod again when its forerunner had gone, and went on to: where a
-    downscale has stood for a minute with its pods gone, it has happened, and whoever comes back
+    downscale has stood for a minute with its pods gone, it has happened, and a pod that comes back
     later finds what the forerunner left behind in good order. What died with a process is excused.
     """
     gone = _collect_wanted_again(book)

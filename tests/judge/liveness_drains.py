@@ -18,13 +18,13 @@ from tests.judge.promises import Violation
 from tests.judge.state import World
 
 TOO_MANY: Final = 429
-# Between a pod's end and the moment in which somebody asks for the next one.
+# Between a pod's end and the moment in which a client requests the next eviction.
 ASKS_EVERY: Final = timedelta(seconds=20)
 SLACK: Final = timedelta(seconds=60)
 
 
 def get_last_asked(book: Book) -> timedelta:
-    """Return when somebody asked last for an eviction, or changed a budget."""
+    """Return when a client last requested an eviction, or changed a budget."""
     asked = [one.at for one in list_evictions(book)]
     return max([*asked, *(one.at for one in book.budgets)], default=timedelta(0))
 

@@ -127,7 +127,7 @@ def _take(book: Book, counts: Replicas, held: dict[str, JsonObject], commit: Com
 
 
 def _wish(found: JsonObject | None) -> object:
-    """Return what anyone says of the count, without what controllers note for themselves."""
+    """Return what any actor says of the replicas, without what controllers keep for themselves."""
     if found is None:
         return None
     return child(found, "spec").get("replicas"), read_desired(found)

@@ -19,7 +19,7 @@ from tests.judge.promises import Violation
 from tests.judge.scaling import NEVER, Recorded, read_recorded
 from tests.judge.state import World
 
-# Pods that start at once still need somebody to look.
+# Pods that start at once still need a reconcile.
 LEAST_POD_TIME: Final = timedelta(seconds=2)
 
 

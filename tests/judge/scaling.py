@@ -19,7 +19,7 @@ from tests.judge.deletes import get_sent, is_live
 from tests.judge.desired import DesiredReplicas, read_desired
 from tests.judge.objects import Set
 
-# So long may a cache be behind that nobody has proven to be: upscales and readings of references
+# So long may a cache be behind without proof: upscales and readings of references
 # rest on one. The longest of the faults of events, and some.
 _V = TypeVar("_V")
 OLDEST_SNAPSHOT: Final = timedelta(minutes=6)

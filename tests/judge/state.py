@@ -30,7 +30,7 @@ class Disruption:
     is_ghost: bool
     """Whether the process that asked for it was dead when it happened."""
     is_eviction: bool = False
-    """Whether somebody else asked for it, and the operator only allowed it."""
+    """Whether another client requested it, and the operator only allowed it."""
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class World:
     last_ready: dict[str, timedelta] = field(default_factory=dict)
     """By name: until when at least a pod of that name, of whatever set, was ready."""
     spares_new: bool = True
-    """Whether ordinals that an upscale added are missed by nobody until a pod of them was ready."""
+    """Whether ordinals that an upscale added are not missed until a pod of them was ready."""
 
     def take(self, write: Write) -> None:
         """Move on by one write."""

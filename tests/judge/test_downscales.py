@@ -268,7 +268,7 @@ REVIEWS = cases(
 
 @pytest.mark.parametrize(("events", "broken"), REVIEWS)
 def test_reviews_leave_no_trace_and_act_once(events: Events, broken: list[str]) -> None:
-    """SI-15: a dry run calls nobody and writes nothing. SI-16: the same question, one effect."""
+    """SI-15: a dry run calls no pod and writes nothing. SI-16: the same question, one effect."""
     assert judge(events) == broken
 
 

@@ -140,7 +140,7 @@ def followed(t: HistoryBuilder) -> None:
 
 
 def killed(t: HistoryBuilder) -> None:
-    """Whoever begins anew knows nothing of it."""
+    """A new process knows nothing of it."""
     contest(*[1] * 10)(t)
     contest(*[1] * 9, since=32)(t.lived(31, "crashed").lived(31, "started"))
 
