@@ -1,4 +1,4 @@
-"""Rounds of SIGKILL, SIGSTOP and SIGTERM at random moments, and how long nobody acts after each.
+"""Rounds of SIGKILL, SIGSTOP and SIGTERM at random moments, and how long no replica acts.
 
 A round has a namespace of its own, with two or three operators, work that goes on all the time, and
 a judge at its end. The seed decides who is hit, how, and after what pause; the moment is left to
