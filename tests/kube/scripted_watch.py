@@ -1,4 +1,4 @@
-"""A scripted API server for whoever lists and watches, on virtual time.
+"""A scripted API server for clients that list and watch, on virtual time.
 
 `ScriptedApi` plays lists and streams in the order of its script.
 """

@@ -13,7 +13,7 @@ from tests.virtual_time import VirtualClock, in_virtual_time
 
 @in_virtual_time
 async def test_dep92_who_takes_the_lease_writes_where_it_answers() -> None:
-    """DEP-92, D-71: and mends it where somebody else has edited it."""
+    """DEP-92, D-71: and mends it where another client has edited it."""
     rig = Rig()
     await rig.run_for(SECOND)
     assert rig.lease.address == HERE

@@ -65,7 +65,7 @@ async def test_d70_one_that_cannot_take_a_free_lease_says_so(lines: list[str]) -
 
 @in_virtual_time
 async def test_d70_a_holder_s_name_is_reported_within_bounds() -> None:
-    """D-70: it goes into logs, pages and refusals, and anybody who may edit a Lease chooses it."""
+    """D-70: it goes into logs, pages and refusals, and editors of a Lease choose it."""
     rig = Rig()
     rig.lease.put("x\n\x1b[31m" + "x" * 300_000)
     async with running(rig):

@@ -250,7 +250,7 @@ async def test_a_held_pod_is_reported_now_and_then() -> None:
 
 @in_virtual_time
 async def test_refusals_leave_room_for_what_the_operator_does() -> None:
-    """Whoever reaches the webhooks may have reviews of any pod refused."""
+    """Any client that reaches the webhooks may have reviews of any pod refused."""
     clock = VirtualClock()
     limits = EventLimits(clock)
 

@@ -229,7 +229,7 @@ async def test_w22_an_api_server_that_is_down_at_first_is_asked_with_bounded_bac
 
 @in_virtual_time
 async def test_a_cache_that_turns_stale_is_reported_once_after_each_proof_of_life() -> None:
-    """LI-03: whoever rests on it shows within seconds that it cannot."""
+    """LI-03: a controller that rests on it shows within seconds that it cannot."""
     reported: list[float] = []
     rig = make([[page(10)], *[[DOWN]] * 40, [page(11)]], [[CUT], [CUT], [CUT], *[[Wait(40)]] * 9])
     rig.informer.staleness.add(timedelta(seconds=60), lambda: reported.append(rig.age))

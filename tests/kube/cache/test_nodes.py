@@ -95,7 +95,7 @@ async def test_a_key_that_is_asked_for_later_is_listed_first() -> None:
 
 @in_virtual_time
 async def test_sec_13_a_namespace_has_few_keys_at_a_time_and_takes_none_from_others() -> None:
-    """Whoever may write policies names keys, and each new one has all nodes listed anew."""
+    """A tenant who may write policies names keys, and each new one has all nodes listed anew."""
     lists = [page(2, node("n1")) for _ in range(40)]
     rig = Rig(*PROBE, *lists, watches=[SILENCE] * 40)
     own = [f"example.com/{number}" for number in range(MOST_KEYS)]

@@ -165,7 +165,7 @@ async def test_a_role_that_does_not_show_it_is_reported_once(lines: list[str]) -
 @pytest.mark.parametrize("error", [DOWN, Throttled("later")])
 @in_virtual_time
 async def test_w52_an_error_at_the_start_says_nothing_of_the_kind(error: ApiError) -> None:
-    """Nobody goes on before it is known, and it is asked again soon."""
+    """Nothing goes on before it is known, and it is read again soon."""
     rig = Rig(error, error, *PROBE, *POD)
     async with rig.running() as optional:
         await asyncio.sleep(1.5 * RETRY.total_seconds())

@@ -306,7 +306,7 @@ EVENTS = st.lists(
 @repeatable()
 @given(events=EVENTS)
 def test_changes_say_exactly_what_the_store_holds(events: list[tuple[str, str, bool]]) -> None:
-    """Whoever replays the changes ends with the content, and indexes never disagree with it."""
+    """A replay of the changes ends with the content, and indexes never disagree with it."""
     store, replayed = PodStore(), dict[str, object]()
     for version, (name, owner, is_deletion) in enumerate(events, start=1):
         item = pod(name, str(version), owner=owner)

@@ -26,7 +26,7 @@ def seconds(count: float) -> timedelta:
 
 
 async def settle() -> None:
-    """Let everyone who can run do so; no time passes."""
+    """Let every task that can run do so; no time passes."""
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -311,7 +311,7 @@ async def test_d_65_watches_are_free() -> None:
 
 @in_virtual_time
 async def test_sec_groups_that_tenants_name_share_one_bucket() -> None:
-    """Whoever may write annotations makes up names without end: each had a burst of its own."""
+    """A tenant may write annotations with names without end: each had a burst of its own."""
     limits = RateLimiter(1, 2)
     await limits.admit(discovery_call("one.example.com"), Priority.READ, timedelta(0))
     await limits.admit(discovery_call("two.example.com", "v1"), Priority.READ, timedelta(0))

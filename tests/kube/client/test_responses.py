@@ -99,7 +99,7 @@ def test_class_of_a_failure(
 
 
 def test_refused_credentials_come_with_what_to_do() -> None:
-    """PROC-02, D-40: `Unauthorized` alone says it of nothing and to nobody."""
+    """PROC-02, D-40: `Unauthorized` alone says it of nothing and to no reader."""
     refused = status(401, "Unauthorized", "Unauthorized")
     complaint = (
         f"cannot {GET.text}: 401 Unauthorized: Unauthorized; the API server does not accept these"

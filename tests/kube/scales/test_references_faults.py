@@ -294,7 +294,7 @@ async def test_an_operator_that_is_cut_off_sees_all_when_it_is_back() -> None:
 
 @in_virtual_time
 async def test_mirr_03_a_kind_that_is_removed_and_comes_back() -> None:
-    """The answer to a path that nobody serves is no answer of an API server: plain text."""
+    """The answer to a path that is not served is no answer of an API server: plain text."""
     async with following() as rig:
         await rig.settle()
         rig.api.is_bare = True
