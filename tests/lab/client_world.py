@@ -67,7 +67,7 @@ class ClientWorld:
         self.following = SimulatedClient(self.api, self.link, name="following", limits=self.limits)
 
     def put(self, name: str, **data: str) -> int:
-        """Create or change a Secret as somebody else; return the version."""
+        """Create or change a Secret as another client; return the version."""
         verb = "update" if self.api.get(SECRETS, NAMESPACE, name) else "create"
         answer = self.api.call_now(
             ApiRequest(

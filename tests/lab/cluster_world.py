@@ -1,4 +1,4 @@
-"""A simulated API server with a cluster around it, and nobody else: what a test moves, it moves."""
+"""A simulated API server with a cluster around it, and no client: what a test moves, it moves."""
 
 import asyncio
 import random

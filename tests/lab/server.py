@@ -1,4 +1,4 @@
-"""A simulated API server alone, with nobody around it."""
+"""A simulated API server alone, without a cluster around it."""
 
 import json
 import random

@@ -46,7 +46,7 @@ def test_colours_take_no_room(width: int, is_coloured: bool, text: str) -> None:
 
 
 def test_no_text_of_a_line_commands_a_terminal() -> None:
-    """SEC-13: whoever wrote it, and wherever it is shown."""
+    """SEC-13: whatever wrote it, and wherever it is shown."""
     line = (("a\x1b[2J", Style.BOLD), ("\u202eb", Style.PLAIN))
 
     assert render_line(line, 80, is_coloured=False) == "a\\x1b[2J\\u202eb"

@@ -156,7 +156,7 @@ async def test_the_server_asks_to_wait() -> None:
 @pytest.mark.parametrize("waits", [1, 3])
 @in_virtual_time
 async def test_a_delete_is_sent_in_time_or_not_at_all(waits: int) -> None:
-    """What it rests on may be too old by then: nothing is sent, and nobody waits for that."""
+    """What it rests on may be too old by then: nothing is sent, and nothing waits for that."""
     outcome = FaultDecision(waits=timedelta(seconds=waits))
     world = ClientWorld(CallPlan(actor=ACTOR, number=1, outcome=outcome))
     world.put("old")

@@ -170,7 +170,7 @@ _SELECTORS = st.sampled_from(
 def test_dep_b_the_kind_is_never_narrower_than_the_parser(spec: dict[str, Any]) -> None:
     """What was accepted in all releases is: schema and rules refuse only what is refused anyway.
 
-    But for two fields that nobody looks at: `podNameRegexGroup` without a pattern has to be one.
+    But for two fields that nothing reads: `podNameRegexGroup` without a pattern has to be one.
     """
     wanted = {key: value for key, value in spec.items() if value is not None}
     group = wanted.get("podNameRegexGroup", 1)

@@ -51,7 +51,7 @@ def _times(
 
 
 def test_the_median_of_those_who_say_counts() -> None:
-    """One that became ready again after a day, and one that was restarted, mislead nobody."""
+    """A pod that became ready again after a day, and a restarted pod, mislead no process."""
     objects = grow(ZoneSpec(name="zone-a", replicas=5))
     for ordinal, ready in enumerate(("03:00:40", "03:00:42", "03:00:50", "23:00:00")):
         _time(pick(objects, f"zone-a-{ordinal}"), f"2026-01-02T{ready}Z")

@@ -328,7 +328,7 @@ def test_an_interrupt_ends_all_and_the_loop_can_go_on() -> None:
 
 
 def test_cancelled_timers_do_not_pile_up() -> None:
-    """A call with a limit of a minute leaves a timer behind that nobody needs."""
+    """A call with a limit of a minute leaves a timer behind that no task needs."""
 
     async def main() -> int:
         for _ in range(5000):
