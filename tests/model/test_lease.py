@@ -1,4 +1,4 @@
-"""Addresses of replicas, as the Lease has them: anybody who may edit it may have written them."""
+"""Addresses of replicas, as the Lease has them: any client may have written them."""
 
 import pytest
 

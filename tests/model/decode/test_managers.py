@@ -1,4 +1,4 @@
-"""Who writes `spec.replicas`: managedFields are anybody's to write."""
+"""Who writes `spec.replicas`: any client may write managedFields."""
 
 import json
 

@@ -330,7 +330,7 @@ def test_a_policy_without_a_name_cannot_be_distinguished_from_others() -> None:
 
 @pytest.mark.parametrize("field", ["azOrder", "statefulSetSelector", "rollingUpdate", "paused"])
 def test_a_field_without_end_is_refused_unread(field: str) -> None:
-    """MAZ-23: what anybody may write costs neither time nor memory."""
+    """MAZ-23: what any tenant may write costs neither time nor memory."""
     tree = policy_tree()
     tree["spec"][field] = ["x" * 50] * 20_000
 

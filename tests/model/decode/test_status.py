@@ -129,7 +129,7 @@ def test_a_policy_that_is_refused_keeps_its_status() -> None:
 def test_a_field_of_another_form_is_lost_and_the_others_count(
     field: str, value: Any, problem: str
 ) -> None:
-    """Somebody edited the status by hand: it is neither believed nor in the way."""
+    """A person edited the status by hand: it is neither believed nor in the way."""
     found = read(bent(field, value))
     name = field.partition(".")[0]
     attribute = next(

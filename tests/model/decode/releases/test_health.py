@@ -47,7 +47,7 @@ def test_all_that_a_health_check_says() -> None:
 
 
 def test_a_status_of_a_megabyte_is_cut() -> None:
-    """REL-19: anyone may write it, and a Rollout repeats it."""
+    """REL-19: any tenant may write it, and a Rollout repeats it."""
     found = decode_health_check(as_json(status={"status": "s" * 10**6, "message": "m" * 10**6}))
 
     assert (found.status.status, found.status.message) == ("s" * 1024, "m" * 1024)
