@@ -1,7 +1,7 @@
 """The model of `grants` under a Lease, and what would have to hold to grant without a list.
 
 A Lease takes steps away and adds none: a process that was frozen is one that makes no step, what it
-had sent is a late call, and whoever has seen another process elected begins anew, as if killed. So
+had sent is a late call, and a process that saw another process elected begins anew, as killed. So
 what is proven of processes that all act at any time is proven of those that are elected.
 
 That ends where the Lease stands in for the list. Two such short cuts are tried, and neither is

@@ -64,7 +64,7 @@ class Pod(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Somebody wants a pod to go, and a process is on it."""
+    """A client wants a pod to go, and a process is on it."""
 
     phase: Phase
     pod: int
@@ -80,7 +80,7 @@ class Request(NamedTuple):
 
 @unique
 class Late(Enum):
-    """A call that nobody waits for any more."""
+    """A call that no client waits for any more."""
 
     WRITE = auto()
     RELEASE = auto()
@@ -149,7 +149,7 @@ class Setup:
 
 
 def put(state: State, place: int, pod: Pod) -> State:
-    """Write a pod: whoever meant the version before, or the record on it, misses from now on."""
+    """Write a pod: a request for the version before, or the record on it, misses from now on."""
     processes = tuple(_miss(process, place) for process in state.processes)
     return State(replaced(state.pods, place, pod), processes)
 

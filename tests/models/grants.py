@@ -14,7 +14,7 @@ What is modelled, and how:
 - A call may be given up before it arrives, or after: the caller cannot tell.
 
 What is assumed: what was answered under a record takes effect before the record counts as old, or
-never; one answer deletes one pod, by name; nobody else deletes pods or takes their records away. A
+never; one answer deletes one pod, by name; nothing else deletes pods or takes their records away. A
 delete by a rollout names the version that has the record, at any later time: so a rollout may
 answer late, too.
 
@@ -217,7 +217,7 @@ class Grants:
         if self._setup.has_faults:
             yield Step(name, "refuse", pod), put_request(state, who, slot, _leave(request))
             if request.is_current:
-                # No answer to the write: the record stands, and nobody will withdraw it.
+                # No answer to the write: the record stands, and no process will remove it.
                 yield Step(name, "miss the answer on", pod), put_request(state, who, slot, None)
 
     def _read_pods(
@@ -317,7 +317,7 @@ class Grants:
                 yield step, self._send(state, who, Call(Late.TAKE_BACK, place))
 
     def _arrive(self, state: State, who: int, call: Call) -> Steps[State]:
-        """What was sent by somebody who gave up, or is dead, arrives or is lost."""
+        """What was sent by a process that gave up, or is dead, arrives or is lost."""
         process, pod = state.processes[who], state.pods[call.pod]
         gone = put_process(state, who, process._replace(call=None))
         name, what = f"{NAMES[who]} before", f"{call.what.name.lower()} {PODS[call.pod]}"

@@ -105,7 +105,7 @@ def test_the_budget_holds_and_nobody_is_stuck(setup: Setup) -> None:
     walk = walk_through(setup)
 
     assert walk.fault is None, f"\n{walk.fault}"
-    # LI-07: a budget that nobody uses becomes free again.
+    # LI-07: a budget that is not used becomes free again.
     assert (stuck := find_stuck(walk, is_quiet)) is None, f"\n{stuck}"
     assert (stuck := find_stuck(walk, is_granted)) is None, f"\n{stuck}"
     sys.stdout.write(f"{len(walk.states)} states\n")
@@ -128,7 +128,7 @@ def test_what_a_dead_process_leaves_is_taken_back(dead: str) -> None:
 
 @pytest.mark.parametrize("setup", CONTESTS)
 def test_of_those_who_ask_at_the_same_time_one_is_granted(setup: Setup) -> None:
-    """FP-20: without faults, in whatever order their steps come, whoever has the older record."""
+    """FP-20: without faults, in whatever order their steps come, whichever has the older record."""
     walk = walk_through(replace(setup, has_faults=False, is_once=True, ranks=(0, 1)))
 
     assert walk.fault is None
@@ -202,7 +202,7 @@ def test_without_taking_back_a_record_stays_for_ever() -> None:
 
 
 def test_every_step_is_somebodys() -> None:
-    """Whatever happens in the model has a function of ours, or somebody else, who does it."""
+    """Whatever happens in the model has a function of ours, or another actor, that does it."""
     seen: frozenset[str] = frozenset()
     for setup in (ONE_EACH, IN_MEMORY):
         seen |= walk_through(setup).verbs
