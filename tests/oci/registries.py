@@ -190,7 +190,7 @@ async def hang(request: web.Request) -> web.StreamResponse:
 
 
 def endless(sent: list[int]) -> Answer:
-    """Answer chunks until nobody reads them; put the number of bytes into `sent`."""
+    """Answer chunks until the client stops reading; put the number of bytes into `sent`."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": MANIFEST})
@@ -199,7 +199,7 @@ def endless(sent: list[int]) -> Answer:
         while True:
             await response.write(b" " * 65536)
             sent[-1] += 65536
-            # Else nobody would learn that the connection has gone, and all would be kept for it.
+            # Else no call would learn that the connection has gone, and all would be kept for it.
             await asyncio.sleep(0)
 
     return answer
