@@ -131,7 +131,7 @@ async def test_one_that_does_not_act_any_more_reports_no_wait() -> None:
 
 @in_virtual_time
 async def test_refusals_are_reported_at_objects_that_are_known() -> None:
-    """SI-15, D-68: whoever reaches the port may send any name; a dry run is nobody's news."""
+    """SI-15, D-68: a client that reaches the port may send any name; a dry run is no news."""
     async with working() as desk:
         for one in (
             review("zone-a", dry_run=True),

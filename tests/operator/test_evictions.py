@@ -49,7 +49,7 @@ def play(
 
 
 def forged(director: Director, pod: str, *, dry_run: bool = False) -> HookCall:
-    """Return a review of an eviction that nobody asked the API server for, without a UID."""
+    """Return a review of an eviction that no client sent to the API server, without a UID."""
     request = {
         "uid": "f",
         "operation": "CREATE",
@@ -81,7 +81,7 @@ async def forge(
 
 
 def test_li09_forged_reviews_of_a_pod_do_not_hold_the_drain_of_another() -> None:
-    """LI-09, LI-07: a pod of zone b is asked for every two seconds, nobody evicts it."""
+    """LI-09, LI-07: a pod of zone b is reviewed every two seconds, and never evicted."""
     answers: list[bool] = []
 
     async def act(director: Director) -> None:
@@ -127,7 +127,7 @@ def test_d68_forged_reviews_of_many_pods_in_turn_starve_no_drain() -> None:
 
 
 def test_d68_forged_reviews_of_all_pods_do_not_stop_a_rollout() -> None:
-    """D-68, LI-09: no list of evictions that nobody carries out keeps a rollout from its end."""
+    """D-68, LI-09: no list of evictions that are not carried out keeps a rollout from its end."""
     answers: list[bool] = []
 
     async def act(director: Director) -> None:

@@ -68,7 +68,7 @@ async def test_a_process_that_is_cut_off_writes_nothing_after_another_one_acts()
 
 @in_virtual_time
 async def test_a_process_that_was_cut_off_goes_on_where_no_other_one_acts() -> None:
-    """LI-01: nobody else has acted, so that all that it remembers is right."""
+    """LI-01: no other replica has acted, so that all that it remembers is right."""
     async with replicas(1) as (sandbox, (process,)):
         process.link.is_cut = True
         await asyncio.sleep(60)

@@ -39,7 +39,7 @@ class Made(StrEnum):
 
 
 def made_up(director: Director, made: Made, name: str) -> HookCall:
-    """Return a review of something that nobody ever created."""
+    """Return a review of something that was never created."""
     if made is Made.PODS:
         return forged(director, name, dry_run=True)
     is_scale = made in {Made.SCALE, Made.UNLABELLED, Made.DEPLOYMENT}

@@ -62,7 +62,7 @@ def test_a_chain_goes_up_at_once_and_down_zone_by_zone(args: tuple[str, ...], ro
 
 @pytest.mark.parametrize("args", [(), TRACKED], ids=["annotations", "tracker"])
 def test_seed066_zones_that_no_review_is_about_keep_the_time_too(args: tuple[str, ...]) -> None:
-    """SEED-066, D-22, FP-06: whoever scales them down, and for the next process as well."""
+    """SEED-066, D-22, FP-06: whatever scales them down, and for the next process as well."""
 
     @in_virtual_time
     async def run() -> None:
@@ -195,7 +195,7 @@ async def test_pods_are_asked_and_go_after_their_delay() -> None:
 
 
 class OnlyOthers(Quota):
-    """A webhook that lets nobody take replicas from one zone."""
+    """A webhook that forbids to take replicas from one zone."""
 
     def __init__(self, inner: HookCaller, name: str) -> None:
         super().__init__(inner)

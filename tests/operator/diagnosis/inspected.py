@@ -45,7 +45,7 @@ class ObservedCluster:
         )
 
     async def change(self, name: str, body: JsonObject, resource: Resource = STATEFULSETS) -> None:
-        """Patch an object as somebody else."""
+        """Patch an object as another client."""
         kind = STRATEGIC_PATCH if resource is STATEFULSETS else MERGE_PATCH
         await self.sandbox.call(
             ApiRequest(

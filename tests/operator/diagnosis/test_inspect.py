@@ -253,7 +253,7 @@ async def test_an_operator_of_another_version_is_not_misread() -> None:
 )
 @in_virtual_time
 async def test_what_another_program_answers_is_no_end_of_the_command(body: bytes, why: str) -> None:
-    """Whoever may run a pod behind the Service answers for the operator."""
+    """A tenant who may run a pod behind the Service answers for the operator."""
     async with observed_cluster(*ZONES) as world:
         seen = await asking(world, services=body).inspect()
 

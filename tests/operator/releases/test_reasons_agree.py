@@ -69,7 +69,7 @@ CASES: Final = {
     "Deploying": Held(held.deploying, has_event=False),
     "WritingTargets": Held(held.writing, has_event=False),
 }
-# These stand in no status: nobody has written one.
+# These stand in no status: no process has written any.
 OF_NO_STATUS: Final = {"NotObserved", "NotReconciled", "Terminating"}
 
 
