@@ -358,7 +358,7 @@ async def test_cancelling_in_the_middle_of_a_write_leaves_nothing_behind() -> No
 
 @in_virtual_time
 async def test_what_is_gone_is_forgotten(lines: list[str]) -> None:
-    """One that is created anew by every deployment is nobody's fight."""
+    """One that is created anew by every deployment is not fought over."""
     cluster = Cluster()
     async with cluster.running():
         for round in range(6):

@@ -125,7 +125,7 @@ SPOILT = [
 
 @pytest.mark.parametrize("spoil", SPOILT)
 async def test_a_broken_secret_is_replaced_at_start(spoil: Callable[[Data], Data]) -> None:
-    """TLS-11, TLS-12, W-11: nobody has to delete the Secret."""
+    """TLS-11, TLS-12, W-11: no person has to delete the Secret."""
     secrets = FakeSecrets(
         {"mine": b"kept", **spoil(Legacy().data())}, labels={"a": "b", **MADE_BY_US}
     )

@@ -55,7 +55,7 @@ async def test_a_replaced_secret_keeps_what_is_not_ours() -> None:
 
 
 async def test_a_lost_race_is_reported() -> None:
-    """TLS-14: never over what somebody else has written since it was read."""
+    """TLS-14: never over what another client has written since it was read."""
     secrets = FakeSecrets()
     store = store_of(secrets)
     before = await store.fetch()
