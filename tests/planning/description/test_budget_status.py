@@ -54,7 +54,7 @@ def test_a_budget_with_room() -> None:
 
 
 def test_a_budget_that_is_used_is_ready_and_says_why_nothing_goes() -> None:
-    """It does what it is for: whoever waits for healthy objects waits for no drain."""
+    """It does what it is for: a client that waits for healthy objects waits for no drain."""
     for code in (Code.DISRUPTION_BUDGET_USED, Code.BUDGET_ZERO, Code.DOWNSCALE_UNDERWAY):
         assert outline(render(waiting(code)))[1] == (
             f"Ready True {camel_case(code)}: because of {code}"

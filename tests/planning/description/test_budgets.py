@@ -144,7 +144,7 @@ def test_what_it_selects() -> None:
 
 
 def test_labels_on_sets_and_on_none_of_their_pods() -> None:
-    """No eviction is held: whoever wrote the budget thinks otherwise."""
+    """No eviction is held: the author of the budget thinks otherwise."""
     found = describe(labels={})
     (wait,) = found.waits
 

@@ -291,7 +291,7 @@ def test_si10_every_pod_that_may_have_data_is_called_exactly_once(
 ) -> None:
     """An oracle: all pods of the range but the one that was never ready, highest first.
 
-    Where one of them terminates, nobody is called.
+    Where one of them terminates, no pod is called.
     """
     case = with_pod(five(states), never, never_ready=True)
     pods = sorted(case.pods, key=lambda one: order[int(one.name[-1])])

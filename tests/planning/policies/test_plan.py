@@ -222,7 +222,7 @@ def test_a_pod_counts_once_it_is_ready_long_enough() -> None:
     ],
 )
 def test_what_stops_a_label_group_stops_a_policy(changes: dict[str, Any]) -> None:
-    """The batch stays as it was recorded: nobody knows what became of it."""
+    """The batch stays as it was recorded: its outcome is unknown."""
     case = snapshot(prev("a"), B, batch=batch("a-2"))
     group = dataclasses.replace(case.group, **changes)
     found = plan_policy(dataclasses.replace(case, group=group))

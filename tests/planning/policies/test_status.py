@@ -190,7 +190,7 @@ def test_numbers_zone_by_zone() -> None:
 
 
 def test_new_pods_of_an_upscale_are_not_ready_and_block_nothing() -> None:
-    """D-67: nobody waits for them, and nothing says that they are available."""
+    """D-67: nothing waits for them, and nothing says that they are available."""
     seen = Newcomers(used=2, generation=1, pods=frozenset({Uid("uid-a-2")}))
     member = dataclasses.replace(zone("a", "llL", ready=2), newcomers=seen)
     found = render(snapshot(member, B))

@@ -23,7 +23,7 @@ ENTRIES: list[HistoryEntry | None] = [
 
 
 def test_each_state_of_a_bake_has_its_text() -> None:
-    """RT-92: also one that nobody knows, by its name."""
+    """RT-92: an unknown one as well, by its name."""
     texts = [describe_ready(one, is_writing=False, note="").text for one in ENTRIES]
 
     assert len({*texts}) == len(texts)

@@ -81,7 +81,7 @@ def _observe(seats: Seats, world: World) -> Group:
 
 
 def _settle(seats: Seats, world: World) -> Seats:
-    """Let everybody else do all that they can."""
+    """Let all other actors do all that they can."""
     after = [NONE if state.endswith("t") else state for state in seats]
     for ordinal, state in enumerate(after):
         if world.is_ordered and not all(below.endswith("r") for below in after[:ordinal]):

@@ -118,7 +118,7 @@ def test_w18_a_guarded_zone_waits_for_exactly_what_its_review_would_refuse(state
 
 
 def test_w18_d22_both_agree_on_the_time_between_zones() -> None:
-    """The one function: whoever asks for longer wins, and the controller does not even try."""
+    """The one function: the longer wait wins, and the controller does not even try."""
     for seconds in (3599, 3600, 3601):
         zones = [counted("a", 3, ago=seconds * SECOND), guarded(B)]
         scaling = snapshot(*zones)

@@ -124,7 +124,7 @@ def rolled_back() -> ReleaseWorld:
 
 
 def incomparable() -> ReleaseWorld:
-    """What is deployed is a tag of somebody's own."""
+    """What is deployed is a tag of a person."""
     world = ReleaseWorld(known="1.1.0 1.2.0")
     world.set_status(history=(entry("mine"),))
     world.step()

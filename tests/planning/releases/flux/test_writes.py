@@ -188,7 +188,7 @@ def test_a_clearing_says_what_would_have_counted() -> None:
 
 
 def test_what_is_kept_is_not_forced() -> None:
-    """RELB-13: where somebody wrote another value meanwhile, that one counts."""
+    """RELB-13: where another client wrote another value meanwhile, that one counts."""
     kept, released = plan(variables("", {"a": (OURS,)}, a="1")).writes
 
     assert (kept.is_forced, released.is_forced) == (False, True)

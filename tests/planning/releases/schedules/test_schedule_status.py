@@ -52,7 +52,7 @@ def test_a_second_pass_says_the_same() -> None:
 
 
 def test_a_status_has_room_for_any_number_of_rules_and_gates() -> None:
-    """REL-100: an object of 1.5 MiB at most is stored, and names are anybody's."""
+    """REL-100: an object of 1.5 MiB at most is stored, and tenants choose names."""
     names = [*(f"rule-{number}" for number in range(20_000)), "n" * 300_000]
     rules = tuple(replace(MORNING, name=name) for name in reversed(names))
     rollouts = [gated(f"{'app' * 60}-{number}") for number in range(3000)]
