@@ -65,7 +65,7 @@ class PodServers:
     async def __aenter__(self) -> Self:
         await self._limit.__aenter__()
         listening = socket.create_server(("0.0.0.0", 0), backlog=256)  # noqa: S104 (pods have any loopback address)
-        # Else the kernel would take megabytes of a body that nobody reads.
+        # Else the kernel would take megabytes of a body that is not read.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 * 1024)
         self._server = await asyncio.start_server(self._serve, sock=listening, ssl=self._tls)
         self.port = listening.getsockname()[1]
@@ -153,7 +153,7 @@ def status(code: int, *headers: str, body: bytes = b"") -> Answer:
 
 
 def endless(head: bytes, piece: bytes, sent: list[int]) -> Answer:
-    """Answer `head`, then pieces until nobody reads them; put the number of bytes into `sent`."""
+    """Answer `head`, then pieces until the client stops; put the number of bytes into `sent`."""
 
     async def answer(seen: Seen) -> None:
         sent.append(0)

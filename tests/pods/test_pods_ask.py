@@ -208,7 +208,7 @@ async def test_the_body_of_a_prepared_pod_stays_unread(client: PodClient) -> Non
 
 
 async def test_every_pod_is_asked_whatever_the_others_say(client: PodClient) -> None:
-    """W-20: the first failure comes before anyone else has answered, and stops nobody."""
+    """W-20: the first failure comes before any other answer, and stops no call."""
     async with PodServers(hang) as pods:
 
         async def answer(seen: Seen) -> None:

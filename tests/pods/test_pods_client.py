@@ -61,7 +61,7 @@ async def test_a_request_has_exactly_these_bytes(client: PodClient, call: str) -
 
 
 async def test_no_callback_is_called_once_it_is_closed(client: PodClient) -> None:
-    """FP-35: even where nobody was called before, so that no session is left open."""
+    """FP-35: even where no pod was called before, so that no session is left open."""
     async with PodServers(status(200)) as pods:
         await client.close()
         errors = await client.prepare_all([pods.endpoint()])
