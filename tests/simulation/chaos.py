@@ -246,7 +246,7 @@ def later_webhook(
     policy: str = "Ignore",
     evictions: bool = False,
 ) -> ApiRequest:
-    """Return the request that registers a webhook of somebody else, for the same changes.
+    """Return the request that registers another webhook, for the same changes.
 
     They are changes of replicas, or `evictions`.
     """
@@ -307,7 +307,7 @@ class FaultyHooks:
         return answer
 
     async def _forge(self, call: HookCall, rng: random.Random) -> None:
-        """Have a review with lies in it answered, whoever that reaches."""
+        """Have a review with lies in it answered, wherever that arrives."""
         forged = replace(call, body=forge(call.body, rng), taken_by=[])
         if self._strikes(FORGED, call, f": {tell_asked(forged.body)}"):
             with suppress(OSError, TimeoutError):

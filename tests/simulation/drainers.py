@@ -28,7 +28,7 @@ Dry = Literal["", "query", "body"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drainer:
-    """Somebody who empties nodes."""
+    """A person who empties nodes."""
 
     people: People
 
@@ -189,7 +189,7 @@ async def unguard(people: People, name: str) -> None:
 
 
 async def send(people: People, request: ApiRequest) -> None:
-    """Send a request in somebody's name. Raises Refusal."""
+    """Send a request in the name of a user. Raises Refusal."""
     namespace = people.sandbox.namespace if request.resource.is_namespaced else ""
     await people.sandbox.call(replace(request, namespace=namespace, user=people.name))
 

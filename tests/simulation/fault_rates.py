@@ -51,7 +51,7 @@ class HookFaults:
     refused_later: float = 0
     """Another webhook, that comes last, says no."""
     forged: float = 0
-    """Before it, somebody who is not the API server sends one like it, with lies in it."""
+    """Before it, a client that is not the API server sends one like it, with lies in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from tests.simulation.scenarios import Scenario, name_unready
 from tests.simulation.scenarios_people import People
 
 OPERATORS: Final = "operator"
-# Of the longest waits of clients and of zones for one another: whoever is not at rest then, is not.
+# Of the longest waits of clients and of zones for one another: what is not at rest then, never is.
 REST_LIMIT: Final = timedelta(hours=2)
 # After rest is reached, the operator writes its last words about it.
 SETTLE: Final = timedelta(minutes=5)

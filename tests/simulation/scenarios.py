@@ -74,7 +74,7 @@ class Scenario:
     patches_take: tuple[float, float] | None = None
     """Seconds that each PATCH of a StatefulSet takes: one schedule, one span, between these.
 
-    No fault, and nothing heals it: such an API server is slow for as long as anybody looks.
+    No fault, and nothing heals it: such an API server is slow for as long as the run lasts.
     """
     args: Sequence[str] = ()
     """Flags of the operator, beside those that every sandbox gives."""

@@ -243,7 +243,7 @@ WISHES: Final[tuple[DesiredReplicas, ...]] = (_be_modest, _give_up, _disagree, _
 ANSWERS: Final = (0.02, 0.7, 2.5, 4.5)  # seconds
 # Between downscales: so little that most of them meet the rollout.
 SHORT_WAIT: Final = "20s"
-# Nobody asks for so long: then a new template comes all the same.
+# No client scales for so long: then a new template comes all the same.
 PATIENCE: Final = 30.0  # seconds
 
 
@@ -286,7 +286,7 @@ def hesitant(rng: random.Random) -> Choose:
 class _Tale:
     names: Sequence[str]
     _asked: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set whenever somebody asks for fewer pods."""
+    """Set whenever a client scales down."""
 
     async def scale_down(self, people: People, name: str, replicas: int) -> None:
         """Ask until it is granted."""
@@ -294,7 +294,7 @@ class _Tale:
         await people.insist(partial(self._ask, people, name, replicas))
 
     async def renew(self, people: People) -> None:
-        """Change all templates once or twice, by the clock or while somebody is being answered."""
+        """Change all templates once or twice, by the clock or while a review is being answered."""
         for version in range(2, people.rng.choice((3, 3, 4))):
             if people.rng.random() < 1 / 3:
                 await people.wait(0, 20)

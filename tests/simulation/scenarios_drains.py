@@ -44,7 +44,7 @@ MEDDLES: Final = 0.4
 SCALES_DOWN: Final = 0.3
 GUARDS: Final = 0.5
 RAISED: Final = "raised"
-# Specs that a budget may have for a while; the last one nobody can obey.
+# Specs that a budget may have for a while; the last cannot be obeyed.
 CHANGES: Final[Mapping[str, JsonObject]] = {
     RAISED: {"maxUnavailable": 2},
     "share": {"maxUnavailable": None, "maxUnavailablePercentage": 40},

@@ -64,7 +64,7 @@ LIVELY_ROUTES: Final = tuple(route for route in Route if route is not Route.PUT_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class People:
-    """Everybody outside of the operator who writes, with the chance that they own."""
+    """All writers outside of the operator, with the chance that they own."""
 
     sandbox: Sandbox
     rng: random.Random

@@ -62,10 +62,10 @@ LONG_APART: Final = {MIN_TIME_BETWEEN_DOWNSCALES: "30m"}
 LONG_AGO: Final = "2020-01-01T00:00:00Z"
 LATER: Final = "later"
 AHEAD: Final = (timedelta(minutes=-25), timedelta(0), timedelta(minutes=2))
-# Most of the time nobody rolls out anything.
+# Most of the time no person rolls out anything.
 ROLLS: Final = 1 / 3
 HPA_ROUTES: Final = (Route.SCALE_PUT_FRESH, Route.SCALE_PUT_FRESH, Route.SCALE_MERGE)
-# What a pod may say instead of the truth. It does nothing then, so that whoever believes it is
+# What a pod may say instead of the truth. It does nothing then, so that a believer is
 # found out; one whose clock is ahead is prepared all the same.
 NONSENSE: Final = (
     b"",
@@ -327,7 +327,7 @@ async def _confuse(people: People, pods: list[str]) -> None:
     for _ in range(people.rng.choice((1, 2, 3))):
         await people.wait(0, 40)
         pod, method = people.rng.choice(pods), people.rng.choice(("POST", "DELETE"))
-        # That a pod does not hear that it stays must show in the history, or nobody can be late.
+        # That a pod does not hear that it stays must show in the history, or nothing can be late.
         trouble = people.rng.choice(TROUBLES) if method == "POST" else BROKEN
         people.say(f"{pod} answers each {method} badly: {trouble.reply.name} {trouble.status}")
         answer(pod, method, trouble)

@@ -222,7 +222,7 @@ class _Walk:
     async def mend(self) -> None:
         """Leave every set in its group, able to roll, at one last template.
 
-        Sometimes all but one, which is deleted for good: nobody may wait for it.
+        Sometimes all but one, which is deleted for good: nothing may wait for it.
         """
         lost = self.people.rng.choice(self.zones)
         if self.people.rng.random() < LOST_SHARE:

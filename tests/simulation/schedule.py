@@ -93,7 +93,7 @@ class RandomCourse:
         return SlowPatches(self._faults, self.patches_take) if self.patches_take else self._faults
 
     async def begin(self, sandbox: Sandbox) -> None:
-        """Stand between the API server and its webhooks, and add one of somebody else."""
+        """Stand between the API server and its webhooks, and add another webhook."""
         if not self._scenario.has_webhooks:
             return
         assert sandbox.api.hooks is not None, "the sandbox calls no webhooks"

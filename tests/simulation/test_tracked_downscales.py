@@ -52,7 +52,7 @@ class TrackedWorld:
         return cast(Mapping[str, str], self.held.get("data", {}))
 
     async def put(self, data: Mapping[str, str]) -> None:
-        """Let somebody create the ConfigMap."""
+        """Let a person create the ConfigMap."""
         body: JsonObject = {
             "apiVersion": "v1",
             "kind": "ConfigMap",

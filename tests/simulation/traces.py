@@ -1,6 +1,6 @@
 """A golden scenario: a few zones, what people do, one thing that goes wrong; and its trace.
 
-Nothing is drawn by chance: all ways take as long, pods start as their ordinal says, and whoever is
+Nothing is drawn by chance: all ways take as long, pods start as their ordinal says, and whatever is
 ready first runs first. So a trace changes only where the behaviour changes. The scenarios stand in
 `traces_rollouts` and the modules beside it; `test_golden` compares their traces.
 """

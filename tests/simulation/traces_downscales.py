@@ -77,7 +77,7 @@ async def _take_turns(director: Director) -> None:
 
 
 class Quota:
-    """A webhook of somebody else behind ours: a `HookCaller` around the one to the operator."""
+    """Another webhook behind ours: a `HookCaller` around the one to the operator."""
 
     def __init__(self, inner: HookCaller) -> None:
         self._inner = inner
