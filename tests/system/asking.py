@@ -1,4 +1,4 @@
-"""Reviews sent to the operator by hand, as an API server would, or somebody who plays one."""
+"""Reviews sent to the operator by hand, as an API server would, or a client that plays it."""
 
 import base64
 import ssl

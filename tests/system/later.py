@@ -1,4 +1,4 @@
-"""Webhooks of somebody else that review after ours, each for StatefulSets that are named."""
+"""Other webhooks that review after ours, each for StatefulSets that are named."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager

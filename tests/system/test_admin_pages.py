@@ -141,7 +141,7 @@ async def test_dep67_what_the_port_shows_before_and_after_a_rollout(world: World
     METR-10: names, types, labels, buckets, values on dashboards; none for a lost group.
 
     HTTP-01, HTTP-04, SEED-061 to SEED-063, CLUS-01: pages; a second operator on the port ends;
-    without a flag nobody is asked for a cluster. RATE-07: `X-Cluster: <namespace>` on all requests.
+    without a flag no cluster is demanded. RATE-07: `X-Cluster: <namespace>` on all requests.
     """
     await install_kinds(world.api)
     operator = await world.operator("-kubernetes.client-timeout=3s", is_through_proxy=True)

@@ -41,7 +41,7 @@ NOBODY: Final = "failed calling webhook"
 async def test_dep87_a_dead_operator_blocks_evictions_and_new_budgets_only(
     world: World, tmp_path: Path
 ) -> None:
-    """DEP-87, W-47: its own pod can be drained; labels and ends of budgets need nobody.
+    """DEP-87, W-47: its own pod can be drained; labels and ends of budgets need no operator.
 
     Its own, and no other whose name begins like it.
     """

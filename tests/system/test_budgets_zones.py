@@ -164,7 +164,7 @@ async def test_t11_what_a_person_must_change(world: World) -> None:
 
 
 async def test_t11_6_pods_of_no_set_of_the_budget(world: World) -> None:
-    """T-11 row 6, ZPDB-57, W-10: of nobody, of another kind, of a set outside of the selector."""
+    """T-11 row 6, ZPDB-57, W-10: of no owner, of another kind, of a set outside of the selector."""
     stray = ZoneSpec(name="stray", group=None, replicas=1, pod_labels=LABELS)
     held = await hold(world, *mock_zones(), stray, budgets=[BUDGET])
     made = await world.post(REPLICASETS, workload_body(REPLICASETS, "web", 0))

@@ -94,7 +94,7 @@ async def _follow_bundles(world: World, hooks: Hooks, seen: Observed) -> None:
 
 
 async def test_si19_rotations_and_a_change_of_ca_under_load(world: World) -> None:
-    """SI-19, LI-13, D-30, SEED-101: nobody who trusts a published bundle is ever turned away.
+    """SI-19, LI-13, D-30, SEED-101: no client that trusts a published bundle is ever turned away.
 
     The CA that is there at the start lasts for a few leaves only: the next is published beside it
     before anything is served by it.
@@ -295,7 +295,7 @@ async def test_rbac07_the_shipped_secret_is_filled_and_stays_so(world: World) ->
 
 
 async def test_fp33_two_that_start_at_once_end_with_one_secret(world: World) -> None:
-    """FP-33, TLS-13, TLS-14: both serve what is stored, whoever came first."""
+    """FP-33, TLS-13, TLS-14: both serve what is stored, whichever came first."""
     await world.grant_webhooks()
     async with AsyncExitStack() as stack:
         launches = [world.launch(*TLS_FLAGS) for _ in range(3)]

@@ -46,7 +46,7 @@ async def configured(tmp_path: Path) -> AsyncIterator[ControlPlane]:
 async def test_sec03_the_api_server_shows_the_certificate_that_it_has_to(
     configured: ControlPlane, tmp_path: Path
 ) -> None:
-    """SEC-03: without one it is cut off as anybody else, and what the webhooks guard is refused."""
+    """SEC-03: without one it is cut off as any client, and what the webhooks guard is refused."""
     pki = make_pki(tmp_path)
     pki.cert.rename(tmp_path / "client.crt")
     pki.key.rename(tmp_path / "client.key")

@@ -324,7 +324,7 @@ async def _provoke_reach(clinic: Clinic) -> None:
 
 
 async def _provoke_certificates(clinic: Clinic) -> None:
-    """A CA of somebody else, one that is over, and none."""
+    """A CA of another owner, an expired CA, and none."""
     old = Legacy(ca_life=timedelta(days=1)).data()["ca"]
     other = Legacy(ca_life=timedelta(days=365 * 100)).data()["ca"]
     for hook, ca in (("no-downscale", old), ("pod-eviction", other)):
@@ -338,7 +338,7 @@ async def _provoke_certificates(clinic: Clinic) -> None:
 
 
 async def _provoke_guards(clinic: Clinic) -> None:
-    """Labels and budgets whose webhooks are gone, and an operator that serves them for nobody."""
+    """Labels and budgets whose webhooks are gone, and an operator that serves no caller."""
     world = clinic.world
     for resource in CONFIGURATIONS.values():
         for hook in HOOKS:

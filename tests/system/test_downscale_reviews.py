@@ -85,7 +85,7 @@ async def test_si16_the_same_asked_again_gets_the_same_answer(world: World) -> N
         assert len(replies[0].patch) == (0 if subresource else 1)
         found = await world.get(STATEFULSETS, name)
         assert LAST_DOWNSCALE not in found["metadata"]["annotations"], "nothing has happened"
-        # The API server's own write follows, for which nobody is called any more.
+        # The API server's own write follows, for which no pod is called any more.
         answer = await guarded.workload(name).scale(1, Route.SCALE_MERGE)
         assert answer.status == 200
         await guarded.wait_recorded(name)
@@ -190,7 +190,7 @@ async def test_called_through_a_service(world: World) -> None:
 
 
 async def test_ordinals_that_start_later_and_no_group(world: World) -> None:
-    """D-10, PREP-09, SEED-092: `ordinals.start: 3` counts; without a group nobody waits."""
+    """D-10, PREP-09, SEED-092: `ordinals.start: 3` counts; without a group nothing waits."""
     pods = await world.serve_pods()
     zones = [
         prepared_zone(pods, ZoneSpec(name="late", group="late", first_ordinal=3)),
@@ -223,7 +223,7 @@ WRONG: Final[Mapping[str, tuple[str, str | None, str]]] = {
 
 
 async def test_seed090_what_is_not_said_rightly_refuses(world: World) -> None:
-    """SEED-090, PREP-05 to 07, SI-21: and without the label nothing is asked of anybody."""
+    """SEED-090, PREP-05 to 07, SI-21: and without the label nothing is checked."""
     pods = await world.serve_pods()
     zones = [prepared_zone(pods, ZoneSpec(name=name, group=name)) for name in WRONG]
     guarded = await guard(world, *zones, pods=pods)

@@ -170,7 +170,7 @@ def _zones(pods: WebPods, *names: str) -> list[ZoneSpec]:
 
 
 async def _lose(guarded: Guarded, name: str, route: Route, status: int) -> None:
-    """Ask for a downscale that is granted by us, and refused by somebody else."""
+    """Ask for a downscale that is granted by us, and refused by another webhook."""
     answer = await guarded.workload(name).scale(3, route)
     assert answer.status == status, answer
     assert guarded.pods.is_prepared(f"{name}-3")

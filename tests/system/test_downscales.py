@@ -122,7 +122,7 @@ async def test_si12_downscales_of_one_set_after_another_and_at_once(world: World
 
 
 async def _write_on(world: World, name: str) -> None:
-    """Change an annotation of a set for ever, as a controller that nobody slows down."""
+    """Change an annotation of a set for ever, as a controller without limits."""
     turn = 0
     while True:
         turn += 1

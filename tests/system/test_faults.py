@@ -233,7 +233,7 @@ async def test_fp37_the_process_is_stopped_for_a_while(world: World) -> None:
 
 
 async def _create_bystanders(world: World, count: int) -> None:
-    """Create pods that nobody owns, to make lists long."""
+    """Create pods without owner, to make lists long."""
     async with asyncio.TaskGroup() as tasks:
         limit = asyncio.Semaphore(16)
 

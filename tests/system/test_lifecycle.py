@@ -48,7 +48,7 @@ async def test_dep08_metrics_answer_before_ready(world: World) -> None:
 
 
 async def test_w22_the_api_server_comes_late(world: World) -> None:
-    """W-22, LI-14: nobody listens at the start; when somebody does, the start goes on."""
+    """W-22, LI-14: no API server listens at the start; when it does, the start goes on."""
     names = await world.create(*three_zones(replicas=1))
     (port,) = free_ports(1)
     launch = world.launch(url=f"https://127.0.0.1:{port}")
@@ -200,7 +200,7 @@ async def test_dep12_a_trace_collector_that_is_not_there(world: World) -> None:
 
 
 async def test_proc07_ready_is_not_lost_while_the_api_server_is_away(world: World) -> None:
-    """PROC-07, W-22: a restart of the API server takes nobody's readiness."""
+    """PROC-07, W-22: a restart of the API server takes no replica's readiness."""
     await world.create(*three_zones(replicas=1))
     operator = await world.operator(is_through_proxy=True)
     with world.proxy.during(lambda request: True, Cut()):

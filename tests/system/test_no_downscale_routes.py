@@ -139,7 +139,7 @@ async def _assert_believed_at_once(world: World) -> None:
 async def test_d20_without_the_right_to_read_a_scale_passes_with_a_warning(
     world: World, resource: Resource, flags: tuple[str, ...]
 ) -> None:
-    """SEED-085, SEED-087, D-20: a refusal would last until somebody changes the Role."""
+    """SEED-085, SEED-087, D-20: a refusal would last until a person changes the Role."""
     world.may_be_forbidden = True
     workload = await _create(world, resource, "kept", {NO_DOWNSCALE: "true"})
     hooked = await hook_up(world, flags=flags, registration=ONLY_NO_DOWNSCALE)

@@ -1,7 +1,7 @@
 """What the operator may do: every verb of the shipped Roles is needed, and no other is asked for.
 
 Each is taken away. What then does not work is said with verb and resource, nothing else stops, and
-it goes on by itself when the right is back: nobody has to restart anything (LI-01).
+it goes on by itself when the right is back: no person has to restart anything (LI-01).
 """
 
 from collections.abc import Mapping
@@ -56,7 +56,7 @@ async def test_sec17_each_verb_of_the_role_is_needed_by_rollouts(world: World) -
     names = await world.create(*three_zones(replicas=1))
     operator = await world.operator("-kubernetes.client-timeout=3s", is_through_proxy=True)
 
-    # There is no live read, or nobody learns what became of a delete without an answer.
+    # There is no live read, or no process learns what became of a delete without an answer.
     for image, grant in (
         ("v2", ("list", "pods")),
         ("v3", ("list", "statefulsets")),
@@ -182,7 +182,7 @@ async def test_sec19_what_a_stolen_token_can_do(world: World) -> None:
     granted = {
         (verb, resource)
         for rule in answer["status"]["resourceRules"]
-        # What everyone may who has a token: ask about oneself.
+        # What every holder of a token may: ask about oneself.
         if not {"authorization.k8s.io", "authentication.k8s.io"} & set(rule["apiGroups"])
         for resource in rule["resources"]
         for verb in rule["verbs"]

@@ -51,7 +51,7 @@ pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
 PAGE: Final = DOCS / "releases-migrate.md"
 NAME: Final = "rollout-operator"
 NO_REGISTRY: Final = "-releases.metadata=none"
-# What nobody wrote: the tag was there, or the Rollout stays with its version.
+# What was not written: the tag was there, or the Rollout stays with its version.
 UNTOUCHED: Final = ("shop", "till", "mail", "cart", "fax")
 AT_HOME: Final = {
     "shop": "1.4.0 Succeeded, 1.3.0 Succeeded",

@@ -131,7 +131,7 @@ async def test_scale09_a_zone_without_preparation_keeps_the_time_too(world: Worl
 async def test_scale08_an_upscale_waits_for_the_leading_zone_where_that_is_asked_for(
     world: World,
 ) -> None:
-    """SCALE-06, 08, SEED-066: b waits for the pods of a, c does not; forced, b waits for nobody."""
+    """SCALE-06, 08, SEED-066: b waits for the pods of a, c does not; forced, b does not wait."""
     world.kubelet.choose = _slow_pod(f"{A}-1")
     leading, *others = (ZoneSpec(name=name, group="live", replicas=1) for name in ZONES)
     waiting, going = (follow(zone, A) for zone in others)

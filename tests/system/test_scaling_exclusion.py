@@ -1,4 +1,4 @@
-"""One downscale and no rollout of a group at a time, whoever asks for it."""
+"""One downscale and no rollout of a group at a time, for any client."""
 
 import asyncio
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Counts that cannot be written, answers that are lost, references that hang: nobody else waits."""
+"""Counts that cannot be written, answers that are lost, references that hang: others go on."""
 
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -26,7 +26,7 @@ REACTION: Final = timedelta(seconds=1)
 async def test_li11_a_count_that_a_client_refuses_is_tried_ever_more_rarely(world: World) -> None:
     """LI-11, W-42, W-43, D-18: no storm, named with the words of the refusal; then it ends right.
 
-    Meanwhile the zones of the same group that nobody refuses get theirs.
+    Meanwhile the zones of the same group that are not refused get theirs.
     """
     world.may_be_forbidden = True  # a review's refusal looks like one of the Role
     zones = [ZoneSpec(name=A, group="live"), follow(ZoneSpec(name=B, group="live"), A)]
@@ -70,7 +70,7 @@ async def test_si18_an_answer_that_is_lost(world: World) -> None:
 
 
 async def test_w06_a_reference_that_hangs(world: World) -> None:
-    """W-06, W-42, MIRR-04: nobody answers its read; a chain beside it is through in a second."""
+    """W-06, W-42, MIRR-04: its read hangs; a chain beside it is through in a second."""
     await world.grant_webhooks()
     template = Template(world=world)
     await template.create(1)

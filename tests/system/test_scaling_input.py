@@ -1,4 +1,4 @@
-"""What people write wrongly: each is named once, in log and page, and holds up nobody else."""
+"""What people write wrongly: each is named once, in log and page, and holds up nothing else."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""What anyone in the cluster may send to the TLS port: a refusal comes back, or nothing at all."""
+"""What any client in the cluster may send to the TLS port: a refusal comes back, or nothing."""
 
 import asyncio
 import json

@@ -329,7 +329,7 @@ async def _names(world: World) -> set[str]:
 
 
 async def _wait_dead(workload: Workload) -> None:
-    """Wait until the API server calls the configurations, and nobody answers."""
+    """Wait until the API server calls the configurations, and no answer comes."""
     await _wait_status(workload, Route.SCALE_MERGE, lambda status: status != 200)
 
 

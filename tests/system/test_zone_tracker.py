@@ -39,7 +39,7 @@ async def _guard(
 
 
 async def _put(world: World, data: Mapping[str, str]) -> None:
-    """Let somebody else create the ConfigMap."""
+    """Let another client create the ConfigMap."""
     meta = {"name": NAME, "labels": {"owner": "somebody"}, "annotations": {"note": "kept"}}
     body: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": dict(data)}
     await world.post(CONFIG_MAPS, body)
