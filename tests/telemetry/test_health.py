@@ -123,7 +123,7 @@ class Loop:
             task.cancel()
 
     async def stall(self, span: timedelta) -> None:
-        """Let time pass in which nobody runs; the next beat comes late by about `span`."""
+        """Let time pass in which no task runs; the next beat comes late by about `span`."""
         self.clock.jump(span)
         await self.clock.advance(BEAT)
 

@@ -1,4 +1,4 @@
-"""Nobody reads the log: decisions go on (SEC-26)."""
+"""The log is not read: decisions go on (SEC-26)."""
 
 import os
 import time
