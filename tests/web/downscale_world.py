@@ -270,7 +270,7 @@ class World:
 
 async def come_to_rest(world: World) -> None:
     """Let an hour pass: in the end nothing is remembered or recorded, and nothing
-    was asked of anyone in its second half.
+    is sent in its second half.
     """
     await world.pass_time(HOUR / 2)
     before = len(world.client.calls), len(world.calls.calls)

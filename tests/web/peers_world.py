@@ -85,7 +85,7 @@ async def leading(serving: ServingCertificate) -> AsyncIterator[Leader]:
 
 @asynccontextmanager
 async def strange_server(answer: Answer, context: ssl.SSLContext) -> AsyncIterator[int]:
-    """Run a server of somebody else on a free port."""
+    """Run a server of another owner on a free port."""
     runner = web.ServerRunner(web.Server(answer))  # type: ignore[arg-type]
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)

@@ -208,7 +208,7 @@ async def test_sec03_who_is_answered(
 
 
 async def test_who_was_turned_away_is_reported(tmp_path: Path, lines: list[str]) -> None:
-    """SEC-03: a wrong `-server-tls.client-name` must be found by whoever reads the log."""
+    """SEC-03: a wrong `-server-tls.client-name` must be found by readers of the log."""
     authority = Authority()
     async with guarded(tmp_path, authority, client_name=NAME) as world:
         await send_request(world, authority.issue(tmp_path, _named("kubelet")))

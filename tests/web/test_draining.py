@@ -56,7 +56,7 @@ async def test_dep94_leaving_ends_a_connection_with_its_answer() -> None:
 
 
 async def test_draining_waits_for_a_body_on_its_way() -> None:
-    """W-21: whoever has begun to ask is answered."""
+    """W-21: a request that has begun is answered."""
     async with serving() as world:
         line = await world.connect()
         body = body_of()

@@ -24,7 +24,7 @@ MILLISECOND = timedelta(milliseconds=1)
     ],
 )
 async def test_a_client_that_does_not_read_is_cut(size: int) -> None:
-    """D-50: nobody reads the answer, the connection ends, and nothing of it is held."""
+    """D-50: the answer is not read, the connection ends, and nothing of it is held."""
     gave_up = asyncio.Event()
 
     @web.middleware

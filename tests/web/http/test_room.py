@@ -197,7 +197,7 @@ async def test_d68_room_is_taken_until_the_thread_is_through() -> None:
 
 @in_virtual_time
 async def test_d68_bodies_that_fill_the_room_together_all_become_whole() -> None:
-    """Each has half of what it needs: one goes on at a time, and nobody is sent away."""
+    """Each has half of what it needs: one goes on at a time, and none is sent away."""
     bodies, most = make_bodies(), 0
     async with asyncio.TaskGroup() as tasks:
         reads = [

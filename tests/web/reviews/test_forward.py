@@ -221,7 +221,7 @@ async def test_dep92_a_leader_that_is_gone() -> None:
 
 
 async def test_dep92_a_stranger_at_the_address_learns_nothing() -> None:
-    """DEP-92: whoever edits the Lease gets no review, and no verdict through."""
+    """DEP-92: a client that edits the Lease gets no review, and no verdict through."""
     asked: list[str] = []
 
     async def allow(request: web.Request) -> web.StreamResponse:

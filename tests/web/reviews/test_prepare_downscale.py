@@ -80,7 +80,7 @@ async def test_t07_2_all_pods_confirm(whole: bool) -> None:
 
 @in_virtual_time
 async def test_t07_3_another_zone_went_lately() -> None:
-    """T-07 #3, PREP-11 to 16, SEED-091: nobody is called."""
+    """T-07 #3, PREP-11 to 16, SEED-091: no pod is called."""
     world = three_zones(c={LAST_DOWNSCALE: "2026-01-02T03:04:05Z", WAIT: "12h"})
     verdict = await world.send_request("zone-a", 3)
     assert (verdict.reason.code, verdict.reason.text) == (

@@ -86,7 +86,7 @@ def _lie(world: World, lie: Lie, subresource: str = "") -> bytes:
 async def test_sec09_a_set_without_the_label_is_none_to_be_prepared(
     lie: Lie, subresource: str
 ) -> None:
-    """D-68: no call, no record, no reservation; nobody of the group has to wait."""
+    """D-68: no call, no record, no reservation; no zone of the group has to wait."""
     world = prepared_alone(zone("zone-a", labels={}, annotations={}))
     assert await _ask(world, _lie(world, lie, subresource)) is Code.NOT_GUARDED
     assert world.calls.calls == []
@@ -175,7 +175,7 @@ async def test_sec09_whatever_a_review_says_pods_are_called_where_their_set_says
 
 
 def test_sec09_every_field_of_a_review_is_lied_about() -> None:
-    """No field is taken for true only because nobody ever forged it."""
+    """No field is taken for true only because no test forged it."""
     review = _genuine(three_zones())
     body, leaves = msgspec.json.encode(review), set(list_leaves(part(review, "request")))
     untouched, rng = set(leaves), random.Random(1)

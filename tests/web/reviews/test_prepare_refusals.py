@@ -117,7 +117,7 @@ async def test_prep_08_a_set_without_a_service_is_refused() -> None:
 )
 @in_virtual_time
 async def test_si10_ordinals_that_move_are_refused(replicas: int, first: int, asked: str) -> None:
-    """SI-10, D-10: pods go that nobody would have asked, whether the count falls or not."""
+    """SI-10, D-10: pods go that no call would have prepared, whether the count falls or not."""
     world = three_zones()
     start = max(-first, 0)
     review = world.review("zone-a", replicas, whole=True)

@@ -91,7 +91,7 @@ async def test_a_new_pod_that_refuses_does_not_undo_what_may_still_happen() -> N
 
 @in_virtual_time
 async def test_a_write_that_is_refused_again_and_again_holds_no_zone_back_for_longer() -> None:
-    """LI-01, LI-05: allowed, refused by somebody else; then a pod fails, and an HPA goes on."""
+    """LI-01, LI-05: allowed, refused by another webhook; then a pod fails, and an HPA goes on."""
     world = three_zones()
     async with world.controlling():
         assert (await world.send_request("zone-a", 3)).is_allowed
@@ -128,7 +128,7 @@ async def test_a_review_that_joins_another_one_may_be_written_as_late_as_it_came
 
 @in_virtual_time
 async def test_a_client_that_keeps_trying_is_judged_again() -> None:
-    """SI-11, PREP-17: refused by somebody else for minutes; meanwhile zone b has changed."""
+    """SI-11, PREP-17: refused by another webhook for minutes; meanwhile zone b has changed."""
     world = three_zones()
     async with world.controlling():
         for _ in range(8):

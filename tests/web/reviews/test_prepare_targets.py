@@ -90,7 +90,7 @@ async def test_d24_si10_another_path_is_another_downscale() -> None:
 async def test_d24_si10_pods_are_called_anew_where_the_target_has_changed(
     key: str, value: str
 ) -> None:
-    """SI-12: and nobody is called back meanwhile, at either place."""
+    """SI-12: and no pod is un-prepared meanwhile, at either place."""
     world = _wrong()
     async with world.controlling():
         assert (await world.send_request("zone-a", 3)).is_allowed

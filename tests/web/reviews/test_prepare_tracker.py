@@ -76,7 +76,7 @@ async def test_t07_2_the_time_is_recorded_before_the_answer(whole: bool) -> None
 
 @in_virtual_time
 async def test_t07_3_a_fresh_map_lets_zones_wait() -> None:
-    """T-07 #3, ZONE-03, ZONE-07: nobody is called."""
+    """T-07 #3, ZONE-03, ZONE-07: no pod is called."""
     world = three_zones(tracker=MAP, c={"grafana.com/min-time-between-zones-downscale": "12h"})
     verdict = await world.send_request("zone-a", 3)
     assert (verdict.reason.code, verdict.reason.text) == (

@@ -216,7 +216,7 @@ async def test_what_does_not_decode_is_reported(metadata: Json) -> None:
 
 
 def bad_kinds(metadata: Json) -> Sequence[str]:
-    """A name that is no text does not matter for a Deployment: nobody asks for it."""
+    """A name that is no text does not matter for a Deployment: nothing reads it."""
     return ["statefulsets"] if metadata["name"] == 1 else ["statefulsets", "deployments"]
 
 
