@@ -37,7 +37,7 @@ class Visit:
 
 
 class EgressTrap:
-    """Listens on places of its own. Leaving the block raises AssertionError if somebody came.
+    """Listens on places of its own. Leaving the block raises AssertionError if a client came.
 
     `EgressTrap(count=3)` takes fresh addresses, with a port that the system chooses, the same for
     all; `places` names others.

@@ -22,7 +22,7 @@ WALL: Final = 1_000_000.0
 
 
 def observe(t: HistoryBuilder) -> Observed:
-    """Return what somebody outside sees: no reads, no reviews, no faults."""
+    """Return what an observer outside sees: no reads, no reviews, no faults."""
     called = t.history.list_all(Called)
     return Observed(
         changes=[_change(one) for one in t.history.list_all(Commit) if one.resource in READERS],

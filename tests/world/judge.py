@@ -190,7 +190,7 @@ class Judge:
         return sorted(found, key=lambda each: each.stamp)
 
     async def evictions(self) -> list[Request]:
-        """Return all evictions that anybody asked for here, refused ones and dry runs included."""
+        """Return all evictions that any client requested here, with refusals and dry runs."""
         await self.settle()
         return list(self._evictions)
 
@@ -204,7 +204,7 @@ class Judge:
         return [call for call in calls if with_events or call.resource != EVENTS.plural]
 
     async def writes(self) -> list[Json]:
-        """Return the audit entries of anybody's writes of StatefulSets here and of webhooks."""
+        """Return the audit entries of all writes of StatefulSets here and of webhooks."""
         await self.settle()
         return list(self._writes)
 

@@ -93,7 +93,7 @@ def list_foreign_edits(
 def list_stray_calls(
     calls: Sequence[PodCall], changes: Sequence[Change], namespace: str, paths: Sequence[str]
 ) -> Iterator[Violation]:
-    """Yield requests to pods that nobody may send (SI-21)."""
+    """Yield requests to pods that must not be sent (SI-21)."""
     owned = {
         pod.uid
         for change in changes
@@ -109,7 +109,7 @@ def list_stray_calls(
 def list_foreign_calls(calls: Sequence[Request], namespace: str) -> Iterator[Violation]:
     """Yield the operator's requests beyond its namespace and the configurations (SI-24).
 
-    Refused ones count: nobody who is well configured sends them.
+    Refused ones count: no well configured client sends them.
     """
     for call in calls:
         is_about_nothing = not call.resource  # such as the server's version

@@ -306,7 +306,7 @@ class ControlPlane:
             "audit-log-maxsize": "8192",
             "max-requests-inflight": "2000",
             "max-mutating-requests-inflight": "1000",
-            # Without it a stop waits a minute for watches that nobody closes.
+            # Without it a stop waits a minute for watches that stay open.
             "shutdown-watch-termination-grace-period": "200ms",
             "profiling": "false",
         } | self._flags

@@ -38,7 +38,7 @@ def locate_registry(announce: Announce = sys.stderr.write) -> Path:
 def serving(folder: Path, auth: str = "") -> Iterator[str]:
     """Serve without TLS and with nothing stored, and yield the host.
 
-    Whoever asks needs the password, or what `auth` of its settings says.
+    A client needs the password, or what `auth` of its settings says.
     """
     (port,) = free_ports(1)
     users, settings = folder / "users", folder / "registry.yaml"

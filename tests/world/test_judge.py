@@ -1,4 +1,4 @@
-"""The judge sees what a wrong operator does on the real control plane, and blames nobody else."""
+"""The judge sees what a wrong operator does on the real control plane, and blames nothing else."""
 
 import asyncio
 from dataclasses import replace
@@ -90,7 +90,7 @@ async def test_evictions_that_happen_are_judged_under_their_budget(world: World)
 
 
 async def test_real_downscales_are_judged(world: World) -> None:
-    """SI-10, SI-11: on the real server nobody prepares, or somebody else than a webhook does."""
+    """SI-10, SI-11: on the real server no pod is prepared, or not by a webhook."""
     pods = await world.serve_pods()
     labels, annotations = {PREPARE: "true", MIN_TIME: "1h"}, {PREPARE_PATH: "prepare"}
     zones = [ZoneSpec(name=name, labels=labels, annotations=annotations) for name in "ab"]

@@ -34,7 +34,7 @@ def judge_downscales(t: HistoryBuilder) -> list[str]:
 
 
 def rows(*tables: Iterable[object]) -> list[Any]:
-    """Return the cases of tables that break something, in the eyes of somebody outside."""
+    """Return the cases of tables that break something, in the eyes of an observer outside."""
     found: list[Any] = [row for table in tables for row in table]
     return [row for row in found if row.values[1] and not any(one in row.id for one in UNSEEN)]
 

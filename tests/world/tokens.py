@@ -39,7 +39,7 @@ class TokenServer:
 
 @contextmanager
 def serving_tokens(pki: Pki) -> Iterator[TokenServer]:
-    """Serve tokens without TLS to whoever has the password, for as long as the context lasts."""
+    """Serve tokens without TLS to holders of the password, for as long as the context lasts."""
     asked: list[str] = []
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Answers, pki, asked))
     thread = threading.Thread(target=server.serve_forever, name="token server")

@@ -273,7 +273,7 @@ class WebPods:
             writer.close()
             await writer.wait_closed()
         except (OSError, EOFError, ValueError, TimeoutError, asyncio.LimitOverrunError):
-            pass  # the caller left, or sent what is no request: there is nobody to answer
+            pass  # the caller left, or sent what is no request: there is no client to answer
         finally:
             writer.transport.abort()
             await self._tell()
@@ -297,7 +297,7 @@ class WebPods:
         match behaviour:
             case Respond():
                 if behaviour.after and await left(reader, behaviour.after):
-                    # The pod has begun and cannot know that nobody waits any more.
+                    # The pod has begun and cannot know that no client waits any more.
                     self._record_state(call, behaviour.status)
                     return
                 body = self._say(call, behaviour)

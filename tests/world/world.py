@@ -201,7 +201,7 @@ class World:
             assert not forbidden, f"SEC-17: {forbidden}"
 
     async def _clear(self) -> None:
-        """Remove what would keep the controllers busy; nobody waits for the namespace's end."""
+        """Remove what would keep the controllers busy; nothing waits for the namespace's end."""
         with suppress(ApiError, TimeoutError):  # thousands of pods take a while
             for resource, grace in ((STATEFULSETS, None), (PODS, NO_GRACE)):
                 await self.api.delete(
