@@ -29,7 +29,7 @@ IMAGE ?= rollout-operator:$(VERSION)
 EPOCH = $(shell git log -1 --format=%ct)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv style lint controlplane test test-fast docs format demo demo-cluster simulate mutants prove bench lock image release manifests clean
+.PHONY: help venv lint controlplane test test-fast docs format demo demo-cluster simulate mutants prove bench lock image release manifests clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -44,12 +44,10 @@ $(READY): pyproject.toml requirements-dev.lock
 	$(PIP) install --no-deps --no-index --no-build-isolation --editable .
 	@touch $@
 
-style: $(READY) ## formatting, lint rules and spelling
+lint: $(READY) ## formatting, lint rules, spelling and types
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m codespell_lib .
-
-lint: style ## formatting, lint rules, spelling and types
 	$(PY) -m mypy --strict
 
 # Built once and kept in the user's cache folder. Where there is no Go to build it with, a package
@@ -63,11 +61,10 @@ controlplane: $(READY) ## build the control plane of the tests: about five minut
 	@$(PY) -m tests.world.helm >/dev/null
 	@$(PY) -m tests.world.registry >/dev/null
 
-# Types are a test, beside the others: a clean checkout takes most of a minute of one core for them.
-test: style controlplane ## everything, on a real control plane too
+test: lint controlplane ## everything, on a real control plane too
 	$(PYTEST) $(ARGS)
 
-test-fast: style ## what needs neither a control plane nor much time: two minutes
+test-fast: lint ## what needs neither a control plane nor much time: two minutes
 	$(PYTEST) -m "not controlplane and not slow and not thorough" \
 		--hypothesis-profile=fast $(ARGS)
 

@@ -29,7 +29,6 @@ TOGETHER: Final = (
 WAITING: Final = "tests/system/"
 # A minute and more: begun last, they would run while nothing else is left.
 LONGEST: Final = (
-    "tests/test_types.py",
     "tests/simulation/test_schedules.py",
     "tests/system/test_other_operators.py",
     "tests/system/test_kills.py",

@@ -106,10 +106,7 @@ def test_few_packages_at_run_time() -> None:
 
 
 def test_the_gate_is_what_a_developer_types() -> None:
-    """D-61: formatting and rules before the tests, whose summary ends the output.
-
-    Types are one of the tests: `test_types.py`.
-    """
+    """D-61: formatting, rules and types before the tests, whose summary ends the output."""
     gate = ROOT / ".ci" / "run"
     commands = [line.strip() for line in make("--dry-run", "test").stdout.splitlines()]
     checks = [line for line in commands if re.match(r"\S+/bin/python -m (?!pip)", line)]
@@ -120,6 +117,7 @@ def test_the_gate_is_what_a_developer_types() -> None:
         "ruff format",
         "ruff check",
         "codespell_lib .",
+        "mypy --strict",
         "tests.world.assets",
         "tests.world.promql",
         "tests.world.kubectl",
