@@ -14,6 +14,9 @@ PREPARE_PATH: Final = "/admission/prepare-downscale"
 EVICTION_PATH: Final = "/admission/pod-eviction"
 BUDGET_PATH: Final = "/admission/zpdb-validation"
 PATHS: Final = (NO_DOWNSCALE_PATH, PREPARE_PATH, EVICTION_PATH, BUDGET_PATH)
+# Both reviews of a StatefulSet have the same bodies, byte by byte.
+READ_ALIKE: Final = (NO_DOWNSCALE_PATH, PREPARE_PATH)
+DISTINCT: Final = (NO_DOWNSCALE_PATH, EVICTION_PATH, BUDGET_PATH)
 
 Json = dict[str, Any]
 

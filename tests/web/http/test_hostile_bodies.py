@@ -17,7 +17,7 @@ from rollout_operator.web.http.bodies import Bodies, Rejected
 from rollout_operator.web.reviews.budget_validation import ZpdbValidation
 from tests.virtual_time import VirtualClock
 from tests.web.http.test_room import Upload
-from tests.world.hostile_bodies import BUDGET_PATH, PATHS, list_hostile_bodies
+from tests.world.hostile_bodies import BUDGET_PATH, DISTINCT, list_hostile_bodies
 
 LIMIT = timedelta(minutes=5)
 STALL = 0.25
@@ -66,9 +66,9 @@ async def read(bodies: Bodies, path: str, body: bytes) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", DISTINCT)
 async def test_d51_no_hostile_body_stops_the_loop(path: str) -> None:
-    """Eight at a time, on every path: wrong types, deep and wide fillers, maps, texts."""
+    """Eight at a time, of every path: wrong types, deep and wide fillers, maps, texts."""
     bodies = Bodies(VirtualClock())
     named = list_hostile_bodies(path, "prod")
     while batch := list(islice(named, AT_ONCE)):
