@@ -34,7 +34,7 @@ Measured = Mapping[str, float]
 
 async def measure(*, small: bool) -> Result:
     """Measure refusals in a small and in a large namespace, and pods that no budget selects."""
-    zone_pods, groups, seconds = (3, (2, 3), 0.2) if small else (ZONE_PODS, GROUPS, 3.0)
+    zone_pods, groups, seconds = (3, (2, 3), 0.05) if small else (ZONE_PODS, GROUPS, 3.0)
     traits = Traits(
         zone_pods=zone_pods,
         budgeted=(0,),

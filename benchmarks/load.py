@@ -128,7 +128,7 @@ async def measure_saturation(task: Task) -> Mapping[str, float]:
     """Ask on all connections, again as soon as an answer has come, for some seconds."""
     load = task.asking
     with _lines(load) as lines:
-        _saturate(lines, Tally(load.expected), load.warm_up_s)
+        _warm_up(lines, load)
         return _timed(load, lambda tally: _saturate(lines, tally, load.seconds))
 
 
@@ -139,7 +139,7 @@ async def measure_pace(task: Task) -> Mapping[str, float]:
     """
     load = task.asking
     with _lines(load) as lines:
-        _saturate(lines, Tally(load.expected), load.warm_up_s)
+        _warm_up(lines, load)
         return _timed(load, lambda tally: _pace(lines, tally, load))
 
 
@@ -185,6 +185,11 @@ def _lines(load: Load) -> Iterator[list[Line]]:
     finally:
         for line in lines:
             line.close()
+
+
+def _warm_up(lines: Sequence[Line], load: Load) -> None:
+    """Ask for a while, though for no longer than is measured then."""
+    _saturate(lines, Tally(load.expected), min(load.warm_up_s, load.seconds))
 
 
 def _timed(load: Load, act: Callable[[Tally], object]) -> Mapping[str, float]:

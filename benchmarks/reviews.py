@@ -33,7 +33,7 @@ Measured = Mapping[str, float]
 
 async def measure(*, small: bool) -> Result:
     """Measure both kinds, bare and ours in turn."""
-    pods, seconds = (6, 0.2) if small else (PODS, 4.0)
+    pods, seconds = (6, 0.05) if small else (PODS, 4.0)
     figures: list[Figure] = []
     sizes: dict[str, int] = {}
     async with open_hooks(pods, GUARDED) as hooks, open_bare(hooks.target) as bare:
