@@ -118,6 +118,7 @@ def test_the_gate_is_what_a_developer_types() -> None:
         "ruff check",
         "codespell_lib .",
         "mypy --strict",
+        "pytest --collect-only",  # beside these
         "tests.world.assets",
         "tests.world.promql",
         "tests.world.kubectl",
