@@ -23,6 +23,7 @@ LIMIT: Final = timedelta(seconds=10)
 PATIENCE: Final = 600.0
 FORGERS: Final = 40
 PAUSE: Final = 0.4
+PODS: Final = 2
 SET_OF_OURS: Final = "ingester"
 
 
@@ -109,7 +110,7 @@ def _measure(act: Callable[[Director], Awaitable[None]], made: Made | None) -> t
         await director.until_whole()
         await asyncio.sleep(PATIENCE)
 
-    shape = [_prepared(zone) for zone in zones("ab", 4)]
+    shape = [_prepared(zone) for zone in zones("ab", PODS)]
     play(measured, shape)
     return spans[0]
 
@@ -131,7 +132,7 @@ async def _roll(director: Director) -> None:
 
 
 async def _scale_down(director: Director) -> None:
-    await director.people.scale("zone-a", 3, Route.SCALE_MERGE)
+    await director.people.scale("zone-a", PODS - 1, Route.SCALE_MERGE)
 
 
 @pytest.mark.slow
