@@ -6,6 +6,7 @@ others end in the middle, and are judged for what must never happen.
 """
 
 import asyncio
+import random
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -61,13 +62,17 @@ def run(
     return replace(outcome, numbers=tuple(sorted({*outcome.numbers, *course.numbers})))
 
 
+def is_healing(seed: int) -> bool:
+    """Tell whether the schedules of a seed heal: nothing else is known of them before they run."""
+    return _draw_course(seed)[2]
+
+
 class RandomCourse:
     """What one seed makes of a fault profile: a `Course`."""
 
     def __init__(
         self, scenario: Scenario, seed: int, profile: FaultProfile, only: frozenset[int] | None
     ) -> None:
-        rng = split(seed, "course")
         self._scenario = scenario
         self._seed = seed
         self._profile = profile
@@ -75,8 +80,7 @@ class RandomCourse:
         self._hooks: FaultyHooks | None = None
         spans = scenario.patches_take or (0, 0)
         self.patches_take = timedelta(seconds=split(seed, "patches").uniform(*spans))
-        self._active = LEAST_ACTIVE + (MOST_ACTIVE - LEAST_ACTIVE) * rng.random()
-        self._is_healing = rng.random() < HEALING_SHARE
+        rng, self._active, self._is_healing = _draw_course(seed)
         drawn = draw_blows(profile.blows, rng, self._active)
         self._blows = [blow for blow in drawn if self._may_strike(blow.number)]
 
@@ -132,6 +136,13 @@ class RandomCourse:
 
     def _may_strike(self, number: int) -> bool:
         return self._only is None or number in self._only
+
+
+def _draw_course(seed: int) -> tuple[random.Random, timedelta, bool]:
+    """Return how long things go wrong and whether they heal, and what draws the rest."""
+    rng = split(seed, "course")
+    active = LEAST_ACTIVE + (MOST_ACTIVE - LEAST_ACTIVE) * rng.random()
+    return rng, active, rng.random() < HEALING_SHARE
 
 
 class SlowPatches:
