@@ -2,6 +2,10 @@
 
 import pytest
 
+SETTINGS = """
+[pytest]
+asyncio_default_fixture_loop_scope = function
+"""
 CASES = """
 import pytest
 
@@ -13,6 +17,7 @@ def test_seeds(seed): pass
 
 
 def test_only_what_is_marked_waits_for_make_prove(pytester: pytest.Pytester) -> None:
+    pytester.makeini(SETTINGS)
     pytester.makepyfile(CASES)
     words = ("-p", "tests.proven", "-p", "no:cacheprovider", "-v")
 
