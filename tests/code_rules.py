@@ -24,7 +24,7 @@ class Module:
 
     @cached_property
     def tree(self) -> ast.Module:
-        """Parsed when a rule asks for it first: that takes longer than all rules on text."""
+        """Parsed when a rule requests it first: that takes longer than all rules on text."""
         return ast.parse(self.source, filename=str(self.path))
 
     @cached_property

@@ -16,7 +16,7 @@ settings.register_profile("fast", deadline=None, max_examples=20)
 settings.load_profile("gate")
 
 # `pytester` runs small test files of its own, to prove the guards. The control plane's fixtures
-# are there for every test that asks for them, and start nothing before.
+# are there for every test that requests them, and start nothing before.
 pytest_plugins = [
     "pytester",
     "tests.watchdogs",

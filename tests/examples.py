@@ -1,6 +1,6 @@
 """How many examples a property is tried with: as many as it says, a fifth of them in a fast run.
 
-`conftest.py` has the profiles; `make test-fast` chooses the smaller one.
+`conftest.py` has the profiles; `make test-fast` chooses the smaller.
 """
 
 from typing import Final

@@ -22,7 +22,7 @@ from rollout_operator.model.names import (
 Json = dict[str, Any]
 Lie = Callable[[Json, random.Random], None]
 
-# No zone of any world asks for these.
+# No zone of any world requests these.
 PATH: Final = "admin/delete-all-data"
 PORT: Final = "9"
 _TEXTS: Final = ("", "true", "false", "zone-a", "zone-b", "ingester", PATH, "None", "\u202e")
@@ -72,7 +72,7 @@ def change_any(request: Json, rng: random.Random) -> None:
 
 
 def want_fewer(request: Json) -> None:
-    """Ask for one replica less than there are, in earnest."""
+    """Request one replica less than there are, in earnest."""
     request["dryRun"] = False
     objects = _objects(request)
     if len(objects) == 2:
@@ -183,7 +183,7 @@ def _labels(one: Json) -> Json:
 
 
 def _part(one: Json, key: str) -> Json:
-    """Return an object inside of another one, which gets its own copy of it."""
+    """Return an object inside of another, which gets its own copy of it."""
     found = one.get(key)
     one[key] = copy.deepcopy(found) if isinstance(found, dict) else {}
     kept: Json = one[key]

@@ -1,4 +1,4 @@
-"""An arbiter for tests of what asks it: no budget covers any pod."""
+"""An arbiter for tests of its callers: no budget covers any pod."""
 
 from collections.abc import Sequence
 from datetime import timedelta

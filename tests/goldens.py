@@ -1,6 +1,6 @@
 """Pytest plugin: texts that are kept in files, and compared as a whole.
 
-A test that asks for `golden` compares with it. `pytest --update-golden` writes the files anew and
+A test that requests `golden` compares with it. `pytest --update-golden` writes the files anew and
 shows at the end what changed: that is what is reviewed. `conftest.py` loads this.
 """
 

@@ -18,7 +18,7 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 # By file: the control plane's answers to all sequences take two minutes to record, and what is
-# asked of a story is asked of one and the same playing. What is built is built once.
+# checked of a story is checked of the same playing. What is built is built once.
 TOGETHER: Final = (
     "tests/contract/test_contract_worlds.py",
     "tests/simulation/test_golden.py",
@@ -49,7 +49,7 @@ class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
         self._lines: dict[bool, deque[str]] = {}
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        """Assign the first group of the line that the worker prefers, else of the other one."""
+        """Assign the first group of the line that the worker prefers, else of the other."""
         if not self._lines:
             self._lines = order_groups(self.workqueue)
         prefers_waiting = self.nodes.index(node) % 2 == 0

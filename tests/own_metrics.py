@@ -10,7 +10,7 @@ _NAMESPACE: Final = "default"
 
 
 def make_all_metrics() -> Metrics:
-    """Return metrics as of a process that is asked for everything."""
+    """Return metrics as of a process with all features."""
     metrics = Metrics()
     PolicyMetrics(metrics.registry, _NAMESPACE, ())
     ReleaseCounters(metrics.registry, _NAMESPACE, ())

@@ -6,8 +6,8 @@ schedules   random schedules of the simulation, judged by the invariants
 repeats     schedules that are run twice: the same history, to the last record
 plans       the systematic plans of its small scenarios: every step goes wrong once
 aimed       kills at every call of the batches of a policy, and what goes on after each
-deliberate  the catalogue of deliberate errors, each asked about by simulation and unit tests
-automatic   automatic mutants of planning, guards and controllers, asked about by all suites
+deliberate  the catalogue of deliberate errors, each judged by simulation and unit tests
+automatic   automatic mutants of planning, guards and controllers, judged by all suites
 models      short cuts of grants that are not built: safe but for what is held against them
 tests       tests marked `prove`: more cases of what the gate shows on a real control plane, too
 kills       two and three operators on a real control plane, killed, frozen and ended at random

@@ -1,4 +1,4 @@
-"""The shipped manifests rendered with components, and what tests ask of the result."""
+"""The shipped manifests rendered with components, and what tests check of the result."""
 
 import os
 from collections.abc import Iterator, Sequence

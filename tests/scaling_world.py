@@ -46,7 +46,7 @@ PATIENCE: Final = 600.0
 
 
 def follower(letter: str, of: str | None = None, *, wait: str = "5m", **more: str) -> ZoneSpec:
-    """Return a zone that is asked before it goes down; `more` are annotations or labels by key."""
+    """Return a zone that calls pods before it goes down; `more` annotations or labels."""
     leading = {} if of is None else {LEADING_ZONE: f"zone-{of}"}
     spaced = {MIN_TIME_BETWEEN_DOWNSCALES: wait} if wait else {}
     return ZoneSpec(
@@ -59,7 +59,7 @@ def follower(letter: str, of: str | None = None, *, wait: str = "5m", **more: st
 def mirror(
     letter: str, name: str = "demo", *, group: str = "ingester", delay: str = ""
 ) -> ZoneSpec:
-    """Return a zone that mirrors a ReplicaTemplate; with `delay`, its pods are asked before."""
+    """Return a zone that mirrors a ReplicaTemplate; with `delay`, its pods are called before."""
     delayed = {DOWNSCALE_DELAY: delay, DOWNSCALE_DELAY_URL: "http://pod/delayed"} if delay else {}
     mirrored = {
         MIRROR_NAME: name,
@@ -109,7 +109,7 @@ class ScalingWorld:
         ]
 
     def requests(self, since: timedelta, *verbs: str) -> list[Called]:
-        """Return what the operator has asked the API server since then."""
+        """Return what the operator has sent to the API server since then."""
         return [
             one
             for one in self.sandbox.history.list_all(Called)

@@ -265,7 +265,7 @@ def test_evictions_are_summed_up_and_share_what_they_cost() -> None:
 
 
 def test_each_step_of_the_leading_zone_is_followed() -> None:
-    """SCALE-12: the delays are those of the followers as they were asked for."""
+    """SCALE-12: the delays are those of the followers as they were requested."""
     log = Log()
     for at, name, user in (
         (0, "zone-a", "alice"),

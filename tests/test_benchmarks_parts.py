@@ -1,4 +1,4 @@
-"""What benchmarks print, serve and ask, and how they count it (D-53, D-64)."""
+"""What benchmarks print, serve and call, and how they count it (D-53, D-64)."""
 
 import asyncio
 import os
@@ -102,7 +102,7 @@ def test_a_percentile_is_one_of_the_values(count: int, share: float, expected: f
         percentile([], share)
 
 
-# What is served and asked
+# What is served and called
 
 
 @pytest.mark.parametrize("pods", [1, 6, 50, 200, 5_000])
@@ -188,7 +188,7 @@ async def test_events_decide_or_do_not(feed: Feed, expected: bool) -> None:
     assert (len(changes), end["type"]) == (20, "DELETED")
 
 
-# How it is asked
+# How it is called
 
 
 @contextmanager
@@ -240,7 +240,7 @@ Measure = Callable[[Task], Coroutine[None, None, Figures]]
 
 
 def send_request(measure: Measure, load: Load) -> Figures:
-    """Return what one way of asking measures."""
+    """Return what a way of calling measures."""
     return asyncio.run(measure(Task(load=load)))
 
 
@@ -262,7 +262,7 @@ def test_right_answers_are_counted_and_others_are_not(tmp_path: Path) -> None:
 
 
 def test_a_request_that_waits_for_its_turn_takes_that_long(tmp_path: Path) -> None:
-    """An open loop: a server of 20 answers a second is asked 100 times a second.
+    """An open loop: a server of 20 answers a second is called 100 times a second.
 
     Counted from when a request is sent, each would take 50 ms.
     """

@@ -116,7 +116,7 @@ def test_who_has_a_stolen_token_can_do_what_the_page_says() -> None:
 
 
 def test_each_component_that_may_write_stands_beside_what_it_may_write() -> None:
-    """SEC-19: for a tenant who asks what the account can do."""
+    """SEC-19: for a tenant who checks what the account can do."""
     points = [" ".join(point.split()) for point in re.split(r"\n\n|\n- ", SECURITY)]
     missing = [
         (component, verb, resource)

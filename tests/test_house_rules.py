@@ -156,7 +156,7 @@ def list_words_gone_here(module: Module) -> Iterator[str]:
 
 
 def list_home_made_texts(module: Module) -> Iterator[str]:
-    """Yield lines of texts with a word for which the field has another one."""
+    """Yield lines of texts with a word for which the field has another."""
     words = (HOME_MADE_TEXT, PERSONS_HERE)
     if TELLERS.fullmatch(module.name) or not any(each.search(module.source) for each in words):
         return

@@ -17,7 +17,7 @@ FOLDERS = [
     ROOT / "manifests" / "shadow",
     *sorted(path.parent for path in ROOT.glob("manifests/overlays/*/kustomization.yaml")),
 ]
-# Where there is one of the two, it is asked too.
+# Where there is one of the two, it runs too.
 BUILD = next(
     (
         words

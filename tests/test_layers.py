@@ -242,7 +242,7 @@ def list_circle(modules: Iterable[Module]) -> Sequence[str]:
 
 
 def test_one_module_knows_of_traces() -> None:
-    """DEP-12: it is imported where they are asked for, and only there."""
+    """DEP-12: it is imported where they are requested, and only there."""
     found = {
         module.name
         for module in load_package()

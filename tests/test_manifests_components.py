@@ -184,7 +184,7 @@ def test_two_namespaces_do_not_meet(tmp_path: Path) -> None:
 def test_least_privilege_names_what_may_be_patched(everything: Rendered) -> None:
     """SEC-18, SEED-102: the rights and the flag name the shipped configurations, and only them.
 
-    Each name for both kinds, since the flag names no kind: nothing that is asked for is forbidden.
+    Each name for both kinds, since the flag names no kind: nothing that is requested is forbidden.
     """
     shipped = {key for key in everything if key[0] in {VALIDATING, MUTATING}}
     rights = granted(everything["ClusterRole", f"rollout-operator-{NAMESPACE}-webhooks"])

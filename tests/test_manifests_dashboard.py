@@ -22,7 +22,7 @@ def test_the_file_is_the_one_that_is_made() -> None:
 
 
 def test_dep77_the_component_brings_it_where_grafana_finds_it(tmp_path: Path) -> None:
-    """DEP-77: in the operator's namespace, by the label that Grafana's sidecar asks for."""
+    """DEP-77: in the operator's namespace, by the label that Grafana's sidecar requests."""
     (tmp_path / "folder").mkdir()
     found = by_name(install(tmp_path / "folder", MONITORING))[
         "ConfigMap", "rollout-operator-dashboard"

@@ -1,4 +1,4 @@
-"""The components for hardened clusters: what the network lets through, and who may ask."""
+"""The components for hardened clusters: what the network lets through, which clients may call."""
 
 from pathlib import Path
 from typing import Final

@@ -74,7 +74,7 @@ def test_maz_83_it_starts_with_nothing_but_its_environment() -> None:
 
 
 def test_the_service_of_the_status_page_finds_the_deployment() -> None:
-    """`status` of another namespace asks the operator through it."""
+    """`status` of another namespace calls the operator through it."""
     objects = by_name(render(FOLDER))
     service, deployment = objects["Service", NAME], objects["Deployment", NAME]
     (port,) = service["spec"]["ports"]

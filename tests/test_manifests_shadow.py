@@ -17,7 +17,7 @@ def test_si25_the_shadow_may_read_and_nothing_else() -> None:
 
 
 def test_si25_no_service_of_another_operator_leads_to_the_shadow() -> None:
-    """SI-25: neither by our labels nor by `name`, which grafana's Services ask for."""
+    """SI-25: neither by our labels nor by `name`, which grafana's Services request."""
     shadow, base = by_name(render(MANIFESTS / "shadow")), by_name(render(BASE))
     assert {name for _, name in shadow} == {NAME}
     labels = shadow["Deployment", NAME]["spec"]["template"]["metadata"]["labels"]

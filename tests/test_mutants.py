@@ -1,6 +1,6 @@
 """The catalogue of deliberate errors is up to date, and the simulation sees some of them at once.
 
-All of them are asked about by `make mutants`, which takes half an hour.
+All of them are judged by `make mutants`, which takes half an hour.
 """
 
 import ast

@@ -69,7 +69,7 @@ def test_a_lock_holds_exact_versions_and_hashes_and_no_address(lock: Path) -> No
     ids=["runtime", "tracing", "development", "toolchain", "site"],
 )
 def test_a_lock_answers_pyproject(lock: Path, wanted: list[str]) -> None:
-    """D-62: what is asked for is locked, at a version that is asked for."""
+    """D-62: what is requested is locked, at a version that is requested."""
     locked = versions(lock)
 
     for requirement in map(Requirement, wanted):

@@ -26,7 +26,7 @@ BEAT: Final = 0.25
 class LoopWatch:
     """Measures from a thread how long the loop goes without running what is given to it.
 
-    It asks with `call_soon_threadsafe` and not with timers of the loop, so that loops with a time
+    It works by `call_soon_threadsafe` and not with timers of the loop, so that loops with a time
     of their own see nothing of it.
     """
 
