@@ -1,4 +1,4 @@
-"""Many who ask at a time cost as much as one."""
+"""Many callers at a time cost as much as a single caller."""
 
 import asyncio
 from collections.abc import Callable, Iterator

@@ -24,12 +24,12 @@ class Rig:
     def send_request(
         self, tasks: asyncio.TaskGroup, *, key: str = "a", least: int = 99
     ) -> asyncio.Task[int]:
-        """Ask; an answer that was underway before is taken from `least` on."""
+        """Call; an answer that was underway before is taken from `least` on."""
         asked = self.flights.share(key, self.call, lambda number: number >= least)
         return tasks.create_task(asked)
 
     async def answer(self) -> None:
-        """Answer the call in flight, once all who ask have been heard."""
+        """Answer the call in flight, once all callers wait for it."""
         await settle()
         self.calls[-1].set_result(None)
         await settle()
