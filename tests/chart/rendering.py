@@ -1,4 +1,4 @@
-"""The chart as real helm renders it, and what tests ask of the result."""
+"""The chart as real helm renders it, and what tests check of the result."""
 
 import subprocess
 from collections.abc import Mapping

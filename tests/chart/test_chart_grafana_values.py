@@ -97,7 +97,7 @@ def _monitored(value: Any, path: str, is_then: Any = None) -> Effect:
     return Effect(value, "ServiceMonitor", path, value if is_then is None else is_then)
 
 
-# Rendered together: none changes what another one does.
+# Rendered together: none changes what another does.
 EFFECTS: Final[dict[str, Effect]] = {
     "global.commonLabels": _deployed({"team": "x"}, "metadata.labels.team", "x"),
     "revisionHistoryLimit": _deployed(3, "spec.revisionHistoryLimit"),

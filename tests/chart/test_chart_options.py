@@ -33,7 +33,7 @@ HOOK_LABELS: Final = {
     "app.kubernetes.io/component": "hooks",
 }
 DIGEST: Final = f"sha256:{'a' * 64}"
-# No value here stands in the way of another one.
+# No value here stands in the way of another.
 CHANGED: Final[Values] = {
     "global": {"imageRegistry": "mirror.io", "imagePullSecrets": ["one"], "unknown": 1},
     "imagePullSecrets": ["one", {"name": "two"}],

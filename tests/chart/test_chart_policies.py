@@ -30,7 +30,7 @@ def policies(**values: Any) -> Values:
 
 
 def _read(objects: list[dict[str, Any]]) -> tuple[Environment, dict[str, int]]:
-    """Return what the Deployment asks for, and the ports that it names."""
+    """Return what the Deployment requests, and the ports that it names."""
     (deployment,) = [one for one in objects if one["kind"] == "Deployment"]
     env = get_field(deployment, f"{CONTAINER}.env")
     environment = read_environment({one["name"]: one.get("value", "") for one in env}, NAMESPACE)
