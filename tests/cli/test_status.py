@@ -69,7 +69,7 @@ async def run(server: FakeApi, folder: Path, *words: str) -> str:
 
 
 async def test_d_76_rights_to_list_sets_and_pods_are_enough(tmp_path: Path) -> None:
-    """What else is asked for may be refused or missing."""
+    """What else is requested may be refused or missing."""
     async with FakeApi() as server:
         server.on("GET", SETS, reply(EMPTY))
         server.on("GET", PODS, reply(EMPTY))
