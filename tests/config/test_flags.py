@@ -193,7 +193,7 @@ def test_no_time_out_leaves_the_limits_of_the_client() -> None:
     ],
 )
 def test_the_zone_tracker_needs_no_webhooks(words: list[str], name: str) -> None:
-    """FLAG-37, FLAG-38: coordinated scaling asks it as well."""
+    """FLAG-37, FLAG-38: coordinated scaling needs it as well."""
     config = configure(*words)
     assert (config.zone_tracker, config.webhooks_enabled) == (name, False)
 
