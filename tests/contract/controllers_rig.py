@@ -307,7 +307,7 @@ class ControllerRig:
     # Calls
 
     async def _now(self) -> str:
-        """Return the server's time, asked once and counted on from there."""
+        """Return the server's time, read once and counted on from there."""
         if self._clock is None:
             with self.world.quietly():
                 made = await self.world.create(CONFIG_MAPS, config_map("clock"), dryRun="All")

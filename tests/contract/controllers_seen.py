@@ -34,7 +34,7 @@ class Move:
 
 @dataclass(slots=True)
 class Seen:
-    """The newest objects by kind and name, and what happened since it was last asked."""
+    """The newest objects by kind and name, and what happened since it was last read."""
 
     objects: dict[str, dict[str, Json]] = field(
         default_factory=lambda: {resource.plural: {} for resource in WATCHED}
@@ -168,7 +168,7 @@ class Seen:
         }
 
     def take_moves(self, *, is_ordered: bool) -> list[str] | dict[str, list[str]]:
-        """Return what happened to pods since last asked: all in order, or for each by itself.
+        """Return what happened to pods since the last call: all in order, or for each by itself.
 
         In order, what several pods went through at once is sorted.
         """
@@ -182,7 +182,7 @@ class Seen:
         }
 
     def take_statuses(self) -> dict[str, list[JsonObject]]:
-        """Return the different statuses of each set since last asked; the last one comes again."""
+        """Return the different statuses of each set since the last call; the last comes again."""
         found = {
             name: [self._describe_status(status) for status in statuses]
             for name, statuses in sorted(self._statuses.items())

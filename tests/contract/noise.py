@@ -8,7 +8,7 @@ from typing import Any, Final
 
 # Who wrote which field is compared by those sequences that apply, as far as the operator reads it.
 DROPPED_METADATA: Final = ("managedFields", "selfLink")
-# `name`, `kind`, `group` and `uid` repeat what the caller asked for; we read causes and seconds.
+# `name`, `kind`, `group` and `uid` repeat what the caller requested; we read causes and seconds.
 KEPT_DETAILS: Final = ("causes", "retryAfterSeconds")
 # Set by admission plugins of the real server which belong to service accounts, priorities and
 # nodes: nothing in a StatefulSet's rollout reads them.

@@ -24,7 +24,7 @@ DROPPED_FIELDS: Final = ("uid", "userInfo")
 
 
 class Rounds:
-    """The reviews that hooks were asked since they were last taken."""
+    """The reviews that hooks got since they were last taken."""
 
     def __init__(self) -> None:
         self._seen: list[tuple[HookKind, str, JsonObject]] = []
@@ -41,7 +41,7 @@ class Rounds:
         return decide
 
     def take(self) -> list[JsonObject]:
-        """Return them in order; validating hooks are asked at once, hence by name."""
+        """Return them in order; validating hooks are called at once, hence by name."""
         seen, self._seen = self._seen, []
         mutating = [each for each in seen if each[0] == "Mutating"]
         validating = sorted(

@@ -85,7 +85,7 @@ class SandboxSide:
         self.api.compact()
 
     def send_bookmarks(self) -> None:
-        """Send a bookmark to all watches that asked for them."""
+        """Send a bookmark to all watches that requested them."""
         self.api.send_bookmarks()
 
     async def pause(self, span: timedelta) -> None:

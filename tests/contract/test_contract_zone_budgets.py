@@ -1,4 +1,4 @@
-"""What the shipped kind of budgets refuses: asked of the real API server alone.
+"""What the shipped kind of budgets refuses: checked on the real API server alone.
 
 The sandbox does not model these refusals, and says so: see `tests/lab/schemas`.
 """

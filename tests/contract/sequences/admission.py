@@ -1,4 +1,4 @@
-"""Webhooks: which are asked, in which order, how often, and what becomes of their answers."""
+"""Webhooks: which are called, in which order, how often, and what becomes of their answers."""
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from tests.contract.bodies import config_map, eviction, pod, statefulset, tree
@@ -61,7 +61,7 @@ async def mutating_hooks_come_in_order(world: World) -> None:
 
 @sequence()
 async def one_of_two_hooks_denies(world: World) -> None:
-    """A denial ends the mutating round; validating hooks are all asked."""
+    """A denial ends the mutating round; validating hooks are all called."""
     await world.make(CONFIG_MAPS, config_map("a"))
     yes, no = Hook(name="yes", decide=allow()), Hook(name="no", decide=deny(message="no"))
     await world.register("Validating", yes, no, name="b")
@@ -188,7 +188,7 @@ async def evictions_are_asked_about(world: World) -> None:
 
 @sequence()
 async def deletes_of_pods_are_asked_about(world: World) -> None:
-    """But not the one that ends a terminating pod: how often that is asked about is chance.
+    """But not the one that ends a terminating pod: how often that is reviewed is chance.
 
     The real server deletes it in two steps, and the second begins with what its cache holds.
     """

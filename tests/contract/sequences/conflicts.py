@@ -1,4 +1,4 @@
-"""Writes that others overtake while webhooks are asked: rounds, conflicts, what is kept."""
+"""Writes that others overtake while webhooks are called: rounds, conflicts, what is kept."""
 
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Resource
 from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
@@ -165,7 +165,7 @@ async def a_conflict_during_a_scale_put_with_version(world: World) -> None:
 
 @sequence()
 async def a_hook_that_writes_the_object_each_time(world: World) -> None:
-    """A hook that changes what is under admission is asked again and again; this one stops."""
+    """A hook that changes what is under admission is called again and again; this one stops."""
     await world.make(CONFIG_MAPS, config_map("a"))
     written = [0]
 

@@ -1,4 +1,4 @@
-"""One webhook and one change that it is asked about: every kind of answer."""
+"""A webhook and a change that it reviews: every kind of answer."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ async def _patched(world: World) -> None:
 
 
 def _asked(kind: HookKind, decide: Decide, fields: Mapping[str, object]) -> Play:
-    """Return a play of one patch that one hook is asked about."""
+    """Return a play of a patch that a hook reviews."""
 
     async def play(world: World) -> None:
         await world.make(CONFIG_MAPS, config_map("a"))
