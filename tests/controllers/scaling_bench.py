@@ -260,7 +260,7 @@ class Bench:
                 pod = make_pod(name, ordinal, str(part(one, "status")["updateRevision"]))
                 self.client.objects.setdefault(("pods", f"{name}-{ordinal}"), pod)
 
-    # What a test asks of it.
+    # What a test reads of it.
 
     def waits(self) -> list[str]:
         """Return what the page says of the only group: code and zone of each reason."""

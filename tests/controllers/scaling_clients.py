@@ -1,6 +1,6 @@
 """What surrounds the controller of counts: an API server that takes JSON patches, pods, references.
 
-All remember what they were asked, in order; a test says what goes wrong.
+All remember their calls, in order; a test says what goes wrong.
 """
 
 import asyncio

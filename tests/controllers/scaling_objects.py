@@ -1,7 +1,7 @@
 """Zones as the API server holds them, for tests of the controller of counts.
 
 `zone("b", 3, follows="a")` is zone-b that follows zone-a; `mirroring("b", 3)` mirrors DEMO, and
-`delayed("b", 5)` asks its pods before they go, with a delay of an hour.
+`delayed("b", 5)` calls its pods before they go, with a delay of an hour.
 """
 
 from collections.abc import Callable

@@ -71,7 +71,7 @@ def test_the_wait_runs_down_and_names_its_error(attempts: Attempts, clock: FakeC
 
 
 def test_another_attempt_goes_at_once(attempts: Attempts) -> None:
-    """So does the same one, before it fails and after a success."""
+    """So does the same, before it fails and after a success."""
     assert attempts.wait_before(ROLL) == (NOTHING, "")
     attempts.record_failure(ROLL, "no", at_least=timedelta(seconds=3))
     assert attempts.wait_before(NEWER) == (NOTHING, "")

@@ -153,7 +153,7 @@ async def test_li07_a_record_of_a_process_that_died_is_taken_back(at: timedelta)
 
 @in_virtual_time
 async def test_si17_a_record_that_was_renewed_by_another_process_counts_from_then_on() -> None:
-    """Its answer may still be under way when the first one is old."""
+    """Its answer may still be under way when the first is old."""
     here = world()
     here.annotate("a-0", record("a-0", here))
     made = start(here)
@@ -312,7 +312,7 @@ async def test_a_pod_that_cannot_be_read_live_is_looked_at_again() -> None:
 
 @in_virtual_time
 async def test_si17_a_grant_that_is_still_decided_on_is_left_alone() -> None:
-    """SI-17: its record is minutes in the queue of the rate limiter, or its look is: whichever asks
+    """SI-17: its record is minutes in the queue of the rate limiter, or its read: whichever calls
     settles it, and that wakes us.
     """
     made = start()
@@ -327,7 +327,7 @@ async def test_si17_a_grant_that_is_still_decided_on_is_left_alone() -> None:
 
 @in_virtual_time
 async def test_si17_a_grant_that_is_decided_on_anew_while_we_read_is_left_alone() -> None:
-    """SI-17: an old record is there, and the pod is asked for once more before our read ends."""
+    """SI-17: an old record is there, and the pod is requested once more before our read ends."""
     here = world()
     here.annotate("a-0", record("a-0", here))
     made = start(here)

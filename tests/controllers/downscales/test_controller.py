@@ -201,7 +201,7 @@ async def test_two_zones_whose_records_are_found_are_not_both_taken_as_granted()
 
 @in_virtual_time
 async def test_a_crash_does_not_shorten_the_time_of_a_review_that_was_repeated() -> None:
-    """SI-12: asked again at 30 s, crashed at 31 s, written at 60 s: no pod is un-prepared."""
+    """SI-12: sent again at 30 s, crashed at 31 s, written at 60 s: no pod is un-prepared."""
     world = three_zones()
     assert (await world.send_request("zone-a", 3)).is_allowed
     await world.pass_time(30)

@@ -1,4 +1,4 @@
-"""Downscales under caches that lag, stores that cannot be asked, and records that others wrote."""
+"""Downscales under caches that lag, stores that cannot be read, and records that others wrote."""
 
 import copy
 from collections import Counter
@@ -31,7 +31,7 @@ from tests.web.fake_pods import confirm, refuse
 
 @in_virtual_time
 async def test_a_cache_from_before_the_review_proves_nothing() -> None:
-    """D-25: the cache shows three replicas of a while ago; the store had five when it was asked."""
+    """D-25: the cache shows three replicas of a while ago; the store had five when it was read."""
     world = three_zones()
     five = copy.deepcopy(world.client.objects["statefulsets", "zone-a"])
     world.commit("zone-a", 3)

@@ -221,7 +221,7 @@ async def test_a_policy_that_was_removed_and_put_back_makes_its_pause_again() ->
 async def test_a_status_edited_by_hand_shortens_no_pause(status: Any, is_said: bool) -> None:
     """MAZ-43, FP-14: it is put right, and what cannot be read is logged once.
 
-    Edited in the pause, in which all pods are up, and again in the next one.
+    Edited in the pause, in which all pods are up, and again in the next.
     """
     async with Sandbox() as sandbox:
         world = PolicyWorld(sandbox)

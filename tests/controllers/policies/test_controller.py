@@ -78,7 +78,7 @@ async def test_mt31_another_interval_takes_effect_at_once() -> None:
 
 @in_virtual_time
 async def test_mt62_the_older_of_two_policies_works() -> None:
-    """MAZ-03: the younger one is refused until the older one is gone. Nothing starts anew."""
+    """MAZ-03: the younger is refused until the older is gone. Nothing starts anew."""
     async with Sandbox() as sandbox:
         world = PolicyWorld(sandbox)
         await world.create_zones("ab", replicas=1)

@@ -32,7 +32,7 @@ def template(letter: str, node_selector: Mapping[str, str]) -> Body:
 
 
 class Reads:
-    """Stands in for the API server, and keeps what it was asked for."""
+    """Stands in for the API server, and keeps what was read."""
 
     def __init__(self, *sets: Body) -> None:
         self.sets = {body["metadata"]["name"]: body for body in sets}

@@ -213,7 +213,7 @@ async def test_mt48_pods_are_outdated_by_their_own_label() -> None:
 
 
 class Blind(NoFaults):
-    """Shows nothing of one zone, once it is asked for."""
+    """Shows nothing of one zone, once it is requested."""
 
     def __init__(self) -> None:
         self.is_blind = False
@@ -297,7 +297,7 @@ async def test_a_batch_that_a_budget_holds_is_recorded_and_goes_once_it_may() ->
 @pytest.mark.parametrize("elects", [True, False])
 @in_virtual_time
 async def test_mt50_two_replicas_record_no_batch_twice(elects: bool) -> None:
-    """One leads; without an election the status of the other one is refused as a conflict."""
+    """One leads; without an election the status of the other is refused as a conflict."""
     async with Sandbox(choose=choose) as sandbox:
         world = PolicyWorld(sandbox)
         await world.create_zones("ab", replicas=2)
@@ -320,7 +320,7 @@ async def test_mt50_two_replicas_record_no_batch_twice(elects: bool) -> None:
 
 
 def is_patch(one: Called) -> bool:
-    """Return whether a process asked to record something of a policy."""
+    """Return whether a process tried to record something of a policy."""
     request = one.request
     return (request.verb, request.resource.kind) == ("patch", "MultiAZRollout")
 

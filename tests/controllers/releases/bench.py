@@ -292,7 +292,7 @@ class ReleaseBench:
         )
 
     def use(self, look_ups: ReleaseLookUps, *, verifies_wanted: bool = False) -> None:
-        """Begin anew, and ask registries by these from now on."""
+        """Begin anew, and call registries by these from now on."""
         self._look_ups, self._verifies_wanted = look_ups, verifies_wanted
         self.restart()
 

@@ -1,4 +1,4 @@
-"""How a registry is asked, as an ImageRepository and its Secrets say; no text has their values."""
+"""How a registry is called, as an ImageRepository and its Secrets say; no text has their values."""
 
 import asyncio
 import base64

@@ -354,7 +354,7 @@ class Registries:
 @pytest.mark.parametrize(("is_held", "history"), [(True, "1.0.0"), (False, "7.7.7 1.0.0")])
 @in_virtual_time
 async def test_a_pin_that_the_registry_does_not_have(is_held: bool, history: str) -> None:
-    """RELB-23: is held where that is asked for, and reported in any case."""
+    """RELB-23: is held where that is requested, and reported in any case."""
     bench = ReleaseBench()
     bench.create()
     bench.api.put(kinds.IMAGE_REPOSITORIES[0], "app", {"image": "registry.example/app"})

@@ -41,7 +41,7 @@ async def test_one_that_goes_before_the_caches_show_it() -> None:
 
 @in_virtual_time
 async def test_another_one_of_its_name_begins_anew() -> None:
-    """REL-83: nothing that is remembered of the first one counts for it."""
+    """REL-83: nothing that is remembered of the first counts for it."""
     bench = ReleaseBench()
     bench.create(**BAKING)
     await bench.rest()

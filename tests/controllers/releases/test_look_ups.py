@@ -1,4 +1,4 @@
-"""Registries are asked once about a tag, never too often, and hold no pass up for long."""
+"""Registries are called once about a tag, never too often, and hold no pass up for long."""
 
 import asyncio
 from collections import deque
@@ -184,7 +184,7 @@ async def test_a_warning_comes_when_it_changes_and_then_ever_more_rarely(lines: 
         for _ in range(60):
             await rig.fetch()
             await asyncio.sleep(61)
-        # The first one, and after 2, 4, 8, 16 and 32 in a row.
+        # The first, and after 2, 4, 8, 16 and 32 in a row.
         assert count_warnings(lines) == 6
         await rig.fetch()
         await asyncio.sleep(2)

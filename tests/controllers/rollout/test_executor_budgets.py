@@ -141,7 +141,7 @@ async def test_d51_a_rollout_that_a_budget_holds_looks_at_its_pods_a_few_times()
     # may go before it starts, before each of the two records and after the deletes; in the gate for
     # each of the two.
     assert made.process.pods.reads == 3 * (3 + 1 + 2 + 1 + 2) + 3
-    # Of those that are held, not one is asked for.
+    # Of those that are held, not one is requested.
     assert made.process.requests("denied", 429) == 0
 
 

@@ -60,7 +60,7 @@ def test_two_within_a_minute_hold_until_a_minute_after_the_last() -> None:
     assert bench.find() is None
     bench.clock.jump(MINUTE)
     bench.end("a-1")
-    # The first one is so long ago that this is the last moment.
+    # The first is so long ago that this is the last moment.
     assert bench.find() == OtherRollout(pods=("zone-a-0", "zone-a-1"), left=MINUTE)
     bench.clock.jump(40 * SECOND)
     bench.end("b-0")

@@ -20,7 +20,7 @@ HALF = timedelta(minutes=30)
 
 
 def calls(zone: str, *, stay: str = "", post: str = "") -> list[str]:
-    """Return calls by ordinals: those that are told to stay, and those that are asked."""
+    """Return calls by ordinals: those that un-prepare, and those that prepare."""
     called_pods = [f"DELETE zone-{zone}-{ordinal}" for ordinal in stay]
     return sorted([*called_pods, *(f"POST zone-{zone}-{ordinal}" for ordinal in post)])
 
@@ -67,7 +67,7 @@ async def test_t05(
 )
 @in_virtual_time
 async def test_t05_a_pod_without_a_usable_word_holds_back_all(broken: Store) -> None:
-    """DELAY-07, SEED-078: of 3 and 4 the highest is due, 3 is asked ever again, nothing goes."""
+    """DELAY-07, SEED-078: of 3 and 4 the highest is due, 3 is called ever again, nothing goes."""
     bench = Bench([delayed("b", 5)])
     bench.references.show(3, 5)
     bench.stores.prepare("b", {4: DUE})
@@ -129,7 +129,7 @@ async def test_the_whole_hour_is_waited_for() -> None:
 
 @in_virtual_time
 async def test_pods_of_a_revoked_downscale_are_un_prepared_at_once() -> None:
-    """SEED-079: 5, 3 is wanted, 5 again: who was asked is told that it stays, and begins anew."""
+    """SEED-079: 5, 3 is wanted, 5 again: a called pod is told that it stays, and begins anew."""
     bench = Bench([delayed("b", 5)])
     bench.references.show(3, 5)
     async with bench.living():

@@ -74,7 +74,7 @@ async def test_a_reference_that_no_group_wants_is_not_followed_any_more() -> Non
 
 
 def shared() -> Bench:
-    """Return two groups that mirror one object, of which the other one is behind."""
+    """Return two groups that mirror one object, of which the other is behind."""
     behind = in_group(mirroring("x", 5, delay="soon", url="http://pod/prepare"), STORE)
     bench = Bench([mirroring("b", 3), behind])
     bench.references.show(3, 5)

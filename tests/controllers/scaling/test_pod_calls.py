@@ -178,7 +178,7 @@ async def test_a_pod_without_a_word_has_a_problem() -> None:
 
 @in_virtual_time
 async def test_one_conversation_per_set_and_many_sets_at_once() -> None:
-    """W-06: what is asked of b meanwhile is dropped, and planned again when b has answered."""
+    """W-06: calls to b meanwhile are dropped, and planned again when b has answered."""
     bench = Bench()
     bench.calls.takes = 30 * SECOND
     async with bench.talking():

@@ -58,7 +58,7 @@ async def test_li11_ever_new_marks_of_one_set_are_removed_ever_more_seldom() -> 
 
 @in_virtual_time
 async def test_li09_a_long_line_takes_no_longer_than_its_share() -> None:
-    """Did all ask again at the same time, a mark behind 300 others would wait for 21 minutes."""
+    """Did all try again at the same time, a mark behind 300 others would wait for 21 minutes."""
     removals, _ = make()
     due = {number: CLOCK.elapsed() for number in range(300)}
     asked, began = 0, CLOCK.elapsed()
@@ -116,7 +116,7 @@ async def test_li09_four_marks_of_others_are_removed_at_a_time() -> None:
 @pytest.mark.parametrize("qps", [0.0, 1.0, QPS, 100.0])
 @in_virtual_time
 async def test_li09_marks_of_new_sets_come_in_their_turn_within_their_share(qps: float) -> None:
-    """LI-09: ten sets a second for a minute, which ask again when the client may.
+    """LI-09: ten sets a second for a minute, which try again when the client may.
 
     Without rate limits only so many at a time. Every fifth is gone before its turn.
     """

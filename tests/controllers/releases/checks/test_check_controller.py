@@ -281,7 +281,7 @@ async def test_a_deployment_resets_what_it_selects_and_others_write_the_rest() -
 
 @in_virtual_time
 async def test_a_rollout_that_selects_namespaces_resets_there_as_well() -> None:
-    """RELB-36: by labels of namespaces, which are read once they are asked for."""
+    """RELB-36: by labels of namespaces, which are read once they are requested."""
     async with Sandbox(namespace="prod") as sandbox:
         world = ReleaseSandbox(sandbox)
         await create_check(world, "of-others")

@@ -1,4 +1,4 @@
-"""ClusterRolloutSchedules in a simulated cluster: gates in other namespaces, and what is asked."""
+"""ClusterRolloutSchedules in a simulated cluster: gates in other namespaces, and what is read."""
 
 from typing import Final
 
@@ -30,7 +30,7 @@ def list_gates(world: ReleaseSandbox) -> list[str]:
 
 
 def collect_asked(world: ReleaseSandbox) -> set[str]:
-    """Return of what kinds a process has asked for the whole cluster."""
+    """Return the kinds that a process has listed in the whole cluster."""
     return {
         called.request.resource.plural
         for called in world.sandbox.history.list_all(Called)
@@ -86,7 +86,7 @@ async def test_nothing_else_of_the_cluster_is_followed_without_a_schedule() -> N
 
 @in_virtual_time
 async def test_a_role_of_one_namespace_has_no_schedules_of_the_cluster() -> None:
-    """It is asked again each minute, and what is of its namespace goes on."""
+    """It is read again each minute, and what is of its namespace goes on."""
     async with Sandbox() as sandbox:
         world = ReleaseSandbox(sandbox)
         sandbox.api.forbidden.add(("operator-1", "list", "clusterrolloutschedules"))

@@ -183,7 +183,7 @@ async def test_a_schedule_that_is_gone_holds_nothing() -> None:
 
 @in_virtual_time
 async def test_a_schedule_that_does_not_say_what_it_selects_holds_what_has_no_gate_of_it() -> None:
-    """RELB-42: until it is mended, and no Rollout that is asked for by name."""
+    """RELB-42: until it is mended, and no Rollout that is requested by name."""
     async with deployed() as world:
         await world.create(ROLLOUT_SCHEDULES, "freeze", {**ALWAYS, "rolloutSelector": ODD})
         await world.announce("1.1.0")
