@@ -1,4 +1,4 @@
-"""What the words in ARGS of `make demo-cluster` ask for: flags, their checks, the help text."""
+"""What the words in ARGS of `make demo-cluster` request: flags, their checks, the help text."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -97,7 +97,7 @@ class Settings:
 
 
 def read_settings(argv: Sequence[str]) -> Settings:
-    """Return what the words ask for. Raises UsageError, or HelpRequested."""
+    """Return what the words request. Raises UsageError, or HelpRequested."""
     words = parse_arguments(FLAGS, argv)
     refuse_leftovers(words)
     problem = next(_list_problems(words), None)
