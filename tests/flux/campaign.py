@@ -18,7 +18,7 @@ from tests.world.world import World
 
 
 def prove_contract(*, is_recording: bool) -> Sequence[str]:
-    """Play, and return what differs from the record, which is made anew where that is asked for.
+    """Play, and return what differs from the record, which is made anew where that is requested.
 
     Raises BuildError and NoControlPlaneError.
     """

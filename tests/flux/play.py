@@ -219,5 +219,5 @@ async def _correct(play: Play) -> None:
 
 
 async def pin(world: World, tag: str) -> None:
-    """Ask for a version by name."""
+    """Request a version by name."""
     await world.patch(ROLLOUTS, "app", {"spec": {"wantedVersion": tag}})
