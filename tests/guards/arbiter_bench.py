@@ -137,7 +137,7 @@ class Process:
         return found
 
     async def evict(self, pod: str, *, dry_run: bool = False, within: timedelta = LONG) -> str:
-        """Ask for an eviction; see `tell`."""
+        """Request an eviction; see `tell`."""
         request = DisruptionRequest(
             pod=self.cached(pod), engine=DisruptionSource.EVICTION, dry_run=dry_run
         )
@@ -147,7 +147,7 @@ class Process:
     async def evicting(
         self, pod: str, *calls: str, error: ApiError | None = None
     ) -> AsyncIterator[asyncio.Task[str]]:
-        """Ask for an eviction; its calls that begin like these go on, or fail, after the block."""
+        """Request an eviction; its calls that begin like these go on, or fail, after the block."""
         self.world.client.pause = hold = Hold(*calls, error=error)
         async with asyncio.TaskGroup() as tasks:
             asked = tasks.create_task(self.evict(pod))
@@ -161,7 +161,7 @@ class Process:
         return None if grant is None else grant.state
 
     async def roll(self, pod: str, *, limit: int = 1, within: timedelta = LONG) -> Answer:
-        """Ask for a delete by a rollout."""
+        """Request a delete by a rollout."""
         request = DisruptionRequest(
             pod=self.cached(pod), engine=DisruptionSource.ROLLOUT, limit=limit
         )

@@ -1,4 +1,4 @@
-"""The zone tracker on an API server of dictionaries, and what tests ask of its ConfigMap."""
+"""The zone tracker on an API server of dictionaries, and what tests check of its ConfigMap."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ def entry(ago: timedelta = HOUR) -> str:
 
 
 def member(letter: str, *, wait: str = "", group: str | None = "ingester") -> StatefulSet:
-    """Return a set; `wait` is what its label asks for."""
+    """Return a set; `wait` is what its label requests."""
     labels = {GROUP_LABEL: group} if group is not None else {}
     if wait:
         labels[MIN_TIME_BETWEEN_DOWNSCALES] = wait

@@ -155,7 +155,7 @@ async def test_si16_later_it_is_not_granted_anew_and_still_counts() -> None:
 @pytest.mark.parametrize("seconds", [0, 5, 30])
 @in_virtual_time
 async def test_si17_a_record_outlasts_the_last_answer_that_it_may_have(seconds: int) -> None:
-    """A repeated answer may be acted upon for as long as the first one, and begins later."""
+    """A repeated answer may be acted upon for as long as the first, and begins later."""
     here, x = start()
     request = DisruptionRequest(
         pod=x.cached("a-0"), engine=DisruptionSource.EVICTION, lasts=timedelta(seconds=seconds)
@@ -233,7 +233,7 @@ async def _take_a_moment(call: str) -> None:
 
 
 async def _ask_all(here: World, asked: dict[str, str]) -> dict[str, str]:
-    """Ask all at the same moment, one process each; every call takes a hundredth of a second."""
+    """Request all at the same moment, one process each; each call takes a hundredth of a second."""
     here.client.pause = _take_a_moment
     processes = {name: here.start(name) for name in asked}
     async with asyncio.TaskGroup() as tasks:
@@ -245,7 +245,7 @@ async def _ask_all(here: World, asked: dict[str, str]) -> dict[str, str]:
 
 @in_virtual_time
 async def test_fp20_the_earlier_record_wins_also_where_it_arrives_later() -> None:
-    """The first one to decide had a slow way: its record is the older one all the same."""
+    """The first to decide had a slow way: its record is the older all the same."""
     here = world()
     y, x = here.start("y"), here.start("x")
     slow = ("patch pods/ingester-zone-a-0", "list")

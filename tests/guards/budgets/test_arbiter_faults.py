@@ -269,7 +269,7 @@ async def releasing(of: Process) -> AsyncIterator[None]:
 
 
 async def hang_up(of: Process, call: str = "list", then: Hold | None = None) -> Hold:
-    """Ask for an eviction of a-0, and go as soon as a call has begun; return what holds it back.
+    """Request an eviction of a-0, and go as soon as a call has begun; return what holds it back.
 
     `then` holds back what follows.
     """

@@ -1,4 +1,4 @@
-"""What the arbiter asks before a decision, and what follows from roles and flags
+"""What the arbiter reads before a decision, and what follows from roles and flags
 (SI-15, ROLL-36, W-09, W-52, FP-31, FP-40).
 """
 

@@ -25,7 +25,7 @@ def replaced(x: Process, *pods: str) -> None:
 
 
 async def rolled(x: Process, pod: str) -> str:
-    """Ask for a delete by a rollout; see `tell`."""
+    """Request a delete by a rollout; see `tell`."""
     return tell(await x.roll(pod, limit=9))
 
 
@@ -122,7 +122,7 @@ async def test_partitions_wait_for_none_but_their_own() -> None:
 
 @in_virtual_time
 async def test_the_caches_alone_show_who_goes_first() -> None:
-    """The rollout asks for no live look while it holds still, but for the pod that waits."""
+    """The rollout requests no live read while it holds still, but for the pod that waits."""
     _, x = start()
     await drained(x, "a-1")
     pods = [x.cached(f"a-{at}") for at in range(3)]
@@ -151,7 +151,7 @@ async def test_a_refusal_says_how_many_are_in_front(before: int, says: str) -> N
 
 @in_virtual_time
 async def test_li09_what_came_to_nothing_lets_those_in_earnest_go_first() -> None:
-    """LI-09, D-68: many pods that are asked for in turn, and never go, starve no drain."""
+    """LI-09, D-68: many pods that are requested in turn, and never go, starve no drain."""
     _, x = start()
     x.in_flight.unused.record(x.cached("c-0"))
     assert await rolled(x, "a-0") == "allowed"

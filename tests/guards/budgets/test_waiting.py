@@ -83,7 +83,7 @@ async def test_they_stand_in_the_order_in_which_they_came() -> None:
     assert made.front == ["a-0", "b-0"]
     assert [one.pod for one in made.waiting.list_in_front(RULE, SECOND)] == [FIRST]
     assert made.waiting.list_in_front(RULE, FIRST) == []
-    # Who has not asked for too long is the last one again.
+    # A client without a request for too long is the last again.
     await made.clock.sleep(3 * USUAL_PAUSE)
     made.waiting.record_refused(RULE, SECOND)
     made.waiting.record_refused(RULE, FIRST)

@@ -1,6 +1,6 @@
 """The ledger of downscales: D-22 to D-25, W-15, W-36, SEED-111, SI-11, SI-12, SI-16, LI-05.
 
-What a reservation means to others is asked through the ledger's own questions only; at the end
+What a reservation means to others is read through the ledger's own questions only; at the end
 nothing may be left of what has been settled.
 """
 
@@ -67,7 +67,7 @@ def test_d25_w15_a_reservation_holds_its_group_back_until_it_has_happened(bench:
 
 
 def test_d25_a_reservation_holds_back_neither_its_own_set_nor_other_groups(bench: Bench) -> None:
-    """Of two reservations the other one is found: a restarted process may find both records."""
+    """Of two reservations the other is found: a restarted process may find both records."""
     bench.open("a")
     assert (bench.underway(but=A), bench.underway(but=B)) == ("", "zone-a")
     assert bench.underway(group=GroupName("other")) == ""
@@ -150,7 +150,7 @@ def test_si11_a_downscale_that_happened_is_recorded_once(bench: Bench) -> None:
 
 
 def test_si11_what_is_seen_late_was_written_in_time(bench: Bench) -> None:
-    """A watch that was deaf for an hour: nothing can be written 36 s after it was asked for."""
+    """A watch that was deaf for an hour: nothing can be written 36 s after it was requested."""
     reservation = bench.open()
     bench.clock.jump(timedelta(hours=1))
     bench.downscales.record_persisted(reservation, EPOCH + timedelta(hours=1))
@@ -237,7 +237,7 @@ def test_li05_a_pod_that_the_next_downscale_leaves_is_owed_a_word_at_once(bench:
 
 
 def test_a_reservation_that_was_replaced_or_closed_closes_nothing(bench: Bench) -> None:
-    """A review that was cancelled ends after the next one has begun."""
+    """A review that was cancelled ends after the next has begun."""
     first = bench.open(pods="12")
     bench.downscales.record_persisted(first, EPOCH)
     second = bench.begin(start=1, end=0, pods="0")

@@ -354,7 +354,7 @@ async def test_giving_back_is_not_put_over_what_came_meanwhile() -> None:
     ],
 )
 async def test_si11_what_has_happened_is_kept(held: str | None, after: str) -> None:
-    """SI-11, D-24: of what was asked again the later time counts."""
+    """SI-11, D-24: of repeated requests the later time counts."""
     bench = TrackerBench({} if held is None else {"zone-a": held})
     await bench.tracker.keep(A, EPOCH + 30 * SECOND)
     assert bench.data == {"zone-a": after}
