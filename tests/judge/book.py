@@ -1,4 +1,4 @@
-"""A history as judges read it: slim views of what was written, and who asked for it.
+"""A history as judges read it: slim views of what was written, and who requested it.
 
 Built once per history; nothing is judged here. Only the namespace that is looked after is seen.
 """
@@ -178,7 +178,7 @@ class Book:
         return actor.startswith(self.promises.operators)
 
     def acts_for(self, actor: str, other: str) -> bool:
-        """Return whether an actor may be another one: behind a Service is any process."""
+        """Return whether an actor may be another: behind a Service is any process."""
         return actor == other or (self.is_operator(actor) and not self.is_operator(other))
 
     def list_faults(self, actor: str, begin: timedelta, end: timedelta) -> list[Fault]:
@@ -268,7 +268,7 @@ def _take_commit(book: Book, commit: Commit, seen: dict[tuple[str, str], CacheAg
 
 
 def _part_calls(book: Book) -> None:
-    """Tell apart calls about delayed downscales from others, by all paths that sets ever named."""
+    """Distinguish calls about delayed downscales from others, by all paths that sets ever named."""
     sets = [one.commit.after for one in book.writes if isinstance(one.now, Set)]
     prepared = {str(annotations(one).get(PREPARE_PATH, "")).strip("/") for one in sets}
     delayed = {read_delay_path(one) for one in sets} - prepared
@@ -308,7 +308,7 @@ def labels(found: JsonObject | None) -> JsonObject:
 
 
 def asked_replicas(called: Called) -> int | None:
-    """Return how many replicas a write asks for, None where that is unknown."""
+    """Return how many replicas a write requests, None where that is unknown."""
     body = called.request.body
     if isinstance(body, dict):
         return _replicas(body)

@@ -26,7 +26,7 @@ ABSENT_PEERS: Final = "grafana.com/rollout-operator-absent-peers"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What one budget asks for."""
+    """What one budget requests."""
 
     name: str
     selector: Mapping[str, object]

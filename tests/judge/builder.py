@@ -263,7 +263,7 @@ class HistoryBuilder:
         return self
 
     def delay(self, at: float, name: str, **parts: Any) -> Self:
-        """Have the operator ask a pod since when it is prepared; `method` may be DELETE."""
+        """Have the operator call a delayed pod; `method` may be DELETE."""
         return self.prepare(at, name, **{"path": DELAY_PATH, **parts})
 
     # Whole steps
@@ -279,7 +279,7 @@ class HistoryBuilder:
         return self.send_request(at, name, body={"spec": {"replicas": replicas}})
 
     def send_request(self, at: float, name: str = "a", **parts: Any) -> Self:
-        """Have a person ask for two pods, answered at a time, begun two seconds before."""
+        """Have a person request two pods, answered at a time, begun two seconds before."""
         how: dict[str, Any] = {
             "begun": at - 2,
             "actor": PERSON,

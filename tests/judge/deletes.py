@@ -1,4 +1,4 @@
-"""The deletes of pods that the operator asked for: when each was sent, by whom, on which look.
+"""The deletes of pods that the operator requested: when, by which process, on which read.
 
 A delete may arrive long after it was sent, even after its process has died: then the next process
 of that name is not to blame for it. When it was sent is known from the fault that held it up.
@@ -34,7 +34,7 @@ LOSING: Final = frozenset({"reset_after", "timeout", "gateway_timeout_committed"
 
 @dataclass(frozen=True, slots=True)
 class LiveRead:
-    """When the newest live reads were asked for that a delete can rest on."""
+    """When the newest live reads were requested that a delete can rest on."""
 
     sets_at: timedelta
     pods_at: timedelta
@@ -75,7 +75,7 @@ class Delete:
 
     @property
     def precondition(self) -> tuple[str, str]:
-        """Return UID and version that it asks for, empty where it does not."""
+        """Return UID and version that it requests, empty where it does not."""
         body = self.called.request.body
         inner = body.get("preconditions") if isinstance(body, dict) else None
         found = inner if isinstance(inner, dict) else {}
@@ -209,7 +209,7 @@ def _find_live_read(
 
 
 def is_live(called: Called) -> bool:
-    """Return whether a read asks the store, and not what the API server has cached."""
+    """Return whether a read reaches the store, and not what the API server has cached."""
     return called.request.query.get("resourceVersion", "") == ""
 
 

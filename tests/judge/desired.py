@@ -63,7 +63,7 @@ def read_desired(found: JsonObject | None) -> DesiredReplicas:
 
 
 def read_delay_path(found: JsonObject | None) -> str:
-    """Return the path at which a set's pods are asked since when they are prepared."""
+    """Return the path at which pods of a set say since when they are prepared."""
     return urlsplit(str(_annotations(found).get(DOWNSCALE_DELAY_URL, ""))).path.strip("/")
 
 

@@ -1,4 +1,4 @@
-"""The downscales of a history: what persisted, which requests asked for it, how it was answered.
+"""The downscales of a history: what persisted, which requests led to it, how it was answered.
 
 Read once; what they break is judged in `invariants_downscale`. A set counts as guarded while a
 webhook configuration with failure policy Fail sends its writes to the operator.
@@ -166,7 +166,7 @@ def _get_live_read(book: Book, write: Write) -> timedelta:
     read_at = write.at
     for review in reversed(list_reviews(book, PREPARE_PATH)):
         is_last = read_at == write.at and review.call == write.commit.call
-        # One that asks the same while another is being answered shares its look.
+        # The same request while another is being answered shares its read.
         is_shared = (
             read_at != write.at and review.name == write.commit.name and review.at >= read_at
         )
@@ -195,7 +195,7 @@ def _path(hook: JsonObject) -> str:
 
 
 def _covers(hook: JsonObject, subresource: str) -> bool:
-    """Return whether a hook is asked of updates, and its failure forbids."""
+    """Return whether a hook reviews updates, and its failure forbids."""
     wanted = f"statefulsets/{subresource}" if subresource else "statefulsets"
     resources = {wanted, "*/*", f"*/{subresource}" if subresource else "*"}
     rules = hook.get("rules")
@@ -281,7 +281,7 @@ def tell_asked(body: bytes) -> str:
 
 
 def list_earnest(book: Book, path: str, name: str) -> Iterator[timedelta]:
-    """Yield when forged reviews on a path asked about an object, and not for a dry run."""
+    """Yield when forged reviews on a path were about an object, and not for a dry run."""
     asked = _word(book.promises.namespace, name, is_dry=False)
     for fault in book.faults:
         if fault.kind == FORGED and _reads(fault, path, asked):

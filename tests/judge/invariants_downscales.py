@@ -31,7 +31,7 @@ from tests.judge.promises import Violation
 from tests.judge.scaling import Recorded, read_recorded
 from tests.judge.state import World
 
-# A review is answered within this, and others that ask the same share its look.
+# A review is answered within this, and the same requests share its read.
 REVIEW_LASTS: Final = timedelta(seconds=15)
 # So long after its last review an API server may still write what was allowed.
 PERSIST_LIMIT: Final = timedelta(seconds=36)
@@ -81,7 +81,7 @@ def list_observed(book: Book) -> Iterator[Violation]:
 
 
 def list_too_early(book: Book, downscales: list[Downscale]) -> Iterator[Violation]:
-    """Yield pairs of different zones of a group closer than its zones ask for (SI-11).
+    """Yield pairs of different zones of a group closer than its zones request (SI-11).
 
     Times are kept of zones that are guarded; a zone that follows keeps to them without a guard.
     What a person makes of a time is the truth from then on (D-66), in both directions.
@@ -167,7 +167,7 @@ def _could_not_read(book: Book, downscale: Downscale) -> bool:
 
 
 def _judge_asked(book: Book, downscale: Downscale) -> Iterator[Violation]:
-    """SI-13: it was asked about, allowed, and on a look that succeeded."""
+    """SI-13: it was reviewed, allowed, and on a read that succeeded."""
     called = downscale.called
     number = -1 if called is None else called.number
     reviews = [one for one in list_reviews(book, PREPARE_PATH) if one.call == number]
@@ -211,7 +211,7 @@ def _judge_prepared(book: Book, downscale: Downscale) -> Iterator[Violation]:
 
 
 def _judge_neighbours(book: Book, downscale: Downscale) -> Iterator[Violation]:
-    """SI-02, PREP-19: no other zone was short when it was first asked for, and still is."""
+    """SI-02, PREP-19: no other zone was short when it was first requested, and still is."""
     known = _first_asked(book, downscale) - book.promises.known
     short = [name for name, since in downscale.short.items() if since <= known]
     if short:
@@ -241,7 +241,7 @@ def _name_lack(
 
 
 def _first_asked(book: Book, downscale: Downscale) -> timedelta:
-    """Return when the same was first asked for: what is repeated is not prepared again (D-24)."""
+    """Return when the same was first requested: what is repeated is not prepared again (D-24)."""
     begun = downscale.begun
     for called in reversed(list(book.calls.values())):
         request = called.request
@@ -258,7 +258,7 @@ def _first_asked(book: Book, downscale: Downscale) -> timedelta:
         for one in book.faults
         if one.kind == FORGED and begun - PERSIST_LIMIT <= one.at <= begun
     ]
-    # A forgery that is true is asked like any other, and so is what follows it.
+    # A forgery that is true counts like any other, and so is what follows it.
     return min((begun, *forged))
 
 

@@ -87,7 +87,7 @@ class PolicyCase:
         )
 
     def list_sets(self, *, is_near: bool) -> list[Set]:
-        """Return the other sets of the policy: of the same zone, or of another one.
+        """Return the other sets of the policy: of the same zone, or of another.
 
         Only what was so for all of the last five seconds.
         """
@@ -100,7 +100,7 @@ class PolicyCase:
         ]
 
     def forgives(self, other: PolicyDisruption) -> bool:
-        """Return whether it could not be seen: a dead process had asked for one of the two."""
+        """Return whether it could not be seen: a dead process had requested one of the two."""
         live_read = self.delete.live_read
         is_hidden = live_read is None or live_read.at <= other.begun
         return self.delete.is_ghost or (other.delete.is_ghost and is_hidden)

@@ -1,7 +1,7 @@
 """What is promised of releases: REL-01, REL-50, RELB-10, RELB-15, RELB-35, RELB-42.
 
 Judged at each write of a process of the operator. A status is written over the version that it was
-decided by, so what a Rollout asked for then is known to the letter. Gates and schedules may be
+decided by, so what a Rollout requested then is known to the letter. Gates and schedules may be
 known late, and a request may be held up on its way. Of schedules only those are judged that say the
 same at all times.
 """
@@ -110,7 +110,7 @@ def list_broken(book: Book) -> Iterator[Violation]:
 
 
 def _judge_deployment(book: Book, state: _State, commit: Commit) -> Iterator[Violation]:
-    """Each new entry: asked for by name, or the next one by itself."""
+    """Each new entry: requested by name, or the next by itself."""
     before, after = commit.before or {}, commit.after or {}
     entry, current = _head(after), _head(before)
     if not entry or number(entry, "id") == number(current, "id"):
@@ -148,7 +148,7 @@ def _judge_schedules(book: Book, state: _State, commit: Commit, tag: str) -> Ite
 
 
 def _judge_intents(state: _State, commit: Commit) -> Iterator[Violation]:
-    """What is asked for is on record before it goes, has had its effect, and has it once."""
+    """What is requested is on record before it goes, has had its effect, and has it once."""
     before, after = commit.before or {}, commit.after or {}
     recorded, records = _map_consumed(before), _map_consumed(after)
     for key in _INTENTS:
@@ -157,7 +157,7 @@ def _judge_intents(state: _State, commit: Commit) -> Iterator[Violation]:
             yield _violation("RELB-10", commit, f"{key}={was} is removed, and not on record")
     forced = records.get(FORCE)
     is_new = forced is not None and recorded.get(FORCE) != forced
-    # One that was there already is done, and the next one may go in the same pass.
+    # One that was there already is done, and the next may go in the same pass.
     if is_new and forced not in [text(_head(one), "version", "tag") for one in (before, after)]:
         yield _violation("RELB-10", commit, f"{forced} was forced, and is not deployed")
     retried, times = records.get(RETRY), [_head(one).get(_TRIED) for one in (before, after)]

@@ -1,4 +1,4 @@
-"""What is promised of how much a process asks for, at rest and under contention: LI-11, D-65.
+"""What is promised of how much a process requests, at rest and under contention: LI-11, D-65.
 
 Judged with the default rate limits, on what arrives at the API server. Reads are allowed to lead to
 nothing for some minutes, as often as the limits let them pass; then only at the pace at which what
@@ -32,7 +32,7 @@ WRITES: Final = frozenset({"create", "update", "patch", "delete"})
 
 
 def list_excess(book: Book) -> Iterator[Violation]:
-    """Yield the minutes in which a process asked for too much; the first one of each kind."""
+    """Yield the minutes in which a process requested too much; the first one of each kind."""
     calls: dict[str, list[Called]] = defaultdict(list)
     for called in sorted(book.own_calls, key=lambda one: one.begun):
         if called.request.verb != "watch":

@@ -46,7 +46,7 @@ def _list_kept(book: Book) -> Iterator[Violation]:
 
 
 def _list_effects(book: Book) -> Iterator[Violation]:
-    """Yield what was done to pods while only a dry run was asked about."""
+    """Yield what was done to pods while only a dry run was reviewed."""
     reviews = list_reviews(book, PREPARE_PATH)
     if not any(one.dry_run for one in reviews):
         return
@@ -110,7 +110,7 @@ def _is_quiet(book: Book, first: Reviewed, second: Reviewed) -> bool:
 def _list_second_records(book: Book) -> Iterator[Violation]:
     """Yield times of a downscale that are written twice.
 
-    One correction is right: of what was asked again, and only then written, the answer carries the
+    One correction is right: of what was sent again, and only then written, the answer carries the
     time of the first answer; and of what is seen late the time of the write is unknown. The later
     time is the safe one (SI-11).
     """
@@ -153,7 +153,7 @@ def _list_second_calls(book: Book) -> Iterator[Violation]:
             for one in asked
             if one.at + REVIEW_LASTS >= begin
         )
-        # An answer that was lost is none to who asked.
+        # An answer that was lost is none to the client.
         failed = book.list_faults(reviews[0].actor, begin, end)
         if is_alone and not failed and book.runs.are_the_same(begin, end):
             yield from _list_called_again(book, name, (begin, end))

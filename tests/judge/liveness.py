@@ -118,7 +118,7 @@ def _judge_rest(book: Book, rest: Rest, begin: timedelta, found: Findings) -> No
         text = f"at rest only {took.total_seconds():.0f} s after all was well, bound"
         text += f" {bound.total_seconds():.0f} s"
         found.violations.append(Violation(invariant=name, at=rest.reached_at, text=text))
-    # Who asks, even in vain, gives the operator something to do.
+    # A request, even in vain, gives the operator something to do.
     asked = max((one.at for one in book.reviews if not one.dry_run), default=begin)
     settling = SETTLING + (RESYNC if name == "LI-02" else _get_dead_time(book))
     _judge_quiet(book, max(rest.reached_at, begin, asked) + settling, found)

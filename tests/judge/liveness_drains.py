@@ -1,6 +1,6 @@
 """Whether drains come to an end once all is well: facts of evictions for `liveness`.
 
-Who asks for a pod again and again is refused only as long as others have to go before it.
+A client that requests a pod again and again is refused only as long as others have to go before it.
 """
 
 from collections.abc import Collection, Iterator
@@ -30,7 +30,7 @@ def get_last_asked(book: Book) -> timedelta:
 
 
 def list_starved(book: Book, well_at: timedelta, pod_time: timedelta) -> Iterator[Violation]:
-    """Yield pods that were asked for in vain for longer than all pods together need (LI-01).
+    """Yield pods that were requested in vain for longer than all pods together need (LI-01).
 
     `well_at` is when the last fault was over, `pod_time` what a pod takes to go and be ready.
     """
@@ -60,7 +60,7 @@ def _get_patience(book: Book, pod_time: timedelta) -> timedelta:
 
 
 def list_evictions(book: Book) -> list[Called]:
-    """Return the evictions that people asked for in earnest, in order."""
+    """Return the evictions that people requested in earnest, in order."""
     return [
         one
         for one in book.calls.values()
@@ -87,7 +87,7 @@ NO_ROOM: Final = ("max unavailable = 0",)
 
 @dataclass(slots=True)
 class _Queue:
-    """The evictions that wait, by actor and pod: since when, and when it was asked for last."""
+    """The evictions that wait, by actor and pod: since when, and when it was requested last."""
 
     granted: Collection[int]
     """Numbers of the evictions that the operator allowed, as far as it knows."""

@@ -1,8 +1,8 @@
 """What must come to pass of counts once all faults are over: every zone has the count it should.
 
-Within the times that zones wait for one another and that pods ask for (LI-01); what the object
+Within the times that zones wait for one another and that pods request (LI-01); what the object
 that zones mirror gets replicas too. Nothing is written after it: that is seen by `liveness`. Pods
-that were asked since when they are prepared, and stay, are un-prepared (LI-05).
+that said since when they are prepared, and stay, are un-prepared (LI-05).
 """
 
 from collections.abc import Iterator, Mapping
@@ -67,7 +67,7 @@ def read_counts(book: Book) -> Replicas:
 def list_called_late(
     book: Book, begin: timedelta, stays_since: Mapping[str, timedelta]
 ) -> Iterator[Violation]:
-    """Yield pods that were asked, and un-prepared too late; `begin`: when all was well.
+    """Yield pods that were called, and un-prepared too late; `begin`: when all was well.
 
     `stays_since` has the pods that exist and stay, by UID. LI-05.
     """

@@ -1,4 +1,4 @@
-"""Pods and StatefulSets as one write left them, with what judges ask of them."""
+"""Pods and StatefulSets as one write left them, with what judges check of them."""
 
 import json
 import re

@@ -239,7 +239,7 @@ def list_still(book: Book, well_at: timedelta, slack: timedelta) -> Iterator[Vio
     """Yield zones that stood still for too long; `slack` is added for events that were lost."""
     recorded, standstill = read_recorded(book), _Standstill(moved_at=well_at)
     if any(not _is_followed(write.commit) for write in book.writes if isinstance(write.now, Set)):
-        return  # mirrors have pods to ask
+        return  # mirrors have pods to call
     if list_contests(book):  # the last one of it may have been shortly before that was over
         slack += WRITTEN_WITHIN
     commits = sorted((one.commit for one in book.writes), key=lambda one: one.revision)

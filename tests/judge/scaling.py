@@ -149,7 +149,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Recorded:
-    """All entries by name of the zone, in order; each is another one than that before it."""
+    """All entries by name of the zone, in order; each is another than that before it."""
 
     entries: dict[str, list[Entry]] = field(default_factory=dict)
 

@@ -218,7 +218,7 @@ RECORDS = cases(
 
 @pytest.mark.parametrize(("events", "broken"), RECORDS)
 def test_a_dry_run_marks_nothing(events: Events, broken: list[str]) -> None:
-    """SI-15, W-09: whichever way it says that it is one; what a forgery asks for is its own."""
+    """SI-15, W-09: whichever way it says that it is one; what a forgery requests is its own."""
     assert judge(events) == broken
 
 
@@ -238,7 +238,7 @@ def faulty(at: float, kind: str, events: Events) -> Events:
 
 
 def asking(until: int, status: int = 429) -> Events:
-    """Have a person ask for a pod every five seconds, in vain."""
+    """Have a person request a pod every five seconds, in vain."""
 
     def send_request(t: HistoryBuilder) -> None:
         for at in range(20, until, 5):

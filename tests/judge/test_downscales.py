@@ -113,7 +113,7 @@ WAITS = cases(
 
 @pytest.mark.parametrize(("events", "broken"), WAITS)
 def test_zones_wait_for_one_another(events: Events, broken: list[str]) -> None:
-    """SI-11: where the group waits two minutes, whichever zone asks for it."""
+    """SI-11: where the group waits two minutes, whichever zone requests it."""
     assert judge(events) == broken
 
 
@@ -138,7 +138,7 @@ def allowed_on_a_failed_read(t: HistoryBuilder) -> None:
 
 
 def beside_a_short_zone(since: float, until: float | None = None) -> Events:
-    """Scale zone-a while another one is short."""
+    """Scale zone-a while another is short."""
 
     def events(t: HistoryBuilder) -> None:
         t.pod(since, "b-1", ready=False)

@@ -1,4 +1,4 @@
-"""What must come to pass, and how much is asked for: histories that miss a bound, or keep it."""
+"""What must come to pass, and how much is requested: histories that miss a bound, or keep it."""
 
 from dataclasses import replace
 from typing import Any

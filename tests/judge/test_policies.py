@@ -85,7 +85,7 @@ def first(t: HistoryBuilder) -> HistoryBuilder:
 def follow(
     at: float, name: str = "a-1", number: int = 2
 ) -> Callable[[HistoryBuilder], HistoryBuilder]:
-    """Return the events of batch 1, and of the next one at a time."""
+    """Return the events of batch 1, and of the next at a time."""
     return lambda t: batch(first(t), at, number, name)
 
 

@@ -32,7 +32,7 @@ ASKED = "rollout.kuberik.com/"
 def entry(
     number: int, tag: str, status: str = "Succeeded", user: str = "", **more: str
 ) -> JsonObject:
-    """Return an entry of a history, by itself or as a person asked for it."""
+    """Return an entry of a history, by itself or as a person requested it."""
     person = {"kind": "User", "name": user} if user else {"kind": "System", "name": "operator"}
     return {
         "id": number,

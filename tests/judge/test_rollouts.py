@@ -212,7 +212,7 @@ def test_each_delete_rests_on_a_live_read(events: Events, broken: list[str]) -> 
 
 
 def test_the_answer_of_an_earlier_write_that_is_slow_holds_no_later_one_up() -> None:
-    """SI-09: a write counts as sent when it arrived where the fault struck another one."""
+    """SI-09: a write counts as sent when it arrived where the fault struck another."""
     t = HistoryBuilder().zones().fault(10, "slow", "call 3: patch statefulsets/zone-a: 0:00:00.130")
     t.call(10.01, "patch", STATEFULSETS, "a").call(10.2, "patch", STATEFULSETS, "a")
     book = read_book(t.history, Promises())

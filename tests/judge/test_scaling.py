@@ -122,7 +122,7 @@ def test_a_zone_mirrors_counts_that_were_wanted(events: Events, broken: list[str
 
 
 def prepared(t: HistoryBuilder, at: float = 50, replicas: int = 2) -> HistoryBuilder:
-    """Asked at 15 s and again just before: 35 s are more than the 30 s that are wanted."""
+    """Called at 15 s and again just before: 35 s are more than the 30 s that are wanted."""
     t.template(10, replicas)
     for ordinal in range(replicas, 3):
         t.delay(15, f"a-{ordinal}").delay(at - 1, f"a-{ordinal}")
@@ -217,7 +217,7 @@ def delete_in_between(t: HistoryBuilder) -> None:
 
 
 def renewed(t: HistoryBuilder) -> HistoryBuilder:
-    """The pod that goes has taken the place of another one, and was never ready itself."""
+    """The pod that goes has taken the place of another, and was never ready itself."""
     return rolling(t).replace(11, "b-2", ready=False).set_replicas(20, "b", 2)
 
 
