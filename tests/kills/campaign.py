@@ -39,7 +39,7 @@ class Hit(StrEnum):
     NONE_LEFT = "hit while each other one was down, too"
 
 
-# LI-08: another one acts. One that begins again in its pod may be the one that acts.
+# LI-08: another acts. One that begins again in its pod may be the one that acts.
 LIMITS: Final[Mapping[Hit, timedelta]] = {
     Hit.LOST: timedelta(seconds=20),
     Hit.CRASHED: timedelta(seconds=20),

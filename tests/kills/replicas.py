@@ -26,7 +26,7 @@ FLAGS: Final = (*TLS_FLAGS, "-log.level=info", "-server-tls.shutdown-delay=2s")
 UNREADY_AFTER: Final = timedelta(seconds=15)
 START_LIMIT: Final = timedelta(seconds=60)
 POLL_EVERY: Final = timedelta(milliseconds=50)
-# What a process says as it ends by itself, with exit code 1: the next one may have ended, too.
+# What a process says as it ends by itself, with exit code 1: the next may have ended, too.
 SUPERSEDED: Final = ("another process acts", "names no holder")
 
 

@@ -1,6 +1,6 @@
 """What goes on in a namespace meanwhile: rollouts, drains and downscales, until it is to rest.
 
-Two groups of three zones. One is rolled out and drained under a budget, the other one is rolled out
+Two groups of three zones. One is rolled out and drained under a budget, the other is rolled out
 and scaled down and up again, its pods being prepared.
 """
 
@@ -40,7 +40,7 @@ ASK_EVERY: Final = timedelta(milliseconds=500)
 
 @dataclass(slots=True)
 class Work:
-    """All that is asked of the operators."""
+    """All that the operators have to do."""
 
     world: World
     pods: WebPods
@@ -128,7 +128,7 @@ class Work:
             await self._ask_for(zone, REPLICAS)
 
     async def _ask_for(self, zone: str, replicas: int) -> None:
-        """Ask for so many replicas until it is granted, as an autoscaler does."""
+        """Request so many replicas until it is granted, as an autoscaler does."""
         workload = Workload(api=self.world.api, namespace=self.world.namespace, name=zone)
         async with asyncio.timeout(LIMIT.total_seconds()):
             while (await workload.scale(replicas, Route.SCALE_MERGE)).status != 200:  # noqa: ASYNC110 (an answer, no event)
