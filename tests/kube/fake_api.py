@@ -59,7 +59,7 @@ class FakeApi:
         return f"{scheme}://127.0.0.1:{self._port}"
 
     def on(self, method: str, path: str, *answers: Answer) -> None:
-        """Add answers for a path; asked again after the last one, that one is repeated."""
+        """Add answers for a path; after the last, that answer is repeated."""
         self._answers[method, path].extend(answers)
 
     async def __aenter__(self) -> Self:

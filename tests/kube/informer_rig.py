@@ -43,7 +43,7 @@ class Rig:
 
     @property
     def asked(self) -> list[str]:
-        """Return what was asked of the API server: first pages, further pages and streams."""
+        """Return what was sent to the API server: first pages, further pages and streams."""
         return [
             f"watch {call.version}" if call.verb == "watch" else f"list {call.token}".rstrip()
             for call in self.api.calls

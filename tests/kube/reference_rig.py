@@ -178,7 +178,7 @@ class Rig:
         await self.until(is_shown, within)
 
     def asked(self, since: float = 0.0) -> Counter[str]:
-        """Return how often what was asked, from a moment on."""
+        """Return how often what was read, from a moment on."""
         begin = timedelta(seconds=since)
         return Counter(call for at, call in self.trouble.asked if at >= begin)
 

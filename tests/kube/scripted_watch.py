@@ -38,7 +38,7 @@ Listing = Sequence[Page | ApiError]
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """A list page or a watch that was asked for, and when."""
+    """A list page or a watch that was requested, and when."""
 
     verb: str
     at: float

@@ -128,7 +128,7 @@ async def test_dep94_one_that_has_released_the_lease_learns_who_leads_next() -> 
 
 @in_virtual_time
 async def test_si25_no_write_passes_in_shadow_mode() -> None:
-    """SI-25: whatever asks for one, and whatever the Role grants."""
+    """SI-25: whatever requests one, and whatever the Role grants."""
     election = Election(
         StoredLease(),
         namespace="prod",

@@ -88,7 +88,7 @@ async def test_d70_a_stranger_that_renews_keeps_it() -> None:
 
 @in_virtual_time
 async def test_d70_a_lease_that_is_deleted_while_held_is_made_again() -> None:
-    """D-70, SI-22: by its holder within two seconds, before another one may take it."""
+    """D-70, SI-22: by its holder within two seconds, before another may take it."""
     lease = StoredLease()
     leader, other = Rig(lease=lease), Rig(lease=lease, name="other")
     async with running(leader):
@@ -121,7 +121,7 @@ async def test_d70_a_lease_that_is_gone_with_its_holder_is_made_by_another() -> 
 @pytest.mark.parametrize("holder", ["", STRANGER, "me_2", "me"])
 @in_virtual_time
 async def test_si22_one_whose_lease_a_person_gives_away_ends(holder: str) -> None:
-    """SI-22, FP-18: also to no process, which another one may have taken by now."""
+    """SI-22, FP-18: also to no process, which another may have taken by now."""
     rig = Rig()
     async with running(rig):
         await asyncio.sleep(5)
@@ -167,7 +167,7 @@ async def test_si22_one_that_may_not_renew_holds_still_and_goes_on_later(
 
 @in_virtual_time
 async def test_si22_one_that_follows_does_not_act_for_want_of_a_right() -> None:
-    """SI-22: it has seen that another one acts; the right is lost, the other one is not."""
+    """SI-22: it has seen that another acts; the right is lost, the other is not."""
     rig = Rig()
     rig.lease.put(STRANGER)
     async with running(rig):

@@ -1,4 +1,4 @@
-"""Pages that are too long are asked for with fewer objects (LI-01, D-54)."""
+"""Pages that are too long are requested with fewer objects (LI-01, D-54)."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What client, caches and injector take for granted about the API server, asked of a real one."""
+"""What client, caches and injector take for granted about the API server, checked on a real one."""
 
 import asyncio
 import json

@@ -11,7 +11,7 @@ GONE = Gone("watch pods in namespace prod: too old resource version", status=410
 
 
 def back(*versions: int) -> Sequence[Listing]:
-    """Return lists of these versions; up to 50, the pod `a-0` is another one."""
+    """Return lists of these versions; up to 50, the pod `a-0` is another."""
     return [[page(v, pod("a-0", 80 if v > 50 else 7))] for v in versions]
 
 

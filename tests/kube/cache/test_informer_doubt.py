@@ -39,7 +39,7 @@ FULL = Throttled("the next token is due in 90s")
 async def refreshed(
     lists: Sequence[Listing], watches: Sequence[Sequence[Step]], *turns: float | Throttled
 ) -> Rig:
-    """Return an informer that was asked to refresh after five seconds, 100 s later."""
+    """Return an informer that was to refresh after five seconds, 100 s later."""
     rig = make(lists, watches)
     rig.api.turns.extend(turns)
     async with running(rig):
@@ -147,7 +147,7 @@ async def test_li02_a_stream_that_fails_meanwhile_is_resumed_and_the_list_follow
 
 @in_virtual_time
 async def test_a_list_that_has_to_be_made_meanwhile_takes_no_second_token() -> None:
-    """LI-04, LI-11: the stream is gone, and the list that was asked for is the one it needs."""
+    """LI-04, LI-11: the stream is gone, and the list that was requested is the one it needs."""
     rig = await refreshed([[page(10)], [page(20)]], [[Wait(10), GONE]], 30)
     assert [call.at for call in rig.api.lists] == [0, 35]
     assert rig.api.taken == [False, True]

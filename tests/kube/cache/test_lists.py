@@ -163,7 +163,7 @@ async def test_li09_an_unreadable_object_of_a_stream_hides_no_other() -> None:
 
 
 async def test_d54_what_is_asked_of_the_api_server(bench: Bench) -> None:
-    """As client-go's reflector asks: state first, at least as new as any there is."""
+    """As client-go's reflector reads: state first, at least as new as any there is."""
     line = {"type": "BOOKMARK", "object": json.loads(bytes(end(9).object))}
     bench.server.on("GET", POD_LIST, stream([json.dumps(line).encode() + b"\n"]))
     async with bench.watch(60, version="", has_state=True) as events:

@@ -1,4 +1,4 @@
-"""Following nodes for the zones they name: when asked, where permitted, and no more labels."""
+"""Following nodes for the zones they name: when wanted, where permitted, and no more labels."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -71,7 +71,7 @@ async def test_nodes_that_are_not_asked_for_cost_no_request() -> None:
 
 @in_virtual_time
 async def test_maz_16_the_labels_that_are_asked_for_are_kept() -> None:
-    """MAZ-16: by the default key also the older one; no others."""
+    """MAZ-16: by the default key also the older; no others."""
     rig = Rig(*PROBE, page(2, node("n1"), node("n2", labels=None)), watches=[SILENCE])
     async with rig.running() as nodes:
         assert_unknown(nodes, ZONE, "no answer yet")

@@ -69,7 +69,7 @@ class Rig:
 
     @property
     def asked_at(self) -> list[float]:
-        """Return when was asked whether the kind is there."""
+        """Return when discovery was read for the kind."""
         return [call.at for call in self.api.lists if call.limit == 1]
 
 

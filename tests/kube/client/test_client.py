@@ -1,4 +1,4 @@
-"""What the client asks of an HTTP server and what it makes of the answers, failures apart."""
+"""What the client sends to an HTTP server and what it makes of the answers, failures apart."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -98,7 +98,7 @@ async def test_a_status_is_replaced_as_given(bench: Bench) -> None:
 
 
 async def test_the_servers_time_is_known_from_any_answer_to_any_client(bench: Bench) -> None:
-    """SI-11: who has asked nothing yet knows the time by the answers to others."""
+    """SI-11: a client without a request yet knows the time by the answers to others."""
     ahead = datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
     date = ahead.strftime("%a, %d %b %Y %H:%M:%S GMT")
     bench.server.on("GET", POD, refuse(404, "NotFound", "", Date=date))

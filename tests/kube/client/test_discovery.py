@@ -1,4 +1,4 @@
-"""MIRR-03: which resource a kind has, how often that is asked for, and how answers are read."""
+"""MIRR-03: which resource a kind has, how often that is requested, and how answers are read."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Writes go by the fence of who holds the Lease (SI-22): asked last, and only for so long."""
+"""Writes go by the fence of who holds the Lease (SI-22): read last, and only for so long."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Asking pods through the API server: which answers are the pod's, and which the API server's."""
+"""Calling pods through the API server: which answers are the pod's, and which the API server's."""
 
 from datetime import UTC, datetime
 

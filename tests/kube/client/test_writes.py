@@ -97,7 +97,7 @@ async def test_a_written_object_is_returned_as_it_came(bench: Bench) -> None:
 
 
 async def test_sec_18_objects_of_the_cluster_are_found_by_name_alone(bench: Bench) -> None:
-    """The role may name the objects, where list and watch ask for one by a field selector."""
+    """The role may name the objects, where list and watch select an object by a field selector."""
     path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
     bench.server.on("GET", path, reply(pods(0)), stream([]))
     bench.server.on("PATCH", f"{path}/guard", reply({}))
