@@ -138,7 +138,7 @@ class World:
         return await self.until(lambda: self.is_rolled(name))
 
     async def until_revised(self, name: str, before: object) -> timedelta:
-        """Wait until a set's update revision is another one than before."""
+        """Wait until a set's update revision is another than before."""
         return await self.until(lambda: self.status(name).get("updateRevision") != before)
 
     def is_ready(self, name: str) -> bool:

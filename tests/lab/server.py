@@ -22,7 +22,7 @@ CLUSTER_WIDE = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a test asks for beyond verb, kind and name."""
+    """What a test requests beyond verb, kind and name."""
 
     body: Body = None
     query: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What keys ask for: a pace, a step, help, and things to be done in turn."""
+"""What keys request: a pace, a step, help, and things to be done in turn."""
 
 import pytest
 

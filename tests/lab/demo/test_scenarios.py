@@ -137,7 +137,7 @@ async def test_a_forbidden_downscale_shows_the_denial() -> None:
 
 @in_virtual_time
 async def test_a_prepared_downscale_asks_the_pod_first() -> None:
-    """PREP-20: one pod is asked and confirms; another zone comes too early."""
+    """PREP-20: one pod is called and confirms; another zone comes too early."""
     text = await write("prepared-downscale")
 
     assert_order(
@@ -242,7 +242,7 @@ async def test_a_failover_goes_on_where_the_first_operator_stood(zones: int) -> 
 @in_virtual_time
 @pytest.mark.parametrize("zones", [1, 3])
 async def test_a_delayed_downscale_waits_until_pods_are_prepared_long_enough(zones: int) -> None:
-    """Asked first, gone when the delay is over."""
+    """Called first, gone when the delay is over."""
     text = await write("delayed-downscale", replace(SMALL, zones=zones))
 
     assert_order(

@@ -96,7 +96,7 @@ async def test_a_late_event_holds_up_those_behind_it() -> None:
 
 @in_virtual_time
 async def test_what_lags_beyond_the_end_comes_on_a_later_stream_at_its_time() -> None:
-    """A lagging API server ends the stream when it was asked to, and knows no more afterwards."""
+    """A lagging API server ends the stream in time, and knows no more afterwards."""
     world = ClientWorld(plan(1, EventOutcome(delay=timedelta(seconds=100))))
     follower = await follow_while(world, "a", "b", streams=3)
 
@@ -106,7 +106,7 @@ async def test_what_lags_beyond_the_end_comes_on_a_later_stream_at_its_time() ->
 
 @in_virtual_time
 async def test_a_lost_event_stays_lost_until_a_list() -> None:
-    """Also where it was the last one, so that the next stream begins before it."""
+    """Also where it was the last, so that the next stream begins before it."""
     world = ClientWorld(plan(2, EventOutcome(drop=True)))
     follower = await follow_while(world, "a", "b", streams=2)
     assert follower.seen == ["ADDED a at 1"]

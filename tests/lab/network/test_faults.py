@@ -53,7 +53,7 @@ def sent(verb: str = "get", number: int = 1) -> SentCall:
 
 
 def send_all(faults: Faults, times: int = MANY) -> list[object]:
-    """Ask for everything so many times, and return all that is to go wrong."""
+    """Request everything so many times, and return all that is to go wrong."""
     outcomes: list[object] = []
     for number in range(times):
         outcomes += (

@@ -143,7 +143,7 @@ def review(way: str, outcome: ReviewOutcome) -> ClientWorld:
 
 
 async def send_request(world: ClientWorld) -> None:
-    """Ask the process as the API server asks a webhook."""
+    """Call the process as the API server calls a webhook."""
     await world.link.let_in()
     await world.link.let_out()
 

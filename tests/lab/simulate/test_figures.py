@@ -165,7 +165,7 @@ def _evict(at: float, name: str, status: int) -> Called:
 
 
 def test_how_long_evictions_wait() -> None:
-    """From when each was asked for first; one whose pod has gone waits no more."""
+    """From when each was requested first; one whose pod has gone waits no more."""
     figures = _add_up(
         _evict(10, "zone-a-0", 429),
         _evict(15, "zone-a-0", 201),

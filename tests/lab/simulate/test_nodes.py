@@ -203,7 +203,7 @@ NATIVE = partial(_budget, kind="PodDisruptionBudget", version="policy/v1")
 
 
 def test_an_eviction_and_a_scaling_that_are_refused_are_not_done() -> None:
-    """The group is rolled out, but what a script asked for did not happen."""
+    """The group is rolled out, but what a script requested did not happen."""
     objects = [*_spread(), NATIVE("full", maxUnavailable=0)]
     pick(objects, "zone-a")["metadata"]["labels"]["grafana.com/no-downscale"] = "true"
 
@@ -277,7 +277,7 @@ def _drain(sandbox: Sandbox) -> Draining:
 
 
 def _asked(sandbox: Sandbox, pod: str) -> list[float]:
-    """Return the times between two evictions of a pod that were asked for."""
+    """Return the times between two evictions of a pod that were requested."""
     times = [
         one.at.total_seconds()
         for one in sandbox.history.list_all(Called)

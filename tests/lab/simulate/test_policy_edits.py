@@ -1,4 +1,4 @@
-"""What if a MultiAZRollout were another one: fields that are set, files, and both side by side."""
+"""What if a MultiAZRollout were another: fields that are set, files, and both side by side."""
 
 import json
 import re

@@ -157,7 +157,7 @@ def test_an_autoscalers_object_can_be_scaled() -> None:
 
 
 def test_a_delayed_downscale_takes_its_time() -> None:
-    """DELAY-08: pods answer at once, and have been prepared since they were asked."""
+    """DELAY-08: pods answer at once, and have been prepared since that call."""
     zones = [ZoneSpec(name="zone-a", annotations=DELAYED)]
 
     run = _tell([*grow(*zones), template()], "scale ingesters to 1")
