@@ -1,4 +1,4 @@
-"""What pods say when they are asked since when they are prepared: DELAY-07, SEED-075, FP-25."""
+"""What pods say of since when they are prepared: DELAY-07, SEED-075, FP-25."""
 
 from datetime import UTC, datetime
 

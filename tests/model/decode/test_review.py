@@ -193,7 +193,7 @@ NUMBER = "spec.replicas: expected int | null,"
     ],
 )
 def test_an_object_that_cannot_be_judged(found: object, error: str) -> None:
-    """Field and value are named, and which of the two objects it is; the other one is read."""
+    """Field and value are named, and which of the two objects it is; the other is read."""
     separator = ": " if error == "absent" or found in (5, {}) or "group" in error else "."
     review = decode(tree(object=found))
 

@@ -31,7 +31,7 @@ from rollout_operator.model.reasons.urgency import find_leading
     ],
 )
 def test_d40_one_reason_leads_in_every_outlet(codes: Sequence[Code], leading: Code | None) -> None:
-    """D-40: page, Events and the time in a state go by the same one."""
+    """D-40: page, Events and the time in a state go by the same."""
     for order in permutations(codes):
         found = find_leading([Reason(code, "why") for code in order])
         assert (None if found is None else found.code) == leading

@@ -86,7 +86,7 @@ def test_a_name_is_read(
     ],
 )
 def test_what_is_no_name_is_refused(text: str, problem: str) -> None:
-    """RT-95: by its text, and nothing is asked of any registry."""
+    """RT-95: by its text, and no registry is called."""
     with pytest.raises(InvalidInput) as caught:
         parse_reference(text)
     assert "is no name of an image: " in str(caught.value)

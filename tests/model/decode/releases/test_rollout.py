@@ -163,7 +163,7 @@ def test_a_spec_that_cannot_be_obeyed(spec: dict[str, Any], problem: str) -> Non
 
 
 def test_annotations() -> None:
-    """REL-20: what a person asks for once."""
+    """REL-20: what a person requests once."""
     prefix = "rollout.kuberik.com/"
     found = decode(
         annotations={
