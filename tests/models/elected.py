@@ -91,7 +91,7 @@ class ElectedState(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elections:
-    """Who is asked for what, under a Lease."""
+    """Which process gets which request, under a Lease."""
 
     setup: Setup
     short_cut: ShortCut | None = None

@@ -31,7 +31,7 @@ class Error(Enum):
 
 
 class Phase(IntEnum):
-    """How far an ask has come."""
+    """How far a request has come."""
 
     RESERVED = auto()
     """Decided, remembered, and the record sent."""
@@ -55,7 +55,7 @@ class Record(NamedTuple):
 
 
 class Pod(NamedTuple):
-    """One pod, by name: its replacement is the same one, up again."""
+    """One pod, by name: its replacement is the same, up again."""
 
     is_up: bool = True
     record: Record | None = None
@@ -119,7 +119,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """Who is asked for what."""
+    """Which process gets which request."""
 
     zones: str = "ab"
     """One letter a pod."""
@@ -165,7 +165,7 @@ def put_process(state: State, who: int, process: Process) -> State:
 
 
 def put_request(state: State, who: int, slot: int, request: Request | None) -> State:
-    """Change how far a process has come with an ask; None ends it."""
+    """Change how far a process has come with a request; None ends it."""
     process = state.processes[who]
     return put_process(
         state, who, process._replace(requests=replaced(process.requests, slot, request))

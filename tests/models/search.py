@@ -150,5 +150,5 @@ def list_ends(walk: Walk[S]) -> Iterator[S]:
 
 
 def replaced(items: tuple[S, ...], place: int, item: S) -> tuple[S, ...]:
-    """Return the items with another one at a place."""
+    """Return the items with another at a place."""
     return (*items[:place], item, *items[place + 1 :])

@@ -1,7 +1,7 @@
 """The protocol of grants, walked through completely: SI-01, SI-03 to SI-05, SI-17, SI-18, LI-07.
 
 No two pods that a budget keeps apart are gone, or may be gone, at the same time; whatever happens,
-everything can come to rest again; and of two that ask at the same time one is granted.
+everything can come to rest again; and of two requests at the same time one is granted.
 """
 
 import importlib
