@@ -1,6 +1,6 @@
 """`python -m tests.mutants.automatic`: a sample of automatic mutants; how many does who kill?
 
-Each is asked about by the unit tests of its area first, then by the tests of what is built on it,
+Each is judged by the unit tests of its area first, then by the tests of what is built on it,
 then by random schedules of the simulation: the first suite that sees it has killed it.
 """
 
@@ -34,7 +34,7 @@ PYTEST: Final = (
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """An automatic mutant, and what each suite said that was asked about it."""
+    """An automatic mutant, and what each suite said of it."""
 
     mutant: Automatic
     verdicts: dict[str, Verdict]
@@ -53,7 +53,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def main(words: Sequence[str]) -> int:
-    """Do what the words ask for."""
+    """Do what the words request."""
     given = parse(words)
     if given.compare:
         _print(
@@ -72,7 +72,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def judge(given: argparse.Namespace) -> list[Judged]:
-    """Draw the sample and ask the suites about it."""
+    """Draw the sample and run the suites on it."""
     units = given.tests or UNITS
     with copied() as base, TemporaryDirectory(prefix="verdicts-") as name:
         mutants = write_sample(base, given.area or AREAS, given.sample, given.seed)
@@ -140,7 +140,7 @@ def _load(path: Path) -> list[Judged]:
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """Return what is asked for."""
+    """Return what is requested."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.automatic")
     parser.add_argument("--area", action="append", help="folder below the package")
     parser.add_argument("--sample", type=int, default=SIZE, help="how many mutants")

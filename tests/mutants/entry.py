@@ -27,7 +27,7 @@ CONTESTED: Final = ("s5-contested",)
 EVICTING: Final = ("s8", "s9", "s8-two", "s9-two")
 # Many groups due at once, under the default rate limits.
 CROWDED: Final = ("s11",)
-# Scenarios whose systematic plans are asked after the random schedules.
+# Scenarios whose systematic plans run after the random schedules.
 PLANNED_ROLLOUTS: Final = ("s1-small", "s2-small")
 PLANNED_DOWNSCALES: Final = ("s7-small",)
 # How the judge calls it where a world does not come to rest, or not in time.
@@ -56,7 +56,7 @@ class Mutant:
 
     @property
     def planned(self) -> tuple[str, ...]:
-        """Return the scenarios whose systematic plans are asked."""
+        """Return the scenarios whose systematic plans run."""
         if self.scenarios in (FOLLOWING, MIRRORING, CONTESTED, EDITED, EVICTING):
             return ()  # each of their runs has hundreds of steps
         return PLANNED_DOWNSCALES if self.scenarios == DOWNSCALES else PLANNED_ROLLOUTS

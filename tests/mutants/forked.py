@@ -46,7 +46,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What a suite is asked about."""
+    """What a suite judges."""
 
     mutants: list[Automatic]
     verdicts: str
@@ -201,7 +201,7 @@ class Forking:
         return msgspec.json.encode(profile).decode()
 
     def _choose(self, mutant: Automatic, profile: Profile) -> tuple[list[str], float, bool]:
-        """Return the tests to ask, what they cost, and whether there are more."""
+        """Return the tests to run, what they cost, and whether there are more."""
         own = f"tests/{mutant.area}/"
         names = sorted(
             {*profile.callers.get(mutant.place, [])} - {*profile.failed},
@@ -242,7 +242,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    """Ask random schedules about the mutants of the order in the file that is named."""
+    """Run random schedules on the mutants of the order in the file that is named."""
     from tests.simulation.campaign import list_schedules, run_job
 
     order = msgspec.json.decode(Path(words[0]).read_bytes(), type=Order)

@@ -29,7 +29,7 @@ SHOWN: Final = 110
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How much the simulation is asked about one mutant before it counts as silent."""
+    """How much the simulation runs on one mutant before it counts as silent."""
 
     schedules: int = SCHEDULES
     has_plans: bool = True
@@ -57,7 +57,7 @@ class Result:
 
 @dataclass(slots=True)
 class Runner:
-    """Asks about one mutant after the other, from as many threads as there are."""
+    """Judges one mutant after the other, from as many threads as there are."""
 
     base: Path
     """A copy of what is needed of the checkout, without any mutant."""

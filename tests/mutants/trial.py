@@ -1,4 +1,4 @@
-"""`python -m tests.mutants.trial`: ask the simulation about the package that is first on the path.
+"""`python -m tests.mutants.trial`: run the simulation on the package that is first on the path.
 
 Runs in a process of its own, which may never come to an end: a mutant may make the operator spin.
 Each job is reported before it begins, so that the parent process knows which job ended it.
@@ -26,7 +26,7 @@ from tests.simulation.schedule import run
 # A job takes a fifth of a second; one that spins in no time of its own never ends.
 JOB_SECONDS: Final = 30.0
 MEMORY: Final = 3 * 2**30
-# Of a scenario's plans every so many are asked, all kinds of steps among them.
+# Of a scenario's plans every so many run, all kinds of steps among them.
 PLAN_STEP: Final = 5
 # One schedule in five has a fault profile of its own, of seven kinds.
 SEEDS_WITHOUT: Final = 100
@@ -50,7 +50,7 @@ class Line(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What the simulation is asked: random schedules of some scenarios, then plans of others."""
+    """What the simulation runs: random schedules of some scenarios, then plans of others."""
 
     scenarios: Sequence[str] = ()
     schedules: int = 0
@@ -65,7 +65,7 @@ class Question:
     """Nothing but this one, in which everything counts."""
 
     def list_jobs(self) -> Iterator[Job]:
-        """Yield the jobs in their order; plans are only found once they are asked for."""
+        """Yield the jobs in their order; plans are only found once they are requested."""
         if self.only is not None:
             yield self.only
             return
