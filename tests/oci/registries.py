@@ -145,7 +145,7 @@ class FakeRegistry:
         return digest_of(body)
 
     def paths(self) -> list[str]:
-        """Return what was asked, in short: `HEAD manifests/1.0.0`."""
+        """Return what was read, in short: `HEAD manifests/1.0.0`."""
         return [f"{seen.method} {seen.path.removeprefix(f'/v2/{NAME}/')}" for seen in self.seen]
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:

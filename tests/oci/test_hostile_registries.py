@@ -1,4 +1,4 @@
-"""Registries that hang, lie, send gigabytes, or ask for patience (RELB-30)."""
+"""Registries that hang, lie, send gigabytes, or request patience (RELB-30)."""
 
 import asyncio
 import gzip
@@ -234,7 +234,7 @@ async def test_a_digest_beside_the_content_is_verified_too(
 async def test_a_status_says_what_to_do(
     registry: FakeRegistry, reader: Reader, status: int, kind: type[RegistryError], words: str
 ) -> None:
-    """The patience that a registry asks for is kept."""
+    """The patience that a registry requests is kept."""
     registry.at[HEAD_PATH] = reply(status, b"", Retry_After="17")
     error = await fail(reader, registry)
 

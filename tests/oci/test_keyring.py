@@ -118,7 +118,7 @@ def test_an_entry_is_read_in_all_spellings(
 
 @pytest.mark.parametrize("data", [{}, {"token": b"x"}, secret({}), {".dockerconfigjson": b"{}"}])
 def test_a_secret_without_credentials_means_none(data: Mapping[str, bytes]) -> None:
-    """REL-38, RT-93: the registry is asked without."""
+    """REL-38, RT-93: the registry is called without."""
     assert decode_pull_secret(data).choose(parse_repository("nginx")) is None
 
 

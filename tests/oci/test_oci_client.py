@@ -55,7 +55,7 @@ async def test_annotations_of_a_manifest_say_it_all(registry: FakeRegistry, read
 
 
 async def test_a_digest_is_read_once(registry: FakeRegistry, reader: Reader) -> None:
-    """RELB-01: the tag is asked for its digest, and what that names does not change."""
+    """RELB-01: the digest of the tag is read, and what that names does not change."""
     config = descriptor(f"sha256:{'0' * 64}", CONFIG)
     document = {"mediaType": MANIFEST, "config": config, "annotations": ALL}
     registry.push("1.0.0", document)

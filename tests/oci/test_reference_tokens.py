@@ -38,7 +38,7 @@ async def reader() -> AsyncIterator[Reader]:
 async def test_one_token_is_good_for_a_repository(
     served: tuple[str, TokenServer], reader: Reader
 ) -> None:
-    """RELB-29: it is asked for once, to pull, with the password of the pull secret."""
+    """RELB-29: it is requested once, to pull, with the password of the pull secret."""
     host, tokens = served
     tokens.asked.clear()
     image = parse_reference(f"{host}/{NAME}:1.0.0")

@@ -82,7 +82,7 @@ async def test_without_a_pull_secret_nothing_is_sent(
 async def test_a_password_that_is_refused_is_tried_once(
     registry: FakeRegistry, reader: Reader
 ) -> None:
-    """RELB-29: a registry that always answers 401 is asked twice."""
+    """RELB-29: a registry that always answers 401 is called twice."""
     guard(registry, "never", 'Basic realm="x"')
     with pytest.raises(RegistryDenied) as caught:
         await read(reader, registry, ROBOT)
@@ -110,7 +110,7 @@ async def test_a_token_is_asked_for_and_used_again(
 async def test_a_registry_may_know_the_repository_by_another_name(
     registry: FakeRegistry, reader: Reader
 ) -> None:
-    """RELB-29: its scope is asked for where that is nothing but to pull."""
+    """RELB-29: its scope is requested where that is nothing but to pull."""
     guard(registry, "Bearer abc", bearer(registry, scope="repository:mirror/team/app:pull"))
     registry.at["/token"] = reply(200, token(token="abc"))
     await read(reader, registry)
