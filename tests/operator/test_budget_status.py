@@ -1,4 +1,4 @@
-"""Who writes the status of budgets, and upon what; on a simulated cluster that is asked to."""
+"""Who writes the status of budgets, and upon what; on a simulated cluster with the flag."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

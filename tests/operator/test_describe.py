@@ -130,7 +130,7 @@ async def test_budgets_are_described_with_what_to_do() -> None:
 
 @in_virtual_time
 async def test_many_zones_show_fewer_pods_each() -> None:
-    """D-50: what is made for one request has a bound, whatever counts tenants ask for."""
+    """D-50: what is made for one request has a bound, whatever replicas tenants request."""
     async with acting("operator-1") as (_, (process,)):
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(zones, "MOST_PODS_IN_ALL", 4)

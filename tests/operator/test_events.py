@@ -156,7 +156,7 @@ async def test_refusals_are_reported_at_objects_that_are_known() -> None:
 async def test_a_refusal_that_has_no_room_is_not_put_into_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A client that asks again and again: each refusal but the first few only counts."""
+    """A client that tries again and again: each refusal but the first few only counts."""
     worded = 0
 
     def render(sts: StatefulSet, verdict: Verdict, user: str) -> EventRecord:

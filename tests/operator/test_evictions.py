@@ -15,7 +15,7 @@ from tests.simulation.traces import Director, GoldenScenario, play_scenario
 from tests.simulation.traces_drains import BY_ZONE, drainer, guarded, zones
 
 LIMIT: Final = timedelta(seconds=5)
-# As fast as a hostile client may find useful, beside a drain that asks every five seconds.
+# As fast as a hostile client may find useful, beside a drain that tries every five seconds.
 OFTEN: Final = 2.0
 LONG: Final = 180.0
 
@@ -158,6 +158,6 @@ def test_a_drain_has_its_turn_while_a_rollout_goes_on() -> None:
     begin = evictions[0].begun
     went = [one.at - begin for one in evictions if one.status == 201]
     assert len(went) == 2
-    # The restart of a pod takes 4 to 7 seconds, a client asks every five.
+    # The restart of a pod takes 4 to 7 seconds, a client tries every five.
     assert went[0] < timedelta(seconds=15)
     assert went[1] < timedelta(seconds=45)

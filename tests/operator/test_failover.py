@@ -35,7 +35,7 @@ async def test_one_of_two_acts_and_the_other_one_soon_after_a_crash() -> None:
 
 @in_virtual_time
 async def test_the_lease_is_released_at_the_end_and_taken_at_once() -> None:
-    """LI-08, DEP-94: within two seconds after a process was asked to stop."""
+    """LI-08, DEP-94: within two seconds after a process got SIGTERM."""
     async with replicas(2) as (sandbox, processes):
         leader, other = sort_by_leading(processes)
         began = elapsed()
@@ -48,7 +48,7 @@ async def test_the_lease_is_released_at_the_end_and_taken_at_once() -> None:
 
 @in_virtual_time
 async def test_a_process_that_is_cut_off_writes_nothing_after_another_one_acts() -> None:
-    """SI-22, FP-18: and begins anew once it learns of the other one."""
+    """SI-22, FP-18: and begins anew once it learns of the other."""
     async with replicas(2) as (sandbox, processes):
         leader, other = sort_by_leading(processes)
         leader.link.is_cut = True

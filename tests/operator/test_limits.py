@@ -45,7 +45,7 @@ class Fleet:
         return process
 
     def list_calls(self, process: SimulatedProcess) -> Sequence[Called]:
-        """Return what a process has asked for since the templates changed, watches apart."""
+        """Return what a process has requested since the templates changed, watches apart."""
         return [
             call
             for call in self._sandbox.history.list_all(Called)

@@ -88,7 +88,7 @@ def made_up(director: Director, made: Made, name: str) -> HookCall:
 
 @cache
 def _measure(act: Callable[[Director], Awaitable[None]], made: Made | None) -> timedelta:
-    """Return how long something takes while clients ask about what never was."""
+    """Return how long something takes while clients send reviews of what never was."""
     spans: list[timedelta] = []
 
     async def request(director: Director, made: Made, number: int) -> None:
@@ -138,7 +138,7 @@ async def _scale_down(director: Director) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("made", Made)
 def test_li09_reviews_of_what_never_was_do_not_slow_a_rollout(made: Made) -> None:
-    """LI-09, SEC-09: forty clients ask on every path, for another name each time."""
+    """LI-09, SEC-09: forty clients call every path, with another name each time."""
     assert _measure(_roll, made) <= 1.2 * _measure(_roll, None)
 
 

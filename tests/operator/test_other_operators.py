@@ -61,7 +61,7 @@ async def test_d73_two_that_both_act_take_turns_and_come_to_an_end() -> None:
 
 @in_virtual_time
 async def test_d73_what_the_one_before_deleted_is_not_taken_for_another_operator() -> None:
-    """D-73, LI-08: the next one goes on with the rollout at once."""
+    """D-73, LI-08: the next goes on with the rollout at once."""
     async with running("operator-1", "operator-2", elects=True) as (sandbox, processes):
         leader, other = sorted(processes, key=lambda one: one.acts, reverse=True)
         await change(sandbox)

@@ -1,4 +1,4 @@
-"""Releases are not there unless they are asked for."""
+"""Releases are not there unless they are requested."""
 
 import subprocess
 import sys

@@ -19,7 +19,7 @@ LEADER = Lease(version="1", holder="other_1", address="10.0.0.2:8444")
 
 
 def build() -> Reviews:
-    """Return the reviews of a process that follows another one."""
+    """Return the reviews of a process that follows another."""
     clock = VirtualClock()
     clients = Clients(
         open=lambda name, reads, fence: cast(ApiClient, None),

@@ -181,7 +181,7 @@ async def test_a_mirrored_count_moves_all_zones_and_its_status_says_when_they_ar
 
 @in_virtual_time
 async def test_pods_are_asked_and_go_after_their_delay() -> None:
-    """DELAY-06 to 08, SI-10: the pods that go were asked two minutes before, no others."""
+    """DELAY-06 to 08, SI-10: the pods that go were called two minutes before, no others."""
     async with run_world([mirror("a", delay="2m")], templates={"demo": 5}) as world:
         await world.until(("a", 5))
         await asyncio.sleep(60)

@@ -132,7 +132,7 @@ async def test_si25_many_deletes_at_once_are_compared_up_to_a_bound() -> None:
 
 @asynccontextmanager
 async def running(*names: str, pods: int = 3) -> AsyncIterator[tuple[Sandbox, SimulatedProcess]]:
-    """Run a group of two zones, with an operator in shadow mode as the last one."""
+    """Run a group of two zones, with an operator in shadow mode as the last."""
     async with Sandbox() as sandbox:
         for zone in ("zone-a", "zone-b"):
             body = statefulset(ZoneSpec(name=zone, replicas=pods), sandbox.namespace)

@@ -30,7 +30,7 @@ class ObservedCluster:
     """In which the controllers have seen a change."""
 
     async def inspect(self) -> Inspection:
-        """Look as `status` does, without an operator to ask."""
+        """Inspect as `status` does, without an operator to call."""
         return await self.inspector().inspect()
 
     def inspector(self) -> Inspector:
@@ -64,7 +64,7 @@ class ObservedCluster:
             await self.change(name, {"spec": {"template": {"spec": {"containers": containers}}}})
 
     def collect_verbs(self) -> set[str]:
-        """Return what was asked of the API server by this person."""
+        """Return what was sent to the API server by this person."""
         calls = self.sandbox.history.list_all(Called)
         return {one.request.verb for one in calls if one.actor == PERSON}
 

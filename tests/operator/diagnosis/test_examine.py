@@ -1,4 +1,4 @@
-"""What `doctor` reads and asks, what it never sends, and what becomes of what may not be read."""
+"""What `doctor` reads and calls, what it never sends, and what becomes of what may not be read."""
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -108,7 +108,7 @@ class Cluster(FakeClient):
         resource_version: str | None = None,
         has_turn: bool = False,
     ) -> Page:
-        # Each page holds one object: all of them are asked for.
+        # Each page holds one object: all of them are requested.
         return await super().fetch_page(resource, namespace, limit=1, token=token)
 
     async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:

@@ -1,4 +1,4 @@
-"""What `doctor` reads of MultiAZRollouts, and where it asks for the rights of their operator."""
+"""What `doctor` reads of MultiAZRollouts, and where it checks the rights of their operator."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from tests.operator.diagnosis.test_examine import NAMESPACE, NOW, Cluster, deplo
 
 
 async def test_maz82_a_kind_that_is_served_in_another_version_is_named() -> None:
-    """Its definition is read only where it is asked for: administrators alone may."""
+    """Its definition is read only where it is requested: administrators alone may."""
     cluster = Cluster()
     cluster.put("deployments", deployment("-multi-az-rollouts.enabled"))
 
@@ -82,7 +82,7 @@ class Elsewhere(Cluster):
 
 
 async def test_maz60_an_operator_elsewhere_is_found_by_what_it_watches() -> None:
-    """Its rights are asked for here, those of its process where it is."""
+    """Its rights are checked here, those of its process where it is."""
     cluster = Elsewhere()
     given = deployment()
     variable: JsonObject = {"name": "WATCH_NAMESPACE", "value": NAMESPACE}

@@ -57,7 +57,7 @@ class Partial:
 
 
 def asking(world: ObservedCluster, **answers: bytes | ApiError) -> Inspector:
-    """Return an inspector that asks for the operator, too."""
+    """Return an inspector that calls the operator, too."""
     client = Partial(world, **answers)
     return Inspector(
         client,  # type: ignore[arg-type]  # all that is used of it

@@ -164,7 +164,7 @@ async def test_all_namespaces_are_those_with_rollouts_as_well() -> None:
 
 @in_virtual_time
 async def test_rollouts_that_the_operator_does_not_make_are_shown_all_the_same() -> None:
-    """It may be reported by the process that answers, and made by another one, or by none."""
+    """It may be reported by the process that answers, and made by another, or by none."""
     async with Sandbox() as sandbox:
         world = ReleaseSandbox(sandbox)
         await world.create_rollout()

@@ -1,4 +1,4 @@
-"""`doctor` asks pods where they are to be prepared, and reports what comes, or why nothing did."""
+"""`doctor` calls pods where they are to be prepared, and reports what comes, or why nothing did."""
 
 import asyncio
 from datetime import timedelta
