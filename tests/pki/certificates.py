@@ -95,7 +95,7 @@ def verify(
 ) -> None:
     """Check a served chain as a client does that trusts `bundle`; raises where it would refuse.
 
-    Lax is what an API server is: it does not ask for key identifiers.
+    Lax is what an API server is: it does not request key identifiers.
     """
     builder = verification.PolicyBuilder().time(now)
     if lax:

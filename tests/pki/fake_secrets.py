@@ -1,4 +1,4 @@
-"""Secrets of an API server in memory: versions, conflicts, and faults that a test asks for."""
+"""Secrets of an API server in memory: versions, conflicts, and faults that a test requests."""
 
 import base64
 import json

@@ -1,7 +1,7 @@
 """A cluster of a few webhook configurations and an injector on them, on virtual time.
 
-The API applies JSON patches as the real one does as far as they test, add and remove, and tells the
-caches of each change after `delay`.
+The API applies JSON patches as the real one does as far as they test, add and remove, and shows the
+caches each change after `delay`.
 """
 
 import asyncio

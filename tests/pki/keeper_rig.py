@@ -17,7 +17,7 @@ from tests.pki.fake_secrets import NAME, NAMESPACE, FakeSecrets
 
 
 class Rig:
-    """One replica: its keeper and all that it told."""
+    """A replica: its manager and all that it reported."""
 
     def __init__(
         self,

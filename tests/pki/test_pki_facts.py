@@ -239,6 +239,6 @@ def test_problems_name_the_key_of_the_secret(change: dict[str, bytes], problem: 
 
 
 def test_a_weak_key_reads_well_until_tls_refuses_it() -> None:
-    """RSA of 1024 bits: a matter of TLS, which the keeper asks as well."""
+    """RSA of 1024 bits: a matter of TLS, which the manager checks as well."""
     weak = Legacy(key=rsa.generate_private_key(65537, 1024)).data()  # noqa: S505 (weak on purpose: TLS must refuse it)
     assert isinstance(read_material(legacy(weak)), UsableCertificate)

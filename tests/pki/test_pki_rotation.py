@@ -137,7 +137,7 @@ async def test_twenty_rotations_under_the_eyes_of_every_client(replicas: int) ->
 
 
 def test_the_overlap_covers_a_replica_that_learns_of_it_late() -> None:
-    """SI-19: its last bundle without the next CA comes a look after the first one with it."""
+    """SI-19: its last bundle without the next CA comes a look after the first with it."""
     assert OVERLAP > MEMORY + CHECK_EVERY
 
 
