@@ -135,7 +135,7 @@ def test_a_refusal_can_be_read(case: BudgetSnapshot) -> None:
 def test_grants_stay_in_one_zone_and_within_its_budget(
     case: BudgetSnapshot, rng: random.Random
 ) -> None:
-    """SI-01, SI-03, SI-04: however often and in whatever order it is asked."""
+    """SI-01, SI-03, SI-04: however often and in whatever order requests come."""
     going = _grant_all(case, rng)
 
     zones = Counter(pod.owner_uid for pod in going)
@@ -182,7 +182,7 @@ def test_a_rollout_may_do_what_an_eviction_may(case: BudgetSnapshot) -> None:
 
 
 def _grant_all(case: BudgetSnapshot, rng: random.Random) -> list[Pod]:
-    """Ask for all pods, again and again, and return those that may go."""
+    """Request all pods, again and again, and return those that may go."""
     going: dict[Uid, Pod] = {}
     for pod in [*_shuffled(_pods(case), rng), *_shuffled(_pods(case), rng)]:
         asked = dataclasses.replace(

@@ -142,7 +142,7 @@ def test_zone_mode(case: BudgetSnapshot, expected: list[str]) -> None:
 )
 def test_effective_maximum(replicas: int, status: int, rule: object, expected: int) -> None:
     owner = ingesters("a", "", replicas=replicas, status_replicas=status)
-    # A share is of the zone of the pod, never of another one.
+    # A share is of the zone of the pod, never of another.
     other = ingesters("b", "", replicas=40, status_replicas=40)
     case = snapshot("a-0", owner, other, budget=rule)
 

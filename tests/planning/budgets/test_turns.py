@@ -49,7 +49,7 @@ def test_what_the_other_side_does_in_a_turn_counts_for_nothing() -> None:
 
 
 def test_a_turn_of_no_use_ends_and_the_rollout_goes_on_for_as_long() -> None:
-    """LI-09: what clients ask for in vain stops no rollout."""
+    """LI-09: what clients request in vain stops no rollout."""
     assert HELD.at(BEGIN + PATIENCE - MOMENT) == HELD
     free = HELD.at(BEGIN + PATIENCE)
     assert not free.holds(ROLLOUT)

@@ -181,7 +181,7 @@ def reach(error: str, **changes: object) -> Installation:
 def path_answer(
     status: int = 0, problem: str = "", *, is_lost: bool = False, pod: str = "zone-b-0"
 ) -> PathAnswer:
-    """Return what came of asking the first pod of zone-b where it is to be prepared."""
+    """Return what came of a call to the first pod of zone-b where it is to be prepared."""
     target = Target(port=80, path="prepare", service="zone-b")
     question = PathQuestion(set_name="zone-b", target=target, pod=pod)
     return PathAnswer(question=question, status=status, problem=problem, is_lost=is_lost)

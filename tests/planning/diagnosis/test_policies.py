@@ -1,4 +1,4 @@
-"""When `doctor` asks for the right to read nodes, and in which namespaces it asks for rights."""
+"""When `doctor` checks the right to read nodes, and in which namespaces it checks rights."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Which pods are asked where they are to be prepared, and what is not known afterwards."""
+"""Which pods are called where they are to be prepared, and what is not known afterwards."""
 
 import pytest
 from msgspec.structs import replace

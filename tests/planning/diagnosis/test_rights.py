@@ -1,4 +1,4 @@
-"""The rights that are asked for are those of the shipped Roles."""
+"""The rights that are checked are those of the shipped Roles."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a review asks for, and no-downscale: T-06, NODOWN-01 to 08, PREP-01 to 05, SI-13 to 15."""
+"""What a review requests, and no-downscale: T-06, NODOWN-01 to 08, PREP-01 to 05, SI-13 to 15."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -245,7 +245,7 @@ def test_si14_ordinals_that_go_are_a_downscale_whatever_the_count(
         )
 
 
-# What prepare-downscale is asked: T-07, PREP-01 to 05, D-21, SI-13, SI-15
+# What prepare-downscale reviews: T-07, PREP-01 to 05, D-21, SI-13, SI-15
 
 CHANGES = """
 PREP-01 SEED-094 dry run

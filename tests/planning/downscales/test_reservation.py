@@ -1,4 +1,4 @@
-"""What an earlier downscale of a set means for the next one: D-24, SI-10, SI-11, SI-16, W-15."""
+"""What an earlier downscale of a set means for the next: D-24, SI-10, SI-11, SI-16, W-15."""
 
 import dataclasses
 from typing import Final
@@ -122,7 +122,7 @@ def test_the_rest_of_the_group_has_a_say() -> None:
 
 
 def test_times_that_were_not_read_are_not_judged_by() -> None:
-    """The same was asked before, and was settled while the group was read."""
+    """The same was sent before, and was settled while the group was read."""
     assert plan(earlier(), has_times=False) == ([], True)
     assert plan(None, has_times=False) == Code.CHANGED_MEANWHILE
     assert plan(None, has_times=False, is_grouped=False) == BOTH

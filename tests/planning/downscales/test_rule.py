@@ -35,7 +35,7 @@ DECREASE: Final = Decrease(
 def post(
     case: Group, *, scaled: StatefulSet | None = None, seen: Mapping[Uid, datetime] | None = None
 ) -> Verdict | None:
-    """Ask whether zone a may be scaled down."""
+    """Assess whether zone a may be scaled down."""
     return assess_neighbours(DECREASE, scaled or sts("a"), case, seen or {})
 
 
@@ -165,7 +165,7 @@ groups = st.tuples(zones("a"), zones("b"), zones("c")).map(lambda members: group
 @REPEATABLE
 @given(groups, zones("a"))
 def test_prep19_the_state_of_the_scaled_zone_never_matters(case: Group, other: Zone) -> None:
-    """Of itself only how long it asks to wait counts (D-22), and its pods for what would help."""
+    """Of itself only its own wait counts (D-22), and its pods for what would help."""
     key = MIN_TIME_BETWEEN_DOWNSCALES
     known = case.zones[0].sts.annotations
     span = {key: known[key]} if key in known else {}
@@ -207,7 +207,7 @@ def is_at_rest(one: Zone) -> bool:
 @REPEATABLE
 @given(groups)
 def test_si08_what_may_go_has_neighbours_at_rest(case: Group) -> None:
-    """An oracle that counts pod by pod; times are the matter of another one."""
+    """An oracle that counts pod by pod; times are the matter of another."""
     plain = [dataclasses.replace(one, sts=replace(one.sts, annotations={})) for one in case.zones]
 
     verdict = post(dataclasses.replace(case, zones=tuple(plain)))

@@ -88,7 +88,7 @@ def read_sets(text: str) -> list[StatefulSet]:
 
 
 def post(*sets: StatefulSet, seen: Mapping[str, timedelta] | None = None) -> Blocker | None:
-    """Ask for the first of the sets; `seen` is how long ago we saw zones go, by letter."""
+    """Assess the first of the sets; `seen` is how long ago we saw zones go, by letter."""
     remembered = {sts_uid(letter): NOW - ago for letter, ago in (seen or {}).items()}
     return find_recent_downscale(sets[0], sets[1:], remembered, NOW)
 

@@ -162,7 +162,7 @@ def test_the_pause_lies_between_rollouts_as_well() -> None:
 
 
 def test_a_recovery_ends_when_the_pod_is_available() -> None:
-    """MAZ-32, MAZ-40: ready for 15 s, of which `minReadySeconds` asks 10."""
+    """MAZ-32, MAZ-40: ready for 15 s, of which `minReadySeconds` wants 10."""
     a = at(at(prev("a", "ppl", min_ready_seconds=10), 0, 1, ready=-99), 2, ready=-15)
     found = plan(a, B, last=batch("a-2", completion=-20))
 
@@ -186,7 +186,7 @@ def test_a_shorter_pause_takes_effect_at_once() -> None:
 
 
 def test_without_a_pause_the_window_slides() -> None:
-    """MT-29, MAZ-42: two may be down, one is back, the next one goes."""
+    """MT-29, MAZ-42: two may be down, one is back, the next goes."""
     two: dict[str, Any] = {"interval": seconds(0), "max_unavailable": IntOrPercent(2)}
     last = batch("a-4", "a-3")
 
@@ -218,7 +218,7 @@ def test_what_goes_is_recorded_before() -> None:
 def test_a_batch_that_was_recorded_and_not_carried_out_goes_on(
     a: Zone, last: Batch, expected: str
 ) -> None:
-    """A process may end between both; the batch is the same one, not another."""
+    """A process may end between both; the batch is the same, not another."""
     found = plan(a, B, last=last)
 
     assert outline(found) == expected

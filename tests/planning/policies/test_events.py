@@ -67,7 +67,7 @@ def test_a_rollout_is_reported_from_start_to_end() -> None:
 
 
 def test_a_rollout_without_a_pause() -> None:
-    """MAZ-42: the next batch replaces the record of the last one, the zone is reported still."""
+    """MAZ-42: the next batch replaces the record of the last, the zone is reported still."""
     played = PlayedPolicy(("2a", "a"), ("2b", "b"), replicas=1, interval=seconds(0))
     played.change_template("v2")
 

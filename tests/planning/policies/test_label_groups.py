@@ -1,4 +1,4 @@
-"""A policy chooses what a label group chooses, where it asks for nothing more (chapter 11)."""
+"""A policy chooses what a label group chooses, where it requests nothing more (chapter 11)."""
 
 from collections.abc import Iterator, Sequence
 from itertools import product

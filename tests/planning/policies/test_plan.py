@@ -128,7 +128,7 @@ def test_the_budget_of_a_zone(pods: str, budget: dict[str, Any], expected: str) 
     ],
 )
 def test_pods_of_no_desired_ordinal_neither_count_nor_go(a: Zone, expected: str) -> None:
-    """MAZ-39: of its own zone and of another one."""
+    """MAZ-39: of its own zone and of another."""
     assert outline(plan(a, B)) == expected
     beyond = zone("b", "lllL", replicas=3, status_replicas=3, ready=3)
     assert outline(plan(a, beyond)) == expected

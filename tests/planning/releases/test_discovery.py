@@ -88,7 +88,7 @@ def test_what_is_known_of_a_release() -> None:
     )  # fmt: skip
     assert (status.title, events) == ("t", ())
     moved, events = discover(status, PolicyReading(latest="1", digest="sha256:b"), {})
-    # What was said of the image before is no news of this one: the registry is asked about it.
+    # What was said of the image before is no news of this one: the registry is called.
     assert moved.available_releases[0] == Release(tag="1", digest="sha256:b")
     assert needs_metadata(moved, "1", "sha256:b")
     assert [one.reason for one in events] == ["ReleaseDigestChanged"]
@@ -133,6 +133,6 @@ def test_the_status_describes_the_release_that_is_selected() -> None:
 def test_registries_are_queried_about_what_is_not_on_record(
     known: Release | None, digest: str | None, is_needed: bool
 ) -> None:
-    """RELB-01: so that a process that begins anew asks about nothing that it knew."""
+    """RELB-01: so that a process that begins anew reads nothing that it knew."""
     status = ReleaseStatus(available_releases=() if known is None else (known,))
     assert needs_metadata(status, "1", digest) is is_needed

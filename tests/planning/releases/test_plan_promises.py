@@ -105,7 +105,7 @@ def check_entries(before: ReleaseStatus, after: ReleaseStatus, *, is_retry: bool
 
 
 def check_step(world: ReleaseWorld, before: ReleaseStatus, asked: set[str]) -> None:
-    """Check what one pass did; `asked` are the tags that were asked for by name."""
+    """Check what one pass did; `asked` are the tags that were requested by name."""
     status = world.status
     assert not any(one.is_active for one in status.history[1:])
     assert all(one.tag == world.current.version.tag for one in world.plan.actions if

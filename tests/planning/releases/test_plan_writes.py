@@ -164,7 +164,7 @@ def test_a_bake_starts_once_flux_has_the_tag() -> None:
 
 
 def test_what_became_of_a_release_has_room_among_its_events() -> None:
-    """RELB-06: one that fails, the way back, and the next one, within a minute."""
+    """RELB-06: one that fails, the way back, and the next, within a minute."""
     world = ReleaseWorld(latest="1.0.0", bake_time=MINUTE / 60, checks=ALL_CHECKS)
     world.targets = BOTH
     for tag, error in (("1.0.0", False), ("1.1.0", True), ("1.0.0", False), ("1.2.0", False)):

@@ -1,4 +1,4 @@
-"""Which release is asked for by name, and which is left out for its past."""
+"""Which release is requested by name, and which is left out for its past."""
 
 import pytest
 

@@ -292,8 +292,8 @@ def pending(force: str | None = None, *, new: bool) -> Zone:
 def test_d67_newcomers_in_a_delayed_downscale(
     base: Zone, scale: str, expected: tuple[dict[str, int], list[str]]
 ) -> None:
-    """SI-09: what goes unasked goes for this version of the set only: a status that counts one of
-    them as ready since then fails the write.
+    """SI-09: what goes unreviewed goes for this version of the set only: a status that counts any
+    of them as ready since then fails the write.
     """
     plan = plan_scaling(snapshot(base, scale=scale))
 

@@ -208,7 +208,7 @@ def test_a_strange_pause_is_reported_and_does_not_pause(value: str) -> None:
 
 
 def test_groups_are_independent() -> None:
-    """SEED-055, D-18: a failed group says nothing about another one."""
+    """SEED-055, D-18: a failed group says nothing about another."""
     bad = plan_group(group(prev("a", current_revision="")))
     good = plan_group(replace(group(prev("x")), name=GroupName("compactor")))
     assert bad.failed

@@ -119,7 +119,7 @@ def collect_in_flight(case: Group, member: Zone) -> set[int]:
 
 
 def waits_for(case: Group, member: Zone, others: set[int], ordinal: int) -> bool:
-    """Return whether nothing mends these ordinals of an ordered set before another one is ready."""
+    """Return whether nothing mends these ordinals of an ordered set before another is ready."""
     pods = own_pods(member)
     are_gone = all(
         other not in pods

@@ -131,7 +131,7 @@ def test_pods_that_hold_nothing_hold_no_zone_back(
 
 
 def test_a_pod_that_was_replaced_begins_anew() -> None:
-    """Its name is the same, and its UID is another one."""
+    """Its name is the same, and its UID is another."""
     zone = with_pod(delayed("b", 5), 4, uid=Uid("uid-new"))
     plan = plan_scaling(snapshot(zone, scale="3/5", answers=BOTH))
 

@@ -21,7 +21,7 @@ LABELS = {names.SCHEDULE_NAME: "freeze", names.SCHEDULE_KIND: CLUSTER_SCHEDULE}
     ("kind", "concerned"), [(SCHEDULE, ["nights"]), (CLUSTER_SCHEDULE, ["freeze"])]
 )
 def test_a_gate_concerns_those_that_it_names(kind: str, concerned: list[str]) -> None:
-    """REL-101: its owner and its labels, each of the kind that is asked about."""
+    """REL-101: its owner and its labels, each of the kind that is read."""
     origin = GateOrigin(labels=LABELS, owners=(OWNER,))
     gate = ReleaseGate(head=head("gate"), rollout="app", origin=origin)
     assert list(list_by_gate(kind, gate)) == concerned

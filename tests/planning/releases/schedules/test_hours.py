@@ -127,7 +127,7 @@ def test_is_active(rule: Rule, now: str, is_active: bool) -> None:
 def test_a_night_belongs_to_the_day_on_which_it_starts(
     now: str, ours: bool, original: bool
 ) -> None:
-    """RELB-31, REL-94: the outcome of the original where it is asked for."""
+    """RELB-31, REL-94: the outcome of the original where it is requested."""
     nights = schedule(hours("22:00-06:00", *WORKDAYS))
     states = [evaluate_schedule(nights, UTC, at(now), compat) for compat in (OURS, KUBERIK)]
 

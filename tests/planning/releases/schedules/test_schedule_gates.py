@@ -108,7 +108,7 @@ def test_the_value_follows_and_the_name_stays(
 
 
 def test_several_schedules_of_one_rollout_must_all_let_it_pass() -> None:
-    """REL-102: each keeps a gate of its own, and none takes that of another one for its own."""
+    """REL-102: each keeps a gate of its own, and none takes that of another for its own."""
     nights, weekends = schedule(), schedule("weekends", action=ALLOW)
     gates = (*make_gates(snapshot(nights)), *make_gates(snapshot(weekends)))
 
