@@ -99,7 +99,7 @@ class PodServers:
         return [self.endpoint(ordinal) for ordinal in reversed(range(number))]
 
     async def reach(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition` holds; it is asked whenever a request comes or ends."""
+        """Wait until `condition` holds; it is read whenever a request comes or ends."""
         async with asyncio.timeout(10), self._change:
             await self._change.wait_for(condition)
 

@@ -1,4 +1,4 @@
-"""Asking pods since when they are prepared: what is sent, what of the answer is read.
+"""Calls to pods, since when they are prepared: what is sent, what of the answer is read.
 
 DELAY-04, DELAY-07, DELAY-12, T-05 rows 5 to 7, W-20, FP-25, SEC-11, SI-21, SI-23, D-27.
 """

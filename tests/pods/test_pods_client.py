@@ -108,7 +108,7 @@ async def test_every_2xx_is_a_success_and_every_other_status_a_failure(
 
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
 async def test_a_redirect_is_not_followed(client: PodClient, code: int) -> None:
-    """SEC-11, SI-21: neither to another server nor to the same one."""
+    """SEC-11, SI-21: neither to another server nor to the same."""
     async with PodServers(status(200)) as elsewhere, PodServers(status(200)) as pods:
         pods.answer = status(code, f"Location: http://127.0.0.1:{elsewhere.port}/metadata")
         error = await fail(client, pods.endpoint(4))

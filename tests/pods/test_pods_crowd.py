@@ -176,7 +176,7 @@ async def test_a_process_has_64_calls_under_way(client: PodClient) -> None:
 
 
 async def test_waiting_for_a_turn_is_not_the_fault_of_a_pod(metrics: Metrics) -> None:
-    """POD-01: the time is per request; 3 pods that take a part of it do not fail the last one."""
+    """POD-01: the time is per request; 3 pods that take a part of it do not fail the last."""
 
     async def answer(seen: Seen) -> None:
         await asyncio.sleep(0.3)

@@ -1,4 +1,4 @@
-"""Pods that are asked over HTTPS: whose certificate is accepted, and what a refusal says (D-27)."""
+"""Pods called over HTTPS: whose certificate is accepted, and what a refusal says (D-27)."""
 
 import asyncio
 import ssl
