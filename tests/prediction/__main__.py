@@ -40,7 +40,7 @@ class Compared:
 
 
 async def compare_moment(moment: Moment) -> Compared:
-    """Ask `simulate` about a dump, and compare."""
+    """Run `simulate` on a dump, and compare."""
     ends = f"-terminates-after={moment.terminates_after:.2f}s"
     try:
         foreseen = await foresee(moment.dump, moment.changes, [ends])

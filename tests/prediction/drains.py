@@ -1,8 +1,8 @@
 """Drains as `kubectl drain NODE ...` makes them: node by node, the pods of each at once, by name.
 
-Like kubectl, and unlike `tests/world/drains`, a pod is asked for by its name alone: one that came
-in its place meanwhile is evicted as well. What a drain has still to do, another one can do from
-any moment on; in those words it is asked of `simulate`.
+Like kubectl, and unlike `tests/world/drains`, a pod is requested by its name alone: one that came
+in its place meanwhile is evicted as well. What a drain has still to do, another can do from
+any moment on; in those words it is given to `simulate`.
 """
 
 import asyncio
@@ -86,9 +86,9 @@ class NodesDrain:
 def tell_rest(
     nodes: Sequence[str], asked: Mapping[str, float], refused: Collection[str], pods: Sequence[Json]
 ) -> Iterator[str]:
-    """Yield the drain that does what another one has still to do, unless that is nothing.
+    """Yield the drain that does what another has still to do, unless that is nothing.
 
-    `asked` are its pods under way with the seconds until it asks for each again, or looks at it;
+    `asked` are its pods under way with the seconds until it requests each again, or looks at it;
     those that were not `refused` last are done with, whatever came in their place.
     """
     here = {node_of(pod) for pod in pods}

@@ -1,4 +1,4 @@
-"""What is played on the control plane, and asked of `simulate`: both in the words of `-change`.
+"""What is played on the control plane, and given to `simulate`: both in the words of `-change`.
 
 Pure: a seed in, a plan out. Times are short, so that a run takes half a minute.
 """
@@ -74,7 +74,7 @@ class _Draw:
         )
 
     def plan(self, kind: str, zones: tuple[ZoneSpec, ...], *requests: tuple[float, str]) -> Plan:
-        """Return a plan whose asks come at these seconds."""
+        """Return a plan whose requests come at these seconds."""
         return Plan(
             kind=kind,
             seed=self.seed,
@@ -135,7 +135,7 @@ def _drain_and_roll(draw: _Draw) -> Plan:
     requests = (draw.later(1, 2), "image v2"), (draw.later(3, 20), f"drain zone {draw.zone()}")
     zones = tuple(replace(zone, replicas=2) for zone in draw.zones())
     found = draw.plan("drain-rollout", zones, *requests)
-    # Drains ask again every 5 s, however long pods take. Where these took less, as they never do in
+    # Drains try again every 5 s, however long pods take. Where these took less, as they never do in
     # a cluster, chance alone would say which of the two takes a pod.
     ready = timedelta(seconds=draw.rng.uniform(7, 9))
     return _held(replace(found, ready_after=ready), draw.rng.randint(1, 2))

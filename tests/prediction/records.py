@@ -1,4 +1,4 @@
-"""Dumps that were taken, with what came after each: kept in a folder, to be asked about again."""
+"""Dumps that were taken, with what came after each: kept in a folder, to be run again."""
 
 import shutil
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ RECORDS: Final = "moments.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """One dump, what was still to be asked then, and what came."""
+    """A dump, what was still to be requested then, and what came."""
 
     kind: str
     """Of the plan."""

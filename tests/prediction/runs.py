@@ -33,7 +33,7 @@ SERVICE: Final = "rollout-operator"
 # A pod of a bad template crashes so soon, and then no more.
 CRASHES_AFTER: Final = timedelta(milliseconds=400)
 NO_MORE: Final = timedelta(hours=1)
-# Nothing is expected any more after so long: drains ask again after 5 s, downscales wait for 5 s.
+# Nothing is expected any more after so long: drains try again after 5 s, downscales wait for 5 s.
 OVER: Final = timedelta(seconds=9)
 # Where neither is played, one thing follows the other at once.
 SOON_OVER: Final = timedelta(seconds=4)
