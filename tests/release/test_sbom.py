@@ -48,7 +48,7 @@ def test_who_needs_whom_is_what_the_lock_says(document: dict[str, Any]) -> None:
 
 
 def test_the_same_contents_have_the_same_number() -> None:
-    """DEP-27: and others another one."""
+    """DEP-27: and others another."""
     one = Component(name="a", version="1", purl="pkg:generic/a@1", licence="MIT")
     two = Component(name="b", version="1", purl="pkg:generic/b@1", licence="Some word", sha256="0a")
     first, second = (render_sbom(one, parts, epoch=0) for parts in ([two], [two]))
