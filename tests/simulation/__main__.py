@@ -35,7 +35,7 @@ MOST_SHOWN: Final = 3
 
 
 def main(words: Sequence[str]) -> int:
-    """Do what the words ask for; return 0 where nothing was wrong, else 1."""
+    """Do what the words request; return 0 where nothing was wrong, else 1."""
     given = _make_parser().parse_args(words)
     match given.command:
         case "run":

@@ -94,7 +94,7 @@ _READ_HITS: Final = (Hit.BEFORE, Hit.ANSWERED, Hit.LOST)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One call of the run without faults: what it asks for, and how often that was asked."""
+    """One call of the run without faults: what it requests, and how often."""
 
     at: timedelta
     since: timedelta
@@ -272,7 +272,7 @@ def list_aims(limit: int = 1, *, is_elected: bool) -> list[Aim]:
 
 
 def list_pauses(targets: Sequence[Target]) -> list[Target]:
-    """Return the middle of each time of half a pause and more in which nothing is asked."""
+    """Return the middle of each time of half a pause and more without a call."""
     return [
         Target(at=one.at + (later.at - one.at) / 2, since=one.since)
         for one, later in pairwise(targets)
@@ -301,7 +301,7 @@ def list_repeated(history: History) -> list[str]:
 
 
 def list_deletes(history: History) -> list[Called]:
-    """Return what processes of the operator asked to delete."""
+    """Return what processes of the operator tried to delete."""
     return [
         one
         for one in history.list_all(Called)

@@ -20,7 +20,7 @@ from tests.simulation.runs import Outcome
 from tests.simulation.scenarios_book import get_scenario
 from tests.simulation.schedule import run
 
-# Given to a process at a time: so little that the last one does not work alone for long.
+# Given to a process at a time: so little that the last does not work alone for long.
 CHUNK: Final = 8
 ROTATION: Final = (
     *("s1", "s2", "s3", "s4", "s5", "s6", "s7", "s7-wide", "s10", "s11", "s12", "s13"),

@@ -264,7 +264,7 @@ def later_webhook(
 
 
 class FaultyHooks:
-    """A `HookCaller` around another one."""
+    """A `HookCaller` around another."""
 
     def __init__(
         self,
@@ -333,7 +333,7 @@ class FaultyHooks:
 
 
 def _renamed(call: HookCall, rng: random.Random) -> HookCall:
-    """Return the same review under another UID, as the API server asks it again."""
+    """Return the same review under another UID, as the API server sends it again."""
     review = cast(JsonObject, msgspec.json.decode(call.body))
     request = cast(JsonObject, review["request"])
     number = f"{rng.getrandbits(128):032x}"

@@ -1,6 +1,6 @@
 """People that empty nodes, guard pods with budgets, and evict in other ways.
 
-Each call is one that kubectl or an autoscaler would send. Who is refused for the moment (429) asks
+Kubectl or an autoscaler would send each call. A client that is refused for now (429) tries
 again after seconds, as `kubectl drain` does; at any other refusal it gives up, and a person begins
 it anew some time later.
 """
@@ -42,7 +42,7 @@ class Drainer:
         self.people.say(f"has drained {node_name}")
 
     async def rehearse(self, node_name: str, dry: Dry) -> None:
-        """Drain a node in a dry run: each pod is asked for once, nothing is cordoned."""
+        """Drain a node in a dry run: each eviction is requested once, nothing is cordoned."""
         for pod in self._list_pods(node_name):
             await self.people.attempt(partial(self.evict, name_of(pod), dry))
 
@@ -58,7 +58,7 @@ class Drainer:
         )
 
     async def evict(self, pod: str, dry: Dry = "") -> None:
-        """Ask once for the eviction of a pod. Raises Refusal."""
+        """Request once the eviction of a pod. Raises Refusal."""
         body: JsonObject = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -79,7 +79,7 @@ class Drainer:
         )
 
     async def leave(self, pod: str, patience: float) -> None:
-        """Ask for an eviction, and go away before the answer comes if that takes too long."""
+        """Request an eviction, and go away before the answer comes if that takes too long."""
         with suppress(TimeoutError, ApiRefusal):
             async with asyncio.timeout(patience):
                 await self.evict(pod)

@@ -2,7 +2,7 @@
 
 What happens to calls, events and pods is drawn by the sandbox's own `FaultRates`; what happens to a
 process, a pod or the API server as a whole is a blow (see `chaos`), and what happens to a review is
-in `chaos`, too. The usual profile has a little of everything; one schedule in five has another one,
+in `chaos`, too. The usual profile has a little of everything; one schedule in five has another,
 which is far more of one kind.
 """
 
@@ -85,7 +85,7 @@ _OLD_CACHES: Final = replace(NORMAL.calls, freeze=0.03, delay_event=0.1)
 # Most reads are made only where the view is too old to answer.
 _LOST_CALLS: Final = replace(NORMAL.calls, lost=0.1, server_error=0.1, delay_event=0.1)
 PROFILE_SHARE: Final = 0.2
-# Of what strikes everywhere, and of what strikes only where webhooks are asked.
+# Of what strikes everywhere, and of what strikes only where webhooks are called.
 PROFILES: Final[Mapping[str, FaultProfile]] = {
     "late writes": replace(NORMAL, calls=replace(NORMAL.calls, late=0.2)),
     "old views": replace(NORMAL, calls=_OLD_CACHES),

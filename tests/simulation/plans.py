@@ -41,7 +41,7 @@ STRIKE_LIMIT: Final = timedelta(minutes=30)
 # From the fault until it counts as healed: a crashed process has begun its next life by then.
 SETTLE: Final = timedelta(seconds=5)
 QUIET: Final = timedelta(minutes=10)
-# A list is read some moments after its age is asked for.
+# A list is read some moments after its age is requested.
 MOMENT: Final = timedelta(milliseconds=20)
 
 

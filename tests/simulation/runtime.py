@@ -80,7 +80,7 @@ class Patient(Protocol):
 
 
 class ActingReplica:
-    """Of several replicas the one that acts, to be struck; the first one while none does."""
+    """Of several replicas the one that acts, to be struck; the first while none does."""
 
     def __init__(self, replicas: Sequence["Supervisor"]) -> None:
         self._replicas = replicas

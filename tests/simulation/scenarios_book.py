@@ -159,6 +159,6 @@ NAMES: Final = tuple(MAKERS)
 
 
 def get_scenario(name: str, size: Size | None = None) -> Scenario:
-    """Return a scenario, in its own size unless another is asked for. Raises KeyError."""
+    """Return a scenario, in its own size unless another is requested. Raises KeyError."""
     make, usual = MAKERS[name]
     return make(size or usual)

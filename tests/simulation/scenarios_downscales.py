@@ -1,6 +1,6 @@
 """S7: two zones are scaled down at once, by clients that try again; a third may not be at all.
 
-Both webhooks are registered as shipped. The pods are asked first; the zones wait for one another.
+Both webhooks are registered as shipped. The pods are called first; the zones wait for one another.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ MOVES: Final = 1 / 2
 def downscaled(size: Size) -> Scenario:
     """S7: the first two zones lose a pod each; every further one is never to lose any.
 
-    Those who want it do not stop before it is granted, but for one in three: whoever gives up once
+    Clients do not stop before it is granted, but for one in three: a client that gives up once
     the pods are prepared leaves pods that must be told that they stay. Where they are called may
     change meanwhile (D-24).
     """
@@ -70,7 +70,7 @@ def downscaled(size: Size) -> Scenario:
 
 
 def prepare_zone(zone: ZoneSpec, *, wait: str = WAIT) -> ZoneSpec:
-    """Return a zone whose pods are asked before they go, and which waits for the others."""
+    """Return a zone whose pods are called before they go, and which waits for the others."""
     return replace(
         zone,
         labels={PREPARE: "true", MIN_TIME: wait},
@@ -79,7 +79,7 @@ def prepare_zone(zone: ZoneSpec, *, wait: str = WAIT) -> ZoneSpec:
 
 
 async def _scale_down(people: People, name: str, replicas: int) -> None:
-    """Ask by any route until it is granted; some change their mind once, some give up at once."""
+    """Try by any route until it is granted; some change their mind once, some give up at once."""
     await people.wait(0, 20)
     mood = people.rng.random()
     if mood < GIVES_UP:
@@ -103,7 +103,7 @@ async def _lose_the_race(people: People, name: str, replicas: int) -> None:
 
 
 async def scale_anyhow(people: People, name: str, replicas: int) -> None:
-    """Ask once, by any route that leads there. Raises Refusal."""
+    """Try once, by any route that leads there. Raises Refusal."""
     await people.scale(name, replicas, people.rng.choice(LIVELY_ROUTES))
 
 
@@ -289,7 +289,7 @@ class _Tale:
     """Set whenever a client scales down."""
 
     async def scale_down(self, people: People, name: str, replicas: int) -> None:
-        """Ask until it is granted."""
+        """Try until it is granted."""
         await people.wait(0, 20)
         await people.insist(partial(self._ask, people, name, replicas))
 

@@ -85,7 +85,7 @@ def drained_in_turns(size: Size) -> Scenario:
     """S8: a node of the last zone is drained while all others are rolled out, and nothing else.
 
     Two pods of a zone may be down at a time, so that a zone is whole only when the rollout holds
-    still for an eviction in another one.
+    still for an eviction in another.
     """
     tale = _Tale(size, {"maxUnavailable": 2}, drains=1, is_disturbed=False)
     return _scenario("s8-turns", size, tale)
@@ -174,7 +174,7 @@ class _Tale:
         others = people.split("others")
         begin, is_together = others.rng.uniform(0, BEGIN), others.rng.random() < TOGETHER
         async with asyncio.TaskGroup() as tasks:
-            # The rollout begins with the first zone, and would come to the last one by itself.
+            # The rollout begins with the first zone, and would come to the last by itself.
             order = self.zones if self.is_disturbed else self.zones[::-1]
             for zone in order[: self.drains]:
                 drainer = Drainer(people=people.split(f"drainer-{zone.name[-1]}"))
@@ -242,7 +242,7 @@ async def _drain(drainer: Drainer, node: str, after: float) -> None:
 
 
 async def _rehearse(drainer: Drainer) -> None:
-    """Rehearse drains, and now and then ask for a pod without waiting for the answer."""
+    """Rehearse drains, and now and then request a pod without waiting for the answer."""
     people = drainer.people
     for _ in range(4):
         await people.wait(0, 40)

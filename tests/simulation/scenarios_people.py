@@ -98,7 +98,7 @@ class People:
         await self._send(ApiRequest(verb="create", resource=REPLICA_TEMPLATES, body=body))
 
     async def scale_template(self, name: str, replicas: int) -> None:
-        """Ask a ReplicaTemplate for so many replicas, as an autoscaler does. Raises Refusal."""
+        """Have a ReplicaTemplate want so many replicas, as an autoscaler does. Raises Refusal."""
         self.say(f"scales the ReplicaTemplate {name} to {replicas}")
         body: JsonObject = {"spec": {"replicas": replicas}}
         await self._send(
@@ -115,7 +115,7 @@ class People:
     async def register_webhooks(self, *, evictions: bool = False) -> None:
         """Register what the operator serves, as its manifests do. Raises Refusal.
 
-        It is asked about `evictions` only where that is wanted.
+        It reviews `evictions` only where that is wanted.
         """
         hooks = [
             (no_downscale, VALIDATING_WEBHOOKS),
@@ -191,7 +191,7 @@ class People:
     async def scale(
         self, name: str, replicas: int, route: Route, *, is_dry_run: bool = False
     ) -> None:
-        """Ask once for so many replicas. Raises Refusal."""
+        """Request once so many replicas. Raises Refusal."""
         dry = " in a dry run" if is_dry_run else ""
         self.say(f"scales {name} to {replicas} by {route}{dry}")
         await self._send(await self._scale_request(name, replicas, route), is_dry_run=is_dry_run)

@@ -117,7 +117,7 @@ async def open_gate(people: People, name: str, *, is_open: bool) -> None:
 
 
 async def request(people: People, what: str, **wanted: str | None) -> None:
-    """Ask the Rollout for something by annotations. Raises Refusal."""
+    """Change the Rollout by annotations. Raises Refusal."""
     people.say(what)
     await send(people, request_of_rollout(APP, people.sandbox.namespace, **wanted))
 

@@ -1,7 +1,7 @@
 """S12: a cluster without room for an upscale; later fewer replicas are wanted again (D-67).
 
 The first zone is scaled by hand, the second follows it, every further one mirrors a ReplicaTemplate
-and asks its pods before they go. No node ever has room for more pods than there were: the new ones
+and calls its pods before they go. No node ever has room for more pods than there were: the new ones
 stay Pending. Half of the time the template changes meanwhile.
 """
 

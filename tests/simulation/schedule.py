@@ -58,7 +58,7 @@ def run(
             profile = replace(profile, calls=replace(profile.calls, spoil_event=scenario.spoils))
     course = RandomCourse(scenario, seed, profile, only)
     outcome = play(scenario, seed, course, listens=listens)
-    # Blows that find nothing to strike take their turns too: a run without them is another one.
+    # Blows that find nothing to strike take their turns too: a run without them is another.
     return replace(outcome, numbers=tuple(sorted({*outcome.numbers, *course.numbers})))
 
 

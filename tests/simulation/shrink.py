@@ -83,7 +83,7 @@ class _Bounded:
         self._left = most_runs
 
     def fails_as(self, case: Case, invariants: frozenset[str] | None) -> Failure | None:
-        """Return the failure of a case, if it is one of these; None asks for any."""
+        """Return the failure of a case, if it is one of these; None requests any."""
         if self._left == 0:
             return None
         self._left -= 1

@@ -41,7 +41,7 @@ BY_NAME: Final = {scenario.name: scenario for scenario in TRACES}
 
 @cache
 def play(name: str) -> GoldenTrace:
-    """Play a story once for all that is asked of it."""
+    """Play a story once for all that is checked of it."""
     return play_scenario(BY_NAME[name])
 
 
@@ -146,13 +146,13 @@ def test_each_release_ends_as_its_title_says() -> None:
 
 
 def list_requested(name: str) -> list[tuple[str, str]]:
-    """Return what the pods of a scenario were asked."""
+    """Return the calls to the pods of a scenario."""
     calls = play(name).history.list_all(PodCalled)
     return [(call.method, call.pod) for call in calls]
 
 
 def test_pods_are_asked_only_for_what_holds() -> None:
-    """A dry run and a refusal ask nothing of them; what was taken back they learn as well."""
+    """A dry run and a refusal call no pod; un-prepares reach them as well."""
     asked, stays = ("POST", "zone-b-2"), ("DELETE", "zone-b-2")
 
     assert list_requested("forbidden-downscale-and-dry-run") == [asked]

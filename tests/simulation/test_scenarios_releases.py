@@ -33,7 +33,7 @@ def list_credits(history: History) -> list[str]:
 
 
 def test_r1_each_release_once_the_second_by_name() -> None:
-    """REL-01, REL-45, REL-50: past the closed gate only what is asked for goes."""
+    """REL-01, REL-45, REL-50: past the closed gate only what is requested goes."""
     outcome = play_calmly(get_scenario("r1", ONE_EACH))
 
     assert outcome.verdict.is_clean, outcome.verdict

@@ -51,7 +51,7 @@ def test_s5_all_zones_come_to_the_count_of_the_first() -> None:
 
 
 def test_s6_zones_mirror_and_follow_and_pods_have_their_say() -> None:
-    """Over some seeds pods are asked, told that they stay, and talk nonsense."""
+    """Over some seeds pods are called, told that they stay, and talk nonsense."""
     texts, downs, methods, answers = "", set[str](), set[str](), set[int]()
     for seed in range(0, 160, 20):
         history = play_calmly(get_scenario("s6"), seed).history

@@ -66,7 +66,7 @@ class TrackedWorld:
         )
 
     async def scale(self, zone: str, replicas: int = 2) -> str:
-        """Ask for fewer replicas; return the refusal, empty where there is none."""
+        """Request fewer replicas; return the refusal, empty where there is none."""
         try:
             await self.people.scale(zone, replicas, Route.SCALE_MERGE)
         except ApiRefusal as refusal:
@@ -116,7 +116,7 @@ async def test_a_fresh_map_lets_all_zones_wait_and_then_one_goes_at_a_time() -> 
 
 @in_virtual_time
 async def test_what_others_keep_in_the_map_stays() -> None:
-    """W-16, ZONE-09: their entries and labels; and the operator asks for no list and no watch."""
+    """W-16, ZONE-09: their entries and labels; and the operator requests no list and no watch."""
     async with run_world() as here:
         await here.put(FOREIGN)
         assert await here.scale("zone-a") == ""
@@ -182,7 +182,7 @@ async def test_fp06_a_crash_between_record_and_answer() -> None:
 
 @in_virtual_time
 async def test_w15_two_processes_that_do_not_know_of_one_another() -> None:
-    """W-15, SI-11: two zones asked for at once, one by each; exactly one goes."""
+    """W-15, SI-11: two zones requested at once, one by each; exactly one goes."""
     async with run_world() as here:
         await here.put(FOREIGN)
         second = here.sandbox.process("operator-2", webhooks=True, args=[FLAG])

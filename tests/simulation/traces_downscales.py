@@ -36,7 +36,7 @@ QUOTA_PATH: Final = "/quota"
 
 
 def zone(letter: str, labels: Mapping[str, str]) -> ZoneSpec:
-    """Return a zone with these labels, whose pods are asked at the usual path."""
+    """Return a zone with these labels, whose pods are called at the usual path."""
     annotations = {PREPARE_PATH: "ingester/prepare-shutdown", PREPARE_PORT: "80"}
     return ZoneSpec(name=f"zone-{letter}", labels=labels, annotations=annotations)
 

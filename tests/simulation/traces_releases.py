@@ -1,4 +1,4 @@
-"""Traces of releases: the first one, gates, a failed bake, retry, rollback, and a night.
+"""Traces of releases: the first, gates, a failed bake, retry, rollback, and a night.
 
 As in `scenarios_releases`, with the controller of alerts as another HealthCheck.
 """
