@@ -30,7 +30,7 @@ class Reply:
 async def fetch_review(
     guarded: Guarded, name: str, replicas: int, *, subresource: str = "", is_dry_run: bool = False
 ) -> Json:
-    """Return the review by which an API server asks for so many replicas of a set as it is now."""
+    """Return the review by which an API server requests so many replicas of a set as it is now."""
     old = await guarded.world.api.get(STATEFULSETS, guarded.world.namespace, name, subresource)
     new: Json = msgspec.json.decode(msgspec.json.encode(old))
     new["spec"]["replicas"] = replicas

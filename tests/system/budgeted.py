@@ -34,7 +34,7 @@ class Budgeted:
     """Of the zones."""
 
     async def evict(self, pod: str, dry_run: DryRun = DryRun.NO) -> Answer:
-        """Ask for an eviction, once."""
+        """Request an eviction, once."""
         return await evict(self.world.api, self.world.namespace, pod, dry_run=dry_run)
 
     async def assert_evicts(self, *pods: str) -> None:
@@ -44,7 +44,7 @@ class Budgeted:
             assert answer.status in CREATED, (pod, answer.status, answer.message)
 
     async def assert_refuses(self, pod: str, status: int, *parts: str) -> Answer:
-        """Ask for an eviction that must be refused in these words."""
+        """Request an eviction that must be refused in these words."""
         answer = await self.evict(pod)
         start = f'admission webhook "{self.hooks.name("pod-eviction")}.grafana.com" denied the'
         assert answer.status == status, answer
@@ -85,7 +85,7 @@ class Budgeted:
         await self.world.patch(ZONE_BUDGETS, name, {"spec": spec})
 
     async def wait_allowed(self, pod: str, limit: timedelta = WAIT_LIMIT) -> None:
-        """Ask for an eviction until it is allowed."""
+        """Request an eviction until it is allowed."""
 
         async def is_allowed() -> bool:
             return (await self.evict(pod)).status in CREATED
@@ -93,7 +93,7 @@ class Budgeted:
         await wait_true(f"{pod} evicted", is_allowed, limit)
 
     async def wait_answer(self, pod: str, status: int, limit: timedelta = WAIT_LIMIT) -> None:
-        """Ask by dry runs, which change nothing, until the answer has this status."""
+        """Try by dry runs, which change nothing, until the answer has this status."""
 
         async def is_answered() -> bool:
             return (await self.evict(pod, DryRun.QUERY)).status == status

@@ -22,7 +22,7 @@ def delay(pods: WebPods, zone: ZoneSpec, span: str) -> ZoneSpec:
 
 
 def say(pods: WebPods, name: str) -> list[str]:
-    """Return what the delay's endpoint of a pod was asked: methods, in their order."""
+    """Return the calls to the delay's endpoint of a pod: methods, in their order."""
     return [call.method for call in pods.calls_to(name) if call.is_delayed]
 
 

@@ -108,7 +108,7 @@ class Caller:
         )
 
     async def evict(self, namespace: str, pod: str, after: float = 0) -> Answered:
-        """Ask about an eviction `after` so many seconds."""
+        """Review an eviction `after` so many seconds."""
         await asyncio.sleep(after)
         return await self.send_request(EVICTION_PATH, eviction_review(namespace, pod))
 
@@ -117,7 +117,7 @@ class Caller:
 async def calling(
     world: World, operator: OperatorProcess, limit: timedelta = ASKED
 ) -> AsyncIterator[Caller]:
-    """Yield a caller that trusts the operator's own CA, and asks for answers within `limit`."""
+    """Yield a caller that trusts the operator's own CA, and requests answers within `limit`."""
     context: ssl.SSLContext = trusting((await fetch_secret(world))["ca"])
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=context),

@@ -63,7 +63,7 @@ def group_of(resource: str) -> str:
 
 
 def reported(verb: str, resource: str) -> str:
-    """Return how a log line, in which quotes are escaped, asks for a right."""
+    """Return how a log line, in which quotes are escaped, names a right."""
     role = "ClusterRole" if resource in HOOKS else "Role"
     what = f'\\"{resource}\\" in API group \\"{group_of(resource)}\\"'
     return f"grant verb {verb} on {what} in its {role}"
@@ -93,7 +93,7 @@ async def take_away(world: World, verb: str, resource: str) -> list[Json]:
 
 
 async def may(world: World, verb: str, resource: str, group: str = "", namespace: str = "") -> bool:
-    """Ask the API server whether the operator may do this; its own namespace is the default."""
+    """Return whether the API server lets the operator do this; its own namespace is the default."""
     name, _, subresource = resource.partition("/")
     asked = {
         "namespace": namespace or ("" if resource in HOOKS else world.namespace),

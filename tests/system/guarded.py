@@ -114,7 +114,7 @@ def has_downscale_record(pod: Json) -> bool:
 
 
 def is_called(calls: Sequence[PodCall]) -> bool:
-    """Say whether a pod, asked all this, has confirmed last that it stays."""
+    """Say whether a pod, after all these calls, has confirmed last that it stays."""
     return bool(calls) and calls[-1].method == "DELETE" and calls[-1].is_success
 
 

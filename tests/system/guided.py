@@ -23,7 +23,7 @@ GUIDES: Final = DOCS / "guides"
 # Beside the Roles of the base and of the component `webhooks`.
 COMPONENTS: Final = ("scaling", "mirroring")
 HOOKS: Final = (NO_DOWNSCALE, PREPARE_DOWNSCALE, *BUDGET_HOOKS)
-# Pods are asked again that often; guides wait for what they say then.
+# Pods are called again that often; guides wait for what they say then.
 FLAGS: Final = (*TLS_FLAGS, "-reconcile.interval=1s")
 # What the pages write for the ports of Mimir, Loki and Tempo.
 PORTS: Final = ("8080", "3100", "3200")
@@ -85,7 +85,7 @@ class Guide:
         return uids
 
     async def _restart(self) -> None:
-        """Have pods asked at once; an operator that goes on asks them again after a minute."""
+        """Have pods called at once; an operator that goes on calls them again after a minute."""
         self.operator.kill()
         self.operator.start()
         await self.operator.wait_ready()

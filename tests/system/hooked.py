@@ -23,7 +23,7 @@ HOST: Final = "localhost"
 TLS_FLAGS: Final = (TLS_FLAG, f"-server-tls.self-signed-cert.dns-name={HOST}")
 PROBE: Final = ZoneSpec(name="probe", group=None, replicas=1)
 HANDSHAKE_LIMIT: Final = timedelta(seconds=10)
-# Longer than any limit of the webhook server for who asks badly.
+# Longer than any limit of the webhook server for bad clients.
 EXCHANGE_LIMIT: Final = timedelta(seconds=30)
 
 

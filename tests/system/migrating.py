@@ -1,7 +1,7 @@
 """A namespace as kuberik's rollout-controller leaves it, and that controller when it comes back.
 
 Times are in whole seconds, annotations that it took are empty, and each Rollout stands at another
-point: at rest, in mid-bake, failed, asked for by a person, or cut off between effect and record.
+point: at rest, in mid-bake, failed, requested by a person, or cut off between effect and record.
 """
 
 import json

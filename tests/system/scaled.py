@@ -1,4 +1,4 @@
-"""Groups whose counts move by themselves: zones that follow, and what is asked of their ways.
+"""Groups whose counts move by themselves: zones that follow, and what their settings are.
 
 Beside `guarded`, which has the webhooks: here are the annotations, the waits for counts, and when
 each count was stored, on the judge's clock.

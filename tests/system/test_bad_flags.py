@@ -115,7 +115,7 @@ def test_a_kubeconfig_that_is_of_no_use(tmp_path: Path) -> None:
 
 
 def test_http04_a_port_that_is_taken() -> None:
-    """HTTP-04, DEP-08: exit code 1 before anything is asked of the API server."""
+    """HTTP-04, DEP-08: exit code 1 before anything is sent to the API server."""
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
         ended = run_words(OURS, f"-server.port={port}")

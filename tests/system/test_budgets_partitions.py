@@ -1,4 +1,4 @@
-"""Budgets by partition on the real control plane, asked by real evictions: T-13 rows 7 and 8."""
+"""Budgets by partition on the real control plane, by real evictions: T-13 rows 7 and 8."""
 
 from datetime import timedelta
 from typing import Final

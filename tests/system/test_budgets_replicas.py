@@ -1,4 +1,4 @@
-"""Two operator processes on one namespace: what both are asked at once only one may allow."""
+"""Two operator processes on one namespace: of what both review at once only one may be allowed."""
 
 import asyncio
 import random
@@ -77,7 +77,7 @@ async def _play(
 async def _ask_both(
     world: World, callers: tuple[Caller, Caller], group: str, rng: random.Random
 ) -> dict[str, Answered]:
-    """Ask each operator about a pod of another zone, when both zones are whole."""
+    """Have each operator review a pod of another zone, when both zones are whole."""
     names = [f"{group}-zone-a", f"{group}-zone-b"]
     await world.wait_until(each_of(names, missing_ready))
     pods = [f"{name}-0" for name in rng.sample(names, 2)]

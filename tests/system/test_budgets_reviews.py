@@ -1,4 +1,4 @@
-"""Reviews that were not sent by an API server, or ask for nonsense: refused, nothing is written.
+"""Reviews that were not sent by an API server, or request nonsense: refused, nothing is written.
 
 T-11 rows 1 to 3, T-12 for budgets, SEC-09, SI-13, W-23.
 """

@@ -1,4 +1,4 @@
-"""Budgets on the real control plane, asked by real evictions: one zone after the other.
+"""Budgets on the real control plane, by real evictions: one zone after the other.
 
 T-13 rows 1, 4, 5 and 6, and rows of T-10 and T-11 that need an API server.
 """
@@ -26,7 +26,7 @@ BUDGET: Final = zone_budget("mock", LABELS)
 PENDING: Final = Behaviour(kind=Kind.PENDING)
 # A record is taken back after 8 s.
 FREED_WITHIN: Final = timedelta(seconds=10)
-# Written whether or not something is asked: a Lease is renewed, a status follows its zones.
+# Written with or without a review: a Lease is renewed, a status follows its zones.
 AT_ANY_TIME: Final = {"leases", "zoneawarepoddisruptionbudgets/status"}
 
 
@@ -230,7 +230,7 @@ async def test_li07_a_later_refusal_frees_the_grant(world: World) -> None:
 
 
 async def test_si15_a_dry_run_changes_nothing(world: World) -> None:
-    """SI-15, W-09: as `kubectl drain --dry-run=server` asks; no write, no change of a verdict."""
+    """SI-15, W-09: as `kubectl drain --dry-run=server` sends it; no write, no other verdict."""
     held = await hold(world, *mock_zones(), budgets=[BUDGET])
     before = await world.judge.calls()
     for how in (DryRun.QUERY, DryRun.OPTIONS):

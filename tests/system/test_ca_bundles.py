@@ -81,7 +81,7 @@ async def test_si20_bundles_come_back_and_nothing_else_is_touched(world: World) 
 async def test_d31_the_bundle_of_another_server_is_left_as_it_is(world: World) -> None:
     """D-31, SI-20: hooks of one labelled configuration that call other servers, byte for byte.
 
-    CA-10, METR-40: failure policies follow configurations; the label of the CA is not asked for.
+    CA-10, METR-40: failure policies follow configurations; the label of the CA is not requested.
     """
     await world.grant_webhooks()
     hooks = await world.register(Registration(port=1, hooks=("shared",)))

@@ -51,7 +51,7 @@ BEGIN: Final = b"BEGIN CERT"
 
 @dataclass(slots=True)
 class Seen:
-    """What clients saw while they asked."""
+    """What clients saw during their calls."""
 
     bundles: list[bytes] = field(default_factory=list)
     """Each that was in the configuration, in order."""
@@ -68,7 +68,7 @@ class Seen:
                     self.bundles.append(bundle)
 
     async def ask_on(self, what: str, send_request: Callable[[], Awaitable[str]]) -> None:
-        """Ask again and again until cancelled; `ask` returns what was wrong."""
+        """Try again and again until cancelled; `ask` returns what was wrong."""
         while True:
             self.asked += 1
             if wrong := await send_request():
@@ -76,7 +76,7 @@ class Seen:
             await asyncio.sleep(PAUSE.total_seconds())
 
     async def ask_replica(self, world: World, operator: OperatorProcess) -> str:
-        """Ask a replica as an API server does that has the newest bundle, on a new connection."""
+        """Call a replica as an API server does that has the newest bundle, on a new connection."""
         connector = aiohttp.TCPConnector(ssl=trusting(self.bundles[-1]))
         async with aiohttp.ClientSession(connector=connector) as session:
             review = eviction_review(world.namespace, POD, dryRun=True)
@@ -129,7 +129,7 @@ async def test_fp33_replicas_that_start_at_once_issue_one_certificate(world: Wor
 async def test_si19_replicas_change_their_ca_and_answer_all_the_while(world: World) -> None:
     """SI-19, DEP-92, LI-13, TLS-14: each bundle is published once, and no review goes unanswered.
 
-    Asked by the API server and by connections that begin anew, of the replica that leads and of one
+    Called by the API server and by new connections, of the replica that leads and of one
     that passes reviews on. A third one, frozen meanwhile, publishes nothing that is over, and
     answers by the new certificate.
     """

@@ -39,7 +39,7 @@ async def let_scale(world: World) -> str:
 
 
 async def scale_when_permitted(workload: Workload, replicas: int) -> Answer:
-    """Ask for a count, again while the API server does not know the Role yet."""
+    """Request a count, again while the API server does not know the Role yet."""
     async with asyncio.timeout(30):
         while True:
             answer = await workload.scale(replicas, Route.SCALE_MERGE)

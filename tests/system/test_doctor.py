@@ -309,7 +309,7 @@ async def _provoke_reach(clinic: Clinic) -> None:
         for hook in HOOKS:
             ports = {"clientConfig__service__port": port, "timeoutSeconds": 1}
             await clinic.patch_hook(hook, **ports)
-        # Of the two about downscales the mutating one is asked first.
+        # Of the two about downscales the mutating one is called first.
         await _wait_timed_out(clinic, "prepare-downscale", *BUDGET_HOOKS)
     await clinic.patch_hook("zpdb-validation", failurePolicy="Ignore")
     bad = zone_budget("bad", {"app": "none"}, podNamePartitionRegex="(x)", podNameRegexGroup=9)

@@ -1,4 +1,4 @@
-"""`doctor` asks pods where they are to be prepared, through the proxy of the real API server."""
+"""`doctor` calls pods where they are to be prepared, through the proxy of the real API server."""
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime

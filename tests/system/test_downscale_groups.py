@@ -29,7 +29,7 @@ UNDERWAY: Final = "is already in process of updating replicas"
 async def test_si11_two_zones_at_once_and_again_after_the_time(world: World) -> None:
     """SI-11, W-15, D-22, SEED-091, SEED-111, SEED-115, T-07 row 3: the longest wait counts.
 
-    Zone a asks for 2 s by label, zone b for 5 s by annotation.
+    Zone a requests 2 s by label, zone b for 5 s by annotation.
     """
     pods = await world.serve_pods()
     pods.behave("", Respond(after=timedelta(seconds=0.7)))
@@ -76,7 +76,7 @@ def _list_downscales(guarded: Guarded) -> list[float]:
 
 
 async def _insist(guarded: Guarded, name: str) -> tuple[list[Answer], Answer]:
-    """Ask until the answer is yes; return what came before it, and it."""
+    """Try until the answer is yes; return what came before it, and it."""
     refusals: list[Answer] = []
     async with asyncio.timeout(30):
         while True:
@@ -165,7 +165,7 @@ async def test_d25_a_downscale_holds_a_rollout(world: World) -> None:
 
 
 async def test_prep17_a_zone_without_labels_counts_too(world: World) -> None:
-    """PREP-17, PREP-19: a zone that asks for no preparation must be whole as well."""
+    """PREP-17, PREP-19: a zone that requests no preparation must be whole as well."""
     pods = await world.serve_pods()
     zones = [prepared_zone(pods, ZoneSpec(name="a")), ZoneSpec(name="b")]
     guarded = await guard(world, *zones, pods=pods)

@@ -148,7 +148,7 @@ def _most_at_once(calls: list[PodCall]) -> int:
 
 
 def _one_pod(pods: WebPods, name: str) -> ZoneSpec:
-    """Return a set of one pod; that of `missing` makes no pod before the last one is ready."""
+    """Return a set of one pod; that of `missing` makes no pod before the last is ready."""
     management = "OrderedReady" if name == "missing" else "Parallel"
     return prepared_zone(
         pods, ZoneSpec(name=name, group=name, replicas=1, pod_management=management)

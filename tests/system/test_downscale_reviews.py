@@ -1,4 +1,4 @@
-"""How prepare-downscale is asked: dry runs, the same again, other registrations, other sets."""
+"""How prepare-downscale is called: dry runs, the same again, other registrations, other sets."""
 
 import asyncio
 import copy
@@ -94,7 +94,7 @@ async def test_si16_the_same_asked_again_gets_the_same_answer(world: World) -> N
 
 
 async def test_si16_a_refusal_is_repeated_too(world: World) -> None:
-    """SI-16, SI-12: asked at once, all learn of the one failure; no call is doubled."""
+    """SI-16, SI-12: sent at once, all learn of the one failure; no call is doubled."""
     pods = await world.serve_pods()
     pods.behave("a-2", Respond(status=500, after=timedelta(seconds=0.5)), method="POST")
     guarded = await guard(world, prepared_zone(pods, ZoneSpec(name="a")), pods=pods)

@@ -116,7 +116,7 @@ async def tell_of_a_crash(world: World) -> None:
 
 
 async def tell_of_an_end(world: World) -> None:
-    """FP-35, LI-14: SIGTERM amid 54 prepares; none that persists is undone, each other one is."""
+    """FP-35, LI-14: SIGTERM amid 54 prepares; none that persists is undone, each other is."""
     pods = await world.serve_pods()
     pods.behave("", Respond(after=timedelta(seconds=2)), method="POST")
     pods.behave("hung-2", Hang(), method="POST")
@@ -170,7 +170,7 @@ def _zones(pods: WebPods, *names: str) -> list[ZoneSpec]:
 
 
 async def _lose(guarded: Guarded, name: str, route: Route, status: int) -> None:
-    """Ask for a downscale that is granted by us, and refused by another webhook."""
+    """Request a downscale that is granted by us, and refused by another webhook."""
     answer = await guarded.workload(name).scale(3, route)
     assert answer.status == status, answer
     assert guarded.pods.is_prepared(f"{name}-3")
@@ -184,7 +184,7 @@ async def _take_back(guarded: Guarded, name: str) -> None:
 
 
 async def _walk_away(guarded: Guarded, name: str) -> None:
-    """Ask, and hang up while the pod prepares."""
+    """Scale, and hang up while the pod prepares."""
     pod = f"{name}-3"
     guarded.pods.behave(pod, Respond(after=timedelta(seconds=2)), method="POST")
     async with asyncio.TaskGroup() as tasks:

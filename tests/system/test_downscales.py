@@ -67,7 +67,7 @@ async def test_li06_prepared_once_and_recorded(world: World) -> None:
 
 
 async def test_fp24_a_busy_co_writer_forces_new_rounds(world: World) -> None:
-    """FP-24, FP-23, SI-16, LI-06: the API server asks again and again; prepared once."""
+    """FP-24, FP-23, SI-16, LI-06: the API server tries again and again; prepared once."""
     pods = await world.serve_pods()
     pods.behave("a-2", Respond(after=timedelta(seconds=0.7)))
     guarded = await guard(world, prepared_zone(pods, ZoneSpec(name="a")), pods=pods)

@@ -1,4 +1,4 @@
-"""Events on the real control plane, as `kubectl describe` asks for them, under the shipped Role."""
+"""Events on the real control plane, as `kubectl describe` requests them, under the shipped Role."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 
-# kubectl asks for those of the core group: the same objects.
+# kubectl requests those of the core group: the same objects.
 CORE_EVENTS: Final = Resource("v1", "events")
 WRITTEN: Final = "rollout_operator_events_total"
 KINDS: Final = {
@@ -98,7 +98,7 @@ async def test_d40_a_wait_that_stays_and_events_at_the_end(world: World) -> None
 
 
 async def test_d40_a_held_pod_and_a_budget_that_was_invalid_before(world: World) -> None:
-    """D-40: in the words of the refusal and of the log; a drain that asks again is no news."""
+    """D-40: in the words of the refusal and of the log; a drain that tries again is no news."""
     labels = {"rollout-group": "mock"}
     # Of two groups none is named, which the schema of the kind cannot tell.
     bad = zone_budget("bad", {"app": "none"}, podNamePartitionRegex="(a)(b)")
@@ -120,7 +120,7 @@ async def test_d40_a_held_pod_and_a_budget_that_was_invalid_before(world: World)
 
 
 async def test_sec17_without_the_right_one_line_says_so(world: World) -> None:
-    """SEC-17, DEP-48: everything else works, and nothing is asked for again and again."""
+    """SEC-17, DEP-48: everything else works, and nothing is requested again and again."""
     names = await world.create(*three_zones(replicas=1))
     async with without(world, ("create", "events")):
         operator = await world.operator()
@@ -172,7 +172,7 @@ async def _wait_events(
 async def _list_events(
     world: World, resource: Resource, name: str, uid: str = ""
 ) -> Sequence[Json]:
-    """Return the Events of the operator on an object, oldest first, as `kubectl describe` asks."""
+    """Return the Events of the operator on an object, oldest first, as `kubectl describe` lists."""
     fields = {"involvedObject.kind": KINDS[resource], "involvedObject.name": name}
     if uid:
         fields["involvedObject.uid"] = uid

@@ -1,4 +1,4 @@
-"""Two operators on one namespace, and all reviews asked of the one that does not act."""
+"""Two operators on one namespace, and all reviews sent to the replica that does not act."""
 
 import asyncio
 import ssl
@@ -48,7 +48,7 @@ class Replicas:
     guarded: Guarded
 
     async def evict(self, pod: str) -> Answer:
-        """Ask the API server for an eviction."""
+        """Request an eviction from the API server."""
         return await evict(self.world.api, self.world.namespace, pod)
 
     async def count_forwarded(self, outcome: str) -> int:
@@ -218,7 +218,7 @@ async def test_dep92_an_address_that_is_another_replica_s_by_now(world: World) -
     before = await replicas.count_forwarded("answered")
     replicas.leader.pause()  # it would write its own address again
     async with calling(world, replicas.follower, limit=timedelta(seconds=1)) as caller:
-        # Of two replicas only the one that is asked is left: it asks itself.
+        # Of two replicas only the called replica is left: it calls itself.
         await replicas.set_address(f"127.0.0.1:{replicas.follower.peer_port}")
 
         async def is_answered() -> bool:
@@ -260,7 +260,7 @@ async def test_dep92_without_a_port_for_replicas_reviews_are_refused(world: Worl
 
 
 async def test_dep91_one_that_works_alone_ends_at_once(world: World) -> None:
-    """DEP-91, DEP-94: no other one answers meanwhile, and the next one may wait for its end."""
+    """DEP-91, DEP-94: no other one answers meanwhile, and the next may wait for its end."""
     await world.grant_webhooks()
     alone = ("-leader-election.enabled=false", "-server-tls.shutdown-delay=10s")
     operator = await world.operator(*TLS_FLAGS, *alone)
@@ -287,7 +287,7 @@ async def stranger(folder: Path) -> AsyncIterator[tuple[int, list[bytes]]]:
 
 
 async def _ask_until(replicas: Replicas, caller: Caller, text: str) -> None:
-    """Ask about an eviction until it is refused in these words; it must never be allowed."""
+    """Review an eviction until it is refused in these words; it must never be allowed."""
     found: list[Answered] = []
 
     async def is_reported() -> bool:

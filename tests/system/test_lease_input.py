@@ -82,7 +82,7 @@ async def test_d70_a_lease_that_people_delete_and_edit(world: World) -> None:
 async def test_dep92_one_without_webhooks_leads_one_that_has_them(world: World) -> None:
     """DEP-92, DEP-91: two Deployments with other flags; refused while the first acts, not allowed.
 
-    The one with webhooks answers what needs no memory; it decides all once the other one has ended.
+    The one with webhooks answers what needs no memory; it decides all once the other has ended.
     """
     await world.grant_webhooks()
     await create_budgets(world, [zone_budget("ingester", {"rollout-group": "ingester"})])

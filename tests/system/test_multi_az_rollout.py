@@ -112,7 +112,7 @@ async def test_a_group_is_driven_by_one_policy_and_falls_back_to_its_label(
 async def test_mt71_the_name_of_the_operator_names_its_lease(world: World) -> None:
     """MT-71, MAZ-62: with the source of its Events and a key of each log line; no other Lease.
 
-    MT-70: metrics are on the port that is asked for as well.
+    MT-70: metrics are on the port that is requested as well.
     """
     await _prepare(world)
     names = await world.create(*three_zones(replicas=1))

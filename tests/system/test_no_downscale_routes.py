@@ -95,7 +95,7 @@ async def _assert_kept(world: World, kept: Workload) -> None:
             answer = await kept.scale(2, route, is_dry_run=is_dry_run)
 
             if route.is_stale and answer.status == 409:
-                continue  # the version is compared before validating webhooks are asked
+                continue  # the version is compared before validating webhooks are called
             asked = 1 if route is Route.PUT_OMITTED else 2
             assert (answer.status, answer.message) == (400, _refusal(kept, asked)), route
     found = await world.get(kept.resource, kept.name)
@@ -170,7 +170,7 @@ async def test_d20_a_scale_whose_object_cannot_be_read_now(world: World) -> None
     """SEED-087, D-20, T-06, SI-09, SI-13, SI-14, FP-15: with default flags.
 
     Allowed with a warning, what is cached is known all the same; but overload is no reason to let
-    a downscale pass. A stale cache is not asked.
+    a downscale pass. A stale cache is not read.
     """
     workloads, _ = await _labelled(world)
     late = await _create(world, STATEFULSETS, "late", {})

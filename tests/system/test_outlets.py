@@ -37,7 +37,7 @@ from tests.world.world import World
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
 
-# What `kubectl describe` asks for.
+# What `kubectl describe` requests.
 CORE_EVENTS: Final = Resource("v1", "events")
 A, B, C = (f"ingester-zone-{letter}" for letter in "abc")
 BROKEN: Final = f"{C}-0"

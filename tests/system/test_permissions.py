@@ -1,4 +1,4 @@
-"""What the operator may do: every verb of the shipped Roles is needed, and no other is asked for.
+"""What the operator may do: every verb of the shipped Roles is needed, and no other is requested.
 
 Each is taken away. What then does not work is said with verb and resource, nothing else stops, and
 it goes on by itself when the right is back: no person has to restart anything (LI-01).
@@ -182,7 +182,7 @@ async def test_sec19_what_a_stolen_token_can_do(world: World) -> None:
     granted = {
         (verb, resource)
         for rule in answer["status"]["resourceRules"]
-        # What every holder of a token may: ask about oneself.
+        # What every holder of a token may: review oneself.
         if not {"authorization.k8s.io", "authentication.k8s.io"} & set(rule["apiGroups"])
         for resource in rule["resources"]
         for verb in rule["verbs"]

@@ -129,7 +129,7 @@ class Move:
         assert {name: writes[name] for name in UNTOUCHED} == {
             name: self.generations[name] for name in UNTOUCHED
         }
-        # The one was asked for; the other had a tag that a closed gate holds.
+        # This tag was requested; the other had a tag that a closed gate holds.
         for name, tag in (("search", "5.2.0"), ("desk", "1.0.0")):
             assert writes[name] == self.generations[name] + 1
             source = await self.world.get(OCI_REPOSITORIES, name)

@@ -219,7 +219,7 @@ async def lose_a_zone(t: RolloutCase) -> None:
 
 
 async def recreate_a_zone(t: RolloutCase) -> None:
-    """FP-28, S10, SI-06: the new set is another one; the old one's pods are left alone."""
+    """FP-28, S10, SI-06: the new set is another; the pods of the old are left alone."""
     await t.world.set_image(t.names, "v2")
     await t.world.wait_image(f"{t.names[0]}-0", "v2")
     await t.world.delete(STATEFULSETS, t.names[1], propagation="Orphan")

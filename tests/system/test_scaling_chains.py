@@ -112,7 +112,7 @@ async def test_fp06_kill_9_in_the_midst(world: World, flags: tuple[str, ...], mo
 
 
 async def test_scale09_a_zone_without_preparation_keeps_the_time_too(world: World) -> None:
-    """SCALE-09, SEED-066, SEED-115: no review asks for that; the annotation of b itself does."""
+    """SCALE-09, SEED-066, SEED-115: no review requests that; the annotation of b itself does."""
     pods = await world.serve_pods()
     leading = prepared_zone(pods, ZoneSpec(name=A, group="live"))
     following = annotated(follow(ZoneSpec(name=B, group="live"), A), {MIN_TIME: "3s"})

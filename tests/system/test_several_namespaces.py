@@ -51,7 +51,7 @@ GUARDED: Final = ZoneSpec(name="guarded", group=None, replicas=1, labels={NO_DOW
 LONG_LABELLED: Final = ZoneSpec(
     name="long-a", group=None, replicas=1, labels={GROUP_LABEL_LONG: "store"}
 )
-# Nothing but their nodes could say the zones of these, so that nodes are asked for.
+# Nothing but their nodes could say the zones of these, so that nodes are read.
 DRIVEN: Final = [
     ZoneSpec(name=f"db-zone-{letter}", group=None, replicas=1, labels={"app": "db"})
     for letter in "ab"
@@ -93,7 +93,7 @@ async def several(home: World) -> AsyncIterator[Several]:
 async def test_maz60_each_of_several_namespaces_has_all_of_one(world: World) -> None:
     """MAZ-60, MAZ-80, MT-66, MT-68: rollouts, reviews, budgets; a forbidden one holds only itself.
 
-    Groups by label and by policy side by side. Nothing is asked of the API server outside of the
+    Groups by label and by policy side by side. Nothing is sent to the API server outside of the
     namespaces that are watched, but for kinds of the cluster, and for all namespaces once.
     """
     await install_kinds(world.api)

@@ -81,7 +81,7 @@ async def test_it_predicts_what_an_operator_finds(world: World) -> None:
 
 
 async def test_it_predicts_where_a_rollout_stops(world: World) -> None:
-    """The pods of the new template crash: the first one, and nothing after it."""
+    """The pods of the new template crash: the first, and nothing after it."""
     world.kubelet.choose = by_image({"bad": Behaviour(kind=Kind.CRASH_LOOP)})
     names = await _create(world)
 

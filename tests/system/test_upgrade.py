@@ -1,4 +1,4 @@
-"""Upgrades under load: one operator after the other, while the API server asks all the time."""
+"""Upgrades under load: one operator after the other, while the API server calls all the time."""
 
 import asyncio
 from collections import Counter
@@ -56,7 +56,7 @@ KEPT: Final = ZoneSpec(
 
 @dataclass(slots=True)
 class Load:
-    """Asks one question again and again; each answer must be the same refusal."""
+    """Sends one review again and again; each answer must be the same refusal."""
 
     send_request: Callable[[], Awaitable[Answer]]
     words: str
@@ -66,7 +66,7 @@ class Load:
     outcomes: Counter[str] = field(default_factory=Counter)
 
     async def run(self) -> None:
-        """Ask at `RATE`, without waiting for answers, until cancelled."""
+        """Call at `RATE`, without waiting for answers, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 tasks.create_task(self._ask())
@@ -120,7 +120,7 @@ async def test_dep94_upgrades_under_load_fail_no_call(world: World) -> None:
 
 
 async def upgrade(world: World, service: Service, old: OperatorProcess) -> OperatorProcess:
-    """Replace an operator as the Deployment does: the next one is ready before it ends."""
+    """Replace an operator as the Deployment does: the next is ready before it ends."""
     new = await world.operator(*FLAGS)
     service.add(new)
     assert await service.end(old) == 0
@@ -144,7 +144,7 @@ async def hold_back(world: World) -> None:
 
 @asynccontextmanager
 async def under_load(world: World) -> AsyncIterator[list[Load]]:
-    """Ask all kinds of questions meanwhile."""
+    """Send all kinds of reviews meanwhile."""
     kept = Workload(api=world.api, namespace=world.namespace, name=KEPT.name)
     scaled = Workload(api=world.api, namespace=world.namespace, name=f"{HELD}-zone-b")
     empty = zone_budget("empty", {})

@@ -128,7 +128,7 @@ async def test_seed148_as_shipped_it_refuses_a_downscale(world: World, tmp_path:
 
 
 async def test_dep86_only_decreases_reach_the_operator(world: World, tmp_path: Path) -> None:
-    """DEP-86, SEC-23: asked of the server's own reading of the conditions, by every route."""
+    """DEP-86, SEC-23: checked on the server's own reading of the conditions, by every route."""
     pki = make_pki(tmp_path, more_names=[f"{SERVICE}.{world.namespace}.svc"])
     await world.create(
         ZoneSpec(name="a", labels={"some": "label"}), ZoneSpec(name="probe", replicas=1)
@@ -154,7 +154,7 @@ async def test_dep86_only_decreases_reach_the_operator(world: World, tmp_path: P
                 reviewer.seen.clear()
                 await workload.scale(count, route, is_dry_run=True)
                 asked = sorted(each.path for each in reviewer.seen)
-                # A stale one is turned away before validating webhooks are asked.
+                # A stale one is turned away before validating webhooks are called.
                 assert asked == list(PATHS) or (route.is_stale and asked == [PATHS[1]]), route
                 wanted = 1 if route is Route.PUT_OMITTED else count
                 assert {each.replicas for each in reviewer.seen} == {(3, wanted)}, route

@@ -60,7 +60,7 @@ async def _data(world: World) -> Json:
 
 
 async def _insist(guarded: Guarded, name: str) -> Answer:
-    """Ask until the answer is yes."""
+    """Try until the answer is yes."""
     async with asyncio.timeout(30):
         while True:
             answer = await guarded.workload(name).scale(2, Route.MERGE)
@@ -166,7 +166,7 @@ async def test_fp06_kill_9_between_record_and_answer(world: World) -> None:
 async def test_sec17_each_verb_is_needed(world: World) -> None:
     """SEC-17, DEP-34, ZONE-05, ZONE-09: refused, naming the rule; then it goes on by itself.
 
-    A patch is missed when the pods have been asked: they are told that they stay.
+    A patch is missed when the pods have been called: they are told that they stay.
     """
     pods = await world.serve_pods()
     guarded = await _guard(world, prepared_zone(pods, ZoneSpec(name="a", replicas=5)), pods=pods)

@@ -1,4 +1,4 @@
-"""What the dashboard and the alerts of grafana/rollout-operator and of Mimir ask of our series.
+"""What the dashboard and the alerts of grafana/rollout-operator and of Mimir read of our series.
 
 Each metric by what they select and sum by, as the deployment contract lists them; what other
 exporters have, such as the use of a container, is left out.

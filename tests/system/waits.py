@@ -25,7 +25,7 @@ async def wait_true(
     holds: Callable[[], bool | Awaitable[bool]],
     limit: timedelta = WAIT_LIMIT,
 ) -> None:
-    """Ask until something holds, ever more rarely. Raises TimeoutError that names it."""
+    """Try until something holds, ever more rarely. Raises TimeoutError that names it."""
     begin = time.monotonic()
     try:
         async with asyncio.timeout(limit.total_seconds()):
@@ -56,7 +56,7 @@ async def wait_line(operator: OperatorProcess, *parts: str, limit: timedelta = W
 async def wait_reason(operator: OperatorProcess, group: str, what: str) -> None:
     """Wait until the operator gives a reason of the group that has `what` in code or sentence.
 
-    The log is asked: it holds every reason that was ever given, also one that has passed.
+    The log is read: it holds every reason that was ever given, also one that has passed.
     """
     await wait_line(operator, f"group={group} ", what)
 

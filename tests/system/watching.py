@@ -1,4 +1,4 @@
-"""An operator of several namespaces, and what it asked of the API server."""
+"""An operator of several namespaces, and what it sent to the API server."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
