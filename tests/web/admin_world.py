@@ -27,7 +27,7 @@ def check_anonymous(answer: bytes) -> None:
 
 
 class World:
-    """All that the server shows, and how to ask it."""
+    """All that the server shows, and how to call it."""
 
     def __init__(self, cluster: ClusterRules | None = None) -> None:
         self.clock = FakeClock()

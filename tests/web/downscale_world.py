@@ -197,7 +197,7 @@ class World:
         await self.watch()
 
     async def send_request(self, zone: str, to: int, **how: object) -> Verdict:
-        """Ask the prepare hook for fewer replicas; see `review`."""
+        """Send the prepare hook a review of fewer replicas; see `review`."""
         asked = self.review(zone, to, **how)
         return await self.memory.hook.review(asked, self.clock.elapsed() + LIMIT)
 

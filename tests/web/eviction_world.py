@@ -1,4 +1,4 @@
-"""The hook pod-eviction before a real gate, asked with the bodies that an API server sends."""
+"""The hook pod-eviction before a real arbiter, called with the bodies that an API server sends."""
 
 import json
 from dataclasses import dataclass, field

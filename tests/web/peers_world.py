@@ -130,7 +130,7 @@ class Follower:
         )
 
     async def send_request(self, span: timedelta = SPAN, **request: object) -> Verdict | bytes:
-        """Ask for a review that was sent to this replica; the answer must be out after `span`."""
+        """Request a review that was sent to this replica; the answer must be out after `span`."""
         body = body_of(**request)
         review = decode_review(body, keeps=self.led.forwards)
         return await self.led.review(review, self.clock.elapsed() + span)

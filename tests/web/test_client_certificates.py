@@ -1,4 +1,4 @@
-"""Who may ask at all where client certificates are asked for: SEC-03, over real TLS.
+"""Which clients may call where client certificates are requested: SEC-03, over real TLS.
 
 The context is that of the operator's own serving, with the client CA of an API server.
 """

@@ -38,7 +38,7 @@ def of(material: KeyMaterial, *names: str) -> Pair:
 async def test_dep92_only_replicas_are_answered(
     tmp_path: Path, shown: Pair | None, is_answered: bool
 ) -> None:
-    """DEP-92: others are cut before anything is read of what they ask."""
+    """DEP-92: others are cut before anything is read of what they send."""
     async with leading(serving_of(OURS)) as leader:
         client = client_context(OURS.ca)
         if shown is not None:

@@ -44,7 +44,7 @@ class Endless:
 
 
 async def test_a_review_is_answered(world: WebhookWorld) -> None:
-    """ADM-06: byte by byte, and the hook was asked what was sent."""
+    """ADM-06: byte by byte, and the hook got what was sent."""
     answer = await world.send_request(post(body_of()))
 
     assert (answer.status, answer.body) == (200, ALLOWED)
@@ -176,7 +176,7 @@ async def test_what_is_no_review_gets_no_verdict(
 
 
 async def test_a_hook_that_breaks_refuses(world: WebhookWorld, lines: list[str]) -> None:
-    """SI-13: fails closed, the stack is in the log, and the process answers the next one."""
+    """SI-13: fails closed, the stack is in the log, and the process answers the next."""
 
     async def break_down(review: Review, until: timedelta) -> Verdict:
         raise TimeoutError("my own")
@@ -309,7 +309,7 @@ async def test_cluster_validation(excluded: tuple[str, ...], status: int) -> Non
 
 
 async def test_verdicts_are_reported_and_counted(lines: list[str]) -> None:
-    """Every decision is one line: what was asked, and why it was answered so."""
+    """Every decision is one line: what was reviewed, and why it was answered so."""
     counted: list[tuple[str, Code]] = []
     setting = Setting(
         on_verdict=lambda path, review, verdict: counted.append((path, verdict.reason.code))

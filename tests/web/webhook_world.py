@@ -121,7 +121,7 @@ Answering = Callable[[Review, timedelta], Awaitable[Verdict]]
 
 @dataclass
 class ScriptedHook:
-    """Records what it is asked, and answers what the test says."""
+    """Records what it reviews, and answers what the test says."""
 
     verdict: Verdict = FINE
     act: Answering | None = None
@@ -199,7 +199,7 @@ class WebhookWorld:
         return await (await self.connect()).send_request(request)
 
     async def hold(self, line: Line, gate: "Gate") -> None:
-        """Ask on this connection, and let the review wait at a gate."""
+        """Send on this connection, and let the review wait at a gate."""
         self.hook.act = gate
         line.writer.write(post(body_of()))
         await gate.begun.acquire()

@@ -77,7 +77,7 @@ async def test_d51_no_hostile_body_stops_the_loop(path: str) -> None:
 
 
 async def is_read_in_turns(bodies: Bodies, path: str, batch: list[tuple[str, bytes]]) -> bool:
-    """Return whether a batch can be read without a stall; asked again only where there was one."""
+    """Return whether a batch can be read without a stall; tried again only where there was one."""
     for _ in range(TIMES):
         if await get_stall(bodies, path, batch) < STALL:
             return True

@@ -95,7 +95,7 @@ async def test_a_handshake_has_a_limit() -> None:
 
 
 async def test_a_connection_that_never_asks_is_closed() -> None:
-    """SEC-06: idle after the handshake; one that asked may idle for longer."""
+    """SEC-06: idle after the handshake; after a request it may idle for longer."""
     async with serving(limited(idle=500 * MILLISECOND)) as world:
         asked = await world.connect()
         assert (await asked.send_request(post(body_of()))).body == ALLOWED
@@ -118,7 +118,7 @@ async def test_slow_heads_are_cut(asked_before: bool) -> None:
 
 
 async def flood(line: Line) -> None:
-    """Ask and ask, until the connection is cut."""
+    """Send and send, until the connection is cut."""
     async with asyncio.timeout(PATIENCE):
         while True:
             line.writer.write(post(body_of()))
@@ -127,7 +127,7 @@ async def flood(line: Line) -> None:
 
 
 async def test_slow_readers_are_cut() -> None:
-    """SEC-05: who asks and does not take the answers loses the connection."""
+    """SEC-05: a client that does not take the answers loses the connection."""
     options = ServerOptions(
         write_limit=50 * MILLISECOND, limits=ConnectionLimits(sweep=10 * MILLISECOND)
     )
@@ -242,7 +242,7 @@ async def test_uploads_in_progress_may_have_to_go() -> None:
 
 
 async def test_a_request_on_its_way_makes_a_connection_young() -> None:
-    """SEC-06: an old connection that begins to ask goes after those that do nothing."""
+    """SEC-06: an old connection with a new request goes after those that do nothing."""
     async with serving(limited(connections=3)) as world:
         old, idle, other = [await world.connect() for _ in range(3)]
         body = body_of()

@@ -44,7 +44,7 @@ class Hand(Executor):
         return future
 
     def work(self) -> None:
-        """Do what has been asked for."""
+        """Do what has been requested."""
         jobs, self.jobs = self.jobs, []
         for job in jobs:
             job()
@@ -180,7 +180,7 @@ async def test_d68_room_is_charged_by_what_has_arrived() -> None:
 
 @in_virtual_time
 async def test_d68_room_is_taken_until_the_thread_is_through() -> None:
-    """The asker has gone, its task is cancelled: the bytes are still in memory."""
+    """The caller has gone, its task is cancelled: the bytes are still in memory."""
     thread = Hand()
     bodies = make_bodies(thread)
     async with asyncio.TaskGroup() as tasks:

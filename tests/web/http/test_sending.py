@@ -43,7 +43,7 @@ async def test_what_is_sent_in_pieces_arrives_whole(size: int) -> None:
 
 
 async def test_others_have_a_turn_between_two_pieces() -> None:
-    """D-51: five hundred who ask at once, of each of whom the kernel takes megabytes."""
+    """D-51: five hundred callers at once, of each of which the kernel takes megabytes."""
     written, seen = 0, set[int]()
 
     class Taken(web.StreamResponse):

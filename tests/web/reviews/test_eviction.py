@@ -25,7 +25,7 @@ NO_OWNER = "500 unable to find a StatefulSet pod owner"
 NEWER = "429 ingester-zone-a-0, or its StatefulSet ingester-zone-a, is newer than what the operator"
 
 
-# What is asked at all
+# What is reviewed at all
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ async def test_zpdb54_a_pod_that_began_to_run_a_moment_ago_is_not_exempt() -> No
 @pytest.mark.parametrize("is_covered", [False, True], ids=["ZPDB-56", "W-54"])
 @in_virtual_time
 async def test_a_pod_that_the_cache_does_not_know_is_looked_at(is_covered: bool) -> None:
-    """W-54, ZPDB-56: under a budget it is asked about again, once the cache shows it."""
+    """W-54, ZPDB-56: under a budget it is reviewed again, once the cache shows it."""
     made = court(rule() if is_covered else rule(selector=OTHER))
     made.process.pods.replace_all([])
     if is_covered:

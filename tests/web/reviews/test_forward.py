@@ -57,7 +57,7 @@ async def both() -> AsyncIterator[tuple[Leader, Follower]]:
 
 @asynccontextmanager
 async def front(follower: Follower) -> AsyncIterator[tuple[WebhookWorld, list[Code]]]:
-    """Serve a replica's webhooks as API servers ask them; yield the codes of its own verdicts."""
+    """Serve a replica's webhooks as API servers call them; yield the codes of its own verdicts."""
     reported: list[Code] = []
     setting = Setting(
         on_verdict=lambda path, review, verdict: reported.append(verdict.reason.code),
@@ -138,7 +138,7 @@ async def test_dep92_a_replica_that_leads_passes_nothing_on() -> None:
 
 
 async def test_dep92_what_was_passed_on_is_not_passed_on_again() -> None:
-    """DEP-92: two replicas that each take the other one for the leader end the matter at once."""
+    """DEP-92: two replicas that each take the other for the leader end the matter at once."""
     serving = serving_of(fresh())
     async with leading(serving) as leader, following(serving, leader.port) as follower:
         leader.is_leading = False
@@ -205,7 +205,7 @@ async def test_dep92_a_leader_that_takes_a_connection_and_says_nothing(lines: li
 
 
 async def test_dep92_a_leader_that_is_gone() -> None:
-    """DEP-92: and one that comes back is asked again."""
+    """DEP-92: and a replica that comes back is tried again."""
     serving = serving_of(fresh())
     async with leading(serving) as leader:
         port = leader.port

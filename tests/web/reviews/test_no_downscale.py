@@ -163,7 +163,7 @@ def test_t06_parent_not_readable(fault: ApiError, is_settled: bool, fails_closed
     ],
 )
 def test_d20_overload_lets_nothing_pass(fault: ApiError, fails_closed: bool) -> None:
-    """D-20, SI-13, D-42: who sends the requests can make the load; asked again in a second."""
+    """D-20, SI-13, D-42: the sender can make the load; it may try again in a second."""
     verdict, calls = send_request(
         review(scale(2), scale(1)), fault=fault, fails_closed=fails_closed
     )

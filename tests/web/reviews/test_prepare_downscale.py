@@ -256,7 +256,7 @@ async def test_t07_urls() -> None:
 @pytest.mark.parametrize("whole", [True, False], ids=["of the set", "of its Scale"])
 @in_virtual_time
 async def test_si10_pods_of_a_set_whose_event_was_spoiled_are_prepared(whole: bool) -> None:
-    """SI-10, FP-07: the cache has neither labels nor selector of it, and no pod goes unasked."""
+    """SI-10, FP-07: the cache has neither labels nor selector of it, and no pod goes unprepared."""
     world = three_zones()
     sets = world.sets.list_all()
     labels = {"rollout-group": "ingester"}

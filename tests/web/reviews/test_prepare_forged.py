@@ -131,7 +131,7 @@ async def test_sec09_a_set_that_must_not_lose_pods_is_not_prepared() -> None:
 
 @in_virtual_time
 async def test_d68_the_label_that_the_same_request_adds_does_not_count_yet() -> None:
-    """PREP-04, W-12: the object before it decides; who asks in one request is not prepared."""
+    """PREP-04, W-12: the object before it decides; a label of the same request does nothing."""
     world = prepared_alone(zone("zone-a", labels={}))
     review = _genuine(world)
     new = part(part(review, "request"), "object")

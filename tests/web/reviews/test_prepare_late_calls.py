@@ -1,4 +1,4 @@
-"""Prepare-downscale: a pod that was slow to hear that it stays, and is asked to go meanwhile.
+"""Prepare-downscale: a pod that was slow to hear that it stays, and is prepared meanwhile.
 
 SI-10: the caller has given up, and the pod goes on with the call.
 """
@@ -43,7 +43,7 @@ class LatePods:
 
 
 def is_refused(verdict: Verdict) -> bool:
-    """Return whether pods were not asked because they have not answered yet."""
+    """Return whether pods were not called because they have not answered yet."""
     if verdict.is_allowed or "have not answered" not in verdict.reason.text:
         return False
     assert (verdict.reason.code, verdict.code) == (Code.POD_NOT_PREPARED, 429)
@@ -78,7 +78,7 @@ async def time_out(pods: LatePods) -> None:
 
 @in_virtual_time
 async def test_si10_no_pod_goes_that_may_still_get_a_call_that_it_stays() -> None:
-    """Granted, and lost to another write; the same is asked again 5 s after the undo was sent."""
+    """Granted, and lost to another write; the same is sent again 5 s after the undo was sent."""
     async with late() as (world, pods):
         await time_out(pods)
         posts = world.calls.names("POST")
@@ -168,7 +168,7 @@ async def test_si10_a_process_that_follows_does_not_know_what_was_sent() -> None
 
 @in_virtual_time
 async def test_si10_records_stay_until_no_call_can_arrive() -> None:
-    """The second call was answered; a process that follows must know of the first one, too."""
+    """The second call was answered; a process that follows must know of the first, too."""
     async with late() as (world, pods):
         await time_out(pods)
         await world.pass_time(3)

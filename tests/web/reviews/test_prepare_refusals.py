@@ -207,7 +207,7 @@ async def test_si10_pods_are_found_where_the_selector_has_no_labels() -> None:
 
 
 async def changed(world: World) -> Verdict:
-    """Ask what was right a moment ago: the store must confirm what a review says."""
+    """Review what was right a moment ago: the store must confirm what a review says."""
     review = world.review("zone-a", 3)
     world.commit("zone-a", 4)
     return await world.memory.hook.review(review, LIMIT)

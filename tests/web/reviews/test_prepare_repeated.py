@@ -1,4 +1,4 @@
-"""Prepare-downscale: asked again, asked by several at once, or never answered.
+"""Prepare-downscale: sent again, sent by several at once, or never answered.
 
 D-24, D-25, SI-11, SI-12, SI-16, SEED-110, SEED-111.
 """
@@ -191,7 +191,7 @@ async def test_d25_the_other_zone_may_go_when_the_first_was_refused() -> None:
 
 
 async def _cancel_at(world: World, step: int) -> bool:
-    """Send a review, and cancel it when it has waited that often; tell whether it still ran."""
+    """Send a review, and cancel it when it has waited that often; return whether it still ran."""
     waits = 0
     reached = asyncio.Event()
 
@@ -278,7 +278,7 @@ async def test_a_review_that_waits_is_cut_off_alone() -> None:
 
 @in_virtual_time
 async def test_li06_two_rounds_are_enough_for_slow_pods() -> None:
-    """LI-06: prepare takes 40 % of the time-out; the API server asks twice."""
+    """LI-06: prepare takes 40 % of the time-out; the API server sends it twice."""
     world = three_zones()
     world.calls.answer = slow(4)
     begin = world.clock.elapsed()
@@ -292,7 +292,7 @@ async def test_li06_two_rounds_are_enough_for_slow_pods() -> None:
 
 @in_virtual_time
 async def test_a_pod_that_is_owed_is_taken_over_by_the_next_review() -> None:
-    """SI-12: it failed, and is asked again before its pods are un-prepared a second time."""
+    """SI-12: it failed, and is sent again before its pods are un-prepared a second time."""
     world = three_zones()
     world.calls.answer = refuse("zone-a-4")
     async with world.controlling():

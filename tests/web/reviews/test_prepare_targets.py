@@ -1,7 +1,7 @@
-"""Prepare-downscale: what pods are told where is part of the downscale that they are told of.
+"""Prepare-downscale: what pods are sent where is part of the downscale.
 
 D-24, SI-10, SI-12, SI-16, LI-05. Another port, path or Service is another downscale: pods are
-called anew, and they are told that they stay wherever they had been told to go.
+called anew, and they are told that they stay wherever they had been prepared.
 """
 
 import asyncio
@@ -45,14 +45,14 @@ def _refuse_at(path: str) -> Callable[[str, Endpoint], object]:
 
 
 def _list_told(world: World, path: str) -> list[str]:
-    """Return the pods that were told at a path that they stay."""
+    """Return the pods that were un-prepared at a path."""
     calls = world.calls.confirmed
     return sorted({one.pod for one in calls if (one.method, one.path) == ("DELETE", path)})
 
 
 @asynccontextmanager
 async def a_minute_later(world: World, *, crashes: bool) -> AsyncIterator[None]:
-    """Let the controller of this process, or of the next one, work for a minute; then rest."""
+    """Let the controller of this process, or of the next, work for a minute; then rest."""
     world.sync()
     if crashes:
         world.restart()
@@ -141,7 +141,7 @@ async def test_li05_the_undo_goes_where_the_calls_had_gone(
 
 @in_virtual_time
 async def test_d24_a_review_of_the_same_meanwhile_is_decided_by_the_target_of_now() -> None:
-    """SI-10: pods are being called at the old path; who asks after the change does not join in."""
+    """SI-10: pods are being called at the old path; a review after the change does not join in."""
     world = _wrong()
     world.calls.answer = slow(4)
     async with asyncio.TaskGroup() as tasks:

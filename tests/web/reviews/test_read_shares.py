@@ -106,7 +106,7 @@ async def test_li06_a_set_that_the_cache_does_not_show_yet_is_answered(whole: bo
 @pytest.mark.parametrize("whole", [True, False])
 @in_virtual_time
 async def test_li06_a_cache_behind_the_last_downscale_does_not_refuse_the_next(whole: bool) -> None:
-    """LI-06, SI-13: what a review says is newer than the cache, so that the store is asked."""
+    """LI-06, SI-13: what a review says is newer than the cache, so that the store is read."""
     world = limited()
     world.client.objects["statefulsets", "zone-a"]["spec"]["replicas"] = 4  # type: ignore[index]  # a tree
     world.client.objects["statefulsets", "zone-a"]["metadata"]["resourceVersion"] = "2"  # type: ignore[index]  # a tree
@@ -144,7 +144,7 @@ async def test_li06_one_set_asked_for_again_and_again_holds_up_no_other() -> Non
 
 @in_virtual_time
 async def test_li06_the_first_read_of_a_set_waits_for_no_repetition_of_another() -> None:
-    """LI-06: with as many sets as there may be, each is asked about freely once in a minute."""
+    """LI-06: with as many sets as there may be, each is reviewed freely once in a minute."""
     reads = RepeatedReads(QPS, VirtualClock())
     for _ in range(11):
         await reads.wait_turn(Uid("often"), LIMIT)
@@ -174,7 +174,7 @@ async def test_li09_a_pod_that_the_cache_shows_waits_behind_no_name_that_never_w
 
 @in_virtual_time
 async def test_li09_pods_that_never_were_cost_a_share_of_the_rate_limit() -> None:
-    """LI-09: who asks for more of them is refused, to be tried again; known pods are no part."""
+    """LI-09: a client that requests more of them is refused for now; known pods are no part."""
     made = court(qps=5.0)
     asked = [made.send_request("a-0", name=f"none-{number}") for number in range(200)]
     begin = elapsed()
@@ -207,7 +207,7 @@ async def test_li09_a_dry_run_of_a_pod_that_does_not_run_reads_nothing() -> None
 
 
 class FetchNames:
-    """Answers every read with the name that was asked for."""
+    """Answers every read with the name that was requested."""
 
     async def fetch(
         self, resource: Resource, namespace: str, name: str, *_: object, **__: object

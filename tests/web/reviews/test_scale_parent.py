@@ -229,7 +229,7 @@ async def test_a_review_without_an_old_object_is_read_for() -> None:
 
 
 class SlowClient(FakeClient):
-    """Answers with what was stored when it was asked, once the test lets it."""
+    """Answers with what was stored when it was read, once the test lets it."""
 
     def __init__(self) -> None:
         super().__init__([], [])
@@ -253,7 +253,7 @@ class SlowClient(FakeClient):
 async def list_while_reading(
     client: SlowClient, first: Review, change: Callable[[], None], second: Review
 ) -> list[Parent | ApiError]:
-    """Ask, change the world while the read is underway, ask again; return both answers."""
+    """Review, change the world during the read, review again; return both answers."""
     clock = VirtualClock()
     parents = Parents(
         StatefulSetStore(), client, UnconfirmedReads(0), namespace="test", clock=clock

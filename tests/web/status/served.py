@@ -18,7 +18,7 @@ BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;
 
 
 class Shown:
-    """What is described, and how often that was asked for."""
+    """What is described, and how often that was requested."""
 
     def __init__(self, admin: World) -> None:
         self.admin = admin

@@ -58,7 +58,7 @@ async def test_browsers_get_html_and_others_text(path: str, accept: str, kind: s
 
 @pytest.mark.parametrize("path", PAGES)
 async def test_a_page_may_do_nothing_but_what_it_brings(path: str) -> None:
-    """The policy allows the two pieces in the page by their hashes, and asking its own server."""
+    """The policy allows the two pieces in the page by their hashes, and calls to its own server."""
     async with showing() as shown:
         shown.now = describe(group(waits=(waiting(HOSTILE),)))
         async with shown.admin.client.get(shown.admin.url(path), headers=BROWSER) as answer:
