@@ -298,7 +298,7 @@ class Api:
     ) -> AsyncIterator[Event]:
         """Yield the events of one watch until the server ends it; an ERROR event raises ApiError.
 
-        Bookmarks are asked for and yielded.
+        Bookmarks are requested and yielded.
         """
         asked = {"watch": "true", "allowWatchBookmarks": "true", **(query or {})}
         if version:
@@ -343,7 +343,7 @@ class Api:
                 if refused.status < 429:
                     raise
             except aiohttp.ClientError:
-                pass  # the server is away: the next turn asks again from the same version
+                pass  # the server is away: the next turn tries again from the same version
             await asyncio.sleep(REOPEN_PAUSE.total_seconds())
 
     async def _relist(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> Json:

@@ -64,7 +64,7 @@ TRY_AGAIN: Final = 429
 
 
 class DryRun(Enum):
-    """How a dry run of an eviction is asked for."""
+    """How a dry run of an eviction is requested."""
 
     NO = auto()
     QUERY = auto()
@@ -112,7 +112,7 @@ def grouped_zones(
 async def evict(
     api: Api, namespace: str, pod: str, *, dry_run: DryRun = DryRun.NO, uid: str = ""
 ) -> Answer:
-    """Ask for the eviction of a pod once and return what came back.
+    """Request the eviction of a pod once and return what came back.
 
     Raises aiohttp.ClientError.
     """

@@ -92,7 +92,7 @@ class Child:
         return code
 
     async def stop(self, limit: timedelta) -> int:
-        """Ask with SIGTERM, insist with SIGKILL after `limit`; return the exit code."""
+        """Stop with SIGTERM, insist with SIGKILL after `limit`; return the exit code."""
         self.send(signal.SIGTERM)
         self.send(signal.SIGCONT)
         try:

@@ -72,7 +72,7 @@ class Workload:
     """Key of the label that `Route.UNLABEL` removes."""
 
     async def scale(self, replicas: int, route: Route, *, is_dry_run: bool = False) -> Answer:
-        """Ask for so many replicas, once, and return what came back. Raises aiohttp.ClientError."""
+        """Request so many replicas, once, and return what came back. Raises aiohttp.ClientError."""
         return await self._send(await self._request(replicas, route), is_dry_run)
 
     async def scale_at_once(

@@ -28,7 +28,7 @@ class Request:
 
     @property
     def is_watch(self) -> bool:
-        """Say whether it asks for a stream of changes."""
+        """Say whether it requests a stream of changes."""
         return self.method == "GET" and self.query.get("watch", "") in ("1", "true")
 
     @property

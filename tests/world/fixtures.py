@@ -1,4 +1,4 @@
-"""Pytest fixtures: one control plane for the suite, started when the first test asks for it."""
+"""Pytest fixtures: one control plane for the suite, started when the first test requests it."""
 
 import asyncio
 import sys
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def plane(request: pytest.FixtureRequest) -> Iterator["ControlPlane"]:
-    """Yield the running control plane; tests that ask for it carry the marker `controlplane`."""
+    """Yield the running control plane; tests that request it carry the marker `controlplane`."""
     from tests.world.assets import locate_assets
     from tests.world.forkserver import read_modules
     from tests.world.plane import ControlPlane

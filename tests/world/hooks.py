@@ -307,7 +307,7 @@ async def _remove(api: Api, resource: Resource, name: str) -> None:
 
 
 async def _poll(missing: Callable[[], Awaitable[str]], limit: timedelta) -> None:
-    """Ask until nothing is missing. Raises TimeoutError with what is."""
+    """Try until nothing is missing. Raises TimeoutError with what is."""
     text = "nothing was asked"
     try:
         async with asyncio.timeout(limit.total_seconds()):

@@ -1,6 +1,6 @@
 """A kubelet for pods without nodes: binds them, writes their status, ends them when deleted.
 
-How a pod behaves is chosen by a function of the test, asked once when the pod first appears and
+How a pod behaves is chosen by a function of the test, called once when the pod first appears and
 once more when it is deleted. `make_unready` and `make_ready` change a living pod.
 """
 

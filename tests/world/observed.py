@@ -67,7 +67,7 @@ class Request:
 
     @property
     def replicas(self) -> int | None:
-        """Return how many replicas it asks for, None where it leaves them, or is not known."""
+        """Return how many replicas it requests, None where it leaves them, or is not known."""
         steps = self.body if isinstance(self.body, list) else [self.body]
         for step in steps:
             match step:
@@ -90,7 +90,7 @@ class Request:
 
     @property
     def is_dry_run(self) -> bool:
-        """Say whether the query asks for a dry run."""
+        """Say whether the query requests a dry run."""
         return "dryRun=" in self.uri
 
 
@@ -240,7 +240,7 @@ class Observed:
 def read_history(observed: Observed) -> History:
     """Return the history as judges read it.
 
-    The operator counts as asked about each eviction that was carried out, and its webhook for
+    The operator counts as the reviewer of each eviction that was carried out, and its webhook for
     downscales as in force from the beginning: that is what the tests of the real world set up.
     """
     return _Reader(observed).read()

@@ -124,7 +124,7 @@ class OperatorProcess:
         self.child.kill()
 
     async def terminate(self, limit: timedelta = END_LIMIT) -> int:
-        """Ask it to end (SIGTERM) and return its exit code. Raises TimeoutError."""
+        """End it (SIGTERM) and return its exit code. Raises TimeoutError."""
         self.child.send(signal.SIGTERM)
         return await self.child.wait(limit)
 
@@ -152,7 +152,7 @@ class OperatorProcess:
     @property
     def _tls_flags(self) -> tuple[str, ...]:
         ports = f"-server-tls.port={self._tls_port}", f"-server-tls.peer-port={self.peer_port}"
-        # Nothing asks it by a Service that has to learn of its end.
+        # Nothing calls it by a Service that has to learn of its end.
         return *ports, "-server-tls.shutdown-delay=0s"
 
     @property
@@ -180,7 +180,7 @@ class OperatorProcess:
         return status == 200
 
     async def fetch(self, path: str, *, port: int = 0) -> tuple[int, str]:
-        """Return status and text of a page of the admin port, or of another one.
+        """Return status and text of a page of the admin port, or of another.
 
         Raises aiohttp.ClientError.
         """

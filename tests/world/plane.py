@@ -58,13 +58,13 @@ AUDIT_POLICY: Final[Json] = {
             "resources": [{"group": "", "resources": ["pods"]}],
         },
         {"level": "None", "users": [CONTROLLERS]},
-        # How many replicas were asked for, by requests that were refused, too.
+        # How many replicas were requested, by requests that were refused, too.
         {
             "level": "Request",
             "verbs": ["update", "patch"],
             "resources": [{"group": "apps", "resources": ["statefulsets", "statefulsets/scale"]}],
         },
-        # Who changed what in them is asked: they are cluster-scoped, and few.
+        # Which client changed what in them is read: they are cluster-scoped, and few.
         {
             "level": "RequestResponse",
             "verbs": ["create", "update", "patch", "delete", "deletecollection"],

@@ -79,7 +79,7 @@ def drained(t: HistoryBuilder) -> None:
 
 
 def evicted_twice(t: HistoryBuilder, at: float) -> None:
-    """Evict one of a partition when its copy was ready for a part of the 10 s that are asked."""
+    """Evict one of a partition when its copy was ready for a part of the 10 s that are wanted."""
     t.budget(0, **PARTITIONS, crossZoneEvictionDelay="10s").evict(10, "a-0").replace(11, "a-0")
     t.evict(at, "b-0")
 

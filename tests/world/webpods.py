@@ -1,6 +1,6 @@
 """Pods that answer HTTP: a server on a loopback address of its own for each pod of a world.
 
-How a pod answers is said by name, at any time; what it was asked is written down with the UID that
+How a pod answers is said by name, at any time; its calls are written down with the UID that
 it had at that moment. A pod counts as prepared, by UID, from a successful POST to a successful
 DELETE: the one that takes its name later starts clean. On `DELAYED_PATHS` it says since when it is
 prepared for a delayed downscale, which is a state of its own.
@@ -65,7 +65,7 @@ class Hang:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """Read the request and break the connection off, having done what was asked or not."""
+    """Read the request and break the connection off, having done its work or not."""
 
     is_done: bool = False
 
@@ -167,7 +167,7 @@ class WebPods:
             await _stop(seat)
         await self._tasks.__aexit__(kind, error, trace)
 
-    # Addresses, as the kubelet asks for them
+    # Addresses, as the kubelet requests them
 
     async def seat(self, pod: Json) -> str:
         """Let a pod listen and return its address."""

@@ -193,7 +193,7 @@ class World:
         return await self._stack.enter_async_context(Hooks(self.api, self.namespace, wanted))
 
     async def assert_permitted(self) -> None:
-        """Raise AssertionError where an operator asked for what the shipped Role forbids."""
+        """Raise AssertionError where an operator requested what the shipped Role forbids."""
         if not self.may_be_forbidden:
             forbidden = [
                 call for call in await self.judge.calls(with_events=True) if call.code in (401, 403)
