@@ -5,6 +5,7 @@ import pytest
 SETTINGS = """
 [pytest]
 asyncio_default_fixture_loop_scope = function
+markers = prove: as in the project
 """
 CASES = """
 import pytest
