@@ -19,7 +19,7 @@ class Needs(Enum):
     API = auto()
     """No controllers: nothing changes but by the sequence itself. Many are played at once."""
     OBLIVION = auto()
-    """As API, and the server forgets its past: when all who need it have asked for that."""
+    """As API, and the server forgets its past: when all that need it have said so."""
     CONTROLLERS = auto()
     """StatefulSet controller, garbage collector and kubelet. Many are played at once."""
 

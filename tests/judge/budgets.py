@@ -166,7 +166,7 @@ class Eviction:
 
     called: Called
     review: Reviewed
-    """The last one of it: an API server may ask twice."""
+    """The last one of it: an API server may call twice."""
     read_at: timedelta
     """When its last live list of pods began; without one, the review itself."""
 

@@ -39,7 +39,7 @@ class Downscale:
     members: tuple[Set, ...]
     """Of the group, at that moment."""
     wait: timedelta
-    """The least that the zones have asked for together since the request was made."""
+    """The least that the zones have required together since the request was made."""
     removed: tuple[Pod, ...]
     """Those which existed and had been ready before the hook looked."""
     short: Mapping[str, timedelta]

@@ -58,7 +58,7 @@ class _State:
     labels: dict[str, tuple[timedelta, JsonObject]] = field(default_factory=dict)
     """By Rollout, its labels, and since when it has them."""
     credited: dict[tuple[str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
-    """By Rollout and name of a person, the entries that were asked for in that name."""
+    """By Rollout and name of a person, the entries that were requested in that name."""
 
     def take(self, commit: Commit) -> None:
         """Move on by one write."""

@@ -93,7 +93,7 @@ class _Queue:
     """Numbers of the evictions that the operator allowed, as far as it knows."""
     waits: dict[tuple[str, str], tuple[timedelta, timedelta]] = field(default_factory=dict)
     asked: dict[str, timedelta] = field(default_factory=dict)
-    """When a pod was asked for last, whatever was answered."""
+    """When a pod was requested last, whatever was answered."""
     in_vain: set[str] = field(default_factory=set)
     """Pods whose eviction was refused by something else, before or after the operator allowed it:
     they have no turn."""

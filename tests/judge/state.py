@@ -28,7 +28,7 @@ class Disruption:
     """UID of its set."""
     begun: timedelta
     is_ghost: bool
-    """Whether the process that asked for it was dead when it happened."""
+    """Whether the process that requested it was dead when it happened."""
     is_eviction: bool = False
     """Whether another client requested it, and the operator only allowed it."""
 

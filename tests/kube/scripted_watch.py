@@ -68,7 +68,7 @@ class ScriptedApi:
         self.states: deque[Sequence[Step]] = deque()
         """Streams that begin with all objects; where there is none they are refused, as of old."""
         self.streamed = 0
-        """How often one was asked for."""
+        """How often such a stream was requested."""
         self.pauses: dict[str, float] = {}
         """How many seconds a page takes, by its field selector."""
         self.turns: deque[float | ApiError] = deque()

@@ -107,7 +107,7 @@ class Process(NamedTuple):
     is_resting: bool = False
     """In the quarantine after its start, where there are no records."""
     asked: int = 0
-    """Counted only where each process is asked once."""
+    """Counted only where each process is called once."""
 
 
 class State(NamedTuple):
@@ -127,9 +127,9 @@ class Setup:
     by_partition: bool = False
     """All pods hold the same partition; else those of one zone may go together."""
     wants: tuple[tuple[int, ...], ...] = ((0, 1), (0, 1))
-    """By process: the pods that it may be asked for."""
+    """By process: the pods that it may be called for."""
     slots: tuple[int, ...] = (1, 1)
-    """By process: how many asks at a time."""
+    """By process: how many requests at a time."""
     rollouts: tuple[int, ...] = ()
     """Processes that delete, instead of answering an eviction."""
     ranks: tuple[int, ...] = (0,)
@@ -142,7 +142,7 @@ class Setup:
     """A replacement may be up before everything that was answered on its predecessor is over."""
     has_faults: bool = True
     is_once: bool = False
-    """Each slot is asked once, and nothing takes effect."""
+    """Each slot is used once, and nothing takes effect."""
     has_records: bool = True
     """Else there is only memory."""
     errors: frozenset[Error] = field(default_factory=frozenset)

@@ -50,9 +50,9 @@ class Mutant:
     breaks: str
     """The promises that it breaks, by id, and in a few words how. No other counts as a finding."""
     scenarios: tuple[str, ...] = ROLLOUTS
-    """Those whose random schedules are asked, in turn."""
+    """Those whose random schedules run, in turn."""
     profile: str = ""
-    """Only schedules whose seed has this one are asked, where it takes one to see it at all."""
+    """Only schedules whose seed has this one run, where it takes one to see it at all."""
 
     @property
     def planned(self) -> tuple[str, ...]:

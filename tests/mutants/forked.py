@@ -39,9 +39,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
     """The test or schedule that fails, or why there was no end; empty where it survives."""
     tests: int = 0
-    """How many were asked at most."""
+    """How many ran at most."""
     is_cut: bool = False
-    """More would have been asked if there had been time."""
+    """More would have run if there had been time."""
     cpu: float = 0.0
 
 

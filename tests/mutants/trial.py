@@ -56,11 +56,11 @@ class Question:
     schedules: int = 0
     planned: Sequence[str] = ()
     profile: str = ""
-    """Only random schedules that have this one are asked; all where it is empty."""
+    """Only random schedules that have this one run; all where it is empty."""
     wanted: Sequence[str] = ()
     """The invariants that count: others may break by chance, and are not the mutant's."""
     skipped: int = 0
-    """How many jobs have been asked already."""
+    """How many jobs have run already."""
     only: Job | None = None
     """Nothing but this one, in which everything counts."""
 

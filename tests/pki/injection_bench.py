@@ -60,7 +60,7 @@ class Cluster:
     objects: dict[tuple[str, str], WebhookConfiguration] = field(default_factory=dict)
     stores: dict[str, ConfigurationStore] = field(default_factory=dict)
     writes: list[tuple[float, str, Sequence[JsonObject]]] = field(default_factory=list)
-    """When, which and what: all that were asked for."""
+    """When, which and what: all that were requested."""
     errors: deque[ApiError] = field(default_factory=deque)
     """Of the next writes. One left is that of all further ones."""
     is_wiped: bool = False

@@ -32,7 +32,7 @@ class NodesDrain:
     _place: int = 0
     """Of the node which is being emptied."""
     _asked: dict[str, float] = field(default_factory=dict)
-    """Pods of this node that have not gone, and when each is asked for or looked at next."""
+    """Pods of this node that have not gone, and when each is requested or looked at next."""
     _refused: set[str] = field(default_factory=set)
     """Those of them whose eviction was refused last."""
 

@@ -42,7 +42,7 @@ class Plan:
     terminates_after: timedelta
     budgets: tuple[Json, ...] = ()
     is_prepared: bool = False
-    """Whether pods are asked before they are scaled away."""
+    """Whether pods are called before they are scaled away."""
     wait: str = ""
     """Between downscales of two zones."""
 

@@ -44,7 +44,7 @@ class HookFaults:
     """The chance of each, per call of a webhook."""
 
     repeated: float = 0
-    """Asked once more with another review UID, before or after."""
+    """Sent once more with another review UID, before or after."""
     timed_out: float = 0
     """The answer does not arrive in time; the hook has worked all the same."""
     unreachable: float = 0

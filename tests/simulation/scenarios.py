@@ -51,14 +51,14 @@ class Scenario:
     script: Script
     """Returns when people are content, or have given up."""
     find_missing: Callable[[Sandbox], Missing]
-    """Asked only after the script has ended and all faults are over."""
+    """Judged only after the script has ended and all faults are over."""
     make_choice: Callable[[random.Random], Choose] = field(default=lambda rng: usual(rng))
     """How the pods behave, by a chance of their own."""
     has_webhooks: bool = False
     prepare: Script | None = None
     """What people set up before anything else: nodes and budgets."""
     has_budgets: bool = False
-    """Whether the operator is asked about evictions, too."""
+    """Whether the operator reviews evictions, too."""
     replicas: int = 1
     """Processes of the operator that live at a time."""
     elects: bool = False

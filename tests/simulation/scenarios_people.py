@@ -52,14 +52,14 @@ class Route(StrEnum):
     PUT = "put without version"
     PUT_FRESH = "put with version"
     PUT_STALE = "put with a stale version"
-    """Which the API server refuses after all webhooks were asked."""
+    """Which the API server refuses after all webhooks were called."""
     SCALE_MERGE = "scale merge patch"
     SCALE_PUT = "scale put without version"
     SCALE_PUT_FRESH = "scale put with version"
 
 
 LIVELY_ROUTES: Final = tuple(route for route in Route if route is not Route.PUT_STALE)
-"""Routes that lead to the count that is asked for."""
+"""Routes that lead to the count that is requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,7 @@ def run(
 
 
 def is_healing(seed: int) -> bool:
-    """Tell whether the schedules of a seed heal: nothing else is known of them before they run."""
+    """Return whether the schedules of a seed heal: no more is known before they run."""
     return _draw_course(seed)[2]
 
 

@@ -81,7 +81,7 @@ class GoldenScenario:
     mishap: Mishap | None = None
     has_webhooks: bool = False
     prepare: Callable[[People], Awaitable[None]] | None = None
-    """What people set up before anything else: nodes and a budget, that evictions are asked by."""
+    """What people set up before anything else: nodes and a budget, that evictions obey."""
     args: Sequence[str] = ()
     """Of the operator."""
     templates: Mapping[str, int] = field(default_factory=dict)

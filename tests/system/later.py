@@ -8,7 +8,7 @@ from tests.world.reviews import Reviewer, Verdict
 from tests.world.world import World
 
 Later = Mapping[str, tuple[Verdict, Sequence[str]]]
-"""By a word for the webhook's name: its verdict, and the sets that it is asked about."""
+"""By a word for the webhook's name: its verdict, and the sets that it reviews."""
 
 
 @asynccontextmanager

@@ -194,7 +194,7 @@ async def _walk_away(guarded: Guarded, name: str) -> None:
 
 
 def _assert_held_back(guarded: Guarded, pod: str, *, is_open: bool = True) -> None:
-    """SI-12: while the request might still persist, no call told the pod that it stays."""
+    """SI-12: while the request might still persist, no call un-prepared the pod."""
     asked = guarded.pods.calls_to(pod, "POST")[-1].at
     first = guarded.pods.calls_to(pod, "DELETE")[0].at
     was_held = first - asked >= MAY_PERSIST.total_seconds()

@@ -34,7 +34,7 @@ class Route(StrEnum):
     PUT_FRESH = "put, fresh version"
     PUT_STALE = "put, stale version"
     PUT_OMITTED = "put, replicas omitted"
-    """Which means 1, whatever is asked for."""
+    """Which means 1, whatever is requested."""
     UNLABEL = "json patch that also removes a label"
     SCALE_MERGE = "scale merge patch"
     SCALE_JSON = "scale json patch"
@@ -57,7 +57,7 @@ EVERY_ROUTE: Final = tuple(Route)
 OF_ANY_COUNT: Final = tuple(
     route for route in Route if not route.is_stale and route is not Route.PUT_OMITTED
 )
-"""Routes that lead to the count that is asked for."""
+"""Routes that lead to the count that is requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,7 +44,7 @@ class GoProgram:
     flags: str = "-s -w"
     """Of the linker."""
     salt: str = ""
-    """What else makes it another one."""
+    """What else makes it another."""
 
     def find(self, announce: Announce) -> Path:
         """Return a folder with all names, building them if need be. Raises BuildError."""

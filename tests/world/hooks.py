@@ -70,7 +70,7 @@ class Registration:
     resources: Sequence[str] = SETS
     """Of the hooks about replicas."""
     labels: Mapping[str, str] | None = None
-    """Of the configurations; None are those that ask for our CA."""
+    """Of the configurations; None are those that want our CA."""
     failure_policy: str = "Fail"
     timeout: timedelta = timedelta(seconds=10)
     """Of evictions it is never more than is shipped."""

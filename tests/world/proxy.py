@@ -79,7 +79,7 @@ class FaultProxy:
         self.port = port
         self.sent: list[Sent] = []
         self.rewrite: Rewrite = leave
-        """In force for answers, and for events of watches that were opened under another one."""
+        """In force for answers, and for events of watches that were opened under another."""
         self.rules: list[Rule] = []
         self._streams: set[_Stream] = set()
         self._frozen: dict[Rule, set[_Stream]] = {}

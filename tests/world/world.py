@@ -50,7 +50,7 @@ class World:
         self.token = ""
         """The operator's, from the ServiceAccount of the shipped manifests."""
         self.may_be_forbidden = False
-        """Whether the test asks for more than the shipped Role allows, or takes verbs away."""
+        """Whether the test wants more than the shipped Role allows, or takes verbs away."""
         self.api: Api = plane.api()
         self.kubelet = Kubelet(plane, self.namespace, choose)
         self.judge = Judge(plane, self.namespace, self.user)

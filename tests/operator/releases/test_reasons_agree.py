@@ -42,7 +42,7 @@ class Held(NamedTuple):
     """Reason of the Event that has the sentence, where kuberik's is another word."""
     has_event: bool = True
     is_blocked: bool = False
-    """Whether an alert asks for a person."""
+    """Whether an alert needs a person."""
 
 
 CASES: Final = {

@@ -186,7 +186,7 @@ def test_seed078_a_new_process_asks_before_anything_else_and_keeps_what_pods_kno
 def test_seed076_when_a_pod_is_asked_again(
     answers: Mapping[str, tuple[int, int]], asked: Sequence[int]
 ) -> None:
-    """`words` are since how many minutes, and asked how many seconds ago."""
+    """`words` are since how many minutes, and called how many seconds ago."""
     said = {
         name: answer(since * MINUTE, asked=ago * SECOND) for name, (since, ago) in answers.items()
     }
