@@ -164,15 +164,19 @@ def test_what_is_odd(case: Group, expected: list[str]) -> None:
 
 
 def test_whom_a_wait_is_about_and_how_loud_it_is() -> None:
-    """D-25: it is of the zone that goes."""
+    """D-25: it is of the zone that goes. MAZ-25: a policy's turn is no trouble, not to know is."""
     underway = replace(read_group("prev a; zone b"), downscale=UNDERWAY)
     waits = [
         *plan_group(underway).waits,
         *plan_group(read_group("prev a Ppp; prev b pPp; prev c")).waits,
+        *plan_group(replace(read_group("prev a"), driver="prod/db")).waits,
+        *plan_group(replace(read_group("prev a"), driver="")).waits,
     ]
     assert [(wait.code, wait.zone, wait.severity) for wait in waits] == [
         (Code.DOWNSCALE_UNDERWAY, "zone-b", Severity.INFO),
         (Code.SEVERAL_ZONES_NOT_READY, "", Severity.WARN),
+        (Code.DRIVEN_BY_POLICY, "", Severity.INFO),
+        (Code.POLICIES_NOT_READ, "", Severity.WARN),
     ]
     assert waits[1].text == (
         "zone-a has 2 of 3 pods ready (zone-a-0: CrashLoopBackOff); "
