@@ -18,16 +18,16 @@ from tests.simulation.test_scenarios import LARGE, mark_costly
 
 pytestmark = pytest.mark.thorough
 
-SEEDS: Final = 30
+SEEDS: Final = 10
 # Each way of acting once: alone, elected, beside others, and all features. All: `make prove`.
 EACH_WAY: Final = (
     *("s1", "s3", "s7-tracked", "s8-two", "s9-small", "s12", "s14-watched", "walk", "both-small"),
-    *("p1", "p3-elected", "r1", "r1-elected", "s5-contested", "s5-elected"),
+    *("p1", "r1-elected", "s5-contested", "s5-elected"),
 )
 PRINT_HASH: Final = """
 import json, sys
 from tests.simulation.campaign import Job, run_job
-jobs = [Job(scenario=name, seed=seed) for name in sys.argv[1:] for seed in (1, 5)]
+jobs = [Job(scenario=name, seed=seed) for name in sys.argv[1:] for seed in (5,)]
 print(json.dumps([run_job(job).trace_hash for job in jobs]))
 """
 
@@ -86,8 +86,8 @@ def test_without_faults_none_strikes() -> None:
 
 
 @pytest.mark.slow
-def test_dozens_of_seeds_give_the_same_history_twice() -> None:
-    """Every tenth in a scenario of its full size; more of them, of all: `make prove`."""
+def test_ten_seeds_give_the_same_history_in_another_process() -> None:
+    """One of them in a scenario of its full size; more of them, of all: `make prove`."""
     names = (*("s1-small", "s2-small", "s7-small") * 3, "s1")
     jobs = [Job(scenario=names[seed % len(names)], seed=seed) for seed in range(SEEDS)]
 
