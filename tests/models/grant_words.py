@@ -1,7 +1,7 @@
 """The words of the model of grants: what there is, who wants what, and what may be wrong."""
 
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum, auto, unique
+from enum import IntEnum, auto, unique
 from typing import Final, NamedTuple
 
 from tests.models.search import replaced
@@ -11,7 +11,7 @@ PODS: Final = "pqr"
 
 
 @unique
-class Error(Enum):
+class Error(IntEnum):
     """A deliberate mistake: what the protocol would be without one of its rules."""
 
     LISTS_FIRST = auto()
@@ -79,7 +79,7 @@ class Request(NamedTuple):
 
 
 @unique
-class Late(Enum):
+class Late(IntEnum):
     """A call that no client waits for any more."""
 
     WRITE = auto()
