@@ -1,6 +1,7 @@
 """Bodies of the largest size that are made to cost memory and time: of each path, by name."""
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -165,10 +166,17 @@ def _fill_up(size: int, unit: bytes, around: bytes) -> bytes:
     if around == b'""':
         filling = unit * (room // len(unit))
     elif around == b"{}":
-        filling = b",".join(unit % number for number in range(room // (len(unit % 0) + 1)))
+        width = len(unit % 0) + 1
+        filling = _make_members(unit)[: max(room // width * width - 1, 0)]
     else:
         filling = b",".join([unit] * (room // (len(unit) + 1)))
     return b"%b%b%b" % (around[:1], filling, around[1:])
+
+
+@cache
+def _make_members(unit: bytes) -> bytes:
+    """Return members with different names, all of the same length, for the largest body."""
+    return b",".join(unit % number for number in range(LARGEST // len(unit % 0)))
 
 
 def _repeat(review: Json) -> bytes:
