@@ -226,14 +226,22 @@ ON_A_CONTROL_PLANE = {
     ),
 }
 ALL = SYNTHETIC | SLOW | ON_A_CONTROL_PLANE
-MARKS = dict.fromkeys(SLOW, pytest.mark.slow) | dict.fromkeys(
-    ON_A_CONTROL_PLANE, pytest.mark.controlplane
-)
+# What they measure is tested by itself in `tests/system`; each would start a control plane of its own.
+FOR_PROOF = {"namespaces", "scaling_up", "scaling_delays"}
+
+
+def choose_marks(name: str, smoke: Smoke) -> list[pytest.MarkDecorator]:
+    """Return the marks of a benchmark's test."""
+    return [
+        *([pytest.mark.slow] if name in SLOW else []),
+        *([pytest.mark.controlplane] if name in ON_A_CONTROL_PLANE else []),
+        *([pytest.mark.prove] if smoke.name in FOR_PROOF else []),
+    ]
 
 
 @pytest.mark.parametrize(
     "smoke",
-    [pytest.param(smoke, id=name, marks=MARKS.get(name, ())) for name, smoke in ALL.items()],
+    [pytest.param(smoke, id=name, marks=choose_marks(name, smoke)) for name, smoke in ALL.items()],
 )
 def test_a_benchmark_prints_one_line_of_json(smoke: Smoke) -> None:
     lines: list[str] = []
