@@ -226,7 +226,7 @@ ON_A_CONTROL_PLANE = {
     ),
 }
 ALL = SYNTHETIC | SLOW | ON_A_CONTROL_PLANE
-# What they measure is tested by itself in `tests/system`; each would start a control plane of its own.
+# `tests/system` tests what they measure, and each would start a control plane of its own.
 FOR_PROOF = {"namespaces", "scaling_up", "scaling_delays"}
 
 
