@@ -19,7 +19,7 @@ from rollout_operator.planning.description.times import choose_fit, render_time
 from rollout_operator.planning.releases.conditions import READY
 from rollout_operator.planning.releases.gates import list_gates
 from rollout_operator.planning.releases.schedules.hours import HORIZON
-from rollout_operator.planning.releases.schedules.status import IN_SYNC, INVALID
+from rollout_operator.planning.releases.schedules.status import IN_SYNC, INVALID, NOT_WRITTEN
 from rollout_operator.planning.wording import cut, join_names
 
 MOST_TAGS: Final = 20
@@ -78,8 +78,11 @@ def describe_schedule(schedule: ScheduleObject) -> ScheduleDescription:
     is_open = action is not None and status.active == (action is ScheduleAction.ALLOW)
     changes = choose_fit(status.next_transition)
     text = _render_state(schedule, is_open=is_open, changes=changes)
-    if schedule.problem or ready is None or is_refused:
-        text = schedule.problem or (ready.message if ready else "no operator has decided on it yet")
+    if schedule.problem or ready is None:
+        text = schedule.problem or "no operator has decided on it yet"
+    elif is_refused:
+        # It holds releases all the same where its gates cannot be written (RELB-42).
+        text = f"{text}; {ready.message}" if ready.reason == NOT_WRITTEN else ready.message
     return ScheduleDescription(
         kind=schedule.kind,
         name=schedule.head.name,

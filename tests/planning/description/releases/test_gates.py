@@ -9,7 +9,6 @@ from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.schedule import (
     ScheduleObject,
     ScheduleRule,
-    ScheduleStatus,
 )
 from rollout_operator.model.releases.status import GateSummary
 from rollout_operator.planning.description.release_text import render_gate, render_schedule
@@ -70,11 +69,14 @@ def test_one_that_no_operator_has_looked_at_says_so() -> None:
 
 
 def test_gates_that_cannot_be_written_are_said() -> None:
+    """RELB-42: beside whether it is open and until when, since it holds releases all the same."""
+    status = decided(schedule(action=DENY)).status
     ready = StatusCondition(type="Ready", status="False", reason="GatesNotWritten", message="no")
-    status = ScheduleStatus(active=True, conditions=(ready,))
-    found = describe_schedule(schedule(status=status))
+    refused = msgspec.structs.replace(status, conditions=(ready,))
+    found = describe_schedule(schedule(action=DENY, status=refused))
 
-    assert render_schedule(found) == "RolloutSchedule prod/nights: no [GatesNotWritten]"
+    text = "closed by morning, until 2025-01-01T02:00:00Z; no [GatesNotWritten]"
+    assert render_schedule(found).startswith(f"RolloutSchedule prod/nights: {text}")
 
 
 def test_a_closed_gate_of_a_schedule_says_when_it_opens() -> None:
