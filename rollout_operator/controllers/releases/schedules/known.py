@@ -105,9 +105,10 @@ class FollowedSchedules:
                 yield f"{kind.kind}: the cache is too old"
 
     def _list_schedules(self) -> Iterator[ScheduleObject]:
-        yield from map(_read_schedule, self.own.store.list_all())
+        """Yield those of the cluster first: no number of others hides what they say."""
         if self.wide is not None and self.wide.is_followed:
             yield from map(_read_schedule, self.wide.kinds.schedules.store.list_all())
+        yield from map(_read_schedule, self.own.store.list_all())
 
     def _read_namespace(self, name: str) -> tuple[Mapping[str, Mapping[str, str]], str]:
         """Return the labels of a namespace where they are known, or why they are not."""

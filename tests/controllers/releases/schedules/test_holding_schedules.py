@@ -152,6 +152,23 @@ async def test_a_schedule_of_the_cluster_counts_without_its_gate() -> None:
 
 
 @in_virtual_time
+async def test_schedules_of_a_namespace_do_not_hide_one_of_the_cluster() -> None:
+    """RELB-42: the reason names three, and a tenant may have a hundred that hold as well."""
+    async with deployed() as world:
+        world.sandbox.api.forbidden.add(("operator-1", "create", "rolloutgates"))
+        for name in "abc":
+            await world.create(ROLLOUT_SCHEDULES, name, ALWAYS)
+        await world.create(CLUSTER_ROLLOUT_SCHEDULES, "freeze", ALWAYS)
+        await world.sleep(5)
+        await world.announce("1.1.0")
+        await world.sleep(5)
+        assert await world.history() == ["1.0.0"]
+        reason, text = await world.condition()
+        assert reason == "SchedulesBlocking"
+        assert text.startswith("ClusterRolloutSchedule freeze is closed")
+
+
+@in_virtual_time
 async def test_a_schedule_whose_gate_is_refused_is_obeyed_all_the_same() -> None:
     """RELB-42: it holds, says why, and opens by the clock."""
     async with deployed() as world:
