@@ -55,21 +55,18 @@ class ExplainedKind(StrEnum):
 
 
 EXPLAIN_FLAGS: Final[tuple[Flag[Any], ...]] = ACCESS_FLAGS
+_RELEASE_KINDS: Final = (
+    ExplainedKind.RELEASE,
+    ExplainedKind.GATE,
+    ExplainedKind.SCHEDULE,
+    ExplainedKind.CLUSTER_SCHEDULE,
+    ExplainedKind.CHECK,
+)
 _KINDS: Final = {
     **dict.fromkeys(("pod", "pods", "po"), ExplainedKind.POD),
     **dict.fromkeys(("statefulset", "statefulsets", "sts"), ExplainedKind.SET),
     **dict.fromkeys(POLICY_WORDS, ExplainedKind.POLICY),
-    **{
-        word: kind
-        for kind in (
-            ExplainedKind.RELEASE,
-            ExplainedKind.GATE,
-            ExplainedKind.SCHEDULE,
-            ExplainedKind.CLUSTER_SCHEDULE,
-            ExplainedKind.CHECK,
-        )
-        for word in (f"{kind}", f"{kind}s")
-    },
+    **{word: kind for kind in _RELEASE_KINDS for word in (f"{kind}", f"{kind}s")},
 }
 _HEAD: Final = """\
 Usage: rollout-operator explain POD|STATEFULSET [flags]
@@ -121,7 +118,10 @@ def read_target(arguments: Sequence[str]) -> ExplainedObject:
     if len(arguments) == 1 and not slash:
         return ExplainedObject(kind)
     if not name:
-        raise UsageError("name one pod or StatefulSet: NAME, pod/NAME, sts/NAME or mazr/NAME")
+        raise UsageError(
+            "name one object: NAME of a pod or StatefulSet, or KIND/NAME, where KIND is pod, sts,"
+            f" mazr, {', '.join(_RELEASE_KINDS[:-1])} or {_RELEASE_KINDS[-1]}"
+        )
     if kind.lower() not in _KINDS:
         raise UsageError(
             f"{kind} is neither a pod nor a StatefulSet, nor a MultiAZRollout or a Rollout: write"

@@ -113,3 +113,11 @@ def test_other_words_are_refused(words: list[str], capsys: pytest.CaptureFixture
         read_target(words)
     assert main(["explain", *words]) == ExitCode.BAD_COMMAND_LINE
     assert "See rollout-operator explain -help" in capsys.readouterr().err
+
+
+def test_no_word_is_answered_with_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain"]) == ExitCode.BAD_COMMAND_LINE
+
+    said = capsys.readouterr().err
+    short = {ExplainedKind.SET: "sts", ExplainedKind.POLICY: "mazr"}
+    assert [kind for kind in ExplainedKind if short.get(kind, kind) not in said] == []
