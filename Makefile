@@ -94,9 +94,10 @@ demo: $(READY) ## watch the operator at work on a simulated cluster: half a minu
 demo-cluster: controlplane ## the same on a real control plane; ARGS=-help says what else
 	@$(PY) -m tests.demo $(ARGS)
 
-# How many schedules: make simulate N=100000
+# How many schedules: make simulate N=100000. Planned faults come after them, a great many;
+# without: make simulate ARGS=--no-plans
 N ?= 20000
-simulate: $(READY) ## random schedules of faults on all cores, judged by the invariants
+simulate: $(READY) ## random schedules, then planned faults, on all cores, judged by the invariants
 	@$(PY) -m tests.simulation campaign --schedules $(N) $(ARGS)
 
 mutants: $(READY) ## deliberate errors, one at a time: does the simulation see each of them?
