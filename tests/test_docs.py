@@ -26,13 +26,17 @@ EVENTS = (ROOT / "docs/events.md").read_text()
 
 def test_the_flag_table_is_that_of_the_code() -> None:
     begin, end = "checked by a test -->\n", "<!-- end of flags -->"
-    assert FLAGS.partition(begin)[2].partition(end)[0] == render_flag_table()
+    table = FLAGS.partition(begin)[2].partition(end)[0]
+    assert table == render_flag_table(), "see 'Add a flag' in CONTRIBUTING.md, step 4"
 
 
 @pytest.mark.parametrize("code", list(Code))
 def test_every_reason_is_explained_once(code: Code) -> None:
     """D-40: one vocabulary, documented."""
-    assert REASONS.count(f"| `{code}` |") == 1
+    rows = REASONS.count(f"| `{code}` |")
+    assert rows == 1, (
+        f"docs/reasons.md has {rows} rows of it: see 'Add a reason' in CONTRIBUTING.md"
+    )
 
 
 def test_no_reason_is_explained_that_does_not_exist() -> None:
