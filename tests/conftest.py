@@ -10,8 +10,10 @@ from hypothesis import settings
 from rollout_operator.telemetry import logs
 
 # An example may take any time: what else the machine does is not to fail a test.
-settings.register_profile("gate", deadline=None)
-# A fifth of the examples: see `tests.examples`.
+settings.register_profile("gate", deadline=None, max_examples=50)
+# Ten times as many as a test says.
+settings.register_profile("prove", deadline=None, max_examples=1000)
+# Half of the examples in the gate, and a fifth here: see `tests.examples`.
 settings.register_profile("fast", deadline=None, max_examples=20)
 settings.load_profile("gate")
 

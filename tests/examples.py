@@ -1,6 +1,6 @@
-"""How many examples a property is tried with: as many as it says, a fifth of them in a fast run.
+"""How many examples a property is tried with: half of what it says, ten times as many in a proof.
 
-`conftest.py` has the profiles; `make test-fast` chooses the smaller.
+`conftest.py` has the profiles; `make test-fast` chooses a fifth, `make prove` the thousand.
 """
 
 from typing import Final

@@ -9,6 +9,7 @@ aimed       kills at every call of the batches of a policy, and what goes on aft
 deliberate  the catalogue of deliberate errors, each judged by simulation and unit tests
 automatic   automatic mutants of planning, guards and controllers, judged by all suites
 models      short cuts of grants that are not built: safe but for what is held against them
+properties  ten times as many examples of each property as it says
 tests       tests marked `prove`: more cases of what the gate shows on a real control plane, too
 kills       two and three operators on a real control plane, killed, frozen and ended at random
 flux        releases with Flux's own controllers, and whether these do as it was recorded
@@ -143,8 +144,18 @@ def _prove_models(_given: argparse.Namespace) -> Found:
     return Found(ran=f"{len(SAFE)} short cuts", missed=missed, is_failure=bool(missed))
 
 
+def _prove_properties(given: argparse.Namespace) -> Found:
+    folder = Path(__file__).parent
+    files = [path for path in folder.rglob("test_*.py") if "repeatable(" in path.read_text()]
+    return _run_tests(given, "--hypothesis-profile=prove", *map(str, sorted(files)))
+
+
 def _prove_tests(given: argparse.Namespace) -> Found:
-    words = ("-m", "pytest", "--prove", f"-n{given.jobs}", "-q")
+    return _run_tests(given, "--prove")
+
+
+def _run_tests(given: argparse.Namespace, *more: str) -> Found:
+    words = ("-m", "pytest", f"-n{given.jobs}", "-q", *more)
     ended = subprocess.run([sys.executable, *words], stdout=subprocess.PIPE, text=True, check=False)
     *_, last = ended.stdout.splitlines() or [""]
     missed = [line for line in ended.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
@@ -171,6 +182,7 @@ PARTS: Final[dict[str, Callable[[argparse.Namespace], Found]]] = {
     "deliberate": _prove_deliberate,
     "automatic": _prove_automatic,
     "models": _prove_models,
+    "properties": _prove_properties,
     "tests": _prove_tests,
     "kills": _prove_kills,
     "flux": _prove_flux,

@@ -226,8 +226,9 @@ ON_A_CONTROL_PLANE = {
     ),
 }
 ALL = SYNTHETIC | SLOW | ON_A_CONTROL_PLANE
-# `tests/system` tests what they measure, and each would start a control plane of its own.
-FOR_PROOF = {"namespaces", "scaling_up", "scaling_delays"}
+# What they measure is tested by itself, in `tests/system` and `tests/web`. Of the first three each
+# would start a control plane of its own, and the others saturate a process.
+FOR_PROOF = {"namespaces", "scaling_up", "scaling_delays", "connections", "hostile", "watchers"}
 
 
 def choose_marks(name: str, smoke: Smoke) -> list[pytest.MarkDecorator]:

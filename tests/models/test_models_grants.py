@@ -32,13 +32,13 @@ SETUPS = [
     pytest.param(
         Setup(zones="aab", most=2, wants=((0,), (1, 2))),
         id="maximum 2, and another zone",
-        marks=pytest.mark.slow,
+        marks=[pytest.mark.slow, pytest.mark.prove],
     ),
     pytest.param(replace(ONE_EACH, by_partition=True), id="SI-05 one partition, maximum 1"),
     pytest.param(
         Setup(slots=(2, 1), wants=((0, 1), (1,))),
         id="both zones in one process at once, and another",
-        marks=pytest.mark.slow,
+        marks=[pytest.mark.slow, pytest.mark.prove],
     ),
     pytest.param(Setup(slots=(2,), wants=((0, 1),)), id="one process"),
     pytest.param(replace(ONE_EACH, rollouts=(0,)), id="FP-21 a rollout that wins, an eviction"),

@@ -35,7 +35,6 @@ from tests.world.world import World
 pytestmark = pytest.mark.controlplane
 
 A, B, C = ZONES = ("live-a", "live-b", "live-c")
-MODES: Final = pytest.mark.parametrize("flags", [(), TRACKED], ids=["annotations", "tracker"])
 WAIT: Final = timedelta(seconds=3)
 # Recorded times have whole seconds and are never early; the rest is for a busy machine.
 LATE: Final = timedelta(seconds=3)
@@ -50,7 +49,13 @@ async def _guard(world: World, pods: WebPods, flags: tuple[str, ...]) -> Guarded
 
 
 @pytest.mark.slow
-@MODES
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param((), id="annotations"),
+        pytest.param(TRACKED, id="tracker", marks=pytest.mark.prove),
+    ],
+)
 async def test_scale12_down_one_by_one_and_up_at_once(world: World, flags: tuple[str, ...]) -> None:
     """SCALE-09, 11, 12, 13, W-18, D-22, SEED-066, LI-09: 5 -> 3 -> 6, each written once.
 

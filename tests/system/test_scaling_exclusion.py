@@ -29,7 +29,13 @@ INSIST_LIMIT: Final = timedelta(seconds=30)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flags", [(), TRACKED], ids=["annotations", "tracker"])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param((), id="annotations", marks=pytest.mark.prove),
+        pytest.param(TRACKED, id="tracker"),
+    ],
+)
 async def test_w15_people_in_two_zones_while_a_third_follows(
     world: World, flags: tuple[str, ...]
 ) -> None:

@@ -309,13 +309,6 @@ def test_following_wins_over_mirroring_and_both_are_named() -> None:
     assert (counts(plan), codes(plan)) == ({"zone-b": 4}, ["follows_and_mirrors zone-b"])
 
 
-@pytest.mark.parametrize("half", ["name=demo", "kind=ReplicaTemplate"])
-def test_half_a_mirror_beside_a_lead_mirrors_nothing(half: str) -> None:
-    plan = plan_scaling(read_snapshot(f"a 4; b 3 follows=a {half}; scale 9/0"))
-
-    assert (counts(plan), codes(plan)) == ({"zone-b": 4}, [])
-
-
 def test_an_unreadable_leading_zone_is_named_as_such() -> None:
     broken = (unreadable("StatefulSet", "zone-a"),)
     lines = outline(plan_scaling(snapshot(counted("b", 3, follows="a"), unreadable=broken)))

@@ -29,9 +29,17 @@ from tests.planning.scalings import (
     guarded,
     mirroring,
     outline,
+    read_snapshot,
     show,
     snapshot,
 )
+
+
+@pytest.mark.parametrize("half", ["name=demo", "kind=ReplicaTemplate"])
+def test_half_a_mirror_beside_a_lead_mirrors_nothing(half: str) -> None:
+    plan = plan_scaling(read_snapshot(f"a 4; b 3 follows=a {half}; scale 9/0"))
+
+    assert (counts(plan), codes(plan)) == ({"zone-b": 4}, [])
 
 
 def down(letter: str, change: str) -> str:
