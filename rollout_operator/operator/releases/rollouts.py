@@ -18,7 +18,7 @@ from rollout_operator.controllers.releases.flux import FluxObjects
 from rollout_operator.controllers.releases.look_ups import ReleaseLookUps
 from rollout_operator.controllers.releases.observe import ReleaseObserver
 from rollout_operator.controllers.releases.reports import ReleaseReports
-from rollout_operator.controllers.releases.schedules.known import FollowedSchedules
+from rollout_operator.controllers.releases.schedules.known import FollowedSchedules, ScheduleReader
 from rollout_operator.controllers.releases.wakes import list_concerned
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.statuses import StatusWriter
@@ -152,7 +152,9 @@ class RolloutReleases(Feature):
                     reader=writing,
                     wide=context.process.wide_checks,
                     schedules=FollowedSchedules(
-                        own=caches.schedules, wide=context.process.wide_schedules, compat=compat
+                        own=caches.schedules,
+                        wide=context.process.wide_schedules,
+                        reader=ScheduleReader(compat),
                     ),
                     now=partial(context.process.refine_time, writing),
                     compat=compat,

@@ -23,6 +23,7 @@ from rollout_operator.model.releases.plan import (
     RemoveIntents,
 )
 from rollout_operator.model.releases.rollout import ReleaseHead, ReleaseRollout
+from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.model.releases.schedule_plan import (
     DeleteGate,
     GateAction,
@@ -36,7 +37,12 @@ from rollout_operator.planning.releases.intents import drop_intents
 from rollout_operator.planning.releases.plan import plan_release
 from rollout_operator.planning.releases.resets import find_reset
 from rollout_operator.planning.releases.schedules.gates import AFTER_TRANSITION, plan_schedule
-from rollout_operator.planning.releases.schedules.holds import KnownSchedules, list_holds
+from rollout_operator.planning.releases.schedules.holds import (
+    KnownSchedules,
+    ScheduleReading,
+    list_holds,
+    read_schedule,
+)
 from rollout_operator.planning.releases.schedules.status import render_schedule_status
 from rollout_operator.planning.releases.schedules.zones import LoadZone
 
@@ -216,7 +222,7 @@ class _Play:
             policy=player.given.policy,
             gates=gates,
             schedule_holds=list_holds(
-                self._know_schedules(), _name_gated(player), gates, self._load
+                self._know_schedules(), _name_gated(player), gates, self._read_schedule
             ),
             checks=tuple(self._checks.values()),
             namespaces=self._given.namespaces,
@@ -228,10 +234,12 @@ class _Play:
     def _know_schedules(self) -> KnownSchedules:
         return KnownSchedules(
             schedules=tuple(self._schedules),
-            now=self._now,
             namespaces=self._given.namespaces,
             compat=self._given.compat,
         )
+
+    def _read_schedule(self, schedule: ScheduleObject) -> ScheduleReading:
+        return read_schedule(schedule, self._now, self._load, self._given.compat)
 
     def _reset_checks(self, player: _Player) -> None:
         """Have HealthChecks start anew with a deployment, and be healthy a while later."""

@@ -17,6 +17,7 @@ from rollout_operator.controllers.releases.observe import ReleaseObserver
 from rollout_operator.controllers.releases.reports import ReleaseReports
 from rollout_operator.controllers.releases.schedules.known import (
     FollowedSchedules,
+    ScheduleReader,
     WideSchedules,
 )
 from rollout_operator.controllers.releases.tags import list_tags
@@ -273,7 +274,7 @@ class ReleaseBench:
             reader=api,
             wide=self.wide,
             schedules=FollowedSchedules(
-                own=caches.schedules, wide=self.wide_schedules, compat=OURS
+                own=caches.schedules, wide=self.wide_schedules, reader=ScheduleReader(OURS)
             ),
             now=now,
             compat=OURS,

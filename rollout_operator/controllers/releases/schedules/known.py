@@ -19,7 +19,13 @@ from rollout_operator.model.releases.namespace import LabelledNamespace
 from rollout_operator.model.releases.rollout import ReleaseHead, ReleaseRollout
 from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.model.releases.schedule_plan import GatedRollout
-from rollout_operator.planning.releases.schedules.holds import KnownSchedules, list_holds
+from rollout_operator.planning.releases.schedules.holds import (
+    KnownSchedules,
+    ScheduleReading,
+    list_holds,
+    read_schedule,
+)
+from rollout_operator.planning.releases.schedules.zones import LoadZone
 from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
 
 
@@ -48,6 +54,33 @@ class WideSchedules:
             callback()
 
 
+class ScheduleReader:
+    """Reads each version of a schedule once a minute, for all Rollouts that it selects (LI-09).
+
+    That is exact: rules begin and end with minutes. A hundred schedules of 256 rules each would
+    take 24 ms of every pass over every Rollout.
+    """
+
+    def __init__(self, compat: ReleaseCompat, load: LoadZone = ZoneInfo) -> None:
+        self.compat = compat
+        self._load = load
+        self._minute: datetime | None = None
+        self._read: dict[str, tuple[ScheduleObject, ScheduleReading]] = {}
+
+    def read(self, schedule: ScheduleObject, now: datetime) -> ScheduleReading:
+        """Return what a schedule says now."""
+        if (minute := now.replace(second=0, microsecond=0)) != self._minute:
+            self._minute = minute
+            self._read.clear()
+        uid = schedule.head.uid
+        known, reading = self._read.get(uid, (None, None))
+        # The very object of the cache, in which no resource version is kept.
+        if known is not schedule or reading is None:
+            reading = read_schedule(schedule, now, self._load, self.compat)
+            self._read[uid] = schedule, reading
+        return reading
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowedSchedules:
     """What Rollouts of one namespace obey."""
@@ -55,7 +88,7 @@ class FollowedSchedules:
     own: FollowedKind
     wide: WideSchedules | None
     """None where those of the cluster do not count."""
-    compat: ReleaseCompat
+    reader: ScheduleReader
 
     def find_lack(self) -> str | None:
         """Say why nothing may be decided yet: the first answers are on their way."""
@@ -75,14 +108,13 @@ class FollowedSchedules:
         labels, lack = self._read_namespace(head.namespace)
         known = KnownSchedules(
             schedules=tuple(self._list_schedules()),
-            now=now,
             namespaces=labels,
             namespaces_lack=lack,
             lacks=tuple(self._list_lacks()),
-            compat=self.compat,
+            compat=self.reader.compat,
         )
         gated = GatedRollout(namespace=head.namespace, name=head.name, labels=rollout.labels)
-        return list_holds(known, gated, gates, ZoneInfo)
+        return list_holds(known, gated, gates, lambda schedule: self.reader.read(schedule, now))
 
     def _list_needed(self) -> Iterator[FollowedKind]:
         yield self.own

@@ -9,9 +9,9 @@ has none, versions wait. So does a schedule of which nothing known says that it 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, tzinfo
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -27,9 +27,21 @@ from rollout_operator.planning.releases.schedules.hours import is_open
 from rollout_operator.planning.releases.schedules.zones import LoadZone, get_time_zone
 from rollout_operator.planning.wording import count
 
-# That may select one Rollout. Each pass reads all of them: a hundred of unknown time zones take
-# 40 ms, and an account that may create schedules could have thousands.
+# That may select one Rollout. Each pass looks at all of them, and an account that may create
+# schedules could have thousands.
 MOST_SCHEDULES: Final = 100
+
+
+class ScheduleReading(NamedTuple):
+    """What a schedule says of a moment."""
+
+    is_open: bool
+    problem: str = ""
+    """Why it is invalid: then it opens nothing."""
+
+
+ReadSchedule = Callable[[ScheduleObject], ScheduleReading]
+"""Reads a schedule at the moment of a pass. It may remember what it has read."""
 
 
 class KnownSchedules(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +49,6 @@ class KnownSchedules(msgspec.Struct, frozen=True, kw_only=True):
 
     schedules: tuple[ScheduleObject, ...] = ()
     """All of its namespace and of the cluster, whatever they select."""
-    now: datetime
     namespaces: Mapping[str, Mapping[str, str]] = {}
     """Labels of namespaces, of those that are known."""
     namespaces_lack: str = ""
@@ -48,16 +59,16 @@ class KnownSchedules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_holds(
-    known: KnownSchedules, rollout: GatedRollout, gates: Iterable[ReleaseGate], load: LoadZone
+    known: KnownSchedules, rollout: GatedRollout, gates: Iterable[ReleaseGate], read: ReadSchedule
 ) -> tuple[str, ...]:
     """Return why versions of a Rollout wait beyond what gates say, a sentence each (RELB-42).
 
-    `gates` are those that name it. `load` reads the time zone of a name.
+    `gates` are those that name it.
     """
     kept = _group_gates(gate for gate in gates if gate.rollout == rollout.name)
     selecting = list(_list_selecting(known, rollout))
     holds = (
-        _explain(schedule, unknown, _list_own(schedule, kept), known, load)
+        _explain(schedule, unknown, _list_own(schedule, kept), read)
         for schedule, unknown in selecting[:MOST_SCHEDULES]
     )
     more = len(selecting) - MOST_SCHEDULES
@@ -100,23 +111,16 @@ def _list_own(
 
 
 def _explain(
-    schedule: ScheduleObject,
-    unknown: str,
-    gates: Iterable[ReleaseGate],
-    known: KnownSchedules,
-    load: LoadZone,
+    schedule: ScheduleObject, unknown: str, gates: Iterable[ReleaseGate], read: ReadSchedule
 ) -> str:
     own = list(gates)
     if any(not gate.is_passing for gate in own):
         return ""  # the gate says it
     name = f"{schedule.kind} {schedule.head.key}"
-    zone, problem = _load_zone(schedule, load)
-    if problem := unknown or problem:
+    reading = read(schedule)
+    if problem := unknown or reading.problem:
         return "" if own else f"{name}: {problem.removeprefix(f'{name}: ')}; it has no gate here"
-    if zone is None or schedule.schedule is None:
-        return ""
-    has_opened = is_open(schedule.schedule, zone, known.now, known.compat)
-    return "" if has_opened else f"{name} is closed, and its gate does not say so yet"
+    return "" if reading.is_open else f"{name} is closed, and its gate does not say so yet"
 
 
 def _explain_unknown(schedule: ScheduleObject, known: KnownSchedules, rollout: GatedRollout) -> str:
@@ -133,11 +137,14 @@ def _explain_unknown(schedule: ScheduleObject, known: KnownSchedules, rollout: G
     return known.namespaces_lack if has_selected and not is_known else ""
 
 
-def _load_zone(schedule: ScheduleObject, load: LoadZone) -> tuple[tzinfo | None, str]:
-    """Return the time zone of a schedule, or why it is invalid."""
+def read_schedule(
+    schedule: ScheduleObject, now: datetime, load: LoadZone, compat: ReleaseCompat = OURS
+) -> ScheduleReading:
+    """Return what a schedule says now. `load` reads the time zone of a name."""
     if schedule.problem or schedule.schedule is None:
-        return None, schedule.problem
+        return ScheduleReading(is_open=not schedule.problem, problem=schedule.problem)
     try:
-        return get_time_zone(schedule.schedule.time_zone, load), ""
+        zone = get_time_zone(schedule.schedule.time_zone, load)
     except InvalidInput as error:
-        return None, str(error)
+        return ScheduleReading(is_open=False, problem=str(error))
+    return ScheduleReading(is_open=is_open(schedule.schedule, zone, now, compat))

@@ -14,7 +14,9 @@ from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.planning.releases.schedules.holds import (
     MOST_SCHEDULES,
     KnownSchedules,
+    ScheduleReading,
     list_holds,
+    read_schedule,
 )
 from tests.planning.releases.builders import START, head
 from tests.planning.releases.schedules.schedule_builders import (
@@ -43,8 +45,11 @@ def explain(
     **more: Any,
 ) -> tuple[str, ...]:
     """Return what holds `prod/app` in the first minute, in which `nights` is closed."""
-    known = KnownSchedules(**{"schedules": schedules, "now": START, **more})
-    return list_holds(known, gated(labels=labels or {}), gates, ZoneInfo)
+    now = more.pop("now", START)
+    known = KnownSchedules(**{"schedules": schedules, **more})
+    return list_holds(
+        known, gated(labels=labels or {}), gates, lambda each: read_schedule(each, now, ZoneInfo)
+    )
 
 
 def make_gate(of: ScheduleObject, *, is_passing: bool) -> ReleaseGate:
@@ -175,12 +180,12 @@ def test_thousands_of_schedules_make_a_pass_no_longer() -> None:
     """RELB-42: what is not read holds, since a closed schedule may be among it."""
     read: list[str] = []
 
-    def load(name: str) -> ZoneInfo:
-        read.append(name)
-        return ZoneInfo(name)
+    def load(schedule: ScheduleObject) -> ScheduleReading:
+        read.append(schedule.head.name)
+        return read_schedule(schedule, START, ZoneInfo)
 
     many = tuple(schedule(f"s{number}", time_zone="Atlantis") for number in range(1000))
-    holds = list_holds(KnownSchedules(schedules=many, now=START), gated(labels={}), (), load)
+    holds = list_holds(KnownSchedules(schedules=many), gated(labels={}), (), load)
 
     assert len(read) == MOST_SCHEDULES
     assert len(holds) == MOST_SCHEDULES + 1
