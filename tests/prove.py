@@ -10,7 +10,7 @@ deliberate  the catalogue of deliberate errors, each judged by simulation and un
 automatic   automatic mutants of planning, guards and controllers, judged by all suites
 models      short cuts of grants that are not built: safe but for what is held against them
 properties  ten times as many examples of each property as it says
-tests       tests marked `prove`: more cases of what the gate shows on a real control plane, too
+tests       tests marked `prove`: more cases of what a test beside them shows in the gate
 kills       two and three operators on a real control plane, killed, frozen and ended at random
 flux        releases with Flux's own controllers, and whether these do as it was recorded
 """

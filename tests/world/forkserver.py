@@ -41,8 +41,8 @@ class Forked:
 
     def __init__(self, process: ForkServerProcess) -> None:
         process.start()
-        self._process = process
-        self.pid = process.pid or 0
+        assert process.pid is not None  # it has started: a signal to 0 would be one to the tests
+        self._process, self.pid = process, process.pid
 
     def poll(self) -> int | None:
         """Return the exit code, negative for a signal, or None while it runs."""
