@@ -8,6 +8,7 @@ plans       the systematic plans of its small scenarios: every step goes wrong o
 aimed       kills at every call of the batches of a policy, and what goes on after each
 deliberate  the catalogue of deliberate errors, each judged by simulation and unit tests
 automatic   automatic mutants of planning, guards and controllers, judged by all suites
+contract    scripted calls on both worlds, whatever earlier runs kept of the real one
 models      short cuts of grants that are not built: safe but for what is held against them
 properties  ten times as many examples of each property as it says
 tests       tests marked `prove`: more cases of what a test beside them shows in the gate
@@ -16,6 +17,7 @@ flux        releases with Flux's own controllers, and whether these do as it was
 """
 
 import argparse
+import asyncio
 import multiprocessing
 import os
 import subprocess
@@ -27,6 +29,8 @@ from itertools import chain, product
 from pathlib import Path
 from typing import Final
 
+from tests.contract.__main__ import name_differences, record
+from tests.contract.plays import list_sequences
 from tests.flux.campaign import prove_contract
 from tests.kills.rounds import list_rounds, run_rounds
 from tests.models.short_cuts import SAFE, list_not_shown
@@ -139,6 +143,13 @@ def _prove_automatic(given: argparse.Namespace) -> Found:
     )
 
 
+def _prove_contract(_given: argparse.Namespace) -> Found:
+    sequences = list_sequences()
+    real = asyncio.run(record(sequences))
+    missed = [text for each in sequences if (text := name_differences(each, real[str(each)]))]
+    return Found(ran=f"{len(sequences)} sequences", missed=missed, is_failure=bool(missed))
+
+
 def _prove_models(_given: argparse.Namespace) -> Found:
     missed = list_not_shown()
     return Found(ran=f"{len(SAFE)} short cuts", missed=missed, is_failure=bool(missed))
@@ -181,6 +192,7 @@ PARTS: Final[dict[str, Callable[[argparse.Namespace], Found]]] = {
     "aimed": _prove_aimed,
     "deliberate": _prove_deliberate,
     "automatic": _prove_automatic,
+    "contract": _prove_contract,
     "models": _prove_models,
     "properties": _prove_properties,
     "tests": _prove_tests,

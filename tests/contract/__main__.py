@@ -55,8 +55,11 @@ def main() -> int:
 
 
 def _report(one: Sequence, real: list[str], is_shown: bool) -> str:
-    if is_shown:
-        return "\n".join((f"#### {one}", *real))
+    return "\n".join((f"#### {one}", *real)) if is_shown else name_differences(one, real)
+
+
+def name_differences(one: Sequence, real: list[str]) -> str:
+    """Return where the simulation differs from a transcript, or nothing."""
     difference = name_difference(real, _lines(play_simulated(one)))
     return f"#### {one}\n{difference}\n" if difference else ""
 

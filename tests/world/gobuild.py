@@ -48,7 +48,7 @@ class GoProgram:
 
     def find(self, announce: Announce) -> Path:
         """Return a folder with all names, building them if need be. Raises BuildError."""
-        kept = _cache_folder() / self._key()
+        kept = cache_folder() / self._key()
         if not self.is_whole(kept):
             self._build(kept, locate_go(), announce)
         return kept
@@ -120,7 +120,8 @@ def locate_go() -> Path:
     )
 
 
-def _cache_folder() -> Path:
+def cache_folder() -> Path:
+    """Return where what takes long to make is kept from run to run."""
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(root) / "rollout-operator-tests"
 
