@@ -2,14 +2,15 @@
 
 import asyncio
 import json
-import sys
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.prediction.comparison import Cause, Going
 from tests.world.api import Json
+from tests.world.forkserver import run_program
 
-LIMIT_SECONDS = 120
+LIMIT_S = 120
 
 
 class ForecastFailedError(RuntimeError):
@@ -19,20 +20,11 @@ class ForecastFailedError(RuntimeError):
 async def foresee(dump: Path, changes: Sequence[str], flags: Sequence[str]) -> list[Going]:
     """Return the pods that would go, in order. Raises ForecastFailedError."""
     words = [word for change in changes for word in ("-change", change)]
-    command = ("-m", "rollout_operator", "simulate", "-f", str(dump), "-o", "json")
-    async with asyncio.timeout(LIMIT_SECONDS):
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *command,
-            *flags,
-            *words,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        answer, error = await process.communicate()
-    if process.returncode != 0:
-        raise ForecastFailedError(f"{dump}: {error.decode()}")
-    return list(read_goings(json.loads(answer)))
+    command = ("simulate", "-f", str(dump), "-o", "json", *flags, *words)
+    ended = await asyncio.to_thread(run_program, *command, env=os.environ, limit_s=LIMIT_S)
+    if ended.returncode != 0:
+        raise ForecastFailedError(f"{dump}: {ended.stderr}")
+    return list(read_goings(json.loads(ended.stdout)))
 
 
 def read_goings(answer: Json) -> Iterator[Going]:

@@ -12,7 +12,8 @@ from typing import Final
 
 import yaml
 
-from tests.world.operatorproc import OPERATOR, Launch, OperatorProcess
+from tests.world.forkserver import run_program
+from tests.world.operatorproc import Launch, OperatorProcess
 
 # An interpreter on a machine whose cores are all taken needs some seconds to start.
 END_LIMIT: Final = timedelta(seconds=60)
@@ -52,7 +53,9 @@ class Ended:
 
 def run_words(*words: str, env: Mapping[str, str] | None = None) -> Ended:
     """Run the program with these words until it ends by itself. Raises TimeoutExpired."""
-    return run_command(*OPERATOR, *words, env=env)
+    environ = {**os.environ, **OUTSIDE, **(env or {})}
+    done = run_program(*words, env=environ, limit_s=END_LIMIT.total_seconds())
+    return Ended(code=done.returncode, out=done.stdout, err=done.stderr)
 
 
 def run_command(*command: str, env: Mapping[str, str] | None = None) -> Ended:

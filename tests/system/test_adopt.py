@@ -3,7 +3,6 @@
 import asyncio
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,6 +16,7 @@ from tests.demo.kept import write_kubeconfig
 from tests.system.grants import READER, grant_reads
 from tests.world.api import BUDGETS, PODS, STATEFULSETS, Json, Resource
 from tests.world.budgets import ZONE_BUDGETS, install_kinds, native_budget
+from tests.world.forkserver import run_program
 from tests.world.judge import Judge
 from tests.world.kubectl import locate_kubectl
 from tests.world.world import World
@@ -94,27 +94,26 @@ class Shell:
 
     async def adopt(self, *words: str) -> str:
         """Return what the command prints."""
-        command = (sys.executable, "-m", "rollout_operator", "adopt", f"-n={self.namespace}")
-        ended = await self._run((*command, *words), self.reader)
+        command = ("adopt", f"-n={self.namespace}", *words)
+        env = {**os.environ, "KUBECONFIG": str(self.reader)}
+        ended = await asyncio.to_thread(run_program, *command, env=env, limit_s=READ_LIMIT_S)
         assert ended.returncode == ExitCode.DONE, ended.stderr
         return ended.stdout
 
     async def run(self, script: str, *, is_refused: bool = False) -> str:
         """Run lines until one fails; return what was said."""
-        ended = await self._run(("bash", "-e", "-c", script), self.admin)
+        ended = await self._run("bash", "-e", "-c", script)
         said = ended.stdout + ended.stderr
         assert (ended.returncode != 0) == is_refused, said
         return said
 
-    async def _run(
-        self, command: tuple[str, ...], kubeconfig: Path
-    ) -> subprocess.CompletedProcess[str]:
+    async def _run(self, *command: str) -> subprocess.CompletedProcess[str]:
         path = os.pathsep.join((str(locate_kubectl()), os.environ["PATH"]))
         return await asyncio.to_thread(
             subprocess.run,
             command,
             cwd=self.folder,
-            env={**os.environ, "KUBECONFIG": str(kubeconfig), "PATH": path},
+            env={**os.environ, "KUBECONFIG": str(self.admin), "PATH": path},
             capture_output=True,
             text=True,
             timeout=READ_LIMIT_S,

@@ -7,8 +7,6 @@ then lists the real deletes in order.
 import asyncio
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -29,6 +27,7 @@ from tests.prediction.runs import play
 from tests.system.grants import READER, grant_reads
 from tests.world.api import PODS, STATEFULSETS, Json, Resource
 from tests.world.budgets import install_kinds
+from tests.world.forkserver import run_program
 from tests.world.judge import Judge
 from tests.world.kubelet import Behaviour, Kind, always, by_image, image_of
 from tests.world.sets import PAUSED, REVISION, Snapshot, is_ready, missing_ready
@@ -248,16 +247,10 @@ async def _simulate(dump: Path | None, *changes: str, **environ: str) -> Json:
     """
     words = [word for change in changes for word in ("-change", change)]
     source = () if dump is None else ("-f", str(dump))
-    command = (sys.executable, "-m", "rollout_operator", "simulate", *source, "-o", "json", *words)
-    ended = await asyncio.to_thread(
-        subprocess.run,
-        command,
-        capture_output=True,
-        check=False,
-        timeout=60,
-        env={**os.environ, **environ},
-    )
-    assert ended.returncode == 0, ended.stderr.decode()
+    command = ("simulate", *source, "-o", "json", *words)
+    env = {**os.environ, **environ}
+    ended = await asyncio.to_thread(run_program, *command, env=env, limit_s=60)
+    assert ended.returncode == 0, ended.stderr
     printed: Json = json.loads(ended.stdout)
     return printed
 

@@ -3,8 +3,6 @@
 import asyncio
 import json
 import os
-import subprocess
-import sys
 from typing import Final
 
 import pytest
@@ -28,6 +26,7 @@ from tests.system.releasing import (
 )
 from tests.world.api import Json, Resource
 from tests.world.flux import IMAGE_POLICIES, KUSTOMIZATIONS, OCI_REPOSITORIES
+from tests.world.forkserver import run_program
 from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
@@ -103,15 +102,8 @@ async def test_a_cluster_and_its_files_have_the_same_future(world: World) -> Non
 
 
 async def _foresee(*words: str) -> Json:
-    command = (sys.executable, "-m", "rollout_operator", "simulate", "-releases", "-o", "json")
-    ended = await asyncio.to_thread(
-        subprocess.run,
-        [*command, "-as-of", BEGINS, *words],
-        capture_output=True,
-        check=False,
-        timeout=120,
-        env={**os.environ},
-    )
-    assert ended.returncode == 0, ended.stderr.decode()
+    command = ("simulate", "-releases", "-o", "json", "-as-of", BEGINS, *words)
+    ended = await asyncio.to_thread(run_program, *command, env=os.environ, limit_s=120)
+    assert ended.returncode == 0, ended.stderr
     printed: Json = json.loads(ended.stdout)
     return printed

@@ -19,6 +19,7 @@ from rollout_operator.model.exit_codes import ExitCode
 from tests.system.grants import READER, Grant, grant_reads
 from tests.terminal import on_terminal, read_until
 from tests.world.api import PODS, ROLES, SERVICES, STATEFULSETS, Json, Resource
+from tests.world.forkserver import run_program
 from tests.world.judge import Judge
 from tests.world.sets import PAUSED, is_ready
 from tests.world.world import World
@@ -95,14 +96,10 @@ class Person:
 
     async def run_command(self, *words: str, code: int = 0) -> str:
         """Run a command, which ends with this code; return what it shows."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "rollout_operator", *words, env=self._environ,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        shown, errors = await process.communicate()
-        self.errors = errors.decode()
-        assert process.returncode == code, (words, shown, errors)
-        return shown.decode()
+        ended = await asyncio.to_thread(run_program, *words, env=self._environ, limit_s=LIMIT_S)
+        self.errors = ended.stderr
+        assert ended.returncode == code, ended
+        return ended.stdout
 
     def watch(self) -> str:
         """Look live on a terminal until it shows pods, and end it by Ctrl-C."""

@@ -1,7 +1,7 @@
-"""Operators as processes of their own that begin with all modules read.
+"""Operators and commands as processes of their own that begin with all modules read.
 
 An interpreter takes a second of a processor to read them, and the suite starts some hundreds of
-operators. Here one process per worker of the tests reads them once, and is forked: the standard
+both. Here one process per worker of the tests reads them once, and is forked: the standard
 library's forkserver, which also ends with the tests, however these end.
 """
 
@@ -9,7 +9,9 @@ import multiprocessing
 import os
 import runpy
 import signal
+import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -18,10 +20,10 @@ from typing import Final
 from tests.world.childproc import die_with
 
 PROGRAM: Final = "rollout_operator"
-# Among them what the operator imports once it knows what its flags switch on.
+# Among them what commands, and the operator with some flags, import only then.
 READ_ONCE: Final = (
     __name__,
-    f"{PROGRAM}.cli.run",
+    *(f"{PROGRAM}.cli.{name}" for name in ("adopt", "doctor", "run", "simulate", "status")),
     f"{PROGRAM}.controllers.releases.wide",
     f"{PROGRAM}.kube.cache.nodes",
     f"{PROGRAM}.operator.main",
@@ -68,19 +70,42 @@ def read_modules() -> None:
 
 def fork_operator(flags: Sequence[str], log: Path, env: Mapping[str, str]) -> Forked:
     """Start the operator with these flags; it prints to the end of `log`."""
-    return Forked(_SERVER.Process(target=_run, args=(flags, log, env), daemon=True))
+    return Forked(_SERVER.Process(target=_run, args=(flags, log, log, env), daemon=True))
 
 
-def _run(flags: Sequence[str], log: Path, env: Mapping[str, str]) -> None:
-    """Become what `python -m rollout_operator` with these flags is."""
+def run_program(
+    *words: str, env: Mapping[str, str], limit_s: float
+) -> subprocess.CompletedProcess[str]:
+    """Run the program with these words, and no input, until it ends by itself.
+
+    Raises TimeoutExpired.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        out, err = Path(folder) / "out", Path(folder) / "err"
+        process = _SERVER.Process(target=_run, args=(words, out, err, dict(env)), daemon=True)
+        process.start()
+        process.join(limit_s)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+            raise subprocess.TimeoutExpired(words, limit_s)
+        return subprocess.CompletedProcess(
+            words, process.exitcode, out.read_text(), err.read_text()
+        )
+
+
+def _run(words: Sequence[str], out: Path, err: Path, env: Mapping[str, str]) -> None:
+    """Become what `python -m rollout_operator` with these words is."""
     die_with(os.getppid())
     nothing = os.open(os.devnull, os.O_RDONLY)
-    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    for given, wanted in ((nothing, 0), (output, 1), (output, 2)):
+    printed, complained = (
+        os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644) for path in (out, err)
+    )
+    for given, wanted in ((nothing, 0), (printed, 1), (complained, 2)):
         os.dup2(given, wanted)
     os.environ.clear()
     os.environ.update(env)
     # The server ignores it for itself.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.argv = [PROGRAM, *flags]
+    sys.argv = [PROGRAM, *words]
     runpy.run_module(PROGRAM, run_name="__main__", alter_sys=True)
