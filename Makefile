@@ -21,6 +21,10 @@ PYTEST = $(PY) -m pytest -n $(TWO_A_CORE)
 # that they start, would compile all of it again.
 export PYTHONDONTWRITEBYTECODE :=
 
+# What took long and is true of other checkouts too, as the control plane of the tests: types of
+# files that have not changed.
+CACHE = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rollout-operator-tests
+
 # The version stands in one place; tests compare others with it.
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' rollout_operator/__init__.py)
 # As manifests/base names it. For a registry: make release IMAGE=registry.example.org/rollout-operator:0.1.0
@@ -48,7 +52,7 @@ lint: $(READY) ## formatting, lint rules, spelling and types
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m codespell_lib .
-	$(PY) -m mypy --strict
+	$(PY) -m mypy --strict --cache-dir '$(CACHE)/mypy'
 
 # Built once and kept in the user's cache folder. Where there is no Go to build it with, a package
 # brings it: 75 MB, hence not among the others.
@@ -61,8 +65,8 @@ controlplane: $(READY) ## build the control plane of the tests: about five minut
 	@$(PY) -m tests.world.helm >/dev/null
 	@$(PY) -m tests.world.registry >/dev/null
 
-# Types keep one core busy for a minute: on the other one all tests are compiled meanwhile, which
-# each of the workers would do by itself. What cannot be collected is for the tests to show.
+# Types keep one core busy for a minute, the first time: on the other one all tests are compiled
+# meanwhile, which each of the workers would do by itself. What cannot be collected is for the tests to show.
 check: $(READY)
 	@$(MAKE) --no-print-directory --jobs 2 lint bytecode
 
