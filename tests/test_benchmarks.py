@@ -226,9 +226,13 @@ ON_A_CONTROL_PLANE = {
     ),
 }
 ALL = SYNTHETIC | SLOW | ON_A_CONTROL_PLANE
-# What they measure is tested by itself, in `tests/system` and `tests/web`. Of the first three each
-# would start a control plane of its own, and the others saturate a process.
-FOR_PROOF = {"namespaces", "scaling_up", "scaling_delays", "connections", "hostile", "watchers"}
+# What they measure is tested by itself, in `tests/system` and `tests/web`. Of the first four each
+# would start a control plane of its own, and the others start a dozen of processes and saturate
+# them; `evictions` does so, too, by the same means, and stays.
+FOR_PROOF = {
+    *("namespaces", "scaling_up", "scaling_delays", "evictions_storm"),
+    *("connections", "hostile", "watchers", "reviews"),
+}
 
 
 def choose_marks(name: str, smoke: Smoke) -> list[pytest.MarkDecorator]:
