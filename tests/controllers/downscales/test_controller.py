@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from rollout_operator.controllers.downscales.cancellations import RESYNC
 from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT, ReservationState
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.errors import Denied
@@ -290,6 +291,7 @@ async def test_li05_taken_back_while_pods_are_terminating(waits: int, *, crashes
             await world.pass_time(100)
             assert world.calls.names("DELETE") == [], "the pods that go are not called"
             assert world.memory.downscales.backlog.count() == 2
+            assert (await world.memory.controller.reconcile(A)).again == RESYNC
             await _see_them_called(world)
     if crashes:
         world.restart()

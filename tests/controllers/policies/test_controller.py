@@ -4,6 +4,7 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
+from rollout_operator.controllers.policies.rule import BURST
 from rollout_operator.kube.api import STATEFULSETS
 from rollout_operator.lab.world import Sandbox
 from tests.controllers.policies.world import PolicyWorld
@@ -74,6 +75,20 @@ async def test_mt31_another_interval_takes_effect_at_once() -> None:
         await world.patch_policy({"spec": {"rollingUpdate": {"intervalSeconds": 5}}})
         await world.sleep(5)
         assert world.pods() == ["db-a-1", "db-a-0"]
+
+
+@in_virtual_time
+async def test_li_09_policies_among_many_others_wait_for_their_turn(lines: list[str]) -> None:
+    """Until it is decided who owns what, it is as if they were not there yet."""
+    async with Sandbox() as sandbox:
+        world = PolicyWorld(sandbox)
+        await world.start()
+        for number in range(2 * BURST):
+            await world.create_policy(f"db-{number}")
+            await world.sleep(0.1)
+        await world.sleep(5)
+        assert (await world.conditions(f"db-{number}"))["Accepted"] == "True Accepted"
+    assert not [line for line in lines if "level=error" in line]
 
 
 @in_virtual_time

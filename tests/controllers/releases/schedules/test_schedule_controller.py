@@ -8,6 +8,14 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from rollout_operator.kube.release_kinds import ROLLOUT_GATES, ROLLOUT_SCHEDULES, ROLLOUTS
+from rollout_operator.lab.network.faults import (
+    OUTCOME,
+    Failure,
+    FaultDecision,
+    Faults,
+    NoFaults,
+    SentCall,
+)
 from rollout_operator.lab.world import Sandbox
 from tests.controllers.releases.world import ReleaseSandbox
 from tests.virtual_time import in_virtual_time
@@ -19,10 +27,21 @@ WEB: Final = {"tier": "web"}
 GATE: Final = "nights-app"
 
 
+class FewCalls(NoFaults):
+    """Our own limits let no gate be created at the first five attempts."""
+
+    def on_call(self, sent_call: SentCall) -> FaultDecision:
+        is_held = (sent_call.verb, sent_call.plural) == ("create", ROLLOUT_GATES.plural)
+        is_held = is_held and sent_call.round <= 5
+        return FaultDecision(fails=Failure.THROTTLED) if is_held else OUTCOME
+
+
 @asynccontextmanager
-async def nights(rollouts: Sequence[str] = ("app",), **spec: Any) -> AsyncIterator[ReleaseSandbox]:
+async def nights(
+    rollouts: Sequence[str] = ("app",), faults: Faults | None = None, **spec: Any
+) -> AsyncIterator[ReleaseSandbox]:
     """Run a cluster with a schedule for these Rollouts, and nothing that keeps it."""
-    async with Sandbox() as sandbox:
+    async with Sandbox(faults=faults) as sandbox:
         world = ReleaseSandbox(sandbox)
         for name in rollouts:
             await world.create_rollout(name, labels=WEB)
@@ -214,6 +233,17 @@ async def test_many_gates_are_decided_anew_in_between() -> None:
         assert len(gates) == 60
         assert not any(gates.values())
         assert len((await show_status(world))["managedGates"]) == 60
+
+
+@in_virtual_time
+async def test_a_gate_that_our_own_limits_held_up_is_tried_each_second() -> None:
+    """REL-98: no event tells when they let it through."""
+    async with nights(faults=FewCalls()) as world:
+        await world.start()
+        await world.sleep(4)
+        assert show_gates(world) == {}
+        await world.sleep(4)
+        assert show_gates(world) == {GATE: False}
 
 
 @in_virtual_time
