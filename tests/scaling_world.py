@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -77,6 +77,10 @@ class ScalingWorld:
     people: People
     process: SimulatedProcess
     began: timedelta = field(default_factory=elapsed)
+    _written: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.sandbox.api.on_commit(lambda commit: self._written.set())
 
     def count(self, letter: str) -> int:
         """Return how many replicas a zone wants."""
@@ -86,11 +90,16 @@ class ScalingWorld:
 
     async def until(self, *counts: tuple[str, int]) -> timedelta:
         """Wait until these zones want so many; return when."""
+        return await self.wait_until(
+            lambda: all(self.count(letter) == wanted for letter, wanted in counts)
+        )
+
+    async def wait_until(self, holds: Callable[[], bool]) -> timedelta:
+        """Wait until something holds that writes alone change; return when."""
         async with asyncio.timeout(PATIENCE):
-            while any(  # noqa: ASYNC110 (virtual time: no event shows it)
-                self.count(letter) != wanted for letter, wanted in counts
-            ):
-                await asyncio.sleep(0.01)
+            while not holds():
+                self._written.clear()
+                await self._written.wait()
         return elapsed()
 
     def writes(self, actor: str = OPERATOR) -> list[str]:

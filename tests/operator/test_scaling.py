@@ -16,7 +16,7 @@ from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, PodReply, Re
 from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import NO_DOWNSCALE, PREPARE_DOWNSCALE
 from rollout_operator.model.outcome import Code
-from tests.scaling_world import PATIENCE, QUICK, ScalingWorld, follower, mirror, run_world
+from tests.scaling_world import QUICK, ScalingWorld, follower, mirror, run_world
 from tests.simulation.chaos import later_webhook
 from tests.simulation.scenarios import name_unrolled
 from tests.simulation.scenarios_people import Route
@@ -309,9 +309,7 @@ def _unguarded(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 async def _until_rolled(world: ScalingWorld) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while name_unrolled(world.sandbox):  # noqa: ASYNC110 (virtual time: no event shows it)
-            await asyncio.sleep(0.02)
+    await world.wait_until(lambda: not name_unrolled(world.sandbox))
 
 
 def _hanging() -> Behaviour:
