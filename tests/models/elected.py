@@ -18,6 +18,7 @@ What is modelled beside `grants`, and how:
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import cache
 from typing import Final, NamedTuple
 
 from tests.models.grant_words import (
@@ -107,6 +108,8 @@ class ElectedGrants:
         self._elections = elections
         self._gaps = elections.gaps
         self._grants = Grants(elections.setup)
+        # Many states differ in the Lease and the caches alone.
+        self._base_steps = cache(lambda base: tuple(self._grants.steps(base)))
 
     @property
     def model(self) -> Model[ElectedState]:
@@ -127,7 +130,7 @@ class ElectedGrants:
 
     def steps(self, state: ElectedState) -> Steps[ElectedState]:
         """Yield all that may happen next."""
-        for step, base in self._grants.steps(state.base):
+        for step, base in self._base_steps(state.base):
             if self._may(state, step):
                 yield step, self._follow(state, step, base)
         for who, lead in enumerate(state.leads):
