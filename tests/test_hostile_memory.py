@@ -2,10 +2,10 @@
 
 import asyncio
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import cycle, islice
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +17,7 @@ from benchmarks.objects import NAMESPACE
 from benchmarks.processes import forget_peak, read_memory
 from benchmarks.questions import make_post
 from benchmarks.tasks import Load
-from tests.world.hostile_bodies import DISTINCT, READ_ALIKE, list_hostile_bodies
+from tests.world.hostile_bodies import WALKS, list_hostile_bodies
 
 LIMIT_MIB: Final = 200
 GROWTH_MIB: Final = 64
@@ -69,16 +69,9 @@ def post(load: Load, context: ssl.SSLContext) -> int:
     return status
 
 
-def list_bodies() -> Iterator[tuple[str, str, bytes]]:
-    """Yield path, name and body: each body once, those that two paths share in turn."""
-    for path in DISTINCT:
-        paths = cycle(READ_ALIKE if path in READ_ALIKE else [path])
-        for name, body in list_hostile_bodies(path, NAMESPACE):
-            yield next(paths), name, body
-
-
 @pytest.mark.slow
-def test_d50_d68_no_hostile_bodies_take_more_than_64_mib() -> None:
+@pytest.mark.parametrize("paths", WALKS)
+def test_d50_d68_no_hostile_bodies_take_more_than_64_mib(paths: Sequence[str]) -> None:
     """Wrong types, deep and wide fillers, maps, texts; on every path, eight at a time.
 
     Threads send them, and no event loop: while a machine is busy, one would wait for the others.
@@ -87,18 +80,18 @@ def test_d50_d68_no_hostile_bodies_take_more_than_64_mib() -> None:
         hooks = open_hooks(50, GUARDED)
         opened = runner.run(hooks.__aenter__())
         try:
-            send_all(opened)
+            send_all(opened, paths)
         finally:
             runner.run(hooks.__aexit__(None, None, None))
 
 
-def send_all(hooks: Hooks) -> None:
+def send_all(hooks: Hooks, paths: Sequence[str]) -> None:
     """Send all bodies to an operator under the limit, and look at its memory after each batch."""
     pid, context = hooks.operator.child.pid, make_context()
     with limited(pid) as is_limited, ThreadPoolExecutor(AT_ONCE) as threads:
         idle = read_memory(pid)["now"]
         forget_peak(pid)  # that of its start
-        bodies = list_bodies()
+        bodies = list_hostile_bodies(paths, NAMESPACE)
         while batch := list(islice(bodies, AT_ONCE)):
             loads = [hooks.load(make_post(path, body)) for path, _, body in batch]
             answers = set(threads.map(lambda load: post(load, context), loads))

@@ -1,10 +1,12 @@
 """Bodies of the largest size that are made to cost memory and time: of each path, by name."""
 
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, partial
+from itertools import cycle, product
 from typing import Any, Final
 
 import msgspec
+import pytest
 
 from rollout_operator.model.decode.excerpt import OBJECT, REVIEW, Fields
 from rollout_operator.model.names import PREPARE_DOWNSCALE
@@ -15,9 +17,11 @@ PREPARE_PATH: Final = "/admission/prepare-downscale"
 EVICTION_PATH: Final = "/admission/pod-eviction"
 BUDGET_PATH: Final = "/admission/zpdb-validation"
 PATHS: Final = (NO_DOWNSCALE_PATH, PREPARE_PATH, EVICTION_PATH, BUDGET_PATH)
-# Both reviews of a StatefulSet have the same bodies, byte by byte.
-READ_ALIKE: Final = (NO_DOWNSCALE_PATH, PREPARE_PATH)
-DISTINCT: Final = (NO_DOWNSCALE_PATH, EVICTION_PATH, BUDGET_PATH)
+# Five in turn, so that each path gets a mixture of the bodies below.
+WALKS: Final = [
+    pytest.param((*PATHS, EVICTION_PATH), id="paths in turn"),
+    *(pytest.param((path,), id=path, marks=pytest.mark.prove) for path in PATHS),
+]
 
 Json = dict[str, Any]
 
@@ -67,22 +71,26 @@ _FILLERS: Final[Mapping[str, tuple[bytes, bytes]]] = {
 _SET: Final[Json] = {"apiVersion": "apps/v1", "kind": "StatefulSet"}
 
 
-def list_hostile_bodies(path: str, namespace: str) -> Iterator[tuple[str, bytes]]:
-    """Yield bodies of at most LARGEST bytes for a path, each with a name."""
+def list_hostile_bodies(paths: Sequence[str], namespace: str) -> Iterator[tuple[str, str, bytes]]:
+    """Yield bodies of at most LARGEST bytes: of the paths in turn, each with a name."""
+    turns, make = cycle(paths), partial(_review, namespace=namespace)
     for name, unit in _LISTS.items():
         for what, odd in _ODDITIES.items():
-            yield f"{name}, {what}", _fill(_review(path, namespace, **odd), unit)
+            path = next(turns)
+            yield path, f"{name}, {what}", _fill(make(path, **odd), unit)
     for name, fields in _MAPS.items():
-        yield f"{name} without end", _fill(_review(path, namespace, fields), b'"%06x":""', b"{}")
+        path = next(turns)
+        yield path, f"{name} without end", _fill(make(path, fields=fields), b'"%06x":""', b"{}")
     for name, unit in _TEXTS.items():
-        yield f"{name} as uid", _fill(_review(path, namespace, uid=_FILL), unit, b'""')
         labels = {"metadata": {"labels": {PREPARE_DOWNSCALE: _FILL}}}
-        yield f"{name} as label", _fill(_review(path, namespace, labels), unit, b'""')
+        for what, odd in (("uid", {"uid": _FILL}), ("label", {"fields": labels})):
+            path = next(turns)
+            yield path, f"{name} as {what}", _fill(make(path, **odd), unit, b'""')
     options = {"deleteOptions": {"dryRun": [_FILL]}}
-    yield "options without end", _fill(_review(path, namespace, options), b'"All"')
-    yield from _list_filled(path, namespace)
-    yield "one key again and again", _repeat(_review(path, namespace, uid=_FILL))
-    yield "brackets without end", b"[" * LARGEST
+    yield paths[-1], "options without end", _fill(make(paths[-1], fields=options), b'"All"')
+    yield from _list_filled(turns, namespace)
+    yield paths[0], "one key again and again", _repeat(make(paths[0], uid=_FILL))
+    yield paths[0], "brackets without end", b"[" * LARGEST
 
 
 _ODDITIES: Final[Mapping[str, Json]] = {
@@ -113,25 +121,25 @@ def _review(path: str, namespace: str, fields: Json | None = None, **more: objec
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
 
 
-def _list_filled(path: str, namespace: str) -> Iterator[tuple[str, bytes]]:
+def _list_filled(turns: Iterator[str], namespace: str) -> Iterator[tuple[str, str, bytes]]:
     """Yield bodies in which every field that is read is as long as is kept, or a little longer.
 
     Of the whole review, and of the objects alone where the review is a good one.
     """
-    for name, (unit, around) in _FILLERS.items():
-        for size in _SIZES:
-            value = _pad(_fill_up(size, unit, around), size)
-            labels = {"spec": {"selector": {"matchLabels": msgspec.Raw(value)}}}
-            if size in _LABELS:
-                labelled = msgspec.json.encode(_review(path, namespace, labels))
-                yield f"{size} bytes of {name} to select by", labelled
-            good = _review(path, namespace)
-            yield f"{size} bytes of {name} in each field", _fill_fields(REVIEW, good, value)
-            request = good["request"]
-            for key in ("object", "oldObject"):
-                known = {one: (request[key] or {}).get(one, "x") for one in ("apiVersion", "kind")}
-                request[key] = msgspec.Raw(_fill_fields(OBJECT, known, value))
-            yield f"{size} bytes of {name} in the objects", msgspec.json.encode(good)
+    for (name, (unit, around)), size in product(_FILLERS.items(), _SIZES):
+        path, what = next(turns), f"{size} bytes of {name}"
+        value = _pad(_fill_up(size, unit, around), size)
+        labels = {"spec": {"selector": {"matchLabels": msgspec.Raw(value)}}}
+        if size in _LABELS:
+            labelled = msgspec.json.encode(_review(path, namespace, labels))
+            yield path, f"{what} to select by", labelled
+        good = _review(path, namespace)
+        yield path, f"{what} in each field", _fill_fields(REVIEW, good, value)
+        request = good["request"]
+        for key in ("object", "oldObject"):
+            known = {one: (request[key] or {}).get(one, "x") for one in ("apiVersion", "kind")}
+            request[key] = msgspec.Raw(_fill_fields(OBJECT, known, value))
+        yield path, f"{what} in the objects", msgspec.json.encode(good)
 
 
 def _pad(value: bytes, size: int) -> bytes:
@@ -169,7 +177,7 @@ def _fill_up(size: int, unit: bytes, around: bytes) -> bytes:
         width = len(unit % 0) + 1
         filling = _make_members(unit)[: max(room // width * width - 1, 0)]
     else:
-        filling = b",".join([unit] * (room // (len(unit) + 1)))
+        filling = (b"%b," % unit * (room // (len(unit) + 1)))[:-1]
     return b"%b%b%b" % (around[:1], filling, around[1:])
 
 

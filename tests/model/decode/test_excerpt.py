@@ -3,7 +3,7 @@
 import json
 import re
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -19,7 +19,7 @@ from rollout_operator.model.names import ABSENT_PEERS
 from rollout_operator.model.review import Review, Unusable
 from tests.model.budget_trees import REGEX, as_json, budget_tree, with_head
 from tests.model.review_trees import review_tree, set_tree
-from tests.world.hostile_bodies import DISTINCT, list_hostile_bodies
+from tests.world.hostile_bodies import WALKS, list_hostile_bodies
 
 MIB = 1 << 20
 # The tree of 64 KiB of lists inside of lists, as it may also come in a small body.
@@ -48,14 +48,14 @@ def read_all(body: bytes) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", DISTINCT)
-def test_d68_a_hostile_body_takes_no_memory_beyond_its_own(path: str) -> None:
+@pytest.mark.parametrize("paths", WALKS)
+def test_d68_a_hostile_body_takes_no_memory_beyond_its_own(paths: Sequence[str]) -> None:
     """Types that are wrong, deep and wide fillers, maps and texts without end, every field full."""
-    for name, body in list_hostile_bodies(path, "prod"):
+    for path, name, body in list_hostile_bodies(paths, "prod"):
         with traced():
             read_all(body)
             _, peak = tracemalloc.get_traced_memory()
-        assert peak < TREE, name
+        assert peak < TREE, f"{path}: {name}"
 
 
 @pytest.mark.parametrize("tree", ["x", 7, None, [1], [{}], {"kind": "Foo"}])
