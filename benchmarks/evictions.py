@@ -65,11 +65,11 @@ async def _saturate(pods: int, traits: Traits, *loads: Load) -> list[Measured]:
     async with AsyncExitStack() as stack:
         hooks = await stack.enter_async_context(open_hooks(pods, traits))
         bare = await stack.enter_async_context(open_bare(hooks.target))
-        asked = [replace(bare, request=loads[0].request, seconds=loads[0].seconds)]
-        asked += [
+        requested = [replace(bare, request=loads[0].request, seconds=loads[0].seconds)]
+        requested += [
             replace(hooks.load(each.request, each.expected), seconds=each.seconds) for each in loads
         ]
-        return [await measure_in_child("saturation", Task(load=each)) for each in asked]
+        return [await measure_in_child("saturation", Task(load=each)) for each in requested]
 
 
 def _describe(name: str, label: str, run: Measured) -> list[Figure]:

@@ -41,7 +41,7 @@ class Run:
 
     rollout: Rollout
     began: float
-    asked: int
+    requested: int
     unexpected: int
     cpu: float
     violations: int
@@ -84,7 +84,7 @@ async def _drain(plane: ControlPlane, replicas: int) -> Run:
         return Run(
             rollout=read_drain(entries, held.names, LIMIT),
             began=min(map(_received, filter(_is_eviction, entries))),
-            asked=len(drain.answers),
+            requested=len(drain.answers),
             unexpected=len(drain.unexpected()),
             cpu=cpu,
             violations=len(violations),
@@ -151,7 +151,9 @@ def describe(run: Run) -> list[Figure]:
             at_most=RATIO,
         ),
         Figure(name="evicted", value=evicted, means="evicted pods"),
-        Figure(name="asked_per_pod", value=run.asked / evicted, means="evictions asked for each"),
+        Figure(
+            name="asked_per_pod", value=run.requested / evicted, means="evictions asked for each"
+        ),
         Figure(
             name="cpu_ms_per_pod",
             value=run.cpu * 1000 / evicted,

@@ -87,8 +87,8 @@ async def measure_held(task: Task) -> dict[str, float]:
         plans = [_time_plan(group, task.count) for _ in range(ROUNDS)]
         found[f"plan_{size}"] = median(plans) * 1e6
         for mode, pattern in MODES.items():
-            gate, asks = make_gate(group, pattern), list_asks(group)
-            rounds = [await _time_gate(gate, asks, task.count) for _ in range(ROUNDS)]
+            gate, requests = make_gate(group, pattern), list_requests(group)
+            rounds = [await _time_gate(gate, requests, task.count) for _ in range(ROUNDS)]
             found[f"{mode}_{size}"] = median(rounds) * 1e6
     return found
 
@@ -134,7 +134,7 @@ def make_gate(group: Group, pattern: str) -> Arbiter:
     )  # fmt: skip
 
 
-def list_asks(group: Group) -> list[DisruptionRequest]:
+def list_requests(group: Group) -> list[DisruptionRequest]:
     """Return what a rollout asks for: all pods of the first zone but the one that is down."""
     return [
         DisruptionRequest(pod=pod, engine=DisruptionSource.ROLLOUT, limit=1)
@@ -172,10 +172,10 @@ def _time_plan(group: Group, repeats: int) -> float:
     return (time.process_time() - begin) / repeats
 
 
-async def _time_gate(gate: Arbiter, asks: Sequence[DisruptionRequest], repeats: int) -> float:
+async def _time_gate(gate: Arbiter, requests: Sequence[DisruptionRequest], repeats: int) -> float:
     begin = time.process_time()
     for _ in range(repeats):
-        refusals = await gate.assess_all(asks)
+        refusals = await gate.assess_all(requests)
         if None in refusals:
             raise RuntimeError("a pod that is to be held may go")
     return (time.process_time() - begin) / repeats

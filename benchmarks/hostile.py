@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from benchmarks.figures import Figure, Result
 from benchmarks.hooks import GUARDED, falling, open_hooks
-from benchmarks.load import NoAnswerError, Tally, ask_once, make_context
+from benchmarks.load import NoAnswerError, Tally, make_context, request_once
 from benchmarks.objects import NAMESPACE
 from benchmarks.processes import forget_peak, measure_in_child, read_memory
 from benchmarks.questions import NO_DOWNSCALE_PATH, REFUSED, Kind, make_post
@@ -94,11 +94,11 @@ def _describe(measured: Mapping[str, float]) -> list[Figure]:
 
 async def measure_hostile(task: Task) -> Mapping[str, float]:
     """Ask honestly for a while, then go on while threads send the bodies."""
-    load = task.asking
+    load = task.requesting
     requests = list(islice(_make_requests(), 0, task.count * STEP, STEP))
     quiet, meanwhile = Tally(load.expected), Tally(load.expected)
     for _ in range(load.count):
-        _ask(load, quiet)
+        _request(load, quiet)
     idle = read_memory(load.pid)["now"]
     forget_peak(load.pid)
     with ThreadPoolExecutor(max_workers=AT_ONCE) as threads:
@@ -108,7 +108,7 @@ async def measure_hostile(task: Task) -> Mapping[str, float]:
             for request in requests
         ]
         while not all(one.done() for one in sent):
-            _ask(load, meanwhile)
+            _request(load, meanwhile)
     return {
         "idle_mib": idle,
         "most_mib": read_memory(load.pid)["most"],
@@ -126,9 +126,9 @@ def _make_requests() -> Iterator[bytes]:
             yield make_post(path, body)
 
 
-def _ask(load: Load, tally: Tally) -> None:
+def _request(load: Load, tally: Tally) -> None:
     try:
-        took, answer = ask_once(load, make_context())
+        took, answer = request_once(load, make_context())
         tally.record(time.perf_counter() - took, answer)
     except (OSError, NoAnswerError):
         tally.failed += 1
@@ -136,7 +136,7 @@ def _ask(load: Load, tally: Tally) -> None:
 
 def _is_answered(load: Load) -> bool:
     try:
-        _, answer = ask_once(load, make_context())
+        _, answer = request_once(load, make_context())
     except (OSError, NoAnswerError):
         return False
     return answer.startswith((b"HTTP/1.1 200 ", b"HTTP/1.1 400 "))

@@ -36,7 +36,7 @@ class Line:
     def __init__(self, load: Load, context: ssl.SSLContext) -> None:
         plain = socket.create_connection(("127.0.0.1", load.port), timeout=ANSWER_LIMIT_S)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.asked = 0.0
+        self.requested = 0.0
         """When the request was due."""
         self._request = load.request
         self._left = memoryview(b"")
@@ -62,7 +62,7 @@ class Line:
 
     def send_request(self, due: float, request: bytes = b"") -> None:
         """Begin the next request, that of the load where none is given."""
-        self.asked = due
+        self.requested = due
         self._answer = b""
         self._left = memoryview(request or self._request)
         self.send()
@@ -106,9 +106,9 @@ class Tally:
     right: int = 0
     failed: int = 0
 
-    def record(self, asked: float, answer: bytes) -> None:
+    def record(self, requested: float, answer: bytes) -> None:
         """Record one answer."""
-        self.took.append(time.perf_counter() - asked)
+        self.took.append(time.perf_counter() - requested)
         self.right += answer.startswith(b"HTTP/1.1 200 ") and self.expected in answer
 
     def summary(self) -> Mapping[str, float]:
@@ -126,7 +126,7 @@ class Tally:
 
 async def measure_saturation(task: Task) -> Mapping[str, float]:
     """Ask on all connections, again as soon as an answer has come, for some seconds."""
-    load = task.asking
+    load = task.requesting
     with _lines(load) as lines:
         _warm_up(lines, load)
         return _timed(load, lambda tally: _saturate(lines, tally, load.seconds))
@@ -137,7 +137,7 @@ async def measure_pace(task: Task) -> Mapping[str, float]:
 
     A request that finds no free connection waits for one, and that is part of its time.
     """
-    load = task.asking
+    load = task.requesting
     with _lines(load) as lines:
         _warm_up(lines, load)
         return _timed(load, lambda tally: _pace(lines, tally, load))
@@ -145,11 +145,11 @@ async def measure_pace(task: Task) -> Mapping[str, float]:
 
 async def measure_handshakes(task: Task) -> Mapping[str, float]:
     """Open a connection for each request, some at a time."""
-    load = task.asking
+    load = task.requesting
     return _timed(load, lambda tally: _connect(load, tally))
 
 
-def ask_once(load: Load, context: ssl.SSLContext) -> tuple[float, bytes]:
+def request_once(load: Load, context: ssl.SSLContext) -> tuple[float, bytes]:
     """Return seconds and answer of one request on a connection of its own.
 
     Raises OSError and NoAnswerError.
@@ -210,37 +210,37 @@ def _timed(load: Load, act: Callable[[Tally], object]) -> Mapping[str, float]:
 
 def _saturate(lines: Sequence[Line], tally: Tally, seconds: float) -> None:
     end = time.perf_counter() + seconds
-    asking = dict.fromkeys(lines)
+    requesting = dict.fromkeys(lines)
     for line in lines:
         line.send_request(time.perf_counter())
-    while asking:
-        for line in _wait_answers(list(asking), ANSWER_LIMIT_S, tally):
+    while requesting:
+        for line in _wait_answers(list(requesting), ANSWER_LIMIT_S, tally):
             now = time.perf_counter()
             if now < end:
                 line.send_request(now)
             else:
-                del asking[line]
+                del requesting[line]
 
 
 def _pace(lines: Sequence[Line], tally: Tally, load: Load) -> None:
     begin = time.perf_counter()
     due = deque(begin + number / load.per_s for number in range(round(load.seconds * load.per_s)))
-    free, asking = deque(lines), dict[Line, None]()
-    while due or asking:
+    free, requesting = deque(lines), dict[Line, None]()
+    while due or requesting:
         while due and free and due[0] <= time.perf_counter():
             line = free.popleft()
             line.send_request(due.popleft())
-            asking[line] = None
+            requesting[line] = None
         wait = ANSWER_LIMIT_S if not due or not free else max(due[0] - time.perf_counter(), 0)
-        for line in _wait_answers(list(asking), wait, tally):
-            del asking[line]
+        for line in _wait_answers(list(requesting), wait, tally):
+            del requesting[line]
             free.append(line)
 
 
-def _wait_answers(asking: Sequence[Line], limit: float, tally: Tally) -> list[Line]:
+def _wait_answers(requesting: Sequence[Line], limit: float, tally: Tally) -> list[Line]:
     """Wait for the next answers and return whose they are. Raises NoAnswerError."""
-    sending = [line for line in asking if line.is_sending]
-    ready, writable, _ = select.select(asking, sending, (), limit)
+    sending = [line for line in requesting if line.is_sending]
+    ready, writable, _ = select.select(requesting, sending, (), limit)
     if not ready and not writable and limit >= ANSWER_LIMIT_S:
         raise NoAnswerError(f"no answer within {limit} s")
     for line in writable:
@@ -248,7 +248,7 @@ def _wait_answers(asking: Sequence[Line], limit: float, tally: Tally) -> list[Li
     answered: list[Line] = []
     for line in ready:
         if (answer := line.receive()) is not None:
-            tally.record(line.asked, answer)
+            tally.record(line.requested, answer)
             answered.append(line)
     return answered
 
@@ -258,7 +258,7 @@ def _connect(load: Load, tally: Tally) -> None:
 
     def work(_: int) -> None:
         try:
-            took, answer = ask_once(load, context)
+            took, answer = request_once(load, context)
         except (OSError, NoAnswerError):
             tally.failed += 1
             return

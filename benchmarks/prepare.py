@@ -17,7 +17,7 @@ from typing import Final
 
 from benchmarks.figures import Figure, Result, median, percentile
 from benchmarks.hooks import Hooks, open_hooks
-from benchmarks.load import ask_once, make_context
+from benchmarks.load import make_context, request_once
 from benchmarks.objects import Json, Place
 from benchmarks.processes import read_time
 from benchmarks.questions import ALLOWED, PREPARE_PATH, Kind, make_request
@@ -62,14 +62,14 @@ async def measure(*, small: bool) -> Result:
             for group in range(rounds):
                 done.append(await _scale_down(hooks, pods, Place(group=group, zone="a"), traits))
                 await asyncio.sleep(pause)
-            asked = await hooks.target.fetch_counts() - before
+            requested = await hooks.target.fetch_counts() - before
     setting = {
         "pods": zone_pods,
         "zones": ZONES,
         "rounds": rounds,
         "pod_answers_after_ms": ANSWERS_AFTER / timedelta(milliseconds=1),
     }
-    figures = [*_describe_times(done, zone_pods), *_describe_requests(asked, rounds)]
+    figures = [*_describe_times(done, zone_pods), *_describe_requests(requested, rounds)]
     return Result(benchmark="prepare", setting=setting, figures=figures)
 
 
@@ -82,7 +82,7 @@ async def _scale_down(hooks: Hooks, pods: WebPods, place: Place, traits: Traits)
     load = hooks.load(make_request(Kind.OBJECT, PREPARE_PATH, replicas, place, traits))
     pods.calls.clear()
     before = read_time(load.pid)
-    took, answer = await asyncio.to_thread(ask_once, load, make_context())
+    took, answer = await asyncio.to_thread(request_once, load, make_context())
     is_allowed = ALLOWED in answer
     if not is_allowed:  # its time then tells nothing; why is worth knowing
         sys.stderr.write(f"prepare: {place.set_name}: {answer.decode(errors='replace')}\n")
@@ -154,11 +154,11 @@ def _describe_times(rounds: Sequence[Round], pods: int) -> list[Figure]:
     ]
 
 
-def _describe_requests(asked: Counter[str], rounds: int) -> list[Figure]:
+def _describe_requests(requested: Counter[str], rounds: int) -> list[Figure]:
     """Return requests about sets and pods: a Secret is read all the time, by nobody's review."""
     calls = {
         what: count
-        for what, count in asked.items()
+        for what, count in requested.items()
         if what.endswith((" pods", " statefulsets")) and not what.startswith("watch ")
     }
     total = Figure(

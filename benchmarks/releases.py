@@ -24,7 +24,7 @@ SETTLED_S: Final = 15.0
 IDLE_S: Final = 60.0
 WRITES: Final = frozenset({"create", "update", "patch", "delete"})
 # Whether schedules of the cluster may be listed: nothing is written by that.
-ASKED: Final = "create selfsubjectaccessreviews"
+REQUESTED: Final = "create selfsubjectaccessreviews"
 ROLLOUT_BYTES: Final = 30_000.0
 CPU_MS: Final = 2.0
 _LOOK_UPS: Final = re.compile(
@@ -120,7 +120,7 @@ def _describe_requests(found: Idle) -> list[Figure]:
     writes = sum(
         times
         for what, times in found.requests.items()
-        if what.split()[0] in WRITES and what != ASKED
+        if what.split()[0] in WRITES and what != REQUESTED
     )
     return [
         Figure(name="known", value=found.known, means="Rollouts that the process tells of"),

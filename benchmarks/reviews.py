@@ -62,9 +62,9 @@ async def _measure_pace(kind: Kind, hooks: Hooks, load: Load, bare: Load) -> lis
     floor = await measure_in_child("pace", Task(load=bare))
     before = await hooks.target.fetch_counts()
     paced = await measure_in_child("pace", Task(load=load))
-    asked = await hooks.target.fetch_counts() - before
+    requested = await hooks.target.fetch_counts() - before
     # A watch that is opened anew every 40 s is no read for a review.
-    reads = sum(asked[what] for what in ("get statefulsets", "list statefulsets"))
+    reads = sum(requested[what] for what in ("get statefulsets", "list statefulsets"))
     return _describe_pace(kind, paced, floor, reads)
 
 

@@ -58,7 +58,7 @@ class Wave:
 
     begun: float
     """Seconds from the new count until the first pod was asked."""
-    asked: float
+    requested: float
     """Until the last pod had answered."""
     calls: int
     in_flight: int
@@ -154,30 +154,30 @@ async def _play(setup: _Setup, rounds: int, pause: float) -> tuple[int, list[Wav
         await asyncio.sleep(pause)
     waves = []
     for _ in range(rounds):
-        waves.append(await _ask(setup))
+        waves.append(await _request(setup))
         await setup.scale(setup.count)
         await setup.wait_called("DELETE")
         await asyncio.sleep(pause)
     return rounds, waves
 
 
-async def _ask(setup: _Setup) -> Wave:
+async def _request(setup: _Setup) -> Wave:
     setup.pods.calls.clear()
     pid = setup.operator.child.pid
     before, begin = read_time(pid), asyncio.get_running_loop().time()
     await setup.scale(0)
     async with asyncio.TaskGroup() as tasks:
-        asked = tasks.create_task(setup.wait_called("POST"))
+        requested = tasks.create_task(setup.wait_called("POST"))
         await setup.pods.wait_until("the first call", lambda: bool(setup.pods.calls))
         begun = asyncio.get_running_loop().time() - begin
         rolled = tasks.create_task(setup.roll())
-        calls = await asked
+        calls = await requested
         cpu = read_time(pid).cpu - before.cpu
         took = asyncio.get_running_loop().time() - begin
         await rolled
     setup.pods.calls.clear()
     return Wave(
-        begun=begun, asked=took, calls=len(calls), in_flight=count_in_flight(calls), cpu=cpu
+        begun=begun, requested=took, calls=len(calls), in_flight=count_in_flight(calls), cpu=cpu
     )
 
 
@@ -224,11 +224,11 @@ def describe_delay(quiet: Sequence[float], busy: Sequence[float]) -> Sequence[Fi
 
 
 def _describe(waves: Sequence[Wave], count: int) -> Sequence[Figure]:
-    asked = [wave.asked for wave in waves]
+    requested = [wave.requested for wave in waves]
     return [
         Figure(
             name="asked_median_s",
-            value=median(asked),
+            value=median(requested),
             means="from a smaller count in the mirrored object until every pod has answered",
             at_most=ASKED_S,
         ),
@@ -237,7 +237,7 @@ def _describe(waves: Sequence[Wave], count: int) -> Sequence[Figure]:
             value=median([wave.begun for wave in waves]),
             means="of that, until the first pod was asked",
         ),
-        Figure(name="asked_max_s", value=max(asked), means="the longest of them"),
+        Figure(name="asked_max_s", value=max(requested), means="the longest of them"),
         Figure(
             name="floor_s",
             value=math.ceil(count / AT_MOST_PER_REVIEW) * ANSWERS_AFTER.total_seconds(),

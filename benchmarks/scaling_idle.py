@@ -29,17 +29,17 @@ async def measure(*, small: bool) -> Result:
     figures: list[Figure] = []
     for name, has_webhooks in (("plain", False), ("webhooks", True)):
         # A loop of its own in a thread of its own: this one is running.
-        asked = await asyncio.to_thread(_idle, groups, minutes, has_webhooks)
-        figures += describe(name, asked, minutes)
+        requested = await asyncio.to_thread(_idle, groups, minutes, has_webhooks)
+        figures += describe(name, requested, minutes)
     setting = {"groups": groups, "zones": 2, "minutes": minutes}
     return Result(benchmark="scaling_idle", setting=setting, figures=figures)
 
 
-def describe(name: str, asked: Counter[tuple[str, str]], minutes: int) -> Sequence[Figure]:
+def describe(name: str, requested: Counter[tuple[str, str]], minutes: int) -> Sequence[Figure]:
     """Return the figures of requests by verb and resource in so many minutes."""
-    writes = sum(count for (verb, _), count in asked.items() if verb in WRITES)
-    watches = sum(count for (verb, _), count in asked.items() if verb == "watch")
-    reads = sum(asked.values()) - writes - watches
+    writes = sum(count for (verb, _), count in requested.items() if verb in WRITES)
+    watches = sum(count for (verb, _), count in requested.items() if verb == "watch")
+    reads = sum(requested.values()) - writes - watches
     figures = [
         Figure(
             name=f"{name}_requests_per_minute",
@@ -65,7 +65,7 @@ def describe(name: str, asked: Counter[tuple[str, str]], minutes: int) -> Sequen
             value=count / minutes,
             means=f"of all: {verb} {plural}",
         )
-        for (verb, plural), count in sorted(asked.items())
+        for (verb, plural), count in sorted(requested.items())
     ]
 
 

@@ -98,7 +98,7 @@ async def _follow(
         ]
         return Run(
             steps=read_steps(entries, world.user, tuple(followers)),
-            requests=sum(1 for _ in _asked(entries, world.user)),
+            requests=sum(1 for _ in _requested(entries, world.user)),
             cpu=after.cpu - before.cpu,
             starved=after.starved - before.starved,
         )
@@ -140,7 +140,7 @@ def read_steps(entries: Iterable[Json], operator: str, followers: Sequence[str])
     return steps
 
 
-def _asked(entries: Iterable[Json], operator: str) -> Iterator[Json]:
+def _requested(entries: Iterable[Json], operator: str) -> Iterator[Json]:
     for entry in entries:
         if entry["user"]["username"] == operator and entry["verb"] != "watch":
             yield entry

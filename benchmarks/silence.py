@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from benchmarks.load import NoAnswerError, Tally, ask_once, make_context
+from benchmarks.load import NoAnswerError, Tally, make_context, request_once
 from benchmarks.processes import forget_peak, read_memory
 from benchmarks.tasks import Load, Task
 
@@ -28,7 +28,7 @@ SPARE_FILES: Final = 100
 
 async def measure_silence(task: Task) -> Mapping[str, float]:
     """Return the most memory of the server, in MiB, and how the good ones fared."""
-    load = task.asking
+    load = task.requesting
     _allow_files(load.count + SPARE_FILES)
     forget_peak(load.pid)
     crowd = _Crowd(load, shakes_hands=task.shakes_hands)
@@ -38,7 +38,7 @@ async def measure_silence(task: Task) -> Mapping[str, float]:
     while at_rest < ASKED_AT_REST:
         at_rest += not crowd.is_alive()
         try:
-            took, answer = ask_once(load, context)
+            took, answer = request_once(load, context)
             tally.record(time.perf_counter() - took, answer)
         except (OSError, NoAnswerError):
             tally.failed += 1

@@ -130,11 +130,11 @@ async def measure_sync(task: Task) -> Mapping[str, float]:
 
 
 async def _list_again(informer: Informer[Pod | Unreadable]) -> None:
-    asked = time.perf_counter()
+    requested = time.perf_counter()
     if not informer.refresh("benchmark"):
         raise RuntimeError("the informer did not list again")
     # The list is proof of life as of when it was asked for; nothing else is, on an idle watch.
-    while informer.age.total_seconds() > time.perf_counter() - asked:  # noqa: ASYNC110
+    while informer.age.total_seconds() > time.perf_counter() - requested:  # noqa: ASYNC110
         await asyncio.sleep(TICK)
 
 

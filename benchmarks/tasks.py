@@ -69,7 +69,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         return self.target
 
     @property
-    def asking(self) -> Load:
+    def requesting(self) -> Load:
         """Return what to ask. Raises ValueError where the task has none."""
         if self.load is None:
             raise ValueError("task: load: not set")

@@ -54,14 +54,14 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Requested:
     """The operator asked something else of the API server."""
 
     at: float
     answered: float
 
 
-Moment = Changed | Deleted | Ready | Counted | Asked
+Moment = Changed | Deleted | Ready | Counted | Requested
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class Replay:
     def __init__(self, zones: Iterable[str], limit: int) -> None:
         self.rollout = Rollout(limit=limit)
         self._zones = {name: _Zone(allowed=Changed(0.0)) for name in zones}
-        self._asked: list[Asked] = []
+        self._requested: list[Requested] = []
 
     def take(self, moment: Moment) -> None:
         """Go on by one moment; they come in the order of their times."""
@@ -150,8 +150,8 @@ class Replay:
             case Counted(zone=name, missing=missing):
                 self._zones[name].missing = missing
                 self._settle(moment, name)
-            case Asked():
-                self._asked.append(moment)
+            case Requested():
+                self._requested.append(moment)
             case _:
                 assert_never(moment)
 
@@ -159,7 +159,7 @@ class Replay:
         zone = self._zones[_zone_of(moment.pod)]
         if isinstance(zone.allowed, Ready | Counted):
             begin = zone.allowed.at
-            spans = [(each.at, each.answered) for each in (zone.allowed, *self._asked)]
+            spans = [(each.at, each.answered) for each in (zone.allowed, *self._requested)]
             busy = _cover(spans, begin, moment.at)
             self.rollout.reactions.append(Reaction(whole=moment.at - begin, server=busy))
         zone.down.add(moment.pod)
@@ -234,7 +234,7 @@ def _moments(entries: Iterable[Json], operator: str) -> Iterable[Moment]:
             case _, "events":
                 continue  # no delete waits for one
             case verb, _ if user == operator and verb != "watch":
-                yield Asked(at, answered)
+                yield Requested(at, answered)
 
 
 def _resource(entry: Json) -> str:

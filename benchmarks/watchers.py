@@ -64,9 +64,9 @@ async def measure(*, small: bool) -> Result:
     async with _open(size) as hooks:
         load = replace(hooks.load(request, REFUSED), seconds=size.seconds, per_s=PACE)
         for _ in range(size.rounds):
-            alone.append(await _ask(load))
+            alone.append(await _request(load))
             async with _watching(hooks.operator.port, size.pages, watched):
-                beside.append(await _ask(load))
+                beside.append(await _request(load))
     setting = {
         "pods": PODS,
         "pages": size.pages,
@@ -92,7 +92,7 @@ async def _open(size: _Size) -> AsyncIterator[Hooks]:
         yield Hooks(target, operator)
 
 
-async def _ask(load: Load) -> Measured:
+async def _request(load: Load) -> Measured:
     """Return what reviews took, and the share of a core that the operator used meanwhile."""
     loop = asyncio.get_running_loop()
     before, begin = read_time(load.pid), loop.time()

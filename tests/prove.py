@@ -35,7 +35,7 @@ from tests.flux.campaign import prove_contract
 from tests.kills.rounds import list_rounds, run_rounds
 from tests.models.short_cuts import SAFE, list_not_shown
 from tests.mutants import automatic
-from tests.mutants.__main__ import run_all as ask_about_all
+from tests.mutants.__main__ import run_all as judge_all
 from tests.mutants.catalogue import CATALOGUE
 from tests.mutants.runner import Budget
 from tests.simulation.aimed import list_aims, list_broken
@@ -124,7 +124,7 @@ def _count(jobs: Iterable[Job], processes: int) -> Found:
 
 def _prove_deliberate(given: argparse.Namespace) -> Found:
     mutants = list(CATALOGUE.values())[: given.deliberate]
-    results = ask_about_all(mutants, Budget(), given.jobs)
+    results = judge_all(mutants, Budget(), given.jobs)
     missed = [result.render() for result in results if not result.is_found]
     return Found(
         ran=f"{len(results)} errors, {len(results) - len(missed)} seen by the simulation",

@@ -224,7 +224,7 @@ def test_a_drain_is_compared_with_its_floor() -> None:
     log.evict(0, "zone-a-0")
     log.restart(0.5, "zone-a-0", after=2.9)
     run = Drained(
-        rollout=log.drain(), began=BEGIN - 3, asked=4, unexpected=0, cpu=0.02, violations=0
+        rollout=log.drain(), began=BEGIN - 3, requested=4, unexpected=0, cpu=0.02, violations=0
     )
 
     figures = values(describe_drain(run))
@@ -342,7 +342,7 @@ def test_a_delay_is_what_is_longer_than_without(
 
 def test_idle_requests_are_counted_by_the_minute() -> None:
     """LI-11: watches are shown beside, writes have a target of their own."""
-    asked = Counter(
+    requested = Counter(
         {
             ("list", "pods"): 30,
             ("get", "replicatemplates"): 20,
@@ -350,7 +350,7 @@ def test_idle_requests_are_counted_by_the_minute() -> None:
             ("watch", "pods"): 100,
         }
     )
-    figures = {figure.name: figure for figure in describe_idle("plain", asked, 10)}
+    figures = {figure.name: figure for figure in describe_idle("plain", requested, 10)}
     assert {name: figure.value for name, figure in figures.items()}.items() >= {
         "plain_requests_per_minute": 6,
         "plain_writes_per_minute": 1,
@@ -363,9 +363,9 @@ def test_idle_requests_are_counted_by_the_minute() -> None:
 
 def test_idle_releases_show_writes_look_ups_and_what_they_add() -> None:
     """A write of a status counts, a watch that is opened anew does not."""
-    asked = Counter({"patch rollouts": 2, "list pods": 3, "watch pods": 9})
+    requested = Counter({"patch rollouts": 2, "list pods": 3, "watch pods": 9})
     without = Idle(rss_mib=60, cpu_s=0.5, requests=Counter(), look_ups=0, known=0)
-    with_them = Idle(rss_mib=90, cpu_s=2.5, requests=asked, look_ups=4, known=1_000)
+    with_them = Idle(rss_mib=90, cpu_s=2.5, requests=requested, look_ups=4, known=1_000)
 
     figures = {one.name: one for one in describe_releases(1_000, 30, without, with_them)}
 

@@ -46,7 +46,7 @@ def test_the_navigation_names_nothing_that_is_not_there() -> None:
     assert {entry for entry in entries if not (DOCS / entry).exists()} == set()
 
 
-def test_nothing_is_asked_of_others_by_settings() -> None:
+def test_nothing_is_sent_to_others_by_settings() -> None:
     """Fonts come from a service, and stars from the forge, unless set otherwise."""
     settings = read_settings()
 

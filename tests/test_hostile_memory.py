@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from benchmarks.hooks import GUARDED, Hooks, open_hooks
-from benchmarks.load import NoAnswerError, ask_once, make_context
+from benchmarks.load import NoAnswerError, make_context, request_once
 from benchmarks.objects import NAMESPACE
 from benchmarks.processes import forget_peak, read_memory
 from benchmarks.questions import make_post
@@ -59,7 +59,7 @@ def post(load: Load, context: ssl.SSLContext) -> int:
     """Return the status of an answer; what a busy machine sends too slowly is sent again."""
     for attempt in range(ATTEMPTS):
         try:
-            _, answer = ask_once(load, context)
+            _, answer = request_once(load, context)
         except (OSError, NoAnswerError):  # sent away before all of the body had gone
             if attempt + 1 == ATTEMPTS:
                 raise

@@ -164,7 +164,7 @@ def fields_of_spec() -> Object:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_kind_is_as_the_operator_asks_for_it(name: str) -> None:
+def test_a_kind_is_as_the_operator_requests_it(name: str) -> None:
     """ZPDB-01, DEPLOY-40: names, and columns that show what is in force."""
     crd, resource = read_crd(name), KINDS[name]
     spec = crd["spec"]

@@ -48,7 +48,7 @@ def test_dep76_what_one_chooses_comes_from_our_own_metrics() -> None:
 
 
 @pytest.mark.parametrize("expression", list_expressions())
-def test_an_expression_asks_for_what_there_is(expression: str) -> None:
+def test_an_expression_reads_what_there_is(expression: str) -> None:
     """DEP-67, DEP-77: each metric and each label exists, and is of no other exporter."""
     assert_balanced(expression)
     assert functions_of(expression) <= FUNCTIONS

@@ -175,7 +175,7 @@ def test_an_expression_is_one(rule: Object) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_an_alert_asks_for_what_there_is(rule: Object) -> None:
+def test_an_alert_reads_what_there_is(rule: Object) -> None:
     """DEP-67, DEP-77: each metric and each label that an expression selects by exists."""
     assert_known(rule["expr"], OTHERS)
 

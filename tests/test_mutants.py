@@ -59,7 +59,7 @@ def test_no_mutant_breaks_by_a_name_that_is_not_there(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stdout
 
 
-def test_every_mutant_names_what_it_breaks_and_who_is_asked() -> None:
+def test_every_mutant_names_what_it_breaks_and_its_tests() -> None:
     """`breaks` has at least one promise; the scenarios exist, and so does the profile."""
     for mutant in ALL:
         assert len(mutant.wanted) > 1, mutant.name
@@ -142,7 +142,7 @@ def test_a_question_goes_on_where_it_was_left() -> None:
     assert [job.seed for job in jobs] == [1, 2, 3, 4, 5]
 
 
-def test_a_question_may_ask_for_schedules_with_one_profile_only() -> None:
+def test_a_question_may_request_schedules_with_one_profile_only() -> None:
     jobs = list(Question(scenarios=("s1", "s2"), schedules=7, profile="late writes").list_jobs())
 
     assert len(jobs) == 7

@@ -43,7 +43,7 @@ class Page:
 
 
 @in_virtual_time
-async def test_those_who_ask_at_a_time_share_one_page() -> None:
+async def test_requests_at_a_time_share_one_page() -> None:
     page = Page()
     pages = await asyncio.gather(*(page.shared.get() for _ in range(30)))
 

@@ -25,8 +25,8 @@ class Rig:
         self, tasks: asyncio.TaskGroup, *, key: str = "a", least: int = 99
     ) -> asyncio.Task[int]:
         """Call; an answer that was underway before is taken from `least` on."""
-        asked = self.flights.share(key, self.call, lambda number: number >= least)
-        return tasks.create_task(asked)
+        requested = self.flights.share(key, self.call, lambda number: number >= least)
+        return tasks.create_task(requested)
 
     async def answer(self) -> None:
         """Answer the call in flight, once all callers wait for it."""
@@ -44,9 +44,9 @@ async def settle() -> None:
 async def test_all_who_come_before_the_answer_and_accept_it_share_one_call() -> None:
     rig = Rig()
     async with asyncio.TaskGroup() as tasks:
-        asked = [rig.send_request(tasks, least=1) for _ in range(60)]
+        requested = [rig.send_request(tasks, least=1) for _ in range(60)]
         await rig.answer()
-    assert [task.result() for task in asked] == [1] * 60
+    assert [task.result() for task in requested] == [1] * 60
     assert len(rig.calls) == 1
 
 
@@ -67,11 +67,11 @@ async def test_who_comes_after_the_call_began_and_needs_more_shares_the_next_one
 async def test_keys_do_not_wait_for_each_other() -> None:
     rig = Rig()
     async with asyncio.TaskGroup() as tasks:
-        asked = [rig.send_request(tasks, key=key) for key in ("a", "b")]
+        requested = [rig.send_request(tasks, key=key) for key in ("a", "b")]
         await settle()
         for call in rig.calls:
             call.set_result(None)
-    assert [task.result() for task in asked] == [1, 2]
+    assert [task.result() for task in requested] == [1, 2]
 
 
 @pytest.mark.parametrize("least", [1, 99])
@@ -96,9 +96,9 @@ async def test_nothing_is_kept_after_the_answer() -> None:
     rig = Rig()
     for number in (1, 2):
         async with asyncio.TaskGroup() as tasks:
-            asked = rig.send_request(tasks, least=0)
+            requested = rig.send_request(tasks, least=0)
             await rig.answer()
-        assert asked.result() == number
+        assert requested.result() == number
 
 
 async def test_an_error_is_that_of_its_caller() -> None:
@@ -118,7 +118,7 @@ async def test_an_error_is_that_of_its_caller() -> None:
     assert other.result() == 2
 
 
-async def _error_of(asked: Awaitable[int]) -> str:
+async def _error_of(requested: Awaitable[int]) -> str:
     with pytest.raises(ValueError, match="broken") as caught:
-        await asked
+        await requested
     return str(caught.value)

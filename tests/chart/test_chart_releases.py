@@ -70,7 +70,7 @@ def test_people_may_have_rights_for_the_kinds() -> None:
         assert not wanted & _roles({"webhooks": {"enabled": False}, **people})[name]
 
 
-def test_what_is_asked_for_is_a_flag() -> None:
+def test_what_is_required_is_a_flag() -> None:
     assert _args(releases()) == ["-releases.enabled=true"]
     assert _args(releases(compat="kuberik", metadata="none")) == [
         "-releases.enabled=true",

@@ -130,7 +130,7 @@ def test_what_is_wrong_with_the_words_is_said_before_anything_is_sent(tmp_path: 
         find(f"-kubeconfig={tmp_path}/none", KUBECONFIG=str(file))
 
 
-async def test_the_server_of_the_file_is_asked(tmp_path: Path) -> None:
+async def test_the_server_of_the_file_is_called(tmp_path: Path) -> None:
     async with FakeApi() as server:
         server.on("GET", POD, reply({}))
         file = write(tmp_path / "config", server.url)

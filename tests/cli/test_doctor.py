@@ -119,6 +119,6 @@ def test_a_bad_command_line_is_refused(words: tuple[str, ...], part: str) -> Non
         run(words)
 
 
-def test_help_is_asked_for() -> None:
+def test_help_is_requested() -> None:
     with pytest.raises(HelpRequested):
         run(("-help",))

@@ -101,7 +101,7 @@ async def test_rollouts_are_waited_for_only_by_name() -> None:
         assert await Wait(observe_sandbox(world.sandbox)).end() is ExitCode.DONE
 
 
-def test_what_is_asked_for_counts_before_it_has_had_an_effect() -> None:
+def test_what_is_requested_counts_before_it_has_had_an_effect() -> None:
     through = replace(release("app", ReleasePhase.DEPLOYED), next="", waits=())
     retried = replace(through, is_retry_requested=True)
     forced = replace(through, next="0.9.0")

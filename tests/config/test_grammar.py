@@ -160,7 +160,7 @@ def test_errors_are_worded_as_in_go_and_exit_with_2(words: list[str], message: s
 @pytest.mark.parametrize(
     "words", [["-h"], ["--h"], ["-help"], ["--help"], ["-count=2", "-h"], ["-h", "-x"], ["-h=1"]]
 )
-def test_help_is_asked_for(words: list[str]) -> None:
+def test_help_is_requested(words: list[str]) -> None:
     """PROC-04: words are read from left to right, so what stands behind does not matter."""
     with pytest.raises(HelpRequested):
         parse(*words)

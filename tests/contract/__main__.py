@@ -36,20 +36,20 @@ def main() -> int:
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--against", type=Path)
     parser.add_argument("--show", action="store_true")
-    asked = parser.parse_args()
+    requested = parser.parse_args()
     chosen = [
         one
         for one in list_sequences()
-        if not asked.words or any(word in str(one) for word in asked.words)
+        if not requested.words or any(word in str(one) for word in requested.words)
     ]
-    kept = asked.against
+    kept = requested.against
     real = json.loads(kept.read_text()) if kept else asyncio.run(record(chosen))
-    if asked.keep:
-        known = json.loads(asked.keep.read_text()) if asked.keep.exists() else {}
-        asked.keep.write_text(json.dumps(known | real))
-    texts = {str(one): _report(one, real[str(one)], asked.show) for one in chosen}
+    if requested.keep:
+        known = json.loads(requested.keep.read_text()) if requested.keep.exists() else {}
+        requested.keep.write_text(json.dumps(known | real))
+    texts = {str(one): _report(one, real[str(one)], requested.show) for one in chosen}
     print("\n".join(text for text in texts.values() if text))  # noqa: T201
-    different = [name for name, text in texts.items() if text and not asked.show]
+    different = [name for name, text in texts.items() if text and not requested.show]
     print(f"{len(chosen)} sequences, {len(different)} differ")  # noqa: T201
     return 1 if different else 0
 

@@ -172,11 +172,11 @@ class FakeClient:
     ) -> Page:
         assert not field_selector, "this client knows of none"
         await self._record(f"list {resource.plural} {selector}")
-        asked = read_selection(resource, {"labelSelector": selector})
+        requested = read_selection(resource, {"labelSelector": selector})
         found = [
             msgspec.Raw(msgspec.json.encode(one))
             for (plural, _), one in self.objects.items()
-            if plural == resource.plural and asked.takes(one)
+            if plural == resource.plural and requested.takes(one)
         ]
         start = int(token or 0)
         rest = str(start + limit) if start + limit < len(found) else ""

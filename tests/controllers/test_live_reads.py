@@ -89,7 +89,7 @@ async def test_d_65_one_read_serves_all_groups_that_wait_for_their_turn() -> Non
     ]
 
 
-async def test_si_09_who_asks_once_a_read_is_sent_gets_another() -> None:
+async def test_si_09_a_request_once_a_read_is_sent_gets_another() -> None:
     """What it shows may be older than the lock that was taken before it was requested."""
     made = fleet("g1", "g2")
     gate, sent, answer = Turns(made), asyncio.Event(), asyncio.Event()

@@ -196,7 +196,7 @@ async def test_a_cancellation_from_a_library_does_not_end_the_worker() -> None:
     assert await made.run("a") == ["a", "a", "a"]
 
 
-async def test_a_result_asks_for_another_reconcile() -> None:
+async def test_a_result_requests_another_reconcile() -> None:
     made = Bench()
     made.results["a"] = Result(again=timedelta(milliseconds=1))
     made.until["a"] = 3

@@ -16,7 +16,7 @@ import yaml
 from rollout_operator.lab.zones import statefulset, three_zones
 from tests.flux.artifacts import push_manifests
 from tests.flux.record import map_managers, normalise, show_conditions
-from tests.flux.waits import ask_again, is_asked_again, is_failing, wait_calm, wait_flux
+from tests.flux.waits import is_failing, is_requested_again, request_again, wait_calm, wait_flux
 from tests.oci.registries import NAME
 from tests.system.releasing import (
     CHECKS,
@@ -172,7 +172,7 @@ async def _fail_and_roll_back(play: Play) -> None:
     await annotate(world, "app", retry="now")
     await wait_history(world, f"1.2.0 Deploying, {before}")
     for resource in KINDS.values():
-        await wait_flux(world, resource, is_asked_again)
+        await wait_flux(world, resource, is_requested_again)
     await wait_history(world, f"1.2.0 Failed, {before}")
     await pin(world, "1.1.0")
     await wait_history(world, f"1.1.0 Succeeded, 1.2.0 Failed, {before}")
@@ -213,7 +213,7 @@ async def _correct(play: Play) -> None:
     await wait_calm(world, [*KINDS.values()])
     # Where the right tag came back at once, Flux may miss it until its interval has passed.
     for resource in KINDS.values():
-        await ask_again(world, resource, "app", "after the tag by hand")
+        await request_again(world, resource, "app", "after the tag by hand")
     await wait_calm(world, [*KINDS.values()])
     await play.note("a tag by hand is put right")
 

@@ -55,8 +55,8 @@ def normalise(body: Json, names: Mapping[str, str]) -> Json:
     kept = {key: status[key] for key in _STATUS if key in status}
     if "artifact" in status:
         kept["artifact"] = {"revision": status["artifact"]["revision"]}
-    asked = (metadata.get("annotations") or {}).get(REQUESTED_AT)
-    if asked is not None and kept.get("lastHandledReconcileAt") == asked:
+    requested = (metadata.get("annotations") or {}).get(REQUESTED_AT)
+    if requested is not None and kept.get("lastHandledReconcileAt") == requested:
         kept["lastHandledReconcileAt"] = "as it was asked"
     cleaned: Json = _clean(_shift(kept, GENERATION - metadata["generation"]), names)
     return cleaned

@@ -7,7 +7,7 @@ import yaml
 
 from tests.flux.artifacts import push_manifests
 from tests.flux.play import KINDS, Play
-from tests.flux.waits import ask_again, is_applied, wait_calm, wait_flux
+from tests.flux.waits import is_applied, request_again, wait_calm, wait_flux
 from tests.oci.registries import NAME
 from tests.system.releasing import create, read_status, read_tags, show_condition
 from tests.system.waits import wait_true
@@ -40,7 +40,7 @@ async def _contest(play: Play) -> None:
     """Have Flux write its tag again and again until the Rollout leaves it alone, and says so."""
     world = play.world
     for number in range(_MOST_PASSES):
-        await ask_again(play.world, KUSTOMIZATIONS, _PARENT, f"contested, {number}")
+        await request_again(play.world, KUSTOMIZATIONS, _PARENT, f"contested, {number}")
         await wait_true("corrected, or left alone", lambda: _is_answered(world))
         if await _is_contested(world):
             break
@@ -90,7 +90,7 @@ async def _apply(
     await play.world.patch(OCI_REPOSITORIES, _PARENT, {"spec": {"ref": {"tag": tag}}})
     await wait_flux(play.world, KUSTOMIZATIONS, is_applied(tag), _PARENT)
     for number in range(_PASSES):
-        await ask_again(play.world, KUSTOMIZATIONS, _PARENT, f"{tag}, {number}")
+        await request_again(play.world, KUSTOMIZATIONS, _PARENT, f"{tag}, {number}")
 
 
 def _render(body: Json, annotations: Mapping[str, str], more: Mapping[str, Any]) -> Json:

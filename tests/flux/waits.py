@@ -28,10 +28,10 @@ def is_failing(reason: str) -> Callable[[Json], bool]:
     return is_so
 
 
-def is_asked_again(body: Json) -> bool:
+def is_requested_again(body: Json) -> bool:
     """Return whether Flux has taken a request to look at an object."""
-    asked = (body["metadata"].get("annotations") or {}).get(REQUESTED_AT)
-    return asked is not None and body["status"].get("lastHandledReconcileAt") == asked
+    requested = (body["metadata"].get("annotations") or {}).get(REQUESTED_AT)
+    return requested is not None and body["status"].get("lastHandledReconcileAt") == requested
 
 
 def is_settled(body: Json) -> bool:
@@ -75,7 +75,9 @@ async def wait_calm(world: World, resources: Sequence[Resource]) -> None:
     await wait_true("calm", is_calm, LIMIT)
 
 
-async def ask_again(world: World, resource: Resource, name: str, value: str) -> None:
+async def request_again(world: World, resource: Resource, name: str, value: str) -> None:
     """Have Flux look at an object again, and wait until it has."""
     await world.patch(resource, name, {"metadata": {"annotations": {REQUESTED_AT: value}}})
-    await wait_flux(world, resource, lambda body: is_asked_again(body) and is_settled(body), name)
+    await wait_flux(
+        world, resource, lambda body: is_requested_again(body) and is_settled(body), name
+    )

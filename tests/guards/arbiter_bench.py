@@ -150,9 +150,9 @@ class Process:
         """Request an eviction; its calls that begin like these go on, or fail, after the block."""
         self.world.client.pause = hold = Hold(*calls, error=error)
         async with asyncio.TaskGroup() as tasks:
-            asked = tasks.create_task(self.evict(pod))
+            requested = tasks.create_task(self.evict(pod))
             await hold.arrived.wait()
-            yield asked
+            yield requested
             hold.open.set()
 
     def state(self, pod: str) -> GrantState | None:

@@ -307,7 +307,7 @@ def labels(found: JsonObject | None) -> JsonObject:
     return _map(found, "labels")
 
 
-def asked_replicas(called: Called) -> int | None:
+def requested_replicas(called: Called) -> int | None:
     """Return how many replicas a write requests, None where that is unknown."""
     body = called.request.body
     if isinstance(body, dict):

@@ -322,7 +322,7 @@ class HistoryBuilder:
         dry: str = "",
         actor: str = OPERATOR,
     ) -> Self:
-        """Have a person evict a pod: marked, allowed, carried out. `dry`: as `ask_eviction`."""
+        """Have a person evict a pod: marked, allowed, carried out. `dry`: as `request_eviction`."""
         number = self.number = self.number + 1
         self.call(at - 0.3, "list", PODS)
         if marked:
@@ -331,9 +331,9 @@ class HistoryBuilder:
         self.review(at - 0.1, name, number, allowed=allowed, actor=actor, **how)
         if allowed and not dry:
             self._terminate(at, name, PERSON).call(at, "delete", PODS, name, actor=PERSON)
-        return self.ask_eviction(at, name, number, dry=dry, status=201 if allowed else 429)
+        return self.request_eviction(at, name, number, dry=dry, status=201 if allowed else 429)
 
-    def ask_eviction(
+    def request_eviction(
         self,
         at: float,
         name: str,

@@ -282,9 +282,9 @@ def tell_asked(body: bytes) -> str:
 
 def list_earnest(book: Book, path: str, name: str) -> Iterator[timedelta]:
     """Yield when forged reviews on a path were about an object, and not for a dry run."""
-    asked = _word(book.promises.namespace, name, is_dry=False)
+    requested = _word(book.promises.namespace, name, is_dry=False)
     for fault in book.faults:
-        if fault.kind == FORGED and _reads(fault, path, asked):
+        if fault.kind == FORGED and _reads(fault, path, requested):
             yield fault.at
 
 
@@ -292,6 +292,6 @@ def _word(namespace: str, name: str, *, is_dry: bool) -> str:
     return f"{'a dry run' if is_dry else 'in earnest'} about {namespace}/{name}"
 
 
-def _reads(fault: Fault, path: str, asked: str) -> bool:
+def _reads(fault: Fault, path: str, requested: str) -> bool:
     place, _, what = fault.text.partition(": ")
-    return place.removeprefix("at ").partition("?")[0] == path and what == asked
+    return place.removeprefix("at ").partition("?")[0] == path and what == requested

@@ -12,7 +12,7 @@ from typing import Final
 from rollout_operator.kube.api import STATEFULSETS
 from rollout_operator.lab.model.history import PodCalled
 from rollout_operator.model.names import PREPARE_PATH as PREPARE_PATH_KEY
-from tests.judge.book import Book, Write, annotations, asked_replicas
+from tests.judge.book import Book, Write, annotations, requested_replicas
 from tests.judge.deletes import IN_FLIGHT, get_sent, is_delaying
 from tests.judge.desired import read_desired
 from tests.judge.downscales import (
@@ -60,7 +60,7 @@ def list_broken(book: Book) -> Iterator[Violation]:
         yield from _judge_forbidden(book, each)
         if each.must_prepare:
             yield from _judge_written(book, each, recorded)
-            yield from _judge_asked(book, each)
+            yield from _judge_requested(book, each)
             yield from _judge_prepared(book, each)
             yield from _judge_neighbours(book, each)
     targets = read_targets(book)
@@ -110,7 +110,7 @@ def _judge_pair(
 
 def _judge_written(book: Book, downscale: Downscale, recorded: Recorded) -> Iterator[Violation]:
     """SI-11, D-66: a time that a person wrote lets the other zones wait."""
-    known = _first_asked(book, downscale) - PERSIST_LIMIT - book.promises.known
+    known = _first_requested(book, downscale) - PERSIST_LIMIT - book.promises.known
     for one in downscale.members:
         if one.uid == downscale.before.uid:
             continue
@@ -166,7 +166,7 @@ def _could_not_read(book: Book, downscale: Downscale) -> bool:
     return False
 
 
-def _judge_asked(book: Book, downscale: Downscale) -> Iterator[Violation]:
+def _judge_requested(book: Book, downscale: Downscale) -> Iterator[Violation]:
     """SI-13: it was reviewed, allowed, and on a read that succeeded."""
     called = downscale.called
     number = -1 if called is None else called.number
@@ -192,7 +192,7 @@ def _judge_asked(book: Book, downscale: Downscale) -> Iterator[Violation]:
 def _judge_prepared(book: Book, downscale: Downscale) -> Iterator[Violation]:
     """SI-10: each pod that was removed had confirmed, and was not un-prepared after it."""
     is_observed = book.promises.is_observed
-    since = _first_asked(book, downscale)
+    since = _first_requested(book, downscale)
     if is_observed and downscale.called is None:
         since = timedelta.min  # its request is not known
     # A write is taken only of the version that was reviewed: no other path has ever counted (D-24).
@@ -212,7 +212,7 @@ def _judge_prepared(book: Book, downscale: Downscale) -> Iterator[Violation]:
 
 def _judge_neighbours(book: Book, downscale: Downscale) -> Iterator[Violation]:
     """SI-02, PREP-19: no other zone was short when it was first requested, and still is."""
-    known = _first_asked(book, downscale) - book.promises.known
+    known = _first_requested(book, downscale) - book.promises.known
     short = [name for name, since in downscale.short.items() if since <= known]
     if short:
         text = f"{downscale.text} while other zones are short: {', '.join(short)}"
@@ -232,15 +232,15 @@ def _name_lack(
         and one.at <= until
     ]
     if not good:
-        asked = [f"{one.method} -> {one.status}" for one in calls]
-        return f"has not confirmed between request and write: {asked or 'it was not called'}"
+        requested = [f"{one.method} -> {one.status}" for one in calls]
+        return f"has not confirmed between request and write: {requested or 'it was not called'}"
     undone = [one for one in calls if one.method == "DELETE" and one.acted]
     # One that was under way when the POST came may have had the last word, seen from outside.
     last = good[-1].begun if is_observed else good[-1].at
     return "was told after it that it stays" if any(one.at > last for one in undone) else ""
 
 
-def _first_asked(book: Book, downscale: Downscale) -> timedelta:
+def _first_requested(book: Book, downscale: Downscale) -> timedelta:
     """Return when the same was first requested: what is repeated is not prepared again (D-24)."""
     begun = downscale.begun
     for called in reversed(list(book.calls.values())):
@@ -249,7 +249,7 @@ def _first_asked(book: Book, downscale: Downscale) -> timedelta:
             request.name == downscale.before.name
             and request.resource.plural == STATEFULSETS.plural
             and not request.is_dry_run
-            and asked_replicas(called) == downscale.now.replicas
+            and requested_replicas(called) == downscale.now.replicas
         )
         if is_same and begun - PERSIST_LIMIT <= called.at and called.begun <= begun:
             begun = called.begun
@@ -301,15 +301,15 @@ def _judge_cancel(
         if review.allowed and not review.dry_run and review.at < call.begun:
             called = book.calls.get(review.call)
             end = review.at + PERSIST_LIMIT if called is None else called.at
-            asked = None if called is None else asked_replicas(called)
+            requested = None if called is None else requested_replicas(called)
             zone = _zone_at(world, review.name, call.begun)
-            if zone is None or asked is None or asked >= zone.replicas:
+            if zone is None or requested is None or requested >= zone.replicas:
                 continue
             again = [one for one in book.reviews if one.call == review.call and one is not review]
             is_over = any(not one.allowed and review.at <= one.begun <= call.begun for one in again)
-            is_covered = call.pod in names_removed(zone, asked)
+            is_covered = call.pod in names_removed(zone, requested)
             if call.begun < end and is_covered and not is_over:
-                text = f"{call.pod} was told that it stays, while {zone.name} may go to {asked}"
+                text = f"{call.pod} was told that it stays, while {zone.name} may go to {requested}"
                 yield Violation(invariant="SI-12", at=call.begun, text=text)
 
 

@@ -127,19 +127,19 @@ def list_broken(book: Book) -> Iterator[Violation]:
     deletes = map_deletes(book)
     state = PolicyWorld(World(spares_new=not book.promises.is_observed))
     for write in book.writes:
-        asked = deletes.get(write.commit.call)
-        if write.ended_pod is not None and asked is not None:
-            yield from _judge_end(state, book, policies, (write, asked))
+        requested = deletes.get(write.commit.call)
+        if write.ended_pod is not None and requested is not None:
+            yield from _judge_end(state, book, policies, (write, requested))
         state.take(write, policies.window(write.at, write.at)[-1])
 
 
 def _judge_end(
     state: PolicyWorld, book: Book, policies: PolicyBook, what: tuple[Write, Delete]
 ) -> Iterator[Violation]:
-    write, asked = what
+    write, requested = what
     pod, at = write.ended_pod, write.at
     assert pod is not None, "asked for only then"
-    found = policies.list_owners(pod.owner, _cut(asked, at - book.promises.known), at)
+    found = policies.list_owners(pod.owner, _cut(requested, at - book.promises.known), at)
     owners = tuple(one for one in found if one is not None)
     owner = state.world.find_owner(pod.owner, at - book.promises.known)
     if owner is None or not owners:
@@ -148,11 +148,11 @@ def _judge_end(
     if batch is not None or len(owners) == len(found):
         case = PolicyCase(
             state=state, book=book, policies=policies, pod=pod, owner=owner, owners=owners,
-            batch=batch, delete=asked, at=at,
+            batch=batch, delete=requested, at=at,
         )  # fmt: skip
         yield from _judge(case)
     revision = owner.update_revision
-    one = PolicyDisruption(pod=pod, delete=asked, batch=batch, revision=revision, begun=at)
+    one = PolicyDisruption(pod=pod, delete=requested, batch=batch, revision=revision, begun=at)
     state.disrupt(one, {each.policy.uid for each in owners})
 
 

@@ -115,17 +115,17 @@ def _judge_deployment(book: Book, state: _State, commit: Commit) -> Iterator[Vio
     entry, current = _head(after), _head(before)
     if not entry or number(entry, "id") == number(current, "id"):
         return
-    tag, asked = text(entry, "version", "tag"), annotations(before)
-    is_named = tag in (text(before, "spec", "wantedVersion"), asked.get(FORCE))
+    tag, requested = text(entry, "version", "tag"), annotations(before)
+    is_named = tag in (text(before, "spec", "wantedVersion"), requested.get(FORCE))
     if is_named or not current:
         return
     last = children(after, "status", "history")[1:2]
     status = text(last[0], "bakeStatus") if last else "Succeeded"
-    is_unblocked = status == "Failed" and asked.get(UNBLOCK) == "true"
+    is_unblocked = status == "Failed" and requested.get(UNBLOCK) == "true"
     if status != "Succeeded" and not is_unblocked:
         what = f"{text(current, 'version', 'tag')} is {status}"
         yield _violation("REL-01", commit, f"{tag} is deployed by itself while {what}")
-    if asked.get(BYPASS) == tag:
+    if requested.get(BYPASS) == tag:
         return
     for gate, since in state.closed[commit.name].items():
         known = UNSEEN if _has_missed(book, commit) else book.promises.known

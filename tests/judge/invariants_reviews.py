@@ -60,8 +60,8 @@ def _list_effects(book: Book) -> Iterator[Violation]:
     ]
     for at, pod, text in acts:
         zone = pod.rpartition("-")[0]
-        asking = [one for one in reviews if one.name == zone and _spans(one, at)]
-        if asking and all(one.dry_run for one in asking) and not _has_forged(book, at):
+        requesting = [one for one in reviews if one.name == zone and _spans(one, at)]
+        if requesting and all(one.dry_run for one in requesting) and not _has_forged(book, at):
             yield Violation(invariant="SI-15", at=at, text=f"{text} for a dry run of {zone}")
 
 
@@ -142,15 +142,15 @@ def _list_second_records(book: Book) -> Iterator[Violation]:
 
 def _list_second_calls(book: Book) -> Iterator[Violation]:
     """Yield pods that are called again for the same write, though all called had confirmed."""
-    asked = [one for one in list_reviews(book, PREPARE_PATH) if not one.dry_run]
+    requested = [one for one in list_reviews(book, PREPARE_PATH) if not one.dry_run]
     rounds: dict[int, list[Reviewed]] = {}
-    for review in asked:
+    for review in requested:
         rounds.setdefault(review.call, []).append(review)
     for call, reviews in rounds.items():
         name, begin, end = reviews[0].name, reviews[0].begun, reviews[-1].at
         is_alone = not any(
             one.call != call and one.name == name and one.begun <= end
-            for one in asked
+            for one in requested
             if one.at + REVIEW_LASTS >= begin
         )
         # An answer that was lost is none to the client.
@@ -211,7 +211,7 @@ RECORD_LASTS: Final = timedelta(seconds=10)
 SLACK: Final = timedelta(seconds=3)
 
 
-def list_unasked_records(book: Book) -> Iterator[Violation]:
+def list_unrequested_records(book: Book) -> Iterator[Violation]:
     """Yield records that were written for dry runs, or for no request."""
     reviews = list_reviews(book, EVICTION_PATH)
     for write in book.writes:
@@ -220,11 +220,11 @@ def list_unasked_records(book: Book) -> Iterator[Violation]:
             continue
         called = book.calls[record.call]
         sent = get_sent(book, called)
-        asking = [one for one in reviews if one.name == record.pod and _spans(one, sent)]
+        requesting = [one for one in reviews if one.name == record.pod and _spans(one, sent)]
         forged = list_earnest(book, EVICTION_PATH, record.pod)
         is_forged = any(at <= sent <= at + REVIEW_LASTS for at in forged)
-        if not is_forged and not any(not _is_dry(book, one) for one in asking):
-            why = "a dry run" if asking else "nobody"
+        if not is_forged and not any(not _is_dry(book, one) for one in requesting):
+            why = "a dry run" if requesting else "nobody"
             text = f"{record.pod} was marked as going for {why}"
             yield Violation(invariant="SI-15", at=write.at, text=text)
 

@@ -103,27 +103,27 @@ def list_broken(book: Book) -> Iterator[Violation]:
     policies = read_policies(book)
     for write in book.writes:
         if write.ended_pod is not None:
-            asked = deletes.get(write.commit.call)
-            yield from _judge_end((world, policies), judge, write, asked)
+            requested = deletes.get(write.commit.call)
+            yield from _judge_end((world, policies), judge, write, requested)
         world.take(write)
         judge.take(write)
 
 
 def _judge_end(
-    state: tuple[World, PolicyBook], judge: Judge, write: Write, asked: Delete | None
+    state: tuple[World, PolicyBook], judge: Judge, write: Write, requested: Delete | None
 ) -> Iterator[Violation]:
     """Judge the end of a pod, if the operator has a part in it."""
     (world, _), pod, book = state, write.ended_pod, judge.book
     assert pod is not None, "asked for only then"
     since = write.at - book.promises.known
-    disruption = judge.find(world, write, cut(asked, since) if asked else None)
+    disruption = judge.find(world, write, cut(requested, since) if requested else None)
     rules = judge.list_rules(disruption) if disruption else []
     if disruption is not None:
         yield from judge.judge(disruption, rules)
-    if asked is not None:
-        for one in _judge(state, pod, (asked, write.at), book.promises, rules):
+    if requested is not None:
+        for one in _judge(state, pod, (requested, write.at), book.promises, rules):
             yield replace(one, is_promised=one.is_promised or bool(rules))
-        _disrupt(world, pod, write.at, asked)
+        _disrupt(world, pod, write.at, requested)
     elif disruption is not None and rules:
         _disrupt(world, pod, write.at, disruption.eviction)
     elif book.promises.is_observed and judge.is_stray(world, write):
@@ -226,11 +226,11 @@ def _name_stale(delete: Delete, book: Book) -> str:
 def _judge(
     state: tuple[World, PolicyBook],
     pod: Pod,
-    asked: tuple[Delete, timedelta],
+    requested: tuple[Delete, timedelta],
     promises: Promises,
     rules: Sequence[Rule],
 ) -> Iterator[Violation]:
-    (world, policies), (delete, at) = state, asked
+    (world, policies), (delete, at) = state, requested
     since = at if promises.is_observed else cut(delete, at - promises.known)
     owner = world.find_owner(pod.owner, since)
     is_owned = any(policies.list_owners(pod.owner, since, at))

@@ -217,8 +217,8 @@ def _judge_alone(book: Book, scalings: list[Scaling]) -> Iterator[Violation]:
             yield from _list_between(world, deletes, scaling)
         world.take(write)
         pod = write.ended_pod
-        asked = None if pod is None else deletes.get(write.commit.call)
-        if pod is not None and asked is not None and not asked.is_late:
+        requested = None if pod is None else deletes.get(write.commit.call)
+        if pod is not None and requested is not None and not requested.is_late:
             rolled.begun[pod.name] = write.at
         rolled.forget(world)
 

@@ -16,7 +16,7 @@ from rollout_operator.lab.model.history import PodCalled
 from rollout_operator.model.releases.health import CheckClass
 from tests.judge.book import Book
 from tests.judge.invariants_reviews import list_lasting
-from tests.judge.liveness_drains import get_last_asked, list_passed_over, list_starved
+from tests.judge.liveness_drains import get_last_requested, list_passed_over, list_starved
 from tests.judge.liveness_scaling import judge_counts, list_called_late
 from tests.judge.objects import Pod, Set
 from tests.judge.policies import get_longest_pause
@@ -75,7 +75,7 @@ def judge_liveness(book: Book) -> Findings:
         return found
     rest = read_rest(book)
     well_at = max(promises.healed_at, book.runs.last_ready or timedelta(0))
-    begin = max(well_at, rest.last_change, get_last_asked(book))
+    begin = max(well_at, rest.last_change, get_last_requested(book))
     _judge_rest(book, rest, begin, found)
     for calls in (book.pod_calls, book.delay_calls):
         found.violations += _list_left_prepared(book, rest, (begin, calls), found)
@@ -119,9 +119,9 @@ def _judge_rest(book: Book, rest: Rest, begin: timedelta, found: Findings) -> No
         text += f" {bound.total_seconds():.0f} s"
         found.violations.append(Violation(invariant=name, at=rest.reached_at, text=text))
     # A request, even in vain, gives the operator something to do.
-    asked = max((one.at for one in book.reviews if not one.dry_run), default=begin)
+    requested = max((one.at for one in book.reviews if not one.dry_run), default=begin)
     settling = SETTLING + (RESYNC if name == "LI-02" else _get_dead_time(book))
-    _judge_quiet(book, max(rest.reached_at, begin, asked) + settling, found)
+    _judge_quiet(book, max(rest.reached_at, begin, requested) + settling, found)
 
 
 def _bound(book: Book, rest: Rest, begin: timedelta) -> tuple[timedelta, str]:

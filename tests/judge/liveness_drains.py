@@ -19,14 +19,14 @@ from tests.judge.state import World
 
 TOO_MANY: Final = 429
 # Between a pod's end and the moment in which a client requests the next eviction.
-ASKS_EVERY: Final = timedelta(seconds=20)
+REQUEST_EVERY: Final = timedelta(seconds=20)
 SLACK: Final = timedelta(seconds=60)
 
 
-def get_last_asked(book: Book) -> timedelta:
+def get_last_requested(book: Book) -> timedelta:
     """Return when a client last requested an eviction, or changed a budget."""
-    asked = [one.at for one in list_evictions(book)]
-    return max([*asked, *(one.at for one in book.budgets)], default=timedelta(0))
+    requested = [one.at for one in list_evictions(book)]
+    return max([*requested, *(one.at for one in book.budgets)], default=timedelta(0))
 
 
 def list_starved(book: Book, well_at: timedelta, pod_time: timedelta) -> Iterator[Violation]:
@@ -56,7 +56,7 @@ def _get_patience(book: Book, pod_time: timedelta) -> timedelta:
         world.take(write)
     rules = [read_rule(one.after) for one in book.budgets if one.after is not None]
     delay = max([rule.delay for rule in rules if rule is not None], default=timedelta(0))
-    return len(world.wanted) * (3 * pod_time + delay + ASKS_EVERY) + SLACK
+    return len(world.wanted) * (3 * pod_time + delay + REQUEST_EVERY) + SLACK
 
 
 def list_evictions(book: Book) -> list[Called]:
@@ -92,7 +92,7 @@ class _Queue:
     granted: Collection[int]
     """Numbers of the evictions that the operator allowed, as far as it knows."""
     waits: dict[tuple[str, str], tuple[timedelta, timedelta]] = field(default_factory=dict)
-    asked: dict[str, timedelta] = field(default_factory=dict)
+    requested: dict[str, timedelta] = field(default_factory=dict)
     """When a pod was requested last, whatever was answered."""
     in_vain: set[str] = field(default_factory=set)
     """Pods whose eviction was refused by something else, before or after the operator allowed it:
@@ -103,7 +103,7 @@ class _Queue:
     def record(self, called: Called) -> None:
         """Take the answer to an eviction."""
         key = (called.actor, called.request.name)
-        self.asked[called.request.name] = called.at
+        self.requested[called.request.name] = called.at
         if called.status >= REFUSED and called.number in self.granted:
             self.in_vain.add(called.request.name)
         if called.status != TOO_MANY:
@@ -121,8 +121,8 @@ class _Queue:
         for key in [key for key in self.waits if key[1] == pod]:
             del self.waits[key]
         self.in_vain.discard(pod)  # the next one of that name is another pod
-        asked = self.asked.pop(pod, None)
-        return asked is not None and at - asked <= REMEMBERED
+        requested = self.requested.pop(pod, None)
+        return requested is not None and at - requested <= REMEMBERED
 
     def name_oldest(self, at: timedelta) -> str:
         """Return the pod that has waited for longest at a time, empty where none does."""

@@ -30,7 +30,7 @@ class Replicas:
     sets: dict[str, JsonObject] = field(default_factory=dict)
     """By name."""
     templates: dict[str, JsonObject] = field(default_factory=dict)
-    asked_at: timedelta = timedelta(0)
+    requested_at: timedelta = timedelta(0)
     """When people last changed what is wanted."""
     moved_at: timedelta = timedelta(0)
     """When replicas were last written, or reported."""
@@ -72,18 +72,18 @@ def list_called_late(
     `stays_since` has the pods that exist and stay, by UID. LI-05.
     """
     counts = read_counts(book)
-    begin = max(begin, counts.asked_at, counts.moved_at)
-    asked: dict[str, timedelta] = {}
+    begin = max(begin, counts.requested_at, counts.moved_at)
+    called: dict[str, timedelta] = {}
     for call in sorted(book.delay_calls, key=lambda one: one.at):
         if call.uid not in stays_since:
             continue
         # A pod that does not listen cannot be called: the next attempt has its time from then on.
-        is_deaf = not call.acted and call.uid in asked
+        is_deaf = not call.acted and call.uid in called
         if is_deaf or (call.acted and call.method == "POST"):
-            asked[call.uid] = call.at
+            called[call.uid] = call.at
         if not call.acted or call.method == "POST":
             continue
-        due = max(asked.pop(call.uid, call.at), begin, stays_since[call.uid]) + PER_ZONE
+        due = max(called.pop(call.uid, call.at), begin, stays_since[call.uid]) + PER_ZONE
         if call.at > due:
             late = (call.at - due).total_seconds()
             text = f"{call.pod} was told {late:.0f} s too late that it stays"
@@ -98,7 +98,7 @@ def judge_counts(book: Book, begin: timedelta, slack: timedelta) -> Iterator[Vio
     counts = read_counts(book)
     if not counts.is_ours:
         return
-    begin, bound = max(begin, counts.asked_at), counts.bound + slack
+    begin, bound = max(begin, counts.requested_at), counts.bound + slack
     if list_contests(book):
         bound += WRITTEN_WITHIN
     missing = "; ".join(counts.missing)
@@ -121,7 +121,7 @@ def _take(book: Book, counts: Replicas, held: dict[str, JsonObject], commit: Com
     if _wish(before) != _wish(commit.after):
         counts.moved_at = max(counts.moved_at, commit.at)
         if not book.is_operator(commit.actor):
-            counts.asked_at = max(counts.asked_at, commit.at)
+            counts.requested_at = max(counts.requested_at, commit.at)
     elif commit in book.templates:
         counts.moved_at = max(counts.moved_at, commit.at)
 

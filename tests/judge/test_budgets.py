@@ -193,9 +193,9 @@ def forged(at: float = 19.7, path: str = EVICTION_PATH, **request: Any) -> Event
     """Have a forged review come at a time; a dry run of the same leaves a record just before 20."""
     about = {"metadata": {"name": "zone-a-0"}, "deleteOptions": {}}
     fields = {"namespace": NAMESPACE, "name": "zone-a-0", "dryRun": False, "object": about}
-    asked = tell_asked(msgspec.json.encode({"request": {**fields, **request}}))
+    requested = tell_asked(msgspec.json.encode({"request": {**fields, **request}}))
     return lambda t: in_a_dry_run("query")(
-        t.fault(at, FORGED, f"at {path}?timeout=5s: {asked}", actor="api-server")
+        t.fault(at, FORGED, f"at {path}?timeout=5s: {requested}", actor="api-server")
     )
 
 
@@ -237,12 +237,12 @@ def faulty(at: float, kind: str, events: Events) -> Events:
     return lambda t: events(t.fault(at, kind, "event 3 of pods: MODIFIED zone-a-0"))
 
 
-def asking(until: int, status: int = 429) -> Events:
+def requesting(until: int, status: int = 429) -> Events:
     """Have a person request a pod every five seconds, in vain."""
 
     def send_request(t: HistoryBuilder) -> None:
         for at in range(20, until, 5):
-            t.ask_eviction(at, "a-0", status=status)
+            t.request_eviction(at, "a-0", status=status)
 
     return send_request
 
@@ -254,9 +254,9 @@ LASTING: list[tuple[str, float, Events]] = [
     ("LI-07 since a fault, for too long -> LI-07", 20, faulty(4, "slow", marked_for(40, at=5))),
     ("LI-07 to the end -> LI-07", 10, lambda t: t.mark(10, "a-0", engine="rollout")),
     ("LI-07 later than what was lost -> LI-07", 10, faulty(3, "drop_event", marked_for(40))),
-    ("LI-01 a drain has waited for three minutes", 10, asking(200)),
-    ("LI-01 it has waited for eight -> LI-01", 10, asking(500)),
-    ("LI-01 faults have ended a moment ago", 400, asking(500)),
+    ("LI-01 a drain has waited for three minutes", 10, requesting(200)),
+    ("LI-01 it has waited for eight -> LI-01", 10, requesting(500)),
+    ("LI-01 faults have ended a moment ago", 400, requesting(500)),
 ]
 
 
@@ -271,7 +271,7 @@ def test_nothing_lasts_for_long(name: str, healed_at: float, events: Events) -> 
 
 
 def test_whichever_client_is_refused_is_named() -> None:
-    (found,) = conclude(asking(500), 10).violations
+    (found,) = conclude(requesting(500), 10).violations
 
     assert f"zone-a-0 is refused to {PERSON} since" in found.text
 
@@ -335,10 +335,10 @@ def pass_over(
         t.delete(at, name, record=True).replace(at + 1, name)
 
     def grant(at: float) -> None:
-        t.ask_eviction(at, pod, status=403, message="the quota is used")
+        t.request_eviction(at, pod, status=403, message="the quota is used")
         t.review(at + 0.1, pod, t.number, path=EVICTION_PATH, allowed=allowed, **review)
 
-    send_request = partial(t.ask_eviction, name=pod, status=429, message=message)
+    send_request = partial(t.request_eviction, name=pod, status=429, message=message)
     steps: list[tuple[float, Any]] = [(at, send_request) for at in waits]
     steps += [(40, partial(roll, name="a-0")), (50, partial(roll, name="a-1"))]
     steps += [(60, partial(roll, name="a-2"))]

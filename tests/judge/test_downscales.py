@@ -234,7 +234,7 @@ def dry(t: HistoryBuilder) -> HistoryBuilder:
     return t.review(19.5, "a", dry_run=True).send_request(20, query={"dryRun": "All"})
 
 
-def asked_twice(t: HistoryBuilder, status: int = 429) -> None:
+def requested_twice(t: HistoryBuilder, status: int = 429) -> None:
     t.live_read(18).review(19, "a").review(19.6, "a", begun=s(19.1), allowed=False, status=status)
     t.send_request(20, status=400)
 
@@ -256,7 +256,7 @@ REVIEWS = cases(
         "SI-15 it was written -> SI-15": lambda t: t.zone(
             20, "a", limit="2", call=t.number + 1
         ).send_request(20, query={"dryRun": "All"}),
-        "SI-16 allowed, then refused -> SI-16": asked_twice,
+        "SI-16 allowed, then refused -> SI-16": requested_twice,
         "SI-16 called twice for one write -> SI-16": called_twice,
         "SI-16 told in between that it stays": lambda t: called_twice(t, method="DELETE"),
         "SI-16 by two processes, one after the other": lambda t: called_twice(

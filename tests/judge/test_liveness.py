@@ -256,7 +256,7 @@ AMOUNTS = cases(
 
 
 @pytest.mark.parametrize(("events", "broken"), AMOUNTS)
-def test_a_process_asks_for_a_bounded_amount(events: Events, broken: list[str]) -> None:
+def test_a_process_requests_a_bounded_amount(events: Events, broken: list[str]) -> None:
     """LI-11, D-65: at rest, while something fails, and under contention."""
     t = HistoryBuilder().zones()
     events(t)

@@ -26,7 +26,7 @@ from tests.judge.promises import Promises
 
 NAME = "app"
 SOURCE = OCI_REPOSITORIES[0]
-ASKED = "rollout.kuberik.com/"
+REQUESTED = "rollout.kuberik.com/"
 
 
 def entry(
@@ -46,7 +46,7 @@ def entry(
 def begin() -> HistoryBuilder:
     t = HistoryBuilder().zones()
     source: JsonObject = {
-        "metadata": {"name": NAME, "annotations": {f"{ASKED}rollout": NAME}},
+        "metadata": {"name": NAME, "annotations": {f"{REQUESTED}rollout": NAME}},
         "spec": {"ref": {"tag": "1.0.0"}},
     }
     t.write(0, SOURCE, NAME, source)
@@ -85,7 +85,7 @@ def pin(t: HistoryBuilder, at: float, tag: str) -> HistoryBuilder:
 
 
 def name_intent(key: str) -> str:
-    return f"{ASKED}{key.replace('_', '-')}"
+    return f"{REQUESTED}{key.replace('_', '-')}"
 
 
 def close(t: HistoryBuilder, at: float, *, is_passing: bool = False) -> HistoryBuilder:
@@ -231,8 +231,8 @@ def test_schedules_of_the_cluster_are_read_for_releases_alone(
     """SI-24, and the question for the right to do so."""
     resource = CLUSTER_ROLLOUT_SCHEDULES if is_of_schedules else ROLLOUTS
     assert list_broken(begin().call(1, verb, resource, namespace="")) == broken
-    asks = begin().call(1, "create", SELF_ACCESS_REVIEWS)
-    assert list_broken(asks) == []
+    requests = begin().call(1, "create", SELF_ACCESS_REVIEWS)
+    assert list_broken(requests) == []
     without = HistoryBuilder().zones().call(1, verb, CLUSTER_ROLLOUT_SCHEDULES)
     assert list_broken(without) == ["SI-24"]
 

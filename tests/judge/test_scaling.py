@@ -129,7 +129,7 @@ def prepared(t: HistoryBuilder, at: float = 50, replicas: int = 2) -> HistoryBui
     return t.set_replicas(at, "a", replicas)
 
 
-def asked(t: HistoryBuilder, replicas: int = 2, **parts: Any) -> HistoryBuilder:
+def called(t: HistoryBuilder, replicas: int = 2, **parts: Any) -> HistoryBuilder:
     return t.template(10, replicas).delay(15, "a-2", **parts)
 
 
@@ -160,23 +160,23 @@ DELAYS = cases(
     {
         "prepared for long enough": prepared,
         "too early -> DELAY-08": lambda t: prepared(t, 40),
-        "further down than wanted -> MIRR-04": lambda t: down(asked(t.delay(14, "a-1")), 1),
+        "further down than wanted -> MIRR-04": lambda t: down(called(t.delay(14, "a-1")), 1),
         "not asked -> DELAY-08": lambda t: down(t.template(10, 2)),
-        "it answers, and does nothing -> DELAY-08": lambda t: down(asked(t, acted=False)),
-        "prepared, without an answer -> DELAY-08": lambda t: down(asked(t, status=0)),
-        "one of two was not asked -> DELAY-08": lambda t: down(asked(t, 1), 1),
+        "it answers, and does nothing -> DELAY-08": lambda t: down(called(t, acted=False)),
+        "prepared, without an answer -> DELAY-08": lambda t: down(called(t, status=0)),
+        "one of two was not asked -> DELAY-08": lambda t: down(called(t, 1), 1),
         "told that it stays: its time begins anew -> DELAY-08": lambda t: down(
-            asked(t).delay(40, "a-2", method="DELETE").delay(41, "a-2")
+            called(t).delay(40, "a-2", method="DELETE").delay(41, "a-2")
         ),
         "told that it stays once it goes -> SI-12": lambda t: prepared(t).delay(
             51, "a-2", method="DELETE"
         ),
         "its time was over": gone_when_called,
         "another pod of that name -> DELAY-08": lambda t: down(
-            asked(t).replace(30, "a-2", revision="old")
+            called(t).replace(30, "a-2", revision="old")
         ),
         "it has started again since -> DELAY-08": lambda t: down(
-            restarted(asked(t), 20).delay(40, "a-2")
+            restarted(called(t), 20).delay(40, "a-2")
         ),
         "a person forces it, and it does not run": forced_down(40, "Pending"),
         "a person forces it, and it runs -> DELAY-08": forced_down(49.5, "Running"),
@@ -200,7 +200,7 @@ def test_pods_go_by_their_own_answers(events: Events, broken: list[str]) -> None
     assert judge(events, DELAYED) == broken
 
 
-def test_no_pod_is_called_for_a_delay_that_no_set_asks_for() -> None:
+def test_no_pod_is_called_for_a_delay_that_no_set_has() -> None:
     """SI-21."""
     assert judge(lambda t: t.delay(15, "a-2")) == ["SI-21"]
 

@@ -115,7 +115,7 @@ def judge_book(history: History, promises: Promises = DEFAULT) -> Verdict:
         *invariants_downscales.list_broken(book),
         *invariants_budgets.list_overlaps(book),
         *invariants_reviews.list_broken(book),
-        *invariants_reviews.list_unasked_records(book),
+        *invariants_reviews.list_unrequested_records(book),
         *invariants_requests.list_excess(book),
         *invariants_requests.list_misrecorded(book),
         *invariants_scaling.list_broken(book),

@@ -35,7 +35,7 @@ BETWEEN_ZONES: Final = "3s"
 # Several takeovers of 20 s, one after the other, on a machine on which much else runs.
 LIMIT: Final = timedelta(minutes=5)
 LONGEST_PAUSE: Final = 3.0
-ASK_EVERY: Final = timedelta(milliseconds=500)
+REQUEST_EVERY: Final = timedelta(milliseconds=500)
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class Work:
                 except ApiError as error:
                     if UNANSWERED not in str(error):
                         raise
-                await asyncio.sleep(ASK_EVERY.total_seconds())
+                await asyncio.sleep(REQUEST_EVERY.total_seconds())
 
     async def _drain(self) -> None:
         api, namespace = self.world.api, self.world.namespace
@@ -122,17 +122,17 @@ class Work:
         rng = self.make_rng("downscales")
         while not self.over.is_set():
             zone = rng.choice(list_zones(SCALED))
-            await self._ask_for(zone, REPLICAS - rng.randint(1, 2))
+            await self._request(zone, REPLICAS - rng.randint(1, 2))
             self.done["downscales"] += 1
             await self._pause(rng)
-            await self._ask_for(zone, REPLICAS)
+            await self._request(zone, REPLICAS)
 
-    async def _ask_for(self, zone: str, replicas: int) -> None:
+    async def _request(self, zone: str, replicas: int) -> None:
         """Request so many replicas until it is granted, as an autoscaler does."""
         workload = Workload(api=self.world.api, namespace=self.world.namespace, name=zone)
         async with asyncio.timeout(LIMIT.total_seconds()):
             while (await workload.scale(replicas, Route.SCALE_MERGE)).status != 200:  # noqa: ASYNC110 (an answer, no event)
-                await asyncio.sleep(ASK_EVERY.total_seconds())
+                await asyncio.sleep(REQUEST_EVERY.total_seconds())
 
     async def _pause(self, rng: random.Random) -> None:
         await asyncio.sleep(rng.uniform(0, LONGEST_PAUSE))

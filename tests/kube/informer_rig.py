@@ -42,7 +42,7 @@ class Rig:
         return found
 
     @property
-    def asked(self) -> list[str]:
+    def requested(self) -> list[str]:
         """Return what was sent to the API server: first pages, further pages and streams."""
         return [
             f"watch {call.version}" if call.verb == "watch" else f"list {call.token}".rstrip()

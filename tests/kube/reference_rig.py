@@ -53,11 +53,11 @@ class Trouble(NoFaults):
 
     def __init__(self) -> None:
         self.fails: dict[str, Failure] = {}
-        self.asked: list[tuple[timedelta, str]] = []
+        self.requested: list[tuple[timedelta, str]] = []
 
     def on_call(self, sent: SentCall) -> FaultDecision:
         call = sent.text.partition(": ")[2].rstrip()
-        self.asked.append((elapsed(), call))
+        self.requested.append((elapsed(), call))
         failure = self.fails.get(call) or self.fails.get(sent.verb)
         return FaultDecision(fails=failure) if failure is not None else OUTCOME
 
@@ -177,10 +177,10 @@ class Rig:
 
         await self.until(is_shown, within)
 
-    def asked(self, since: float = 0.0) -> Counter[str]:
+    def requested(self, since: float = 0.0) -> Counter[str]:
         """Return how often what was read, from a moment on."""
         begin = timedelta(seconds=since)
-        return Counter(call for at, call in self.trouble.asked if at >= begin)
+        return Counter(call for at, call in self.trouble.requested if at >= begin)
 
     def statuses(self) -> Counter[int]:
         """Return the statuses of what was answered."""

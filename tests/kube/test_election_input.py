@@ -211,7 +211,7 @@ async def test_d70_one_that_works_alone_gives_way_to_one_that_leads() -> None:
 
 
 @in_virtual_time
-async def test_d70_one_without_the_right_asks_ever_more_seldom(lines: list[str]) -> None:
+async def test_d70_one_without_the_right_tries_ever_more_seldom(lines: list[str]) -> None:
     """D-70, LI-11: it is reported once, and costs a call in five minutes."""
     rig = Rig()
     rig.lease.fail = FORBIDDEN

@@ -89,8 +89,8 @@ def test_the_size_of_one_collection_says_nothing_of_another() -> None:
 def test_pages_grow_back_by_doubling() -> None:
     clock = FakeClock()
     sizes = PageSizes(clock)
-    for asked in (500, 250):
-        sizes.halve(PODS_CALL, asked)
+    for requested in (500, 250):
+        sizes.halve(PODS_CALL, requested)
     chosen = []
     for _ in range(4):
         chosen.append(sizes.choose(PODS_CALL, 500))

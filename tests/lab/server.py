@@ -21,7 +21,7 @@ CLUSTER_WIDE = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Fields:
     """What a test requests beyond verb, kind and name."""
 
     body: Body = None
@@ -32,7 +32,7 @@ class Asked:
     user: str = "someone"
 
 
-NOTHING = Asked()
+NOTHING = Fields()
 
 
 class Server:
@@ -44,34 +44,34 @@ class Server:
             self.history, elapsed=_elapsed, epoch=EPOCH, rng=random.Random(seed)
         )
 
-    def request(self, verb: Verb, resource: Resource, name: str, asked: Asked) -> ApiRequest:
+    def request(self, verb: Verb, resource: Resource, name: str, fields: Fields) -> ApiRequest:
         return ApiRequest(
             verb=verb,
             resource=resource,
-            namespace=asked.namespace if resource.is_namespaced else "",
+            namespace=fields.namespace if resource.is_namespaced else "",
             name=name,
-            subresource=asked.subresource,
-            query=asked.query,
-            body=asked.body,
-            content_type=asked.content_type if verb == "patch" else "application/json",
-            user=asked.user,
+            subresource=fields.subresource,
+            query=fields.query,
+            body=fields.body,
+            content_type=fields.content_type if verb == "patch" else "application/json",
+            user=fields.user,
         )
 
     def send_request(
-        self, verb: Verb, resource: Resource, name: str = "", asked: Asked = NOTHING
+        self, verb: Verb, resource: Resource, name: str = "", fields: Fields = NOTHING
     ) -> ApiAnswer:
         """Send a request and return the answer, whatever it is."""
-        return self.api.call_now(self.request(verb, resource, name, asked))
+        return self.api.call_now(self.request(verb, resource, name, fields))
 
     async def call(
-        self, verb: Verb, resource: Resource, name: str = "", asked: Asked = NOTHING
+        self, verb: Verb, resource: Resource, name: str = "", fields: Fields = NOTHING
     ) -> ApiAnswer:
         """Send a request that may have to wait for webhooks."""
-        return await self.api.call(self.request(verb, resource, name, asked))
+        return await self.api.call(self.request(verb, resource, name, fields))
 
     def create(self, resource: Resource, body: JsonObject) -> JsonObject:
         """Create an object and expect no refusal."""
-        answer = self.send_request("create", resource, asked=Asked(body=body))
+        answer = self.send_request("create", resource, fields=Fields(body=body))
         assert answer.status == 201, answer.message
         return answer.body
 
@@ -90,7 +90,7 @@ class Server:
         return self.api.get(resource, NAMESPACE, name) is not None
 
     def watch(self, resource: Resource, **query: str) -> Stream:
-        return self.api.open_watch(self.request("watch", resource, "", Asked(query=query)))
+        return self.api.open_watch(self.request("watch", resource, "", Fields(query=query)))
 
     def commits(self) -> list[Commit]:
         return self.history.list_all(Commit)

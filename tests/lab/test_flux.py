@@ -84,7 +84,7 @@ async def test_a_tag_is_fetched_and_then_applied() -> None:
 
 
 @in_virtual_time
-async def test_what_a_spec_asks_for_beyond_is_not_modelled() -> None:
+async def test_what_else_a_spec_requests_is_not_modelled() -> None:
     problems: list[Any] = []
     async with Sandbox() as sandbox:
         world = ReleaseSandbox(sandbox)

@@ -106,7 +106,7 @@ class Process(NamedTuple):
     call: Call | None = None
     is_resting: bool = False
     """In the quarantine after its start, where there are no records."""
-    asked: int = 0
+    requested: int = 0
     """Counted only where each process is called once."""
 
 

@@ -141,10 +141,10 @@ class Grants:
     def _begin(self, state: State, who: int, slot: int) -> Steps[State]:
         """Decide and reserve: one step, nothing is awaited in between."""
         process = state.processes[who]
-        if process.is_resting or (self._setup.is_once and process.asked > slot):
+        if process.is_resting or (self._setup.is_once and process.requested > slot):
             return
         if self._setup.is_once:
-            state = put_process(state, who, process._replace(asked=slot + 1))
+            state = put_process(state, who, process._replace(requested=slot + 1))
         for place in self._setup.wants[who]:
             if not self._may_begin(state, who, place):
                 continue
@@ -348,7 +348,7 @@ class Grants:
         rests = not self._setup.has_records and Error.SKIPS_QUARANTINE not in self._errors
         nothing = (None,) * len(process.requests)
         idle = (False,) * len(process.held)
-        return Process(nothing, idle, process.call, is_resting=rests, asked=process.asked)
+        return Process(nothing, idle, process.call, is_resting=rests, requested=process.requested)
 
     def _send(self, state: State, who: int, call: Call) -> State:
         """Leave a call to the network; one at a time, and none that cannot do anything."""

@@ -129,7 +129,7 @@ def test_what_a_dead_process_leaves_is_taken_back(dead: str) -> None:
 
 
 @pytest.mark.parametrize("setup", CONTESTS)
-def test_of_those_who_ask_at_the_same_time_one_is_granted(setup: Setup) -> None:
+def test_of_requests_at_the_same_time_one_is_granted(setup: Setup) -> None:
     """FP-20: without faults, in whatever order their steps come, whichever has the older record."""
     walk = walk_through(replace(setup, has_faults=False, is_once=True, ranks=(0, 1)))
 

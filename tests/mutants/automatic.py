@@ -88,7 +88,7 @@ def judge(given: argparse.Namespace) -> list[Judged]:
             )
             path = Path(name) / f"{suite}.json"
             path.write_bytes(msgspec.json.encode(order))
-            _ask(base, suite, path, units)
+            _request(base, suite, path, units)
             for line in Path(order.verdicts).read_bytes().splitlines():
                 verdict = msgspec.json.decode(line, type=Verdict)
                 verdicts[verdict.name][suite] = verdict
@@ -97,7 +97,7 @@ def judge(given: argparse.Namespace) -> list[Judged]:
     return judged
 
 
-def _ask(base: Path, suite: str, order: Path, units: Sequence[str]) -> None:
+def _request(base: Path, suite: str, order: Path, units: Sequence[str]) -> None:
     if suite == "schedules":
         words = ["tests.mutants.forked", str(order)]
     else:

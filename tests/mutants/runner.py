@@ -72,9 +72,9 @@ class Runner:
             copy = Path(name)
             shutil.copytree(self.base, copy, dirs_exist_ok=True)
             mutant.apply(copy / "rollout_operator")
-            return Result(mutant=mutant, simulation=self._ask_simulation(mutant, copy))
+            return Result(mutant=mutant, simulation=self._request_simulation(mutant, copy))
 
-    def _ask_simulation(self, mutant: Mutant, copy: Path) -> str:
+    def _request_simulation(self, mutant: Mutant, copy: Path) -> str:
         question = Question(
             scenarios=mutant.scenarios,
             schedules=self.budget.schedules,

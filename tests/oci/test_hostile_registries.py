@@ -314,7 +314,9 @@ def _list_causes(error: BaseException) -> list[BaseException]:
     return found
 
 
-async def test_nothing_is_asked_once_it_is_closed(registry: FakeRegistry, reader: Reader) -> None:
+async def test_nothing_is_requested_once_it_is_closed(
+    registry: FakeRegistry, reader: Reader
+) -> None:
     await reader.sender.close()
     assert "the operator is stopping" in str(await fail(reader, registry))
     assert registry.seen == []
@@ -329,19 +331,19 @@ async def test_a_host_that_is_not_there(registry: FakeRegistry, reader: Reader, 
     assert "no connection" in str(error) or "no address is known" in str(error)
 
 
-async def test_a_proxy_is_asked_for_what_is_to_go_through_it(reader: Reader) -> None:
+async def test_a_proxy_gets_what_is_to_go_through_it(reader: Reader) -> None:
     """RELB-29: one that refuses is named, and its password is not."""
-    asked: list[str] = []
+    requested: list[str] = []
 
     def choose(url: str) -> str:
-        asked.append(url)
+        requested.append(url)
         return "http://mallory:hidden@localhost:1"
 
     exchange = RegistryExchange(reader.sender, reader.client._clock, choose)
     reader.client._exchange = exchange
     async with FakeRegistry() as registry:
         error = await fail(reader, registry)
-        assert asked == [f"{registry.url}/v2/{NAME}/manifests/1.0.0"]
+        assert requested == [f"{registry.url}/v2/{NAME}/manifests/1.0.0"]
         assert registry.seen == []
     assert "no connection through the proxy" in str(error)
     assert "hidden" not in str(error)

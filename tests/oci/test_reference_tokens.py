@@ -40,13 +40,13 @@ async def test_one_token_is_good_for_a_repository(
 ) -> None:
     """RELB-29: it is requested once, to pull, with the password of the pull secret."""
     host, tokens = served
-    tokens.asked.clear()
+    tokens.requested.clear()
     image = parse_reference(f"{host}/{NAME}:1.0.0")
 
     found = await reader.client.fetch_release(image, access(host))
     assert found.title == "App"
     assert await reader.client.fetch_release(image, access(host)) == found
-    assert tokens.asked == [f"repository:{NAME}:pull"]
+    assert tokens.requested == [f"repository:{NAME}:pull"]
 
 
 async def test_who_has_no_password_has_no_token(
@@ -54,9 +54,9 @@ async def test_who_has_no_password_has_no_token(
 ) -> None:
     """RELB-29."""
     host, tokens = served
-    tokens.asked.clear()
+    tokens.requested.clear()
     image = parse_reference(f"{host}/{NAME}:1.0.0")
 
     with pytest.raises(RegistryDenied, match="it does not accept the pull secret's entry"):
         await reader.client.fetch_release(image, access(host, "wrong"))
-    assert tokens.asked == []
+    assert tokens.requested == []

@@ -45,15 +45,15 @@ def guard(registry: FakeRegistry, accepted: str, challenge: str) -> None:
 
 
 def bearer(registry: FakeRegistry, **more: str) -> str:
-    asked = {"realm": f"{registry.url}/token", "service": "it", **more}
-    return "Bearer " + ",".join(f'{name}="{value}"' for name, value in asked.items())
+    requested = {"realm": f"{registry.url}/token", "service": "it", **more}
+    return "Bearer " + ",".join(f'{name}="{value}"' for name, value in requested.items())
 
 
 def token(**answer: object) -> bytes:
     return json.dumps(answer).encode()
 
 
-async def test_a_password_is_sent_when_it_is_asked_for(
+async def test_a_password_is_sent_when_it_is_requested(
     registry: FakeRegistry, reader: Reader
 ) -> None:
     """RELB-29: and then at once, as long as it is accepted."""
@@ -92,7 +92,7 @@ async def test_a_password_that_is_refused_is_tried_once(
 
 @pytest.mark.parametrize("field", ["token", "access_token"])
 @pytest.mark.parametrize("entry", [ROBOT, None])
-async def test_a_token_is_asked_for_and_used_again(
+async def test_a_token_is_requested_and_used_again(
     registry: FakeRegistry, reader: Reader, field: str, entry: Mapping[str, object] | None
 ) -> None:
     """RELB-29: with the password where there is one, and by the right to pull alone."""
@@ -102,9 +102,9 @@ async def test_a_token_is_asked_for_and_used_again(
     await read(reader, registry, entry)
     await read(reader, registry, entry)
 
-    (asked,) = (seen for seen in registry.seen if seen.path == "/token")
-    assert asked.query == {"scope": SCOPE, "service": "it"}
-    assert asked.shown == (BASIC if entry else None)
+    (requested,) = (seen for seen in registry.seen if seen.path == "/token")
+    assert requested.query == {"scope": SCOPE, "service": "it"}
+    assert requested.shown == (BASIC if entry else None)
 
 
 async def test_a_registry_may_know_the_repository_by_another_name(
@@ -156,11 +156,11 @@ class Ahead:
 
 
 @pytest.mark.parametrize(
-    ("life", "seconds", "asked"),
+    ("life", "seconds", "requested"),
     [(300, 280, 1), (300, 295, 2), (None, 45, 1), (None, 55, 2), (5, 45, 1), (10**9, 3595, 2)],
 )
 async def test_a_token_is_used_until_it_ends(
-    registry: FakeRegistry, life: int | None, seconds: int, asked: int
+    registry: FakeRegistry, life: int | None, seconds: int, requested: int
 ) -> None:
     """RELB-29: a minute where its server says less or nothing, and an hour at most."""
     clock = Ahead()
@@ -172,7 +172,7 @@ async def test_a_token_is_used_until_it_ends(
     await read(reader, registry)
     await reader.sender.close()
 
-    assert len([seen for seen in registry.seen if seen.path == "/token"]) == asked
+    assert len([seen for seen in registry.seen if seen.path == "/token"]) == requested
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ async def test_a_redirect_that_leads_astray(
     assert len(registry.seen) <= 6
 
 
-async def test_a_registry_without_tls_is_asked_where_that_is_said(reader: Reader) -> None:
+async def test_a_registry_without_tls_is_read_where_that_is_said(reader: Reader) -> None:
     """RELB-29: `insecure` of the ImageRepository."""
     async with FakeRegistry(is_secure=False) as plain:
         digest = plain.push("1.0.0", {"config": {}})

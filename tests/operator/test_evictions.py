@@ -70,13 +70,13 @@ def forged(director: Director, pod: str, *, dry_run: bool = False) -> HookCall:
 
 
 async def forge(
-    director: Director, pods: Sequence[str], asked: list[bool], pause: float = OFTEN
+    director: Director, pods: Sequence[str], requested: list[bool], pause: float = OFTEN
 ) -> None:
     """Send reviews for pods in turn, and record the answers."""
     while True:
         for pod in pods:
             answer = json.loads(await director.process.answer(forged(director, pod)))
-            asked.append(answer["response"]["allowed"])
+            requested.append(answer["response"]["allowed"])
             await asyncio.sleep(pause)
 
 

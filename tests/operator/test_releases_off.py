@@ -37,6 +37,6 @@ def test_nothing_of_releases_is_imported() -> None:
     ("flags", "is_on"),
     [([], False), (["-releases.enabled"], True), (["-releases.enabled", "-mode=shadow"], False)],
 )
-def test_releases_are_asked_for_by_a_flag(flags: list[str], is_on: bool) -> None:
+def test_releases_are_switched_on_by_a_flag(flags: list[str], is_on: bool) -> None:
     """A shadow writes nothing."""
     assert read_config(["-kubernetes.namespace=prod", *flags]).drives_releases is is_on

@@ -47,10 +47,10 @@ async def test_dep92_what_other_replicas_pass_on_goes_no_further() -> None:
     reviews = build()
     assert {*reviews.peer_reviewer.paths} == {PREPARE_PATH, EVICTION_PATH} == {*LED_PATHS}
     for path in LED_PATHS:
-        asked, passed_on = reviews.reviewer.hooks[path], reviews.peer_reviewer.hooks[path]
-        assert isinstance(asked, LeaderOnly)
+        requested, passed_on = reviews.reviewer.hooks[path], reviews.peer_reviewer.hooks[path]
+        assert isinstance(requested, LeaderOnly)
         assert isinstance(passed_on, LeaderOnly)
-        assert asked.forwarder is not None
+        assert requested.forwarder is not None
         assert passed_on.forwarder is None
-        assert passed_on.hook is asked.hook, "they share what is remembered"
+        assert passed_on.hook is requested.hook, "they share what is remembered"
         assert not reviews.peer_reviewer.keeps(path)

@@ -102,10 +102,10 @@ async def test_fp24_five_minutes_of_waiting_cost_nothing() -> None:
         await asyncio.sleep(90)
         before, began = len(world.sandbox.history.list_all(PodCalled)), elapsed()
         await asyncio.sleep(190)
-        asked = world.requests(began, "get", "list", "patch", "update", "create", "delete")
+        requested = world.requests(began, "get", "list", "patch", "update", "create", "delete")
         # Beside what follows the collections: no live look, and no write.
-        assert [one for one in asked if "labelSelector" in one.request.query] == []
-        assert {one.request.verb for one in asked} <= {"list"}
+        assert [one for one in requested if "labelSelector" in one.request.query] == []
+        assert {one.request.verb for one in requested} <= {"list"}
         assert len(world.sandbox.history.list_all(PodCalled)) == before
 
 
@@ -180,7 +180,7 @@ async def test_a_mirrored_count_moves_all_zones_and_its_status_says_when_they_ar
 
 
 @in_virtual_time
-async def test_pods_are_asked_and_go_after_their_delay() -> None:
+async def test_pods_are_called_and_go_after_their_delay() -> None:
     """DELAY-06 to 08, SI-10: the pods that go were called two minutes before, no others."""
     async with run_world([mirror("a", delay="2m")], templates={"demo": 5}) as world:
         await world.until(("a", 5))
@@ -190,8 +190,8 @@ async def test_pods_are_asked_and_go_after_their_delay() -> None:
         taken = await world.until(("a", 3)) - began
         assert timedelta(minutes=2) <= taken <= timedelta(seconds=125)
         calls = [one for one in world.sandbox.history.list_all(PodCalled) if one.begun >= began]
-        asked = {one.pod for one in calls if one.method == "POST"}
-        assert asked == {"zone-a-3", "zone-a-4"}
+        requested = {one.pod for one in calls if one.method == "POST"}
+        assert requested == {"zone-a-3", "zone-a-4"}
 
 
 class OnlyOthers(Quota):
@@ -266,7 +266,7 @@ async def test_a_process_that_stops_waits_for_no_pod() -> None:
 
 
 @in_virtual_time
-async def test_ten_mirrored_groups_at_rest_ask_next_to_nothing() -> None:
+async def test_ten_mirrored_groups_at_rest_send_next_to_nothing() -> None:
     """LI-11: at most six requests a minute, watches left out, and not one write."""
     zones, templates = [], {}
     for number in range(10):
@@ -278,10 +278,10 @@ async def test_ten_mirrored_groups_at_rest_ask_next_to_nothing() -> None:
         await asyncio.sleep(600)
         began = elapsed()
         await asyncio.sleep(600)
-        asked = world.requests(began, "get", "list", "patch", "update", "create", "delete")
-        kinds = {(one.request.verb, one.request.resource.plural) for one in asked}
-        assert len(asked) <= 60, kinds
-        assert {one.request.verb for one in asked} <= {"get", "list"}, kinds
+        requested = world.requests(began, "get", "list", "patch", "update", "create", "delete")
+        kinds = {(one.request.verb, one.request.resource.plural) for one in requested}
+        assert len(requested) <= 60, kinds
+        assert {one.request.verb for one in requested} <= {"get", "list"}, kinds
 
 
 @in_virtual_time

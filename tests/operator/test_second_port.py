@@ -12,7 +12,7 @@ from rollout_operator.operator.main import listen_also
 from tests.web.admin_world import serving
 
 
-async def test_maz_63_the_default_may_be_taken_and_what_is_asked_for_may_not(
+async def test_maz_63_the_default_may_be_taken_and_what_is_requested_may_not(
     monkeypatch: pytest.MonkeyPatch, lines: list[str]
 ) -> None:
     with socket.create_server(("", 0)) as taken:

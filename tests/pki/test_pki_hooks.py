@@ -128,7 +128,7 @@ def test_a_denied_attempt_waits_for_a_person() -> None:
     assert pace.wait(START + PAUSE) == NOTHING
 
 
-def test_fp_12_the_server_may_ask_for_more() -> None:
+def test_fp_12_the_server_may_require_more() -> None:
     busy = TooManyRequests("x", retry_after=timedelta(seconds=7))
     assert WriteRate().record_failure(busy, START, 0.0) == timedelta(seconds=7)
     assert WriteRate().record_failure(TooManyRequests("x"), START, 1.0) == timedelta(seconds=0.5)

@@ -97,7 +97,7 @@ def test_no_tickets_no_compression_no_renegotiation() -> None:
     assert context.num_tickets == 0
 
 
-def test_clients_show_a_certificate_where_asked() -> None:
+def test_clients_show_a_certificate_where_requested() -> None:
     """A client CA: who shows none is refused, who has one of it is served."""
     material, now = fresh(), datetime.now(UTC)
     ca = issue_ca(WANTED, now)

@@ -186,7 +186,7 @@ def read_snapshot(text: str) -> ScalingSnapshot:
     After it annotations by their short names, and fields of the set. Below the zones stand, each
     for itself, `written b 4`, `downscale b 5 3`, `stale 61`, `seen c 1h`, `accepted b-1`,
     `unreadable zone-x`, `scale lasting why it is none`; of pods `pod b-4 phase=Pending`,
-    `lost b-4`, `word b-4 70m asked=20s`, `failed b-4 why it gave no time`, and `told b-0 b-1`.
+    `lost b-4`, `word b-4 70m called=20s`, `failed b-4 why it gave no time`, and `told b-0 b-1`.
     """
     zones: list[Zone] = []
     more: dict[str, Any] = {key: {} for key in ("answers", "stay", "written", "seen", "deletions")}
@@ -213,10 +213,9 @@ def read_snapshot(text: str) -> ScalingSnapshot:
             case ["unreadable", name]:
                 more["unreadable"] = (unreadable("StatefulSet", name),)
             case ["word", pod, since]:
-                asked = _read_span(annotations.get("asked", "1s"))
-                more["answers"][pod] = answer(
-                    None if since == "-" else _read_span(since), asked=asked
-                )
+                begun = None if since == "-" else _read_span(since)
+                called_ago = _read_span(annotations.get("called", "1s"))
+                more["answers"][pod] = answer(begun, ago=called_ago)
             case ["failed", pod, *why]:
                 more["answers"][pod] = answer(None, problem=" ".join(why))
             case ["told", *pods]:
@@ -267,10 +266,10 @@ def _read_span(text: str) -> timedelta:
     return -span if text.startswith("-") else span
 
 
-def answer(since: timedelta | None, *, asked: timedelta = SECOND, problem: str = "") -> PodAnswer:
+def answer(since: timedelta | None, *, ago: timedelta = SECOND, problem: str = "") -> PodAnswer:
     """Return the answer of a pod that is prepared for so long, given so long ago."""
     begun = None if since is None else NOW - since
-    return PodAnswer(called_at=NOW - asked, since=begun, problem=problem)
+    return PodAnswer(called_at=NOW - ago, since=begun, problem=problem)
 
 
 def outline(plan: ScalingPlan) -> list[str]:
@@ -318,7 +317,7 @@ def _outline_reason(kind: str, reason: Reason) -> str:
 
 
 def _outline_calls(calls: CallPods) -> str:
-    """Return a line such as `talk zone-b: stay 0 1 2, ask 4 3`."""
+    """Return a line such as `talk zone-b: stay 0 1 2, request 4 3`."""
     stay = sorted(calls.cancel, key=lambda endpoint: endpoint.pod)
     parts = [f"stay {_outline_pods(stay)}"] if stay else []
     parts += [f"ask {_outline_pods(calls.post)}"] if calls.post else []

@@ -191,7 +191,7 @@ def refused(code: Code = Code.NO_DOWNSCALE) -> Verdict:
     return Verdict(is_allowed=False, reason=Reason(code, "not allowed", Severity.WARN))
 
 
-def test_a_refused_downscale_names_who_asked() -> None:
+def test_a_refused_downscale_names_the_requester() -> None:
     event = render_refused_downscale(sts("a"), refused(), "alice")
     assert (event.reason, event.note) == ("NoDownscale", "not allowed; requested by alice")
     assert event.severity is Severity.WARN

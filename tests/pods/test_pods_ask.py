@@ -207,7 +207,7 @@ async def test_the_body_of_a_prepared_pod_stays_unread(client: PodClient) -> Non
         assert await client.cancel_all([pods.endpoint(4)]) == {}
 
 
-async def test_every_pod_is_asked_whatever_the_others_say(client: PodClient) -> None:
+async def test_every_pod_is_called_whatever_the_others_say(client: PodClient) -> None:
     """W-20: the first failure comes before any other answer, and stops no call."""
     async with PodServers(hang) as pods:
 
@@ -233,7 +233,7 @@ def has_seen(pods: PodServers, number: int) -> bool:
     return len(pods.seen) >= number
 
 
-async def test_what_is_asked_is_measured(hasty: PodClient, metrics: Metrics) -> None:
+async def test_what_is_requested_is_measured(hasty: PodClient, metrics: Metrics) -> None:
     """METR-21: a body that does not come is an error, one that says nothing is not."""
     async with PodServers(status(200)) as pods:
         await send_request(hasty, pods.endpoint(4, path="a"))
@@ -273,13 +273,13 @@ def crowd(number: int) -> Sequence[Endpoint]:
 
 @pytest.mark.parametrize(("zones", "each", "seconds"), [(1, 1000, 1.6), (4, 250, 0.8)])
 @in_virtual_time
-async def test_a_thousand_pods_are_asked_soon(zones: int, each: int, seconds: float) -> None:
+async def test_a_thousand_pods_are_called_soon(zones: int, each: int, seconds: float) -> None:
     """DELAY-12, D-27: 32 at a time of one zone, 64 of the process."""
     slow = SlowPods()
     client = PodClient(slow, timeout=timedelta(seconds=5), metrics=Metrics(), clock=VirtualClock())
     async with asyncio.TaskGroup() as tasks:
-        asking = [tasks.create_task(client.fetch_answers(crowd(each))) for _ in range(zones)]
-    assert [len(one.result()) for one in asking] == [each] * zones
+        requesting = [tasks.create_task(client.fetch_answers(crowd(each))) for _ in range(zones)]
+    assert [len(one.result()) for one in requesting] == [each] * zones
     assert elapsed().total_seconds() == pytest.approx(seconds, abs=0.06)
     assert slow.peak == min(64, zones * AT_MOST_PER_REVIEW)
 

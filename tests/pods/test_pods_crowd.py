@@ -46,7 +46,7 @@ class Gate:
             self._passes.release()
 
 
-async def test_all_pods_are_asked_once(client: PodClient) -> None:
+async def test_all_pods_are_called_once(client: PodClient) -> None:
     """T-07 row 10: 64 endpoints, all succeed, exactly 64 POSTs."""
     async with PodServers(status(200)) as pods:
         failures = await client.prepare_all(pods.endpoints(64))
@@ -99,7 +99,7 @@ async def test_only_pods_that_could_not_be_un_prepared_are_reported(client: PodC
     assert sorted(failures) == ["uid-1", "uid-3"]
 
 
-async def test_pods_are_asked_in_the_given_order(narrow: PodClient) -> None:
+async def test_pods_are_called_in_the_given_order(narrow: PodClient) -> None:
     """PREP-20: the highest first, as the caller lists them."""
     async with PodServers(status(200)) as pods:
         assert await narrow.prepare_all(pods.endpoints(40)) == []
@@ -218,8 +218,8 @@ async def test_closing_ends_the_calls_under_way(client: PodClient) -> None:
     broken = "POST zone-a-0: connection closed without an answer"
     async with PodServers(hang) as pods, asyncio.TaskGroup() as tasks:
         preparing = tasks.create_task(client.prepare_all([pods.endpoint()]))
-        asking = tasks.create_task(client.fetch_answers([pods.endpoint()]))
+        requesting = tasks.create_task(client.fetch_answers([pods.endpoint()]))
         await pods.reach(lambda: pods.active == 2)
         await client.close()
     assert [f"{failure}" for failure in preparing.result()] == [broken]
-    assert [word.problem for word in asking.result().values()] == [broken]
+    assert [word.problem for word in requesting.result().values()] == [broken]

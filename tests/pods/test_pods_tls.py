@@ -31,8 +31,8 @@ class Authority:
         born = datetime.now(UTC) - age
         ca = issue_ca(wanted, born)
         self.serving = server_context(issue_leaf(ca, wanted, born))
-        self.asked_for: list[str | None] = []
-        self.serving.sni_callback = lambda _, name, __: self.asked_for.append(name)
+        self.requested: list[str | None] = []
+        self.serving.sni_callback = lambda _, name, __: self.requested.append(name)
         self.trust = ssl.create_default_context(cadata=ca.cert.decode())
 
 
@@ -59,7 +59,7 @@ async def test_a_pod_is_known_by_its_name(names: Sequence[str]) -> None:
     authority = Authority(*names)
     async with PodServers(status(200, body=GOOD), tls=authority.serving) as pods:
         assert await send_request(secure(pods), authority.trust) == "2023-11-14 22:13:20+00:00"
-    assert authority.asked_for == [NAME]
+    assert authority.requested == [NAME]
     assert f"Host: {NAME}.:{pods.port}\r\n".encode() in pods.seen[0].head
 
 
@@ -89,7 +89,7 @@ async def test_no_other_certificate_is_accepted(
     assert pods.seen == []
 
 
-async def test_a_pod_without_tls_is_asked_nothing() -> None:
+async def test_a_pod_without_tls_is_sent_nothing() -> None:
     """Servers answer a greeting that they do not understand with words, as here."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -108,7 +108,7 @@ async def test_a_pod_without_tls_is_asked_nothing() -> None:
     assert reply == "POST zone-a-4: no TLS connection"
 
 
-async def test_a_pod_with_tls_is_not_asked_without() -> None:
+async def test_a_pod_with_tls_is_not_called_without() -> None:
     authority = Authority(NAME)
     async with PodServers(status(200, body=GOOD), tls=authority.serving) as pods:
         reply = await send_request(pods.endpoint(4), authority.trust)

@@ -31,7 +31,7 @@ class NodesDrain:
     is_done: bool = False
     _place: int = 0
     """Of the node which is being emptied."""
-    _asked: dict[str, float] = field(default_factory=dict)
+    _requested: dict[str, float] = field(default_factory=dict)
     """Pods of this node that have not gone, and when each is requested or looked at next."""
     _refused: set[str] = field(default_factory=set)
     """Those of them whose eviction was refused last."""
@@ -50,14 +50,14 @@ class NodesDrain:
     def list_rest(self, pods: Sequence[Json]) -> Iterator[str]:
         """Yield what it has still to do as changes from now on, with pods as they stand."""
         now = time.monotonic()
-        asked = {name: max(at - now, 0) for name, at in self._asked.items()}
+        requested = {name: max(at - now, 0) for name, at in self._requested.items()}
         here = {node_of(pod) for pod in pods}
         yield from (f"cordon {node} at 0s" for node in self.nodes if node in here)
-        yield from tell_rest(self.nodes[self._place :], asked, self._refused, pods)
+        yield from tell_rest(self.nodes[self._place :], requested, self._refused, pods)
 
     async def _leave(self, name: str) -> None:
         """Have one pod go, or give up on it as kubectl does."""
-        self._asked[name] = time.monotonic()
+        self._requested[name] = time.monotonic()
         while True:
             answer = await evict(self.world.api, self.world.namespace, name)
             if answer.status != TRY_AGAIN:
@@ -67,7 +67,7 @@ class NodesDrain:
         self._refused.discard(name)
         while answer.status in GONE and await self._is_going(name):
             await self._wait(name, POLL)
-        del self._asked[name]
+        del self._requested[name]
 
     async def _is_going(self, name: str) -> bool:
         try:
@@ -79,16 +79,19 @@ class NodesDrain:
         return "deletionTimestamp" in pod["metadata"]
 
     async def _wait(self, name: str, seconds: float) -> None:
-        self._asked[name] = time.monotonic() + seconds
+        self._requested[name] = time.monotonic() + seconds
         await asyncio.sleep(seconds)
 
 
 def tell_rest(
-    nodes: Sequence[str], asked: Mapping[str, float], refused: Collection[str], pods: Sequence[Json]
+    nodes: Sequence[str],
+    requested: Mapping[str, float],
+    refused: Collection[str],
+    pods: Sequence[Json],
 ) -> Iterator[str]:
     """Yield the drain that does what another has still to do, unless that is nothing.
 
-    `asked` are its pods under way with the seconds until it requests each again, or looks at it;
+    `requested` are its pods under way, with the seconds until it requests or reads each again;
     those that were not `refused` last are done with, whatever came in their place.
     """
     here = {node_of(pod) for pod in pods}
@@ -97,7 +100,7 @@ def tell_rest(
     left = [node for node in nodes if node in here]
     if names := tuple(dict.fromkeys((*current, *left))):
         # The operator knows that an eviction waits: a drain that begins lets it know.
-        wait = 0 if any(map(is_ready, waiting)) else min(asked.values(), default=0)
+        wait = 0 if any(map(is_ready, waiting)) else min(requested.values(), default=0)
         yield f"drain {' '.join(names)} at {wait:.2f}s"
 
 

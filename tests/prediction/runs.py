@@ -54,7 +54,7 @@ class Run:
     """Dumps."""
     taken: list[tuple[float, Taken, tuple[str, ...]]] = field(default_factory=list)
     begun: float = 0
-    _asked: int = 0
+    _requested: int = 0
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """A dump is of before a change or of after it, never of the midst."""
 
@@ -101,7 +101,7 @@ class Run:
             await asyncio.sleep(self.begun + request.at.total_seconds() - time.monotonic())
             async with self._turn:
                 await self.hands.apply(request.change)
-                self._asked += 1
+                self._requested += 1
 
     async def _take_all(self) -> None:
         rng = random.Random(self.plan.seed)
@@ -129,16 +129,16 @@ class Run:
                 f"{zone.name}-{n}" for zone in self.plan.zones for n in range(zone.replicas or 0)
             ]
             crashes = list_crashes(names, taken.pods, BAD, self.plan.terminates_after)
-        return in_time((*crashes, *self.hands.list_left(taken.pods), *self._list_unasked(at)))
+        return in_time((*crashes, *self.hands.list_left(taken.pods), *self._list_unrequested(at)))
 
-    def _list_unasked(self, at: float) -> Iterator[str]:
-        for request in self.plan.requests[self._asked :]:
+    def _list_unrequested(self, at: float) -> Iterator[str]:
+        for request in self.plan.requests[self._requested :]:
             left = max(self.begun + request.at.total_seconds() - at, 0)
             yield f"{request.change} at {left:.2f}s"
 
     def _is_still(self, span: timedelta) -> bool:
         """Return whether all was sent, and nothing has moved for a while."""
-        if self._asked < len(self.plan.requests) or self.hands.is_draining:
+        if self._requested < len(self.plan.requests) or self.hands.is_draining:
             return False
         last = max(self.world.judge.changes[-1].at, self.begun + self._last_request())
         return time.monotonic() - last > span.total_seconds()

@@ -111,8 +111,8 @@ class Target:
 
     def fits(self, sent: SentCall) -> bool:
         """Return whether a call is this one."""
-        asked = (sent.verb, sent.plural, sent.name, sent.round)
-        return asked == (self.verb, self.plural, self.name, self.round)
+        requested = (sent.verb, sent.plural, sent.name, sent.round)
+        return requested == (self.verb, self.plural, self.name, self.round)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

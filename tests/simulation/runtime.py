@@ -135,7 +135,7 @@ class Supervisor:
             while self.process.is_running:
                 await self._wake.wait()
                 self._wake.clear()
-                await self._stop_if_asked()
+                await self._stop_if_requested()
             await self._pause()
 
     def crash(self, back_after: timedelta = BACK_AFTER) -> None:
@@ -156,7 +156,7 @@ class Supervisor:
         self._is_hasty = True
         self._wake.set()
 
-    async def _stop_if_asked(self) -> None:
+    async def _stop_if_requested(self) -> None:
         if self.has_to_stop:
             await self.process.stop()
             self.has_to_stop = False

@@ -209,14 +209,14 @@ async def _disagree(people: People, name: str, pods: int) -> None:
     await people.wait(0, 20)
     other = people.split("eve")
 
-    async def ask_for_more() -> None:
+    async def request_more() -> None:
         for _ in range(4):
             await other.wait(0, 0.5)
             if await other.attempt(partial(scale_anyhow, other, name, pods - 2)):
                 return
 
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(ask_for_more())
+        tasks.create_task(request_more())
         await people.wait(0, 0.5)
         await people.insist(partial(scale_anyhow, people, name, pods - 1))
 
@@ -285,13 +285,13 @@ def hesitant(rng: random.Random) -> Choose:
 @dataclass(slots=True)
 class _Tale:
     names: Sequence[str]
-    _asked: asyncio.Event = field(default_factory=asyncio.Event)
+    _requested: asyncio.Event = field(default_factory=asyncio.Event)
     """Set whenever a client scales down."""
 
     async def scale_down(self, people: People, name: str, replicas: int) -> None:
         """Try until it is granted."""
         await people.wait(0, 20)
-        await people.insist(partial(self._ask, people, name, replicas))
+        await people.insist(partial(self._request, people, name, replicas))
 
     async def renew(self, people: People) -> None:
         """Change all templates once or twice, by the clock or while a review is being answered."""
@@ -299,14 +299,14 @@ class _Tale:
             if people.rng.random() < 1 / 3:
                 await people.wait(0, 20)
             else:
-                self._asked.clear()
+                self._requested.clear()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(PATIENCE):
-                        await self._asked.wait()
+                        await self._requested.wait()
                 await people.wait(0, 2)
             for name in self.names:
                 await people.insist(partial(people.set_image, name, f"v{version}"))
 
-    async def _ask(self, people: People, name: str, replicas: int) -> None:
-        self._asked.set()
+    async def _request(self, people: People, name: str, replicas: int) -> None:
+        self._requested.set()
         await scale_anyhow(people, name, replicas)

@@ -151,13 +151,13 @@ def list_requested(name: str) -> list[tuple[str, str]]:
     return [(call.method, call.pod) for call in calls]
 
 
-def test_pods_are_asked_only_for_what_holds() -> None:
+def test_pods_are_called_only_for_what_holds() -> None:
     """A dry run and a refusal call no pod; un-prepares reach them as well."""
-    asked, stays = ("POST", "zone-b-2"), ("DELETE", "zone-b-2")
+    called, stays = ("POST", "zone-b-2"), ("DELETE", "zone-b-2")
 
-    assert list_requested("forbidden-downscale-and-dry-run") == [asked]
-    assert list_requested("refused-by-somebody-else") == [asked, stays, asked]
-    assert list_requested("two-downscales-at-once") == [("POST", "zone-a-2"), asked]
+    assert list_requested("forbidden-downscale-and-dry-run") == [called]
+    assert list_requested("refused-by-somebody-else") == [called, stays, called]
+    assert list_requested("two-downscales-at-once") == [("POST", "zone-a-2"), called]
 
 
 def list_evicted(name: str) -> list[str]:

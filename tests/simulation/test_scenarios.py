@@ -180,10 +180,12 @@ def test_s8_two_nodes_are_emptied_while_all_zones_are_rolled_out() -> None:
         history = play_calmly(get_scenario("s8"), seed).history
         assert images(history) == {"v2"}
         zones |= {name.rpartition("-")[0] for name in evicted(history)}
-        asked = [one for one in history.list_all(Called) if one.request.subresource == "eviction"]
-        statuses |= {one.status for one in asked}
+        requested = [
+            one for one in history.list_all(Called) if one.request.subresource == "eviction"
+        ]
+        statuses |= {one.status for one in requested}
         texts += "\n".join(one.text for one in history.list_all(Said))
-        assert any(one.request.is_dry_run for one in asked)
+        assert any(one.request.is_dry_run for one in requested)
 
     assert zones >= {"ingester-zone-a", "ingester-zone-b"}
     assert statuses >= {201, 429}

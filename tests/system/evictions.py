@@ -21,7 +21,7 @@ from tests.world.world import World
 EVICTION_PATH: Final = "/admission/pod-eviction"
 BUDGET_PATH: Final = "/admission/zpdb-validation"
 CALL_LIMIT: Final = timedelta(seconds=15)
-ASKED: Final = timedelta(seconds=10)
+REQUESTED: Final = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ class Caller:
 
 @asynccontextmanager
 async def calling(
-    world: World, operator: OperatorProcess, limit: timedelta = ASKED
+    world: World, operator: OperatorProcess, limit: timedelta = REQUESTED
 ) -> AsyncIterator[Caller]:
     """Yield a caller that trusts the operator's own CA, and requests answers within `limit`."""
     context: ssl.SSLContext = trusting((await fetch_secret(world))["ca"])

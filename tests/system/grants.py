@@ -95,7 +95,7 @@ async def take_away(world: World, verb: str, resource: str) -> list[Json]:
 async def may(world: World, verb: str, resource: str, group: str = "", namespace: str = "") -> bool:
     """Return whether the API server lets the operator do this; its own namespace is the default."""
     name, _, subresource = resource.partition("/")
-    asked = {
+    requested = {
         "namespace": namespace or ("" if resource in HOOKS else world.namespace),
         "verb": verb,
         "group": group,
@@ -107,7 +107,7 @@ async def may(world: World, verb: str, resource: str, group: str = "", namespace
     body: Json = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
-        "spec": {"user": world.user, "groups": groups, "resourceAttributes": asked},
+        "spec": {"user": world.user, "groups": groups, "resourceAttributes": requested},
     }
     answer = await world.api.create(REVIEWS, "", body)
     return bool(answer["status"]["allowed"])

@@ -104,10 +104,10 @@ async def run_flux(world: World) -> None:
     revision = f"{source['spec']['ref']['tag']}@{DIGEST}"
     for resource, render in ((OCI_REPOSITORIES, render_fetched), (KUSTOMIZATIONS, render_applied)):
         metadata = (await world.get(resource, "app"))["metadata"]
-        asked = (metadata.get("annotations") or {}).get("reconcile.fluxcd.io/requestedAt")
+        requested = (metadata.get("annotations") or {}).get("reconcile.fluxcd.io/requestedAt")
         # Flux cuts the fraction of a second.
         status = render(revision, metadata["generation"], f"{now()[:19]}Z")
-        handled = {"lastHandledReconcileAt": asked} if asked else {}
+        handled = {"lastHandledReconcileAt": requested} if requested else {}
         await patch_status(world, resource, "app", {**status, **handled})
 
 

@@ -174,10 +174,10 @@ async def test_dep67_what_the_port_shows_before_and_after_a_rollout(world: World
     sent = world.proxy.sent
     assert {one.headers.get(CLUSTER) for one in sent} == {world.namespace}
     assert {one.headers["Authorization"] for one in sent} == {f"Bearer {world.token}"}
-    asked = {(one.request.verb, one.request.resource) for one in sent}
+    requested = {(one.request.verb, one.request.resource) for one in sent}
     budgeted = {("patch", "pods"), ("patch", "zoneawarepoddisruptionbudgets/status")}
     unused = {*budgeted, ("patch", "events")}
-    assert asked == shipped_grants() - unused, "there is no budget, and no Event goes on"
+    assert requested == shipped_grants() - unused, "there is no budget, and no Event goes on"
     agents = {one.headers["User-Agent"] for one in sent}
     assert {agent.partition("/")[0] for agent in agents} == {"rollout-operator"}
 
@@ -330,9 +330,9 @@ async def _deleted(operator: OperatorProcess, outcome: str) -> float | None:
     return await read_metric(operator, "rollout_operator_pods_deleted_total", outcome=outcome)
 
 
-async def _rejected(operator: OperatorProcess, asked: str) -> float | None:
+async def _rejected(operator: OperatorProcess, requested: str) -> float | None:
     return await read_metric(
         operator,
         "rollout_operator_server_invalid_cluster_validation_label_requests_total",
-        request_cluster_validation_label=asked,
+        request_cluster_validation_label=requested,
     )

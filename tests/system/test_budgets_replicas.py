@@ -65,7 +65,7 @@ async def _play(
     counts: Counter[int],
 ) -> None:
     for number in range(ROUNDS // LANES):
-        answers = await _ask_both(world, callers, groups[number % len(groups)], rng)
+        answers = await _request_both(world, callers, groups[number % len(groups)], rng)
         allowed = [pod for pod, answer in answers.items() if answer.is_allowed]
         counts[len(allowed)] += 1
         assert len(allowed) < 2, answers
@@ -74,7 +74,7 @@ async def _play(
         await _replace(world, allowed)
 
 
-async def _ask_both(
+async def _request_both(
     world: World, callers: tuple[Caller, Caller], group: str, rng: random.Random
 ) -> dict[str, Answered]:
     """Have each operator review a pod of another zone, when both zones are whole."""

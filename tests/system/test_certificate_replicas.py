@@ -17,7 +17,7 @@ import pytest
 
 from tests.pki.fake_secrets import MADE_BY_US
 from tests.system.certs import made
-from tests.system.evictions import ASKED, EVICTION_PATH, Caller, eviction_review
+from tests.system.evictions import EVICTION_PATH, REQUESTED, Caller, eviction_review
 from tests.system.hooked import (
     PROBE,
     TLS_FLAGS,
@@ -55,7 +55,7 @@ class Seen:
 
     bundles: list[bytes] = field(default_factory=list)
     """Each that was in the configuration, in order."""
-    asked: int = 0
+    requested: int = 0
     failed: list[str] = field(default_factory=list)
 
     async def follow(self, world: World, hooks: Hooks) -> None:
@@ -67,21 +67,23 @@ class Seen:
                 if bundle and bundle not in self.bundles[-1:]:
                     self.bundles.append(bundle)
 
-    async def ask_on(self, what: str, send_request: Callable[[], Awaitable[str]]) -> None:
-        """Try again and again until cancelled; `ask` returns what was wrong."""
+    async def request_on(self, what: str, send_request: Callable[[], Awaitable[str]]) -> None:
+        """Try again and again until cancelled; `send_request` returns what was wrong."""
         while True:
-            self.asked += 1
+            self.requested += 1
             if wrong := await send_request():
                 self.failed.append(f"{what}, after {len(self.bundles)} bundles: {wrong}")
             await asyncio.sleep(PAUSE.total_seconds())
 
-    async def ask_replica(self, world: World, operator: OperatorProcess) -> str:
+    async def request_replica(self, world: World, operator: OperatorProcess) -> str:
         """Call a replica as an API server does that has the newest bundle, on a new connection."""
         connector = aiohttp.TCPConnector(ssl=trusting(self.bundles[-1]))
         async with aiohttp.ClientSession(connector=connector) as session:
             review = eviction_review(world.namespace, POD, dryRun=True)
             try:
-                answer = await Caller(operator, session, ASKED).send_request(EVICTION_PATH, review)
+                answer = await Caller(operator, session, REQUESTED).send_request(
+                    EVICTION_PATH, review
+                )
             except (aiohttp.ClientError, TimeoutError) as error:
                 return f"{error!r}"
         return "" if answer.is_allowed else answer.message
@@ -109,7 +111,7 @@ async def test_fp33_replicas_that_start_at_once_issue_one_certificate(world: Wor
             await wait_true("the bundle seen", lambda: bool(seen.bundles))
             for operator in operators:
                 assert await shake_hands(operator.tls_port, trusting(data["ca"])) == _der(data)
-                assert await seen.ask_replica(world, operator) == ""
+                assert await seen.request_replica(world, operator) == ""
             following.cancel()
         assert seen.bundles == [data["ca"]]
         written = [
@@ -146,7 +148,7 @@ async def test_si19_replicas_change_their_ca_and_answer_all_the_while(world: Wor
         assert await acts(leader)
         seen = Seen()
 
-        async def ask_api() -> str:
+        async def request_api() -> str:
             answer = await evict(world.api, world.namespace, POD, dry_run=DryRun.QUERY)
             return "" if answer.status in CREATED else answer.message
 
@@ -154,26 +156,26 @@ async def test_si19_replicas_change_their_ca_and_answer_all_the_while(world: Wor
             following = tasks.create_task(seen.follow(world, hooks))
             await wait_true("a bundle seen", lambda: bool(seen.bundles))
             frozen.pause()
-            asking = [
-                tasks.create_task(seen.ask_on("the API server", ask_api)),
+            requesting = [
+                tasks.create_task(seen.request_on("the API server", request_api)),
                 tasks.create_task(
-                    seen.ask_on("the leader", lambda: seen.ask_replica(world, leader))
+                    seen.request_on("the leader", lambda: seen.request_replica(world, leader))
                 ),
                 tasks.create_task(
-                    seen.ask_on("another one", lambda: seen.ask_replica(world, follower))
+                    seen.request_on("another one", lambda: seen.request_replica(world, follower))
                 ),
             ]
             await wait_true("a new CA alone", lambda: len(seen.bundles) == 3)
             frozen.resume()
             for operator in (leader, follower, frozen):
                 await wait_serving(world, operator)
-            assert await seen.ask_replica(world, frozen) == ""
+            assert await seen.request_replica(world, frozen) == ""
             await asyncio.sleep(AFTER.total_seconds())  # in which nothing may be published
-            for task in (*asking, following):
+            for task in (*requesting, following):
                 task.cancel()
         assert [bundle.count(BEGIN) for bundle in seen.bundles] == [1, 2, 1]
         assert seen.bundles[-1] == (await fetch_secret(world))["ca"]
-        assert seen.failed == [], f"of {seen.asked}"
+        assert seen.failed == [], f"of {seen.requested}"
         assert await count_forwarded(follower) > 0
         for outcome in ("unreachable", "late", "unusable", "too_many"):
             assert await count_forwarded(follower, outcome) == 0

@@ -40,14 +40,14 @@ async def _guard(
     return guarded
 
 
-async def _wait_asked(guarded: Guarded, *names: str) -> None:
+async def _wait_called(guarded: Guarded, *names: str) -> None:
     """Wait until each of these pods is prepared, by its own word."""
 
-    def are_asked() -> bool:
+    def are_called() -> bool:
         pods = guarded.pods
         return all(say(pods, name)[-1:] == ["POST"] for name in names)
 
-    await guarded.pods.wait_until(f"{names} asked", are_asked)
+    await guarded.pods.wait_until(f"{names} asked", are_called)
 
 
 async def _assert_judged(guarded: Guarded) -> None:
@@ -68,7 +68,7 @@ async def test_seed073_pods_go_when_they_have_been_prepared_for_so_long(
     pods = guarded.pods
 
     await template.scale(3)
-    await _wait_asked(guarded, *GOING)
+    await _wait_called(guarded, *GOING)
     await wait_reason(guarded.operator, NAME, "delayed_by_pods")
     await wait_counts(world, {NAME: 3})
     await template.wait_status(3)
@@ -95,7 +95,7 @@ async def test_seed077_an_upscale_meanwhile_cancels(world: World) -> None:
     template = Template(world=world)
     guarded = await _guard(world, template)
     await template.scale(3)
-    await _wait_asked(guarded, *GOING)
+    await _wait_called(guarded, *GOING)
 
     await template.scale(6)
     await wait_counts(world, {NAME: 6})
@@ -115,7 +115,7 @@ async def test_seed076_a_pod_that_is_replaced_starts_its_delay_again(world: Worl
     template = Template(world=world)
     guarded = await _guard(world, template)
     await template.scale(3)
-    await _wait_asked(guarded, *GOING)
+    await _wait_called(guarded, *GOING)
     before = await world.get(PODS, f"{NAME}-4")
 
     await world.delete(PODS, f"{NAME}-4")
@@ -137,7 +137,7 @@ async def test_seed078_kill_9_in_the_wait(world: World) -> None:
     template = Template(world=world)
     guarded = await _guard(world, template)
     await template.scale(3)
-    await _wait_asked(guarded, *GOING)
+    await _wait_called(guarded, *GOING)
 
     guarded.operator.kill()
     guarded.operator.start()

@@ -48,7 +48,7 @@ async def scale_when_permitted(workload: Workload, replicas: int) -> Answer:
             await asyncio.sleep(0.05)
 
 
-async def test_a_refusal_names_the_service_account_that_asked(world: World) -> None:
+async def test_a_refusal_names_the_service_account_of_the_request(world: World) -> None:
     """The log line and the metric hold its full name; what was not refused is not counted."""
     guarded = await guard(world, ZoneSpec(name="kept", labels={NO_DOWNSCALE: "true"}))
     tenant = f"system:serviceaccount:{world.namespace}:{TENANT}"

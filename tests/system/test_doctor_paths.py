@@ -55,8 +55,8 @@ async def test_what_the_api_server_does_not_pass_on_is_no_finding(
     await world.wait_ready(["near"])
 
     found, skipped = await examine_as(world.plane.tokens[ADMIN])
-    asked = f"GET /{PATH} on port {pods.port} of pod near-0"
-    assert (found, skipped) == ("", f"{asked}: 400 BadRequest: address not allowed")
+    requested = f"GET /{PATH} on port {pods.port} of pod near-0"
+    assert (found, skipped) == ("", f"{requested}: 400 BadRequest: address not allowed")
     found, skipped = await examine_as(world.token)
     assert (found, skipped) == ("", f"may not get pods/proxy in namespace {world.namespace}")
     assert pods.calls == []
@@ -73,7 +73,7 @@ async def test_what_a_pod_answers_through_the_api_server(
     await world.create(prepared_zone(pods, ZoneSpec(name="far", replicas=1)))
     await world.wait_ready(["far"])
     admin = world.plane.tokens[ADMIN]
-    asked = f"GET /{PATH} on port {pods.port} of pod far-0"
+    requested = f"GET /{PATH} on port {pods.port} of pod far-0"
 
     for status in (200, 405, 503):
         pods.behave("", Respond(status=status, body=b"unset"))
@@ -82,14 +82,14 @@ async def test_what_a_pod_answers_through_the_api_server(
     assert not pods.is_prepared("far-0")
 
     pods.behave("", Respond(status=401))
-    assert await examine_as(admin) == ("", f"{asked}: HTTP status 401")
+    assert await examine_as(admin) == ("", f"{requested}: HTTP status 401")
     pods.behave("", Respond(status=404, body=b"404 page not found"))
-    assert await examine_as(admin) == (f"prepare_path_unknown {asked}: HTTP status 404", "")
+    assert await examine_as(admin) == (f"prepare_path_unknown {requested}: HTTP status 404", "")
     pods.behave("", Hang())
-    assert await examine_as(admin) == (f"prepare_unanswered {asked}: no answer within 5s", "")
+    assert await examine_as(admin) == (f"prepare_unanswered {requested}: no answer within 5s", "")
     pods.behave("", Reset())
-    assert (await examine_as(admin))[0].startswith(f"prepare_unanswered {asked}: ")
+    assert (await examine_as(admin))[0].startswith(f"prepare_unanswered {requested}: ")
     await pods.refuse("far-0")
     found, _ = await examine_as(admin)
-    assert found.startswith(f"prepare_unanswered {asked}: ")
+    assert found.startswith(f"prepare_unanswered {requested}: ")
     assert found.endswith("connection refused")

@@ -54,10 +54,10 @@ async def test_si11_two_zones_at_once_and_again_after_the_time(world: World) -> 
 
     assert granted.status == 200
     recent = guarded.refusal(second, (3, 2), f"statefulset {first} was downscaled at ")
-    asked_to_wait = [each for each in refusals if each.message.startswith(recent)]
-    assert asked_to_wait, refusals
+    refused_for_now = [each for each in refusals if each.message.startswith(recent)]
+    assert refused_for_now, refusals
     end = " +0000 UTC and is labelled to wait 5s between zone downscales"
-    assert all(each.message.endswith(end) for each in asked_to_wait), asked_to_wait
+    assert all(each.message.endswith(end) for each in refused_for_now), refused_for_now
     earlier, later = _list_downscales(guarded)
     assert timedelta(seconds=later - earlier) < MIN + ROUNDING + POLL + timedelta(seconds=2)
     await guarded.wait_recorded("a", "b")

@@ -12,8 +12,8 @@ import pytest
 
 from rollout_operator.lab.zones import ZoneSpec
 from tests.forgeries import change_path, change_port, change_service, name_a_target
-from tests.system.asking import fetch_review, send_request
 from tests.system.guarded import LAST_DOWNSCALE, MIN_TIME, PREPARE, guard, prepared_zone
+from tests.system.review_requests import fetch_review, send_request
 from tests.world.api import STATEFULSETS
 from tests.world.clients import EVERY_ROUTE, Route
 from tests.world.observed import Request
@@ -63,7 +63,7 @@ async def test_si15_dry_runs_leave_no_trace(world: World) -> None:
     await guarded.assert_judged()
 
 
-async def test_si16_the_same_asked_again_gets_the_same_answer(world: World) -> None:
+async def test_si16_the_same_requested_again_gets_the_same_answer(world: World) -> None:
     """SI-16, D-24, FP-23: one after another, at once, and while the first is prepared."""
     pods = await world.serve_pods()
     pods.behave("", Respond(after=timedelta(seconds=0.5)))

@@ -124,7 +124,7 @@ async def tell_of_an_end(world: World) -> None:
     big = prepared_zone(pods, ZoneSpec(name="big", group="big", replicas=60, node="world-node"))
     guarded = await guard(world, *small, big, pods=pods)
     async with reviewed_later(world, {"deny": (Deny(), ["late"])}), asyncio.TaskGroup() as tasks:
-        asked = {
+        requested = {
             name: tasks.create_task(guarded.workload(name).scale(left, Route.MERGE), name=name)
             for name, left in (("hung", 1), ("late", 3), ("big", 10))
         }
@@ -132,7 +132,7 @@ async def tell_of_an_end(world: World) -> None:
         guarded.operator.child.send(signal.SIGTERM)
         await wait_page(guarded.operator, "/ready", 500, "stopping")
         refused = await guarded.workload("fresh").scale(3, Route.MERGE)
-    answers: dict[str, Answer] = {name: task.result() for name, task in asked.items()}
+    answers: dict[str, Answer] = {name: task.result() for name, task in requested.items()}
 
     assert await guarded.operator.wait_end() == 0
     assert answers["big"].status == 200, answers["big"]
@@ -195,7 +195,7 @@ async def _walk_away(guarded: Guarded, name: str) -> None:
 
 def _assert_held_back(guarded: Guarded, pod: str, *, is_open: bool = True) -> None:
     """SI-12: while the request might still persist, no call un-prepared the pod."""
-    asked = guarded.pods.calls_to(pod, "POST")[-1].at
+    requested = guarded.pods.calls_to(pod, "POST")[-1].at
     first = guarded.pods.calls_to(pod, "DELETE")[0].at
-    was_held = first - asked >= MAY_PERSIST.total_seconds()
+    was_held = first - requested >= MAY_PERSIST.total_seconds()
     assert was_held is is_open, guarded.pods.describe()

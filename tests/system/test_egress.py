@@ -113,7 +113,7 @@ SERVICES: Final = (
 LABELS: Final = {"localhost", "0x7f000001", "2130706433"}
 
 
-async def _ask(guarded: Guarded, set_name: str, route: Route) -> str:
+async def _request(guarded: Guarded, set_name: str, route: Route) -> str:
     """Return what is wrong with the answer, empty where it is a refusal with its reason."""
     answer = await guarded.workload(set_name).scale(1, route)
     if not 400 <= answer.status < 500:
@@ -138,7 +138,7 @@ async def test_sec10_no_annotation_leads_anywhere_else(world: World) -> None:
         for number, annotations in enumerate(vectors):
             await world.annotate("a", **annotations)
             route = (Route.MERGE, Route.SCALE_MERGE)[number % 2]
-            if text := await _ask(guarded, "a", route):
+            if text := await _request(guarded, "a", route):
                 wrong.append((annotations, text))
         assert wrong == []
         assert pods.calls == [], "SI-21: none of them names a pod's endpoint"
@@ -149,7 +149,7 @@ async def test_sec10_no_annotation_leads_anywhere_else(world: World) -> None:
             for status in (301, 302, 303, 307, 308):
                 url = f"http://{place.address}:{place.port}/x"
                 pods.behave("a-1", redirect(url, status), method="POST")
-                assert await _ask(guarded, "a", Route.MERGE) == ""
+                assert await _request(guarded, "a", Route.MERGE) == ""
         pods.behave_well("a-1")
         assert (await guarded.workload("a").scale(1, Route.MERGE)).status == 200
         assert await judge_outreach(world.judge, pods.calls, [f"/{PATH}"]) == []
@@ -179,6 +179,6 @@ async def test_sec10_no_service_name_leads_anywhere_else(world: World) -> None:
         for service in (*SERVICES, place, f"x@{place}", f"{place}#", f"x.{place}/?"):
             await world.annotate("a", touched=ascii(service))
             called = len(pods.calls)
-            assert await _ask(guarded, "a", Route.SCALE_MERGE) == "", service
+            assert await _request(guarded, "a", Route.SCALE_MERGE) == "", service
             assert (len(pods.calls) > called) is (service in LABELS), service
     assert await judge_outreach(world.judge, pods.calls, [f"/{PATH}"]) == []

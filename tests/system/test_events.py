@@ -68,9 +68,9 @@ async def test_d40_a_rollout_a_count_and_a_refused_downscale(world: World) -> No
         assert answer.status == 400
     reason = camel_case(Code.NO_DOWNSCALE)
     found = (await _wait_events(world, STATEFULSETS, A, reason, count=2))[-1]
-    sentence, _, asker = found["message"].partition("; requested by ")
+    sentence, _, caller = found["message"].partition("; requested by ")
     assert answer.message.endswith(sentence)
-    assert asker == "admin"
+    assert caller == "admin"
     assert found["type"] == "Warning"
     assert await read_metric(operator, WRITTEN, outcome="repeated") == 1
     assert await read_metric(operator, WRITTEN, outcome="failed") == 0

@@ -75,10 +75,10 @@ class Replicas:
         await wait_true(f"{address} in the lease", is_there)
 
 
-async def replicate(world: World, *, asked: int = 1, flags: tuple[str, ...] = ()) -> Replicas:
+async def replicate(world: World, *, requested: int = 1, flags: tuple[str, ...] = ()) -> Replicas:
     """Create three zones under a budget, and two operators; return once webhooks are called.
 
-    The API server knows the one that follows, or with `asked=0` the one that leads.
+    The API server knows the one that follows, or with `requested=0` the one that leads.
     """
     pods = await world.serve_pods()
     await create_budgets(world, [zone_budget(GROUP, {"rollout-group": GROUP})])
@@ -86,7 +86,7 @@ async def replicate(world: World, *, asked: int = 1, flags: tuple[str, ...] = ()
     zones = [prepared_zone(pods, zone, wait="1h") for zone in grouped_zones(GROUP)]
     probe, *_ = await world.create(*zones)
     operators = leader, follower = [await world.operator(*TLS_FLAGS, *flags) for _ in range(2)]
-    hooks = await world.register(Registration(port=operators[asked].tls_port, hooks=HOOKS))
+    hooks = await world.register(Registration(port=operators[requested].tls_port, hooks=HOOKS))
     await hooks.wait_injected()
     await hooks.wait_called(probe)
     assert await acts(leader)
@@ -166,9 +166,9 @@ async def test_dep92_a_leader_that_is_frozen_is_given_up_in_time(world: World) -
     await world.judge.assert_clean()
 
 
-async def test_dep94_one_that_ends_is_asked_without_a_failure(world: World) -> None:
+async def test_dep94_one_that_ends_is_called_without_a_failure(world: World) -> None:
     """DEP-94, DEP-92, LI-08: as in an upgrade; what still comes is answered by way of the next."""
-    replicas = await replicate(world, asked=0, flags=("-server-tls.shutdown-delay=10s",))
+    replicas = await replicate(world, requested=0, flags=("-server-tls.shutdown-delay=10s",))
     ending = asyncio.create_task(replicas.leader.terminate())
     await wait_line(replicas.leader, "Released the lease")
     answers: list[Answer] = []
@@ -194,12 +194,12 @@ async def test_dep92_who_edits_the_lease_gains_refusals(world: World, tmp_path: 
     address = f"127.0.0.1:{replicas.leader.peer_port}"
     await replicas.wait_address(address)
     replicas.leader.pause()  # it would write its own address again
-    asking = calling(world, replicas.follower, limit=timedelta(seconds=1))
-    async with asking as caller, stranger(tmp_path) as (port, heard):
+    requesting = calling(world, replicas.follower, limit=timedelta(seconds=1))
+    async with requesting as caller, stranger(tmp_path) as (port, heard):
         await replicas.set_address(f"127.0.0.1:{port}")
-        await _ask_until(replicas, caller, "did not prove to be one of ours")
+        await _request_until(replicas, caller, "did not prove to be one of ours")
         await replicas.set_address(f"localhost:{replicas.leader.peer_port}")
-        await _ask_until(replicas, caller, "this replica does not decide that; try again")
+        await _request_until(replicas, caller, "this replica does not decide that; try again")
         assert heard == []
     replicas.leader.resume()
     await replicas.wait_address(address)
@@ -286,7 +286,7 @@ async def stranger(folder: Path) -> AsyncIterator[tuple[int, list[bytes]]]:
         yield server.sockets[0].getsockname()[1], heard
 
 
-async def _ask_until(replicas: Replicas, caller: Caller, text: str) -> None:
+async def _request_until(replicas: Replicas, caller: Caller, text: str) -> None:
     """Review an eviction until it is refused in these words; it must never be allowed."""
     found: list[Answered] = []
 

@@ -82,14 +82,16 @@ async def test_maz60_two_namespaces_go_on_beside_each_other_and_much_else(
         for each in pair.worlds:
             each.judge.elsewhere = pair.names - {each.namespace}
             await each.judge.assert_clean()
-        asked = await list_requests(world, begun)
+        requested = await list_requests(world, begun)
         if watches_all:
             own = {
-                kind for kind, namespace in collect_watches(asked) if namespace == other.namespace
+                kind
+                for kind, namespace in collect_watches(requested)
+                if namespace == other.namespace
             }
             assert own == {PODS.plural}, "in the other kinds it has a share"
         else:
-            assert list_strays(asked, pair.names) == []
+            assert list_strays(requested, pair.names) == []
 
 
 async def _play(pair: Pair) -> None:

@@ -96,8 +96,8 @@ async def _assert_kept(world: World, kept: Workload) -> None:
 
             if route.is_stale and answer.status == 409:
                 continue  # the version is compared before validating webhooks are called
-            asked = 1 if route is Route.PUT_OMITTED else 2
-            assert (answer.status, answer.message) == (400, _refusal(kept, asked)), route
+            requested = 1 if route is Route.PUT_OMITTED else 2
+            assert (answer.status, answer.message) == (400, _refusal(kept, requested)), route
     found = await world.get(kept.resource, kept.name)
     assert found["spec"]["replicas"] == 3
     assert found["metadata"]["labels"][NO_DOWNSCALE] == "true"

@@ -157,8 +157,8 @@ class Outlets:
             "page": partial(self._fetch, "/status", "text/html", read_page),
             "text": partial(self._fetch, "/status", "*/*", read_text),
             "json": partial(self._fetch, "/status.json", "*/*", read_json),
-            "command": partial(self._ask, "wide", read_text),
-            "command json": partial(self._ask, "json", read_json),
+            "command": partial(self._request, "wide", read_text),
+            "command json": partial(self._request, "json", read_json),
             "events": partial(collect_reported, world),
             "budget": partial(read_budget, world),
         }
@@ -189,7 +189,7 @@ class Outlets:
         ):
             return read(await answer.text())
 
-    async def _ask(self, format: str, read: Callable[[str], Set[Reported]]) -> Set[Reported]:
+    async def _request(self, format: str, read: Callable[[str], Set[Reported]]) -> Set[Reported]:
         words, env = ("status", f"-o={format}"), {"KUBECONFIG": str(self._kubeconfig)}
         ended = await asyncio.to_thread(run_words, *words, env=env)
         assert ended.code == 0, ended.err

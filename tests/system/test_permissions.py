@@ -110,7 +110,7 @@ async def test_sec17_each_verb_of_the_role_is_needed_by_rollouts(world: World) -
     await world.wait_adopted(names)
     # The audit log shows no body of a request that the Role refused, hence no preconditions.
     done = [one for one in await world.judge.deletes() if one.is_done]
-    assert all(one.asked_uid and one.asked_version for one in done)
+    assert all(one.required_uid and one.required_version for one in done)
     assert [one for one in await world.judge.violations() if one.at] == []
 
 
@@ -176,8 +176,8 @@ FORBIDDEN: Final = (
 async def test_sec19_what_a_stolen_token_can_do(world: World) -> None:
     """SEC-19, SI-24, RBAC-10, SEED-008: the server's own list is the Role; it ends here."""
     async with world.plane.api(world.token) as thief:
-        asked = {"kind": "SelfSubjectRulesReview", "apiVersion": "authorization.k8s.io/v1"}
-        body: Json = {**asked, "spec": {"namespace": world.namespace}}
+        requested = {"kind": "SelfSubjectRulesReview", "apiVersion": "authorization.k8s.io/v1"}
+        body: Json = {**requested, "spec": {"namespace": world.namespace}}
         answer = await thief.create(RULES_REVIEWS, "", body)
     granted = {
         (verb, resource)

@@ -147,8 +147,11 @@ async def test_a_deployment_outlives_its_process(world: World) -> None:
     targets = ("ocirepositories", "kustomizations")
     never = [world.proxy.add(verbs("patch", one), Cut()) for one in targets]
     first = await world.operator(ON, NO_REGISTRY, ALONE, is_through_proxy=True)
-    asked = {"rollout.kuberik.com/force-deploy": "1.0.0", "rollout.kuberik.com/deploy-user": "amy"}
-    await create(world, ROLLOUTS, "Rollout", "app", POLICY, annotations=asked)
+    requested = {
+        "rollout.kuberik.com/force-deploy": "1.0.0",
+        "rollout.kuberik.com/deploy-user": "amy",
+    }
+    await create(world, ROLLOUTS, "Rollout", "app", POLICY, annotations=requested)
     await wait_release_condition(world, "Ready", "False RolloutFailed")
     assert await read_tags(world) == ("none", "none")
     first.kill()

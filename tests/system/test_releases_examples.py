@@ -115,14 +115,14 @@ async def _pass_a_gate(world: World) -> None:
     status = await wait_history(world, "1.1.0 Deploying, 1.0.0 Succeeded", "shop")
     assert status["history"][0]["message"].startswith("xxx")
     await _wait_written(world, "1.1.0")
-    asked: object = {}
+    requested: object = {}
 
     async def is_taken() -> bool:
-        nonlocal asked
-        asked = await read_annotations(world, "shop")
-        return not asked
+        nonlocal requested
+        requested = await read_annotations(world, "shop")
+        return not requested
 
-    await wait_true(lambda: f"no annotations, but {asked}", is_taken)
+    await wait_true(lambda: f"no annotations, but {requested}", is_taken)
 
 
 async def _fail_and_roll_back(world: World) -> None:

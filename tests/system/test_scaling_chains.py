@@ -76,8 +76,8 @@ async def test_scale12_down_one_by_one_and_up_at_once(world: World, flags: tuple
     assert all(WAIT <= gap <= WAIT + LATE for gap in gaps(world, *ZONES)), gaps(world, *ZONES)
     upscale = timedelta(seconds=stored_at(world, C, 6) - stored_at(world, A, 6))
     assert upscale < WAIT, "a zone waited for the time between zones"
-    asked = [(call.pod, call.method) for call in pods.calls]
-    assert sorted(asked) == sorted((f"{zone}-{each}", "POST") for zone in ZONES for each in (3, 4))
+    called = [(call.pod, call.method) for call in pods.calls]
+    assert sorted(called) == sorted((f"{zone}-{each}", "POST") for zone in ZONES for each in (3, 4))
     await _assert_none_denied(guarded)
     name = "rollout_operator_scalings_total"
     assert await read_metric(guarded.operator, name, direction="down", outcome="accepted") == 2
@@ -133,7 +133,7 @@ async def test_scale09_a_zone_without_preparation_keeps_the_time_too(world: Worl
     await guarded.assert_judged()
 
 
-async def test_scale08_an_upscale_waits_for_the_leading_zone_where_that_is_asked_for(
+async def test_scale08_an_upscale_waits_for_the_leading_zone_where_that_is_requested(
     world: World,
 ) -> None:
     """SCALE-06, 08, SEED-066: b waits for the pods of a, c does not; forced, b does not wait."""

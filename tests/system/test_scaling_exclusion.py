@@ -57,7 +57,7 @@ async def test_w15_people_in_two_zones_while_a_third_follows(
     async with asyncio.timeout(INSIST_LIMIT.total_seconds()):
         while waiting:
             answers = await asyncio.gather(
-                *(_ask(guarded, name, place * BETWEEN) for place, name in enumerate(waiting))
+                *(_request(guarded, name, place * BETWEEN) for place, name in enumerate(waiting))
             )
             passed = [each.status == 200 for each in answers]
             assert sum(passed) <= 1, answers
@@ -72,7 +72,7 @@ async def test_w15_people_in_two_zones_while_a_third_follows(
     await guarded.assert_judged()
 
 
-async def _ask(guarded: Guarded, name: str, after: timedelta) -> Answer:
+async def _request(guarded: Guarded, name: str, after: timedelta) -> Answer:
     await asyncio.sleep(after.total_seconds())
     return await guarded.workload(name).scale(2, Route.SCALE_MERGE)
 

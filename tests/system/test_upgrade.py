@@ -69,10 +69,10 @@ class Load:
         """Call at `RATE`, without waiting for answers, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
-                tasks.create_task(self._ask())
+                tasks.create_task(self._request())
                 await asyncio.sleep(1 / RATE)
 
-    async def _ask(self) -> None:
+    async def _request(self) -> None:
         answer = await self.send_request()
         self.outcomes[self._judge(answer)] += 1
 

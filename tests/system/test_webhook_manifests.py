@@ -153,9 +153,11 @@ async def test_dep86_only_decreases_reach_the_operator(world: World, tmp_path: P
             for count in (2, 0):
                 reviewer.seen.clear()
                 await workload.scale(count, route, is_dry_run=True)
-                asked = sorted(each.path for each in reviewer.seen)
+                requested = sorted(each.path for each in reviewer.seen)
                 # A stale one is turned away before validating webhooks are called.
-                assert asked == list(PATHS) or (route.is_stale and asked == [PATHS[1]]), route
+                assert requested == list(PATHS) or (route.is_stale and requested == [PATHS[1]]), (
+                    route
+                )
                 wanted = 1 if route is Route.PUT_OMITTED else count
                 assert {each.replicas for each in reviewer.seen} == {(3, wanted)}, route
 
@@ -177,7 +179,7 @@ async def test_dep86_ordinals_that_are_left_out_reach_the_operator(
             (0, 5): False, (1, 4): False, (1, 5): False, (2, 4): False, (0, 9): False,
             (0, 3): True, (1, 3): True, (3, 3): True, (3, 2): True, (3, 9): True, (0, 4): True,
         }  # fmt: skip
-        for (first, replicas), is_asked in changes.items():
+        for (first, replicas), is_requested in changes.items():
             reviewer.seen.clear()
             spec = {"ordinals": {"start": first}, "replicas": replicas}
             path = STATEFULSETS.path(world.namespace, "a")
@@ -189,8 +191,8 @@ async def test_dep86_ordinals_that_are_left_out_reach_the_operator(
                 content_type=PATCH_TYPES["merge"],
             )
             assert answer.status == 200, answer
-            asked = sorted(each.path for each in reviewer.seen)
-            assert asked == (list(PATHS) if is_asked else []), (first, replicas)
+            requested = sorted(each.path for each in reviewer.seen)
+            assert requested == (list(PATHS) if is_requested else []), (first, replicas)
 
 
 async def test_dep87_a_dead_operator_blocks_downscales_only(world: World, tmp_path: Path) -> None:

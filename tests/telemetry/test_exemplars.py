@@ -74,14 +74,14 @@ async def test_dep71_nor_is_what_a_reconcile_left_running() -> None:
     found: list[dict[str, str]] = []
     over = asyncio.Event()
 
-    async def ask_later() -> None:
+    async def request_later() -> None:
         await over.wait()
         found.append(dict(get_trace_keys()))
 
     with recorded():
         async with asyncio.TaskGroup() as tasks:
             with tracing.spans.begin("reconcile"):
-                tasks.create_task(ask_later())
+                tasks.create_task(request_later())
                 assert get_trace_keys()
             over.set()
     assert found == [{}]

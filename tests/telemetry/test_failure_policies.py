@@ -33,7 +33,7 @@ def shown(metrics: Metrics) -> list[str]:
     return [line.removeprefix(NAME) for line in text.splitlines() if line.startswith(NAME)]
 
 
-def test_metr_54_there_is_no_series_before_it_is_asked_for() -> None:
+def test_metr_54_there_is_no_series_before_it_is_requested() -> None:
     assert NAME not in b"".join(Metrics().render()).decode()
 
 

@@ -166,7 +166,7 @@ def test_a_reason_is_logged_when_it_is_new(
         ),
     ],
 )  # fmt: skip
-def test_what_the_log_owes_is_asked_for_again(
+def test_what_the_log_lacks_is_read_again(
     world: World, steps: Sequence[tuple[timedelta, Reason, timedelta | None]], written: list[str]
 ) -> None:
     """No event may follow: the last line about a zone must still be what holds it now."""
@@ -177,7 +177,7 @@ def test_what_the_log_owes_is_asked_for_again(
     assert world.logged() == written
 
 
-def test_what_one_part_owes_is_asked_of_who_posts_next(world: World) -> None:
+def test_what_one_part_lacks_the_next_to_post_delivers(world: World) -> None:
     world.post(lately("1h"), part=Subject.SCALING)
     other = Reason(code=lately("").code, text="x", stable_text="x", zone="zone-b")
     assert world.post(other, part=Subject.SCALING) == QUIET

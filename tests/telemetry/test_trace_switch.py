@@ -48,7 +48,7 @@ INSTEAD: Final = "set OTEL_EXPORTER_OTLP_ENDPOINT to the port for OTLP over HTTP
         pytest.param({**ENDPOINT, "JAEGER_AGENT_HOST": "jaeger"}, ON, id="Jaeger beside it"),
     ],
 )
-def test_what_the_environment_asks_for(environ: dict[str, str], choice: TraceChoice) -> None:
+def test_what_the_environment_requires(environ: dict[str, str], choice: TraceChoice) -> None:
     assert choose_traces(environ) == choice
 
 

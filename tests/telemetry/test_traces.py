@@ -212,10 +212,10 @@ def test_a_collector_gets_the_spans_at_the_end(
 ) -> None:
     """TRACE-02, PROC-05: what has not been sent by then is."""
     with open_collector() as collector:
-        asked = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, **environ}
-        for key, value in asked.items():
+        requested = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, **environ}
+        for key, value in requested.items():
             monkeypatch.setenv(key, value)
-        with traced(asked), tracing.spans.begin("review"):
+        with traced(requested), tracing.spans.begin("review"):
             pass
     assert collector.services() == {name}
     assert [span.name for span in collector.spans()] == ["review"]

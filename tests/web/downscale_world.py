@@ -198,8 +198,8 @@ class World:
 
     async def send_request(self, zone: str, to: int, **how: object) -> Verdict:
         """Send the prepare hook a review of fewer replicas; see `review`."""
-        asked = self.review(zone, to, **how)
-        return await self.memory.hook.review(asked, self.clock.elapsed() + LIMIT)
+        requested = self.review(zone, to, **how)
+        return await self.memory.hook.review(requested, self.clock.elapsed() + LIMIT)
 
     def review(self, zone: str, to: int, **how: object) -> Review:
         """Return a review of the Scale of a zone; `whole`: of the set itself."""

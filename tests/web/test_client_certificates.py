@@ -201,7 +201,7 @@ async def test_sec03_who_is_answered(
         assert answer.endswith(ALLOWED) == is_answered
         if not is_answered:
             assert answer == b""
-            assert world.hook.asked == []
+            assert world.hook.reviewed == []
             assert world.series("request_duration_seconds_count") == []
             good = await send_request(world, ours(tmp_path, authority))
             assert good.endswith(ALLOWED), "the server goes on"

@@ -59,7 +59,7 @@ def test_a_review_may_say_no_user(info: object) -> None:
     assert decode_review(body_of(userInfo=info)).user == ""
 
 
-async def test_a_refusal_names_who_asked(lines: list[str]) -> None:
+async def test_a_refusal_names_the_requester(lines: list[str]) -> None:
     """The log line and the metric; what is allowed is not counted."""
 
     def count(path: str, review: Review, verdict: Verdict) -> None:
@@ -81,7 +81,7 @@ async def test_a_refusal_names_who_asked(lines: list[str]) -> None:
     assert f'{NAME}{{hook="{HOOK}",user="a\\"\\\\n"}} 1\n' in page
 
 
-async def test_a_review_that_fails_names_who_asked(lines: list[str]) -> None:
+async def test_a_review_that_fails_names_the_requester(lines: list[str]) -> None:
     """A bug in a hook is reported with the user, and counts as a refusal."""
     counts: list[tuple[str, bool]] = []
 

@@ -21,7 +21,7 @@ from tests.web.webhook_world import (
 SECOND = timedelta(seconds=1)
 
 
-async def test_draining_answers_what_was_asked() -> None:
+async def test_draining_answers_what_was_requested() -> None:
     """W-21: idle connections close, reviews in flight are answered, and nothing new comes in."""
     async with serving() as world:
         gate = Gate()

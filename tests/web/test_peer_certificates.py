@@ -49,7 +49,7 @@ async def test_dep92_only_replicas_are_answered(
             leader, client, post(body_of(), CLUSTER, "Connection: close", path=PATH)
         )
         assert came.endswith(ALLOWED) == is_answered
-        assert len(leader.hook.asked) == is_answered
+        assert len(leader.hook.reviewed) == is_answered
 
 
 @pytest.mark.parametrize("path", ["/admission/no-downscale", "/admission/zpdb-validation", "/"])
@@ -63,7 +63,7 @@ async def test_dep92_nothing_else_is_served_there(tmp_path: Path, path: str) -> 
             leader, client, post(body_of(), CLUSTER, "Connection: close", path=path)
         )
         assert came.startswith(b"HTTP/1.1 404 ")
-        assert leader.hook.asked == []
+        assert leader.hook.reviewed == []
 
 
 async def send_request(leader: Leader, client: ssl.SSLContext, request: bytes) -> bytes:

@@ -50,7 +50,7 @@ async def test_a_review_is_answered(world: WebhookWorld) -> None:
     assert (answer.status, answer.body) == (200, ALLOWED)
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["server"] == "rollout-operator"
-    (review,) = world.hook.asked
+    (review,) = world.hook.reviewed
     assert isinstance(review.old, Scalable)
     assert isinstance(review.new, Scalable)
     assert (review.old.replicas, review.new.replicas, review.dry_run) == (3, 2, False)
@@ -88,7 +88,7 @@ async def test_one_connection_takes_many_reviews(world: WebhookWorld) -> None:
     for _ in range(3):
         assert (await line.send_request(post(body_of()))).body == ALLOWED
 
-    assert (world.given, len(world.hook.asked)) == (1, 3)
+    assert (world.given, len(world.hook.reviewed)) == (1, 3)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ async def test_what_is_no_review_gets_no_verdict(
 
     assert (answer.status, answer.body.decode()) == (status, f"{text}\n")
     assert answer.headers.get("allow") == ("POST" if status == 405 else None)
-    assert world.hook.asked == []
+    assert world.hook.reviewed == []
     assert (await line.send_request(post(body_of()))).status == 200, (
         "the connection is still of use"
     )
@@ -243,7 +243,7 @@ async def test_deadlines(world: WebhookWorld, query: str, seconds: float) -> Non
     assert seconds <= span < seconds + 1
 
 
-async def test_the_hook_of_a_gone_asker_is_cancelled(world: WebhookWorld) -> None:
+async def test_the_hook_of_a_gone_caller_is_cancelled(world: WebhookWorld) -> None:
     """ADM-08: the API server has given up, nothing comes of this review."""
     endless = Endless()
     world.hook.act = endless
@@ -358,18 +358,18 @@ async def test_only_mutating_paths_are_patched(may_patch: bool) -> None:
         assert (b'"patchType"' in (await world.send_request(post(body_of()))).body) is may_patch
 
 
-async def test_who_takes_patches_is_asked_only_where_there_is_one() -> None:
+async def test_the_server_of_patches_is_read_only_where_there_is_one() -> None:
     """D-53: the answer looks through all webhook configurations of the cluster."""
-    asked: list[str] = []
+    requested: list[str] = []
 
     def may_patch(path: str) -> bool:
-        asked.append(path)
+        requested.append(path)
         return True
 
     async with serving(Setting(may_patch=may_patch)) as world:
         await world.send_request(post(body_of()))
-        assert asked == []
+        assert requested == []
         world.hook.verdict = Verdict(is_allowed=True, reason=FINE.reason, annotations={"a": "b"})
         await world.send_request(post(body_of()))
 
-    assert asked == [PATH]
+    assert requested == [PATH]

@@ -125,12 +125,12 @@ class ScriptedHook:
 
     verdict: Verdict = FINE
     act: Answering | None = None
-    asked: list[Review] = field(default_factory=list)
+    reviewed: list[Review] = field(default_factory=list)
     until: list[timedelta] = field(default_factory=list)
     begun: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def review(self, review: Review, until: timedelta) -> Verdict:
-        self.asked.append(review)
+        self.reviewed.append(review)
         self.until.append(until)
         self.begun.set()
         return self.verdict if self.act is None else await self.act(review, until)

@@ -300,12 +300,12 @@ class Api:
 
         Bookmarks are requested and yielded.
         """
-        asked = {"watch": "true", "allowWatchBookmarks": "true", **(query or {})}
+        requested = {"watch": "true", "allowWatchBookmarks": "true", **(query or {})}
         if version:
-            asked["resourceVersion"] = version
+            requested["resourceVersion"] = version
         async with self.session.get(
             resource.path(namespace),
-            params=asked,
+            params=requested,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CALL_LIMIT.total_seconds()),
         ) as response:
             if response.status >= 400:

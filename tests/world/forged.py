@@ -76,12 +76,14 @@ def _delete(t: HistoryBuilder, called: Called) -> Delete:
     commits = [one for one in t.history.list_all(Commit) if one.call == called.number]
     after = read_pod(commits[0].after) if commits and commits[0].after is not None else None
     plain, body = _request(called), called.request.body
-    asked = body.get("preconditions") if isinstance(body, dict) else None
+    requested = body.get("preconditions") if isinstance(body, dict) else None
     fields = {key: getattr(plain, key) for key in Request.__dataclass_fields__}
     return Delete(
         **fields,
-        asked_uid=str(asked.get("uid", "")) if isinstance(asked, dict) else "",
-        asked_version=str(asked.get("resourceVersion", "")) if isinstance(asked, dict) else "",
+        required_uid=str(requested.get("uid", "")) if isinstance(requested, dict) else "",
+        required_version=str(requested.get("resourceVersion", ""))
+        if isinstance(requested, dict)
+        else "",
         uid="" if after is None else after.uid,
         version=commits[0].revision if commits else 0,
     )

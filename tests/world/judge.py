@@ -146,7 +146,7 @@ class Judge:
         async with asyncio.timeout(SETTLE_LIMIT.total_seconds()):
             self._mark += 1
             key = f"{MARKS_ROOT}{self.namespace}"
-            await self._ask("kv/put", {"key": _b64(key), "value": _b64(str(self._mark))})
+            await self._request("kv/put", {"key": _b64(key), "value": _b64(str(self._mark))})
             await self._await_audit(f"judge-{self._mark}")
             async with self._moved:
                 await self._moved.wait_for(lambda: self._marks_seen >= self._mark)
@@ -230,9 +230,9 @@ class Judge:
         present = 0
         for root in READERS:
             start = f"{root}{self.namespace}/"
-            asked = {"key": _b64(start), "range_end": _b64(_end(start))}
+            requested = {"key": _b64(start), "range_end": _b64(_end(start))}
             # Both at one revision, from which the watch then goes on.
-            answer = await self._ask("kv/range", asked | {"revision": present})
+            answer = await self._request("kv/range", requested | {"revision": present})
             present = present or int(answer["header"]["revision"])
             for pair in answer.get("kvs", ()):
                 self._take({"kv": pair}, time.monotonic())
@@ -309,7 +309,7 @@ class Judge:
             )
         )
 
-    async def _ask(self, what: str, body: Json) -> Json:
+    async def _request(self, what: str, body: Json) -> Json:
         async with self._session.post(f"/v3/{what}", data=msgspec.json.encode(body)) as response:
             response.raise_for_status()
             answer: Json = msgspec.json.decode(await response.read())

@@ -79,7 +79,7 @@ class Request:
                     return 1
         return None
 
-    def may_ask_for(self, replicas: int) -> bool:
+    def may_request(self, replicas: int) -> bool:
         """Return whether it may have set this count."""
         return self.body is None or self.replicas == replicas
 
@@ -98,9 +98,9 @@ class Request:
 class Delete(Request):
     """A request to delete a pod."""
 
-    asked_uid: str = ""
+    required_uid: str = ""
     """Precondition, empty if the request had none."""
-    asked_version: str = ""
+    required_version: str = ""
     uid: str = ""
     """Of the pod in the answer; empty if it was refused."""
     version: int = 0
@@ -114,13 +114,13 @@ def read_request(entry: Json) -> Request:
 
 def read_delete(entry: Json) -> Delete:
     """Return the audit entry of a pod delete."""
-    asked = (entry.get("requestObject") or {}).get("preconditions") or {}
+    requested = (entry.get("requestObject") or {}).get("preconditions") or {}
     is_done = entry.get("responseStatus", {}).get("code") in (200, 202)
     answer = (entry.get("responseObject") or {}).get("metadata", {}) if is_done else {}
     return Delete(
         **_read_fields(entry),
-        asked_uid=asked.get("uid", ""),
-        asked_version=asked.get("resourceVersion", ""),
+        required_uid=requested.get("uid", ""),
+        required_version=requested.get("resourceVersion", ""),
         uid=answer.get("uid", ""),
         version=int(answer.get("resourceVersion", "0")),
     )
@@ -209,7 +209,7 @@ def match_scalings(
                 oldest = change.at - WRITE_SEEN_LATE.total_seconds()
                 for request in left:
                     begun, ended = request.received - wall_offset, request.answered - wall_offset
-                    is_of_it = request.name == change.name and request.may_ask_for(now.replicas)
+                    is_of_it = request.name == change.name and request.may_request(now.replicas)
                     if is_of_it and begun <= change.at and ended >= oldest:
                         found[change.version] = request
                         left.remove(request)
@@ -261,8 +261,8 @@ class _Reader:
             numbers[version] = self._add_call(scaling, "patch", STATEFULSETS, SOMEBODY)
         for request in observed.writes:
             if request.code >= 400 and request.replicas is not None and not request.is_dry_run:
-                asked: JsonObject = {"spec": {"replicas": request.replicas}}
-                self._add_call(request, "patch", STATEFULSETS, SOMEBODY, body=asked)
+                requested: JsonObject = {"spec": {"replicas": request.replicas}}
+                self._add_call(request, "patch", STATEFULSETS, SOMEBODY, body=requested)
         for version, eviction in match_evictions(
             observed.changes, observed.evictions, offset
         ).items():
@@ -295,19 +295,19 @@ class _Reader:
         )
 
     def _add_delete(self, delete: Delete) -> int:
-        asked = {"uid": delete.asked_uid, "resourceVersion": delete.asked_version}
-        body: JsonObject = {"preconditions": {key: text for key, text in asked.items() if text}}
+        requested = {"uid": delete.required_uid, "resourceVersion": delete.required_version}
+        body: JsonObject = {"preconditions": {key: text for key, text in requested.items() if text}}
         return self._add_call(delete, "delete", PODS, self._observed.operator, body=body)
 
     def _add_eviction(self, eviction: Request) -> int:
         """Add an eviction that was allowed; return the number of the delete that it led to."""
         number = self._add_call(eviction, "delete", PODS, eviction.user)
-        asked = self._add_call(eviction, "create", PODS, eviction.user, subresource="eviction")
+        requested = self._add_call(eviction, "create", PODS, eviction.user, subresource="eviction")
         self._history.add(
             Reviewed(
                 at=self._at(eviction.answered),
                 begun=self._at(eviction.received),
-                call=asked,
+                call=requested,
                 actor=self._observed.operator,
                 path=EVICTION_PATH,
                 namespace=self._observed.namespace,

@@ -22,8 +22,8 @@ pytestmark = pytest.mark.controlplane
 
 async def delete_like_an_operator(operator: Api, world: World, name: str) -> None:
     meta: Json = (await world.get(PODS, name))["metadata"]
-    asked = {"uid": meta["uid"], "version": meta["resourceVersion"]}
-    await operator.delete(PODS, world.namespace, name, **asked)
+    requested = {"uid": meta["uid"], "version": meta["resourceVersion"]}
+    await operator.delete(PODS, world.namespace, name, **requested)
 
 
 async def broken(world: World) -> list[str]:

@@ -124,7 +124,7 @@ def test_what_is_seen_from_outside(events: Events, broken: list[str]) -> None:
     assert judge(t) == broken
 
 
-def test_records_are_not_asked_of_who_may_not_write_them() -> None:
+def test_records_are_not_required_where_they_may_not_be_written() -> None:
     """SI-17."""
     t = HistoryBuilder().zones().budget(0).evict(10, "a-0", marked=False)
 

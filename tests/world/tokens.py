@@ -33,19 +33,19 @@ class TokenServer:
     """One that runs."""
 
     realm: str
-    asked: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
     """The scopes of all requests, in their order."""
 
 
 @contextmanager
 def serving_tokens(pki: Pki) -> Iterator[TokenServer]:
     """Serve tokens without TLS to holders of the password, for as long as the context lasts."""
-    asked: list[str] = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Answers, pki, asked))
+    requested: list[str] = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Answers, pki, requested))
     thread = threading.Thread(target=server.serve_forever, name="token server")
     thread.start()
     try:
-        yield TokenServer(realm=f"http://127.0.0.1:{server.server_port}/token", asked=asked)
+        yield TokenServer(realm=f"http://127.0.0.1:{server.server_port}/token", requested=requested)
     finally:
         server.shutdown()
         thread.join()
@@ -83,9 +83,9 @@ def sign_token(pki: Pki, scopes: Sequence[str]) -> str:
 class _Answers(BaseHTTPRequestHandler):
     """What one request is answered."""
 
-    def __init__(self, pki: Pki, asked: list[str], *args: object) -> None:
+    def __init__(self, pki: Pki, requested: list[str], *args: object) -> None:
         self._pki = pki
-        self._asked = asked
+        self._requested = requested
         super().__init__(*args)  # type: ignore[arg-type]  # as the server passes them
 
     def do_GET(self) -> None:
@@ -95,7 +95,7 @@ class _Answers(BaseHTTPRequestHandler):
         if self.headers.get("Authorization") != f"Basic {pair}":
             self._send(401, {"errors": [{"code": "UNAUTHORIZED"}]})
             return
-        self._asked.extend(query.get("scope", []))
+        self._requested.extend(query.get("scope", []))
         token = sign_token(self._pki, query.get("scope", []))
         self._send(200, {"token": token, "expires_in": _LIFE})
 

@@ -319,8 +319,8 @@ class WebPods:
         self._record_state(call, call.status)
 
     def _say(self, call: PodCall, behaviour: Respond) -> bytes:
-        is_asked = call.is_delayed and call.method == "POST" and behaviour.status // 100 == 2
-        if behaviour.body is not None or not is_asked:
+        is_called = call.is_delayed and call.method == "POST" and behaviour.status // 100 == 2
+        if behaviour.body is not None or not is_called:
             return behaviour.body or b""
         self._record_state(call, behaviour.status)  # now, as it answers since when
         return json.dumps({"timestamp": self.delayed_since[call.uid]}).encode()

@@ -72,7 +72,7 @@ async def one_of_two_hooks_denies(world: World) -> None:
 
 
 @sequence()
-async def a_hook_asked_again_if_needed(world: World) -> None:
+async def a_hook_called_again_if_needed(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("a"))
     first = Hook(name="first", decide=allow(), fields={"reinvocationPolicy": "IfNeeded"})
     never = Hook(name="never", decide=allow())
@@ -82,7 +82,7 @@ async def a_hook_asked_again_if_needed(world: World) -> None:
 
 
 @sequence()
-async def a_hook_not_asked_again_where_nothing_changed(world: World) -> None:
+async def a_hook_not_called_again_where_nothing_changed(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("a"))
     again = {"reinvocationPolicy": "IfNeeded"}
     first = Hook(name="first", decide=patching(ANNOTATION), fields=again)
@@ -168,7 +168,7 @@ async def labels_before_or_after_count(world: World) -> None:
 
 
 @sequence()
-async def evictions_are_asked_about(world: World) -> None:
+async def evictions_are_reviewed(world: World) -> None:
     for name in "ab":
         await world.make(PODS, pod(name, node="n"))
 
@@ -187,7 +187,7 @@ async def evictions_are_asked_about(world: World) -> None:
 
 
 @sequence()
-async def deletes_of_pods_are_asked_about(world: World) -> None:
+async def deletes_of_pods_are_reviewed(world: World) -> None:
     """But not the one that ends a terminating pod: how often that is reviewed is chance.
 
     The real server deletes it in two steps, and the second begins with what its cache holds.

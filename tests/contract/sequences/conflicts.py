@@ -13,7 +13,7 @@ async def _patched(world: World) -> None:
     await world.get(CONFIG_MAPS, "a")
 
 
-def _while_asked(world: World, request: ApiRequest, times: int = 1) -> Decide:
+def _during_request(world: World, request: ApiRequest, times: int = 1) -> Decide:
     """Return a hook that lets another client write before it answers, so often."""
     left = [times]
 
@@ -41,7 +41,7 @@ def _write(world: World, body: JsonObject, resource: Resource = CONFIG_MAPS) -> 
 async def _overtaken(world: World) -> None:
     """Let another client write during the first review of a change."""
     inner = _write(world, {"data": {"inner": "1"}})
-    await world.register("Validating", Hook(name="one", decide=_while_asked(world, inner)))
+    await world.register("Validating", Hook(name="one", decide=_during_request(world, inner)))
 
 
 async def _annotated_while_scaled(world: World) -> None:
@@ -49,7 +49,7 @@ async def _annotated_while_scaled(world: World) -> None:
     annotate = _write(world, {"metadata": {"annotations": {"note": "inner"}}}, STATEFULSETS)
     hook = Hook(
         name="one",
-        decide=_while_asked(world, annotate),
+        decide=_during_request(world, annotate),
         groups=("apps",),
         resources=("statefulsets/scale",),
     )
@@ -63,7 +63,7 @@ async def a_conflict_during_both_kinds_of_hooks_asks_again(world: World) -> None
     await _patched(world)
     inner = _write(world, {"data": {"inner": "2"}})
     await world.register(
-        "Mutating", Hook(name="two", decide=_while_asked(world, inner)), name="sooner"
+        "Mutating", Hook(name="two", decide=_during_request(world, inner)), name="sooner"
     )
     await world.patch(CONFIG_MAPS, "a", {"data": {"key": "third"}})
     await world.get(CONFIG_MAPS, "a")
@@ -72,13 +72,13 @@ async def a_conflict_during_both_kinds_of_hooks_asks_again(world: World) -> None
 @sequence()
 async def three_conflicts_during_a_patch(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("a"))
-    asked = [0]
+    requested = [0]
 
     async def decide(_review: JsonObject) -> Verdict:
-        asked[0] += 1
-        if asked[0] in (1, 3, 5):
+        requested[0] += 1
+        if requested[0] in (1, 3, 5):
             with world.quietly():
-                await world.send(_write(world, {"data": {"inner": f"{asked[0]}"}}))
+                await world.send(_write(world, {"data": {"inner": f"{requested[0]}"}}))
         return {"allowed": True}
 
     await world.register("Validating", Hook(name="one", decide=decide))
@@ -115,7 +115,7 @@ async def a_conflict_during_a_patch_with_version(world: World) -> None:
 async def deleted_during_a_patch(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("a"))
     inner = ApiRequest(verb="delete", resource=CONFIG_MAPS, namespace=world.namespace, name="a")
-    await world.register("Validating", Hook(name="one", decide=_while_asked(world, inner)))
+    await world.register("Validating", Hook(name="one", decide=_during_request(world, inner)))
     await _patched(world)
 
 
@@ -123,7 +123,7 @@ async def deleted_during_a_patch(world: World) -> None:
 async def changed_during_a_delete(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("a"))
     inner = _write(world, {"data": {"inner": "1"}})
-    decide = _while_asked(world, inner)
+    decide = _during_request(world, inner)
     await world.register("Validating", Hook(name="one", decide=decide, operations=("DELETE",)))
     await world.delete(CONFIG_MAPS, "a")
     await world.get(CONFIG_MAPS, "a")
@@ -131,11 +131,11 @@ async def changed_during_a_delete(world: World) -> None:
 
 @sequence()
 async def created_by_another_during_a_create(world: World) -> None:
-    asked = [0]
+    requested = [0]
 
     async def decide(_review: JsonObject) -> Verdict:
-        asked[0] += 1
-        if asked[0] == 1:
+        requested[0] += 1
+        if requested[0] == 1:
             with world.quietly():
                 await world.create(CONFIG_MAPS, config_map("a", data={"key": "inner"}))
         return {"allowed": True}

@@ -17,7 +17,7 @@ async def _patched(world: World) -> None:
     await world.get(CONFIG_MAPS, "a")
 
 
-def _asked(kind: HookKind, decide: Decide, fields: Mapping[str, object]) -> Play:
+def _requested(kind: HookKind, decide: Decide, fields: Mapping[str, object]) -> Play:
     """Return a play of a patch that a hook reviews."""
 
     async def play(world: World) -> None:
@@ -29,11 +29,11 @@ def _asked(kind: HookKind, decide: Decide, fields: Mapping[str, object]) -> Play
 
 
 def _answered(decide: Decide, **fields: object) -> Play:
-    return _asked("Validating", decide, fields)
+    return _requested("Validating", decide, fields)
 
 
 def _mutated(decide: Decide, **fields: object) -> Play:
-    return _asked("Mutating", decide, fields)
+    return _requested("Mutating", decide, fields)
 
 
 add_each(

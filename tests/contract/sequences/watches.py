@@ -121,7 +121,7 @@ async def all_objects_first_and_a_bookmark_that_says_so(world: World) -> None:
 
 
 @sequence()
-async def no_bookmarks_unless_asked_for(world: World) -> None:
+async def no_bookmarks_unless_requested(world: World) -> None:
     version = await _start(world)
     query = {"resourceVersion": version, "timeoutSeconds": "4"}
     async with world.watch(CONFIG_MAPS, **query) as watch:

@@ -78,7 +78,7 @@ async def test_a_cache_that_lags_does_not_forget_a_debt(lagging: str) -> None:
 
 
 @in_virtual_time
-async def test_a_store_that_cannot_be_asked_is_asked_again() -> None:
+async def test_a_store_that_cannot_be_called_is_called_again() -> None:
     """SI-12: no pod is un-prepared before the store has confirmed that it did not happen."""
     world = three_zones()
 

@@ -117,7 +117,7 @@ async def test_what_is_read_of_several_sets_comes_in_one_list() -> None:
 
 
 @in_virtual_time
-async def test_a_set_that_cannot_be_read_counts_where_it_is_asked_for() -> None:
+async def test_a_set_that_cannot_be_read_counts_where_it_is_requested() -> None:
     written = {TOPOLOGY_KEYS[0]: "2a"}
     broken = template("c", {}) | {"spec": 7}
     rig = Rig(template("a", written), template("b", written), broken)

@@ -37,7 +37,7 @@ def repository(**fields: str | bool) -> ImageRepository:
     return ImageRepository(head=head("app"), image=IMAGE, **fields)  # type: ignore[arg-type]
 
 
-async def test_without_secrets_a_registry_is_asked_without_credentials() -> None:
+async def test_without_secrets_a_registry_is_read_without_credentials() -> None:
     """REL-38."""
     api = FakeReleaseApi()
     access = await read_access(api, repository(provider="generic", is_insecure=True))

@@ -139,9 +139,11 @@ async def test_an_intent_whose_text_is_very_long_is_removed() -> None:
     bench = ReleaseBench()
     bench.create()
     await bench.rest()
-    asked = {f"rollout.kuberik.com/{one}": "x" * 5000 for one in ("deploy-message", "deploy-user")}
-    asked["rollout.kuberik.com/force-deploy"] = "1.1.0"
-    bench.api.objects["rollouts", "app"]["metadata"]["annotations"] = asked
+    requested = {
+        f"rollout.kuberik.com/{one}": "x" * 5000 for one in ("deploy-message", "deploy-user")
+    }
+    requested["rollout.kuberik.com/force-deploy"] = "1.1.0"
+    bench.api.objects["rollouts", "app"]["metadata"]["annotations"] = requested
     bench.announce("1.1.0")
     await bench.rest()
     assert bench.history() == "1.1.0 1.0.0"

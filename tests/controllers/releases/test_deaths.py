@@ -11,7 +11,7 @@ from rollout_operator.kube import release_kinds as kinds
 from tests.controllers.releases.bench import Died, ReleaseBench
 from tests.virtual_time import VirtualClock, in_virtual_time
 
-ASKED = {
+REQUESTED = {
     "rollout.kuberik.com/force-deploy": "1.1.0",
     "rollout.kuberik.com/deploy-message": "why not",
     "rollout.kuberik.com/deploy-user": "amy",
@@ -33,7 +33,7 @@ async def play(bench: ReleaseBench, *, lags: bool = False) -> int:
     bench.announce("1.1.0")
     deaths += await settle(bench, lags=lags)
     assert bench.history() == "1.0.0", "the gate is closed"
-    bench.api.objects["rollouts", "app"]["metadata"]["annotations"] = dict(ASKED)
+    bench.api.objects["rollouts", "app"]["metadata"]["annotations"] = dict(REQUESTED)
     bench.announce("1.2.0")
     deaths += await settle(bench, lags=lags)
     source = bench.api.objects["ocirepositories", "app"]

@@ -39,10 +39,10 @@ class FakeRegistries:
     def __init__(self, *script: RegistryError, takes: float = 1) -> None:
         self._script = deque(script)
         self._takes = takes
-        self.asked: list[str] = []
+        self.requested: list[str] = []
 
     async def fetch_release(self, image: ImageReference, access: RegistryAccess) -> ReleaseMetadata:
-        self.asked.append(f"{image} at {elapsed().total_seconds():g}")
+        self.requested.append(f"{image} at {elapsed().total_seconds():g}")
         await asyncio.sleep(self._takes)
         if self._script:
             raise self._script.popleft()
@@ -77,7 +77,7 @@ class Rig:
 
 
 @in_virtual_time
-async def test_ten_passes_within_an_interval_ask_once() -> None:
+async def test_ten_passes_within_an_interval_read_once() -> None:
     """RELB-01: and so do those after it, where the registry has answered."""
     rig = Rig(FakeRegistries())
     async with rig.running():
@@ -85,7 +85,7 @@ async def test_ten_passes_within_an_interval_ask_once() -> None:
             assert await rig.fetch() == (True, FOUND)
         await asyncio.sleep(300)
         assert await rig.fetch() == (True, FOUND)
-    assert rig.registries.asked == ["registry.example/app:1.0.0 at 0"]
+    assert rig.registries.requested == ["registry.example/app:1.0.0 at 0"]
     assert rig.woken == [0]
 
 
@@ -104,7 +104,7 @@ async def test_a_failed_look_up_is_repeated_after_the_interval() -> None:
         await asyncio.sleep(2)
         assert await rig.fetch() == (True, FOUND)
         assert rig.woken == [0, 60, 0, 60, 0]
-    assert [one.rpartition(" ")[2] for one in rig.registries.asked] == ["0", "61", "122"]
+    assert [one.rpartition(" ")[2] for one in rig.registries.requested] == ["0", "61", "122"]
 
 
 @in_virtual_time
@@ -144,7 +144,7 @@ async def test_another_digest_is_another_image() -> None:
     async with rig.running():
         await rig.fetch(digest="sha256:1")
         await rig.fetch(digest="sha256:2")
-    assert len(rig.registries.asked) == 2
+    assert len(rig.registries.requested) == 2
 
 
 @in_virtual_time
@@ -154,10 +154,10 @@ async def test_what_is_remembered_of_a_rollout_is_bounded_and_forgotten_with_it(
         for number in range(MOST_TAGS + 1):
             await rig.fetch(LookUpKey("app", f"{number}"))
         await rig.fetch(LookUpKey("app", "0"))
-        assert len(rig.registries.asked) == MOST_TAGS + 2
+        assert len(rig.registries.requested) == MOST_TAGS + 2
         rig.look_ups.forget("app")
         await rig.fetch(LookUpKey("app", "0"))
-        assert len(rig.registries.asked) == MOST_TAGS + 3
+        assert len(rig.registries.requested) == MOST_TAGS + 3
 
 
 @in_virtual_time
@@ -167,7 +167,7 @@ async def test_a_secret_that_is_missing_counts_as_a_failure(lines: list[str]) ->
     missing = ImageRepository(head=head("app"), image=REPOSITORY.image, pull_secret="none")
     async with rig.running():
         assert await rig.look_ups.fetch(KEY, missing, INTERVAL) == (False, None)
-    assert rig.registries.asked == []
+    assert rig.registries.requested == []
     (line,) = [line for line in lines if "Release not looked up" in line]
     assert " rollout=app tag=1.0.0 " in line
 

@@ -52,7 +52,7 @@ async def test_a_policy_of_another_namespace_is_refused_where_a_flag_says_so() -
 
 
 @pytest.mark.parametrize(
-    ("selected", "is_kept", "asked"),
+    ("selected", "is_kept", "requested"),
     [
         pytest.param("registry.example/app", False, 2, id="of both tags"),
         pytest.param("registry.example/own", False, 0, id="Flux selected of another image"),
@@ -62,7 +62,7 @@ async def test_a_policy_of_another_namespace_is_refused_where_a_flag_says_so() -
 )
 @in_virtual_time
 async def test_an_image_repository_elsewhere_is_used_where_flux_uses_it(
-    selected: str, is_kept: bool, asked: int
+    selected: str, is_kept: bool, requested: int
 ) -> None:
     """RELB-26, REL-24: no tenant reads a registry with a pull secret of others by naming it."""
     bench = ReleaseBench()
@@ -82,4 +82,4 @@ async def test_an_image_repository_elsewhere_is_used_where_flux_uses_it(
         bench.show()
         await bench.step()
     assert (bench.history(), bench.tag) == ("9.9.9", "9.9.9")
-    assert look_ups.queue.depth == asked
+    assert look_ups.queue.depth == requested

@@ -105,7 +105,7 @@ def age_pod(here: World, pod: str, at: str) -> None:
 
 
 @in_virtual_time
-async def test_zpdb60_each_delete_is_asked_for_and_names_what_the_gate_saw() -> None:
+async def test_zpdb60_each_delete_is_requested_and_names_what_the_gate_saw() -> None:
     """SI-17, SI-09: all are recorded, one live read serves them all, and each is deleted at the
     version with the record.
     """

@@ -48,16 +48,16 @@ async def _meet(world: World, call: str, *, rolls_first: bool) -> tuple[Verdict,
             _roll(world, "zone-b")
             rolling = tasks.create_task(_roll_out(world))
             await reached.wait()
-            asking = tasks.create_task(world.send_request("zone-a", 3))
+            requesting = tasks.create_task(world.send_request("zone-a", 3))
         else:
-            asking = tasks.create_task(world.send_request("zone-a", 3))
+            requesting = tasks.create_task(world.send_request("zone-a", 3))
             await reached.wait()
             _roll(world, "zone-b")
             rolling = tasks.create_task(_roll_out(world))
         for _ in range(20):
             await asyncio.sleep(0)
         started.set()
-    return asking.result(), rolling.result()
+    return requesting.result(), rolling.result()
 
 
 @pytest.mark.parametrize("call", ["list pods", "patch pods"])

@@ -77,8 +77,8 @@ async def test_t05_a_pod_without_a_usable_word_holds_back_all(broken: Store) -> 
         assert bench.waits() == [f"{Code.POD_GAVE_NO_TIME} zone-b"]
         assert "zone-b-3" in bench.reasons()[0].text
     assert bench.client.patched == []
-    asked = bench.stores.calls.count("POST zone-b-3")
-    assert 11 <= asked <= 13, "soon at first, then once a minute (LI-11)"
+    called = bench.stores.calls.count("POST zone-b-3")
+    assert 11 <= called <= 13, "soon at first, then once a minute (LI-11)"
 
 
 @in_virtual_time
@@ -122,9 +122,9 @@ async def test_the_whole_hour_is_waited_for() -> None:
         assert bench.client.patched == []
         await pass_time(3 * SECOND)
         assert bench.client.patched == ["zone-b 3"]
-    asked = [at for call, at in _pairs(bench) if call == "POST zone-b-4"]
-    assert HOUR <= asked[-1] <= HOUR + 2 * SECOND
-    assert len(asked) <= 63, "once a minute, and for the decision"
+    called = [at for call, at in _pairs(bench) if call == "POST zone-b-4"]
+    assert HOUR <= called[-1] <= HOUR + 2 * SECOND
+    assert len(called) <= 63, "once a minute, and for the decision"
 
 
 @in_virtual_time
@@ -153,7 +153,7 @@ def _pairs(bench: Bench) -> list[tuple[str, timedelta]]:
 
 @pytest.mark.parametrize("how", ["replaced", "ready"])
 @in_virtual_time
-async def test_a_pod_that_comes_back_is_asked_at_once(how: str) -> None:
+async def test_a_pod_that_comes_back_is_called_at_once(how: str) -> None:
     """DELAY-07: the downscale does not wait for the minute of a pod that failed for long."""
     bench = Bench([delayed("b", 5)], has_settled=False)
     bench.references.show(4, 1)
@@ -164,8 +164,8 @@ async def test_a_pod_that_comes_back_is_asked_at_once(how: str) -> None:
         bench.follow()
         await pass_time(200 * SECOND)
         assert bench.client.patched == []
-        asked = [at for call, at in _pairs(bench) if call == "POST zone-b-4"]
-        assert [round((later - sooner) / SECOND) for sooner, later in pairwise(asked)][:5] == [
+        called = [at for call, at in _pairs(bench) if call == "POST zone-b-4"]
+        assert [round((later - sooner) / SECOND) for sooner, later in pairwise(called)][:5] == [
             5, 10, 20, 40, 60
         ]  # fmt: skip
         bench.stores.prepare("b", {4: DUE})

@@ -92,7 +92,7 @@ async def test_li11_what_fails_for_ever_is_tried_twice_a_minute(
 
 
 @in_virtual_time
-async def test_an_api_server_that_asks_to_come_back_later_is_obeyed() -> None:
+async def test_an_api_server_that_says_when_to_retry_is_obeyed() -> None:
     """The wait is that of the answer, and at most a minute."""
     bench = Bench([zone("a", 5), zone("b", 3, follows="a")])
     bench.client.refuse("zone-b", TooManyRequests("slow down", retry_after=20 * SECOND))

@@ -268,7 +268,7 @@ def _lasts(bench: Bench) -> timedelta | None:
 
 
 @in_virtual_time
-async def test_li11_a_pod_that_gives_no_time_is_asked_soon_and_then_ever_more_seldom() -> None:
+async def test_li11_a_pod_that_gives_no_time_is_called_soon_and_then_ever_more_seldom() -> None:
     """LI-11, DELAY-07: after 5 s, doubling to a minute; one that has answered as ever."""
     bench = Bench()
     bench.calls.refusing = {Uid("b4")}
@@ -285,7 +285,7 @@ async def test_li11_a_pod_that_gives_no_time_is_asked_soon_and_then_ever_more_se
 
 
 @in_virtual_time
-async def test_a_pod_that_has_become_ready_is_asked_at_once() -> None:
+async def test_a_pod_that_has_become_ready_is_called_at_once() -> None:
     bench, uid = Bench(), _set("b").uid
     bench.calls.refusing = {Uid("b4")}
     async with bench.talking():

@@ -61,10 +61,10 @@ async def test_li09_a_long_line_takes_no_longer_than_its_share() -> None:
     """Did all try again at the same time, a mark behind 300 others would wait for 21 minutes."""
     removals, _ = make()
     due = {number: CLOCK.elapsed() for number in range(300)}
-    asked, began = 0, CLOCK.elapsed()
+    called, began = 0, CLOCK.elapsed()
     while due:
         for number in [one for one, at in due.items() if at <= CLOCK.elapsed()]:
-            asked += 1
+            called += 1
             if wait := removals.wait_in_line(marked(number)):
                 due[number] = CLOCK.elapsed() + wait
                 continue
@@ -72,7 +72,7 @@ async def test_li09_a_long_line_takes_no_longer_than_its_share() -> None:
                 del due[number]
         await CLOCK.sleep(SECOND / 10)
     assert CLOCK.elapsed() - began < timedelta(seconds=300 + AT_ONCE)
-    assert asked < 300 * 4
+    assert called < 300 * 4
 
 
 @in_virtual_time

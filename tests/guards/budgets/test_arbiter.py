@@ -51,7 +51,7 @@ async def test_t11_16_what_was_granted_counts_although_no_cache_shows_it(other: 
 
 
 @in_virtual_time
-async def test_si01_two_asks_at_once_one_is_granted() -> None:
+async def test_si01_two_requests_at_once_one_is_granted() -> None:
     """Nothing is awaited between a decision and its reservation."""
     here, x = start()
     answers = await asyncio.gather(x.evict("a-0"), x.evict("b-0"), x.evict("a-1"))
@@ -123,7 +123,7 @@ async def test_w55_budgets_do_not_wait_for_one_another() -> None:
 
 
 @in_virtual_time
-async def test_si16_the_same_asked_again_has_the_same_answer_and_one_record() -> None:
+async def test_si16_the_same_requested_again_has_the_same_answer_and_one_record() -> None:
     """A review that is repeated within two seconds; also both at the same time."""
     here, x = start()
     both = await asyncio.gather(x.evict("a-0"), x.evict("a-0"))
@@ -220,11 +220,11 @@ async def test_fp20_of_two_at_the_same_time_the_one_with_the_lesser_name_goes_on
 ) -> None:
     """Same second, same look: the other withdraws, and the winner waits for that."""
     here = world()
-    asked = {first: "a-0", second: "b-0"}
-    answers = await _ask_all(here, asked)
-    assert answers[asked["x"]] == "allowed"
-    assert answers[asked["y"]] == (USED_A if asked["x"] == "a-0" else USED_B)
-    assert here.recorded() == [asked["x"]]
+    requested = {first: "a-0", second: "b-0"}
+    answers = await _request_all(here, requested)
+    assert answers[requested["x"]] == "allowed"
+    assert answers[requested["y"]] == (USED_A if requested["x"] == "a-0" else USED_B)
+    assert here.recorded() == [requested["x"]]
     assert CONTEST_PAUSE < elapsed() < 2 * CONTEST_PAUSE
 
 
@@ -232,13 +232,13 @@ async def _take_a_moment(call: str) -> None:
     await asyncio.sleep(0.01)
 
 
-async def _ask_all(here: World, asked: dict[str, str]) -> dict[str, str]:
+async def _request_all(here: World, requested: dict[str, str]) -> dict[str, str]:
     """Request all at the same moment, one process each; each call takes a hundredth of a second."""
     here.client.pause = _take_a_moment
-    processes = {name: here.start(name) for name in asked}
+    processes = {name: here.start(name) for name in requested}
     async with asyncio.TaskGroup() as tasks:
         running = {
-            pod: tasks.create_task(processes[name].evict(pod)) for name, pod in asked.items()
+            pod: tasks.create_task(processes[name].evict(pod)) for name, pod in requested.items()
         }
     return {pod: task.result() for pod, task in running.items()}
 
@@ -295,7 +295,7 @@ async def test_si02_a_winner_with_another_trouble_does_not_wait() -> None:
             here.break_pod("c-1")
 
     here.client.before = crash
-    answers = await _ask_all(here, {"x": "a-0", "y": "b-0"})
+    answers = await _request_all(here, {"x": "a-0", "y": "b-0"})
     assert {text.split(":")[0] for text in answers.values()} == {"429 disruption_budget_used"}
     assert here.recorded() == []
     assert elapsed() < CONTEST_PAUSE

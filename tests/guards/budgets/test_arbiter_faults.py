@@ -109,7 +109,7 @@ async def test_si18_what_hangs_is_given_up_and_counts(
 
 @pytest.mark.parametrize("call", ["patch", "list"])
 @in_virtual_time
-async def test_fp36_who_asked_has_gone_meanwhile(call: str) -> None:
+async def test_fp36_the_requester_has_gone_meanwhile(call: str) -> None:
     """Cancelled at an await, and others are in the queue: none of them is let through."""
     _, x = start()
     async with asyncio.TaskGroup() as tasks, x.evicting("a-0", call) as first:
@@ -202,7 +202,7 @@ async def test_si17_no_answer_without_the_own_record_in_time(
 
 
 @in_virtual_time
-async def test_an_ask_whose_time_is_over_sends_and_reserves_nothing() -> None:
+async def test_a_request_whose_time_is_over_sends_and_reserves_nothing() -> None:
     """The third pod of a slow rollout must not count as doubtful for nothing."""
     here, x = start()
     assert await x.evict("a-0", within=timedelta(0)) == LATE

@@ -260,7 +260,7 @@ async def test_fp31_budgets_that_change_while_a_grant_is_recorded_are_obeyed(
 ) -> None:
     """FP-31, W-52: the second decision is made with what rules by then."""
     here, x = start(rule(3, generation=1))
-    async with x.evicting("a-0", "patch") as asked:
+    async with x.evicting("a-0", "patch") as requested:
         change(here, x)
-    assert asked.result().startswith(answer)
+    assert requested.result().startswith(answer)
     assert here.recorded() == []

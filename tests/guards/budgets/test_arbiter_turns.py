@@ -69,7 +69,7 @@ async def test_after_it_the_rollout_has_a_place() -> None:
 
 
 @in_virtual_time
-async def test_a_client_that_asks_no_more_holds_no_rollout() -> None:
+async def test_a_client_that_requests_nothing_more_holds_no_rollout() -> None:
     _, x = start()
     await drained(x)
     await x.clock.sleep(2 * USUAL_PAUSE + timedelta(milliseconds=1))

@@ -120,7 +120,7 @@ def test_a_grant_is_kept_while_the_cache_shows_nothing_of_it(shown: Pod) -> None
     assert memory.going("a") == {A0.uid: Deletion.GRANTED}
 
 
-def test_what_is_asked_for_is_settled_by_who_asks() -> None:
+def test_what_is_requested_is_settled_by_the_requester() -> None:
     """It may be confirmed in the next step, and must be found then."""
     memory = Memory(A0)
     grant = memory.grant(A0, GrantState.REQUESTED)

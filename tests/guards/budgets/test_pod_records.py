@@ -89,7 +89,7 @@ async def test_si18_what_was_not_written_is_raised(error: ApiError) -> None:
     assert not recorder.is_forbidden
 
 
-async def test_fp40_a_role_without_the_verb_is_asked_once_a_minute_until_it_is_mended() -> None:
+async def test_fp40_a_role_without_the_verb_is_tried_once_a_minute_until_it_is_mended() -> None:
     client, clock, recorder, grant = make()
     client.error = FORBIDDEN
     for patches in (1, 1, 2):

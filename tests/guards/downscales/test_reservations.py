@@ -107,7 +107,7 @@ def test_si12_it_may_persist_for_36_seconds_after_the_newest_review(bench: Bench
     assert bench.downscales.time_left(reservation) == -SECOND
 
 
-def test_si16_asked_again_a_reservation_takes_more_pods_and_loses_none(bench: Bench) -> None:
+def test_si16_requested_again_a_reservation_takes_more_pods_and_loses_none(bench: Bench) -> None:
     """D-24: a pod that was replaced meanwhile is called, the others are not called again."""
     reservation = bench.open(pods="12")
     reservation.prepared |= set(uids("12"))

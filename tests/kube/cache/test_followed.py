@@ -135,7 +135,7 @@ async def test_a_kind_that_goes_is_forgotten_and_another_version_of_it_found() -
 
 
 @in_virtual_time
-async def test_a_role_that_does_not_show_it_is_reported_and_asked_about_again() -> None:
+async def test_a_role_that_does_not_show_it_is_reported_and_read_again() -> None:
     rig = Rig(FORBIDDEN, *PROBE, *POD)
     async with rig.running() as kind:
         await asyncio.sleep(1)

@@ -59,7 +59,7 @@ async def test_d54_the_first_list_comes_in_pages_of_the_newest_state() -> None:
         await after(1)
     assert rig.names == {"a-0", "a-1", "a-2"}
     assert rig.reported == [">a-0@1", ">a-1@2", ">a-2@3"]
-    assert rig.asked == ["list", "list more", "watch 10"]
+    assert rig.requested == ["list", "list more", "watch 10"]
     assert {(call.limit, call.version) for call in rig.api.calls[:2]} == {(500, None)}
     assert rig.sample("cached_objects") == 3
 
@@ -170,7 +170,7 @@ async def test_li03_an_idle_stream_proves_itself_by_bookmarks_and_resumes_withou
             await after(second)
             ages.append(rig.age)
     assert max(ages) <= 45
-    assert rig.asked == ["list", "watch 10", "watch 11", "watch 12"]
+    assert rig.requested == ["list", "watch 10", "watch 11", "watch 12"]
     assert {call.lasts for call in rig.api.watches} == {timedelta(seconds=40)}
     assert rig.restarts("closed") == 2
     assert rig.sample("watch_events_total", type="BOOKMARK") == 3
@@ -184,7 +184,7 @@ async def test_li11_streams_of_many_processes_do_not_end_in_step(rng: float, sec
 
 
 @in_virtual_time
-async def test_li11_an_idle_informer_asks_at_most_twice_a_minute() -> None:
+async def test_li11_an_idle_informer_sends_at_most_two_requests_a_minute() -> None:
     rig = await played(3_000, [[page(10)]] * 20, [[Wait(38), bookmark(10), Wait(2)]] * 100)
     assert len(rig.api.calls) <= 100
 
@@ -193,7 +193,7 @@ async def test_li11_an_idle_informer_asks_at_most_twice_a_minute() -> None:
 async def test_a_stream_resumes_from_its_newest_event() -> None:
     stream: list[Step] = [Wait(2), bookmark(15), added(pod("a-0", 17)), Wait(3)]
     rig = await played(6, [[page(10)]], [stream])
-    assert rig.asked == ["list", "watch 10", "watch 17"]
+    assert rig.requested == ["list", "watch 10", "watch 17"]
 
 
 @in_virtual_time
@@ -204,7 +204,7 @@ async def test_fp07_duplicated_and_reordered_events_change_nothing_and_turn_noth
     rig = await played(5, [[pods]], [[*stream, Wait(2), CUT]])
     assert rig.reported[2:] == ["a-0@1>a-0@30", "a-1@2>"]
     assert rig.names == {"a-0"}
-    assert rig.asked[-1] == "watch 30", "not 28"
+    assert rig.requested[-1] == "watch 30", "not 28"
 
 
 @in_virtual_time
@@ -214,7 +214,7 @@ async def test_a_bookmark_from_the_past_neither_turns_back_nor_proves_anything()
         await after(22)
         assert rig.age > 21
         await after(27)
-    assert rig.asked == ["list", "watch 10", "watch 10"]
+    assert rig.requested == ["list", "watch 10", "watch 10"]
 
 
 @in_virtual_time
@@ -225,7 +225,7 @@ async def test_versions_that_are_no_numbers_are_opaque() -> None:
         await after(4)
         assert rig.stored() == "Pod@v1"
         await after(8)
-    assert rig.asked == ["list", "watch x", "watch v1", "list", "watch b"]
+    assert rig.requested == ["list", "watch x", "watch v1", "list", "watch b"]
 
 
 @in_virtual_time
@@ -376,7 +376,7 @@ async def test_fp39_five_thousand_pods_come_in_small_steps() -> None:
     rig = make([pages], decode=turns.decode)
     await read_in_turns(rig, turns, 5_000)
     assert turns.total == len(rig.reported) == len(rig.store) == 5_000
-    assert rig.asked == ["list", *["list more"] * 9, "watch 9000"]
+    assert rig.requested == ["list", *["list more"] * 9, "watch 9000"]
     assert turns.most_reported <= STEP
 
 

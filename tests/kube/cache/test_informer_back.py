@@ -16,11 +16,11 @@ def back(*versions: int) -> Sequence[Listing]:
 
 
 @in_virtual_time
-async def test_fp05_a_lagging_server_is_asked_again(lines: list[str]) -> None:
+async def test_fp05_a_lagging_server_is_read_again(lines: list[str]) -> None:
     rig = await played(8, back(90, 50, 95), [[GONE]])
     assert rig.stored() == "Pod@80", "the old list was not taken"
     assert rig.restarts("went_back") == 1
-    assert rig.asked[-1] == "watch 95"
+    assert rig.requested[-1] == "watch 95"
     assert any("metadata.resourceVersion 50 < 90" in line for line in lines)
 
 
@@ -28,7 +28,7 @@ async def test_fp05_a_lagging_server_is_asked_again(lines: list[str]) -> None:
 async def test_fp05_a_restored_server_is_believed_in_the_end(lines: list[str]) -> None:
     rig = await played(30, back(90, 50, 50, 50, 50), [[GONE]])
     assert rig.stored() == "Pod@7"
-    assert [one for one in rig.asked if "watch" in one][1] == "watch 50"
+    assert [one for one in rig.requested if "watch" in one][1] == "watch 50"
     assert 4 < rig.api.lists[-1].at < 15
     assert sum("Accepting an older list" in line for line in lines) == 1
 

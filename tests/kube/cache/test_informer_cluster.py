@@ -51,7 +51,7 @@ def item(name: str) -> msgspec.Raw:
 
 
 @in_virtual_time
-async def test_sec_18_one_configuration_is_asked_for_by_name_in_list_and_watch() -> None:
+async def test_sec_18_one_configuration_is_selected_by_name_in_list_and_watch() -> None:
     """Two of one kind have series of their own."""
     metrics = Metrics()
     api, cached = await follow(5, [page(10, item("guard"))], metrics=metrics)

@@ -58,7 +58,7 @@ async def test_refresh_drops_the_stream_and_lists_at_once() -> None:
         await after(5.1)
         assert rig.names == {"a-0"}
         assert rig.age < 1
-    assert rig.asked == ["list", "watch 10", "list", "watch 20"]
+    assert rig.requested == ["list", "watch 10", "list", "watch 20"]
     assert (rig.restarts("refresh"), rig.restarts("unreachable")) == (1, 0)
 
 
@@ -83,7 +83,7 @@ async def test_refresh_during_a_list_makes_another_list() -> None:
         assert rig.informer.refresh("this list may have begun too early")
         await after(1)
     assert rig.names == {"a-0"}
-    assert rig.asked == ["list", "list", "watch 20"]
+    assert rig.requested == ["list", "list", "watch 20"]
 
 
 @in_virtual_time
@@ -117,7 +117,7 @@ async def test_si09_a_refresh_keeps_the_stream_until_its_list_can_be_sent() -> N
         assert rig.lists == 1
         await after(36)
         assert rig.stored() == "Pod@15"
-    assert rig.asked == ["list", "watch 10", "list", "watch 20"]
+    assert rig.requested == ["list", "watch 10", "list", "watch 20"]
     assert rig.api.lists[1].at == 35
     assert rig.api.taken == [False, True], "no second token"
 

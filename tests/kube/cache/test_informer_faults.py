@@ -65,7 +65,7 @@ async def test_gone_in_any_form_lists_again_at_once(
     assert rig.has_synced()
     assert rig.lists == 2
     assert rig.api.lists[1].at - gone_at < 0.05
-    assert rig.asked[-2:] == ["list", "watch 50"]
+    assert rig.requested[-2:] == ["list", "watch 50"]
     assert rig.restarts("gone") == 1
 
 
@@ -164,7 +164,7 @@ async def test_li03_a_silent_stream_is_resumed_and_proven_within_a_minute() -> N
             await after(second)
             ages.append(rig.age)
     assert max(ages) <= 60
-    assert rig.asked[:3] == ["list", "watch 10", "watch 11"]
+    assert rig.requested[:3] == ["list", "watch 10", "watch 11"]
     assert rig.api.watches[1].lasts == timedelta(seconds=10), "an early end means an early bookmark"
     assert rig.lists == 1
 
@@ -177,7 +177,7 @@ async def test_li03_a_stream_that_its_client_forgets_is_cut() -> None:
 
 
 @in_virtual_time
-async def test_li11_a_stream_that_ends_when_asked_is_a_proof_and_costs_no_list() -> None:
+async def test_li11_a_stream_that_ends_when_requested_is_a_proof_and_costs_no_list() -> None:
     """LI-11: an idle server may have no bookmark to send; three requests in two minutes."""
     rig = make([[page(10)]], [[Wait(40)]] * 4)
     async with running(rig):
@@ -186,7 +186,7 @@ async def test_li11_a_stream_that_ends_when_asked_is_a_proof_and_costs_no_list()
         await after(41)
         assert rig.age <= 1
         await after(119)
-    assert rig.asked == ["list", *["watch 10"] * 3]
+    assert rig.requested == ["list", *["watch 10"] * 3]
     assert rig.restarts("closed") == 2
 
 
@@ -197,7 +197,7 @@ async def test_fp09_a_stream_that_ends_early_proves_nothing_and_is_resumed() -> 
     async with running(rig):
         await after(21)
         assert rig.age == 21
-    assert rig.asked == ["list", "watch 10", "watch 10"]
+    assert rig.requested == ["list", "watch 10", "watch 10"]
 
 
 @in_virtual_time
@@ -210,7 +210,7 @@ async def test_fp10_streams_that_end_at_once_are_no_hot_loop() -> None:
 
 
 @in_virtual_time
-async def test_w22_an_api_server_that_is_down_at_first_is_asked_with_bounded_backoff() -> None:
+async def test_w22_an_api_server_that_is_down_at_first_is_called_with_bounded_backoff() -> None:
     """LI-11: ten seconds at most between attempts, five on average."""
     rig = make([[DOWN]] * 200 + [[page(10, pod("a-0", 1))]])
     async with running(rig):
@@ -243,7 +243,7 @@ async def test_a_cache_that_turns_stale_is_reported_once_after_each_proof_of_lif
 
 
 @in_virtual_time
-async def test_w22_denied_is_asked_rarely_and_told_loudly(lines: list[str]) -> None:
+async def test_w22_denied_is_tried_rarely_and_reported_loudly(lines: list[str]) -> None:
     rig = await played(600, [[DENIED]] * 100 + [[page(10)]], rng=1.0)
     assert rig.last_error() is DENIED
     assert "list pods in namespace prod" in str(rig.last_error())
@@ -254,8 +254,8 @@ async def test_w22_denied_is_asked_rarely_and_told_loudly(lines: list[str]) -> N
     assert all(line.startswith("level=error") for line in reported)
 
 
-def busy(**asked: float) -> TooManyRequests:
-    return TooManyRequests("busy", retry_after=timedelta(**asked))
+def busy(**requested: float) -> TooManyRequests:
+    return TooManyRequests("busy", retry_after=timedelta(**requested))
 
 
 FIRST_FAILURES = pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_li11_every_row_of_failures_reaches_its_bound(error: ApiError, seconds: 
     assert delays == sorted(delays)
 
 
-def test_fp10_three_failed_resumes_ask_for_a_list_and_a_list_starts_anew() -> None:
+def test_fp10_three_failed_resumes_need_a_list_and_a_list_starts_anew() -> None:
     failures = Failures()
 
     def resume() -> Retry:
@@ -327,14 +327,14 @@ async def test_fp13_a_cut_stream_resumes_where_it_was() -> None:
     async with running(rig):
         await after(6)
         assert rig.last_error() is None, "the next one works"
-    assert rig.asked == ["list", "watch 10", "watch 12"]
+    assert rig.requested == ["list", "watch 10", "watch 12"]
     assert [round(call.at, 1) for call in rig.api.watches] == [0, 5.1]
 
 
 @in_virtual_time
 async def test_fp10_a_version_that_stays_unknown_lists_after_three_resumes() -> None:
     rig = await played(5, [[page(10)], [page(10)]], [[TOO_LARGE]] * 3)
-    assert rig.asked == ["list", *["watch 10"] * 3, "list", "watch 10"]
+    assert rig.requested == ["list", *["watch 10"] * 3, "list", "watch 10"]
 
 
 @in_virtual_time
@@ -354,7 +354,7 @@ NO_VERSION = WatchEvent(type="BOOKMARK", object=msgspec.Raw(b'{"metadata":{}}'))
 @in_virtual_time
 async def test_a_stream_that_makes_no_sense_is_resumed_from_before_it(event: WatchEvent) -> None:
     rig = await played(2.2, [[page(10)]], [[Wait(2), bookmark(11), event, *SILENCE]])
-    assert rig.asked == ["list", "watch 10", "watch 11"]
+    assert rig.requested == ["list", "watch 10", "watch 11"]
     assert rig.restarts("unreachable") == 1
 
 

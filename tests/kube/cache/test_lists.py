@@ -58,7 +58,7 @@ async def test_d54_all_objects_come_from_one_stream() -> None:
     assert rig.has_synced()
     assert rig.names == {"a-0", "a-1"}
     assert rig.reported == [">a-0@5", ">a-1@7"]
-    assert rig.asked == ["list", "watch 9"], "what happens since is followed from there"
+    assert rig.requested == ["list", "watch 9"], "what happens since is followed from there"
 
 
 @in_virtual_time
@@ -162,7 +162,7 @@ async def test_li09_an_unreadable_object_of_a_stream_hides_no_other() -> None:
         assert rig.sample("unreadable_objects") == 1
 
 
-async def test_d54_what_is_asked_of_the_api_server(bench: Bench) -> None:
+async def test_d54_what_is_requested_of_the_api_server(bench: Bench) -> None:
     """As client-go's reflector reads: state first, at least as new as any there is."""
     line = {"type": "BOOKMARK", "object": json.loads(bytes(end(9).object))}
     bench.server.on("GET", POD_LIST, stream([json.dumps(line).encode() + b"\n"]))

@@ -62,7 +62,7 @@ def assert_unknown(nodes: FollowedNodes, key: str, why: str) -> None:
 
 
 @in_virtual_time
-async def test_nodes_that_are_not_asked_for_cost_no_request() -> None:
+async def test_nodes_that_are_not_requested_cost_no_request() -> None:
     rig = Rig(*PROBE, page(2, node("n1")))
     async with rig.running():
         await asyncio.sleep(3600)
@@ -70,7 +70,7 @@ async def test_nodes_that_are_not_asked_for_cost_no_request() -> None:
 
 
 @in_virtual_time
-async def test_maz_16_the_labels_that_are_asked_for_are_kept() -> None:
+async def test_maz_16_the_labels_that_are_requested_are_kept() -> None:
     """MAZ-16: by the default key also the older; no others."""
     rig = Rig(*PROBE, page(2, node("n1"), node("n2", labels=None)), watches=[SILENCE])
     async with rig.running() as nodes:
@@ -81,7 +81,7 @@ async def test_maz_16_the_labels_that_are_asked_for_are_kept() -> None:
 
 
 @in_virtual_time
-async def test_a_key_that_is_asked_for_later_is_listed_first() -> None:
+async def test_a_key_that_is_requested_later_is_listed_first() -> None:
     """MT-08: a node without the label in an older view is no node without it."""
     rig = Rig(*PROBE, page(2, node("n1")), page(2, node("n1")), watches=[SILENCE, SILENCE])
     async with rig.running() as nodes:

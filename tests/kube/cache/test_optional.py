@@ -68,7 +68,7 @@ class Rig:
         return self.optional.is_forbidden
 
     @property
-    def asked_at(self) -> list[float]:
+    def requested_at(self) -> list[float]:
         """Return when discovery was read for the kind."""
         return [call.at for call in self.api.lists if call.limit == 1]
 
@@ -107,7 +107,7 @@ def reported_about(lines: list[str]) -> str:
 
 
 @in_virtual_time
-async def test_fp31_a_kind_that_is_absent_has_no_objects_and_is_asked_about_quietly(
+async def test_fp31_a_kind_that_is_absent_has_no_objects_and_is_tried_quietly(
     lines: list[str],
 ) -> None:
     """Rollouts go on: there can be no budget. One line says so, and no warning."""
@@ -120,7 +120,7 @@ async def test_fp31_a_kind_that_is_absent_has_no_objects_and_is_asked_about_quie
         await asyncio.sleep(2.5 * CHECK_INTERVAL.total_seconds())
         assert optional.lack is None
     # MAZ-82: soon at first, for a definition that comes with the operator.
-    assert rig.asked_at == [0, 1, 3, 7, 15, 31, 61]
+    assert rig.requested_at == [0, 1, 3, 7, 15, 31, 61]
     assert "level=info" in reported_about(lines)
 
 
@@ -174,7 +174,7 @@ async def test_w52_an_error_at_the_start_says_nothing_of_the_kind(error: ApiErro
         assert asyncio.get_running_loop().time() < 2
         await optional.wait_answered()
         assert asyncio.get_running_loop().time() == 2
-    assert rig.asked_at == [0, 1, 2]
+    assert rig.requested_at == [0, 1, 2]
 
 
 @pytest.mark.parametrize("known", [ABSENT, FORBIDDEN])
@@ -187,7 +187,7 @@ async def test_an_error_later_leaves_what_was_known(known: ApiError) -> None:
         assert rig.is_absent() == (known is ABSENT)
         assert rig.is_forbidden() == (known is FORBIDDEN)
         await asyncio.sleep(1)
-    assert rig.asked_at == [0, 1, 2, 3]
+    assert rig.requested_at == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(

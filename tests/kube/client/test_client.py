@@ -125,7 +125,7 @@ async def test_a_watch_yields_events_until_the_server_ends_it(bench: Bench) -> N
     }
 
 
-async def test_a_watch_asks_for_a_selection_and_whole_seconds(bench: Bench) -> None:
+async def test_a_watch_requests_a_selection_and_whole_seconds(bench: Bench) -> None:
     bench.server.on("GET", POD_LIST, stream([]))
     async with bench.watch(40.4, version="", selector="a=b"):
         pass
@@ -137,7 +137,7 @@ async def test_a_watch_asks_for_a_selection_and_whole_seconds(bench: Bench) -> N
     }
 
 
-async def test_flag_15_no_watch_is_asked_to_last_longer_than_any_call(bench: Bench) -> None:
+async def test_flag_15_no_watch_is_requested_for_longer_than_any_call(bench: Bench) -> None:
     bench.server.on("GET", POD_LIST, stream([]))
     timeouts = Timeouts().at_most(timedelta(seconds=7))
     async with bench.watch(600, timeouts=timeouts):

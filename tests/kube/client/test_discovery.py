@@ -28,10 +28,10 @@ class Shelf:
         self.versions = versions
         self.error: ApiError | None = None
         self.takes = timedelta(0)
-        self.asked: Counter[str] = Counter()
+        self.requested: Counter[str] = Counter()
 
     async def fetch_group(self, group: str) -> Sequence[str]:
-        self.asked[group] += 1
+        self.requested[group] += 1
         await asyncio.sleep(self.takes.total_seconds())
         if self.error is not None:
             raise self.error
@@ -40,7 +40,7 @@ class Shelf:
         return tuple(self.versions)
 
     async def fetch_resources(self, group: str, version: str) -> Sequence[Served]:
-        self.asked[f"{group}/{version}"] += 1
+        self.requested[f"{group}/{version}"] += 1
         if version == "v0":
             raise NotFound("404", status=404)
         return self.versions[version]
@@ -64,17 +64,17 @@ async def test_a_version_with_a_scale_goes_before_one_without() -> None:
 
 
 @in_virtual_time
-async def test_what_is_found_is_asked_for_every_ten_minutes_of_use() -> None:
+async def test_what_is_found_is_requested_every_ten_minutes_of_use() -> None:
     shelf = Shelf({"v1": [served("Thing", "v1", "scale")]})
     catalog = KindCatalog(shelf, VirtualClock())
     for _ in range(3600):
         assert await catalog.find(GROUP, "Thing") is not None
         await asyncio.sleep(1)
-    assert shelf.asked[GROUP] == 6
+    assert shelf.requested[GROUP] == 6
 
 
 @in_virtual_time
-async def test_what_is_missing_is_asked_for_once_a_minute() -> None:
+async def test_what_is_missing_is_requested_once_a_minute() -> None:
     shelf = Shelf({"v1": []})
     catalog = KindCatalog(shelf, VirtualClock())
     for _ in range(600):
@@ -82,11 +82,11 @@ async def test_what_is_missing_is_asked_for_once_a_minute() -> None:
         assert await catalog.find(GROUP, "Other") is None
         assert await catalog.find("nobody", "Thing") is None
         await asyncio.sleep(1)
-    assert (shelf.asked[GROUP], shelf.asked["nobody"]) == (10, 10)
+    assert (shelf.requested[GROUP], shelf.requested["nobody"]) == (10, 10)
 
 
 @in_virtual_time
-async def test_what_is_doubted_is_asked_for_once_a_minute() -> None:
+async def test_what_is_doubted_is_requested_once_a_minute() -> None:
     shelf = Shelf({"v1": [served("Thing", "v1", "scale")]})
     catalog = KindCatalog(shelf, VirtualClock())
     await catalog.find(GROUP, "Thing")
@@ -95,7 +95,7 @@ async def test_what_is_doubted_is_asked_for_once_a_minute() -> None:
         catalog.doubt(GROUP)
         await catalog.find(GROUP, "Thing")
         await asyncio.sleep(1)
-    assert shelf.asked[GROUP] == 10
+    assert shelf.requested[GROUP] == 10
     shelf.versions.clear()
     catalog.doubt(GROUP)
     await asyncio.sleep(60)
@@ -110,7 +110,7 @@ async def test_a_failure_is_shared_and_not_kept() -> None:
     for _ in range(10):
         with pytest.raises(Unreachable):
             await catalog.find(GROUP, "Thing")
-    assert shelf.asked[GROUP] == 1
+    assert shelf.requested[GROUP] == 1
     shelf.error = None
     await asyncio.sleep(5)
     assert await catalog.find(GROUP, "Thing") is not None
@@ -129,7 +129,7 @@ async def test_a_failure_leaves_what_was_found_before() -> None:
 
 
 @in_virtual_time
-async def test_a_group_that_hangs_delays_no_other_and_is_asked_for_once() -> None:
+async def test_a_group_that_hangs_delays_no_other_and_is_read_once() -> None:
     slow = Shelf({"v1": [served("Thing", "v1", "scale")]})
     slow.takes = timedelta(seconds=30)
     catalog = KindCatalog(slow, VirtualClock())
@@ -140,7 +140,7 @@ async def test_a_group_that_hangs_delays_no_other_and_is_asked_for_once() -> Non
         async with asyncio.timeout(1):
             assert await catalog.find("nobody", "Thing") is None
     assert all(task.result() is not None for task in waiting)
-    assert slow.asked[GROUP] == 1
+    assert slow.requested[GROUP] == 1
 
 
 @in_virtual_time
@@ -150,7 +150,7 @@ async def test_groups_that_are_not_needed_are_forgotten() -> None:
     for kept in (frozenset({GROUP}), frozenset[str](), frozenset[str]()):
         await catalog.find(GROUP, "Thing")
         catalog.keep(kept)
-    assert shelf.asked[GROUP] == 2
+    assert shelf.requested[GROUP] == 2
 
 
 CALL = discovery_call(GROUP, "v1")

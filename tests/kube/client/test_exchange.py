@@ -200,16 +200,16 @@ async def test_an_answer_without_measure_is_cut_off(bench: Bench) -> None:
 
 
 async def test_cancelling_a_call_passes_through(bench: Bench) -> None:
-    answers, asked = asyncio.Event(), asyncio.Event()
+    answers, requested = asyncio.Event(), asyncio.Event()
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
-        asked.set()
+        requested.set()
         await answers.wait()
         return web.json_response({})
 
     bench.server.on("DELETE", POD, answer)
     call = asyncio.ensure_future(DELETE.run(bench.client()))
-    await asked.wait()
+    await requested.wait()
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call

@@ -63,10 +63,10 @@ def other_pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
     return make_pki(tmp_path_factory.mktemp("other"))
 
 
-def serving(pki: Pki, *, asks_clients: bool = False) -> ssl.SSLContext:
+def serving(pki: Pki, *, requires_clients: bool = False) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(pki.cert, pki.key)
-    if asks_clients:
+    if requires_clients:
         context.load_verify_locations(pki.ca)
         context.verify_mode = ssl.CERT_REQUIRED
     return context
@@ -164,7 +164,7 @@ async def test_a_client_certificate_identifies_us(pki: Pki, kubeconfig: Kubeconf
         "client-certificate-data": data(pki.cert),
         "client-key-data": data(pki.key),
     }
-    async with pod_server(serving(pki, asks_clients=True)) as server:
+    async with pod_server(serving(pki, requires_clients=True)) as server:
         await fetch_by(kubeconfig.write(), server.url)
     assert "authorization" not in server.requests[0].headers
 

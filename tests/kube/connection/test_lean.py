@@ -44,7 +44,7 @@ def test_a_client_costs_few_modules_and_little_memory() -> None:
     assert float(grown) < 12
 
 
-def test_asking_for_a_generated_name_fails_and_says_why() -> None:
+def test_a_generated_name_fails_and_says_why() -> None:
     [reported] = run("""
         from rollout_operator.kube.connection import lean
         lean.new_configuration()

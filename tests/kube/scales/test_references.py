@@ -76,14 +76,14 @@ async def test_w_44_many_changes_at_once_are_few_reads() -> None:
             await asyncio.sleep(0.05)
         await asyncio.sleep(2)
         assert rig.reading() == shown(99)
-        assert 4 <= rig.asked(begin)[READ] <= 7, "five seconds of changes: one a second"
+        assert 4 <= rig.requested(begin)[READ] <= 7, "five seconds of changes: one a second"
 
 
 @in_virtual_time
 async def test_what_a_read_has_shown_is_not_read_again() -> None:
     async with following() as rig:
         await rig.settle()
-        assert rig.asked()[READ] == 1, "the list and its versions tell nothing new"
+        assert rig.requested()[READ] == 1, "the list and its versions tell nothing new"
 
 
 @in_virtual_time
@@ -96,9 +96,9 @@ async def test_li_11_idle_groups_cost_little() -> None:
         await asyncio.sleep(60)
         begin = elapsed().total_seconds()
         await asyncio.sleep(3600)
-        asked = rig.asked(begin)
-        assert asked.total() <= 60
-        assert set(asked) == {listed(), WATCH}
+        requested = rig.requested(begin)
+        assert requested.total() <= 60
+        assert set(requested) == {listed(), WATCH}
         assert len(rig.references.readings) == 10
 
 
@@ -130,7 +130,7 @@ async def test_an_unwanted_reference_costs_nothing() -> None:
         begin = elapsed().total_seconds()
         rig.put("demo", 9)
         await asyncio.sleep(1800)
-        assert rig.asked(begin).total() == 0
+        assert rig.requested(begin).total() == 0
         rig.want("store", "demo")
         await rig.until_shown(9)
 
@@ -147,7 +147,7 @@ async def test_a_watch_that_is_cut_loses_nothing() -> None:
         await asyncio.sleep(60)
         begin = elapsed().total_seconds()
         await asyncio.sleep(120)
-        assert rig.asked(begin)[READ] == 0, "polls are over"
+        assert rig.requested(begin)[READ] == 0, "polls are over"
         rig.put("demo", 6)
         await rig.until_shown(6, within=0.5)
 
@@ -163,7 +163,7 @@ async def test_fp_09_a_version_that_is_forgotten_leads_to_a_list() -> None:
             await asyncio.sleep(30)
         rig.put("demo", 7)
         await rig.until_shown(7, within=1.0)
-        assert rig.asked()[listed()] <= 6
+        assert rig.requested()[listed()] <= 6
 
 
 @in_virtual_time
@@ -174,7 +174,7 @@ async def test_mirr_10_a_status_is_published_on_its_subresource() -> None:
         assert rig.reading() == shown(3, 3)
         await asyncio.sleep(5)
         assert rig.reading() == shown(3, 3)
-        assert rig.asked()["patch replicatemplates/demo/status"] == 1
+        assert rig.requested()["patch replicatemplates/demo/status"] == 1
         assert len(rig.reported) == 1, "who wrote it knows"
         rig.patch("demo", {"status": {"replicas": 1}}, "status")
         await rig.until(lambda: rig.reading() == shown(3, 1))
@@ -203,7 +203,7 @@ async def test_li_11_a_status_that_others_write_too_is_not_fought_for() -> None:
             except Throttled as error:
                 refusals.append(str(error))
             await asyncio.sleep(1)
-        written = rig.asked()["patch replicatemplates/demo/status"]
+        written = rig.requested()["patch replicatemplates/demo/status"]
         assert written == 600 - len(refusals)
         assert 6 <= written <= 10
         assert "demo was set to 3 3 times and did not stay, something else" in refusals[0]
@@ -227,7 +227,7 @@ async def test_a_status_that_changes_does_not_look_like_a_new_count() -> None:
         rig.patch("demo", {"status": {"replicas": 2}}, "status")
         await rig.until(lambda: isinstance(rig.reading(), Scale) and rig.reading() != shown(3))
         assert rig.reading() == shown(3, 2)
-        assert rig.asked()["discover"] == 2, "versions, and the kinds of one"
+        assert rig.requested()["discover"] == 2, "versions, and the kinds of one"
 
 
 @in_virtual_time

@@ -35,9 +35,9 @@ async def test_rbac_06_without_watch_every_scale_is_read_each_interval() -> None
         rig.put("demo", 5)
         await rig.until_shown(5, within=23)
         await asyncio.sleep(begin + 1200 - now())
-        asked = rig.asked(begin)
-        assert 54 <= asked[READ] <= 67
-        assert (asked[listed()], asked[WATCH]) == (2, 2), "every ten minutes"
+        requested = rig.requested(begin)
+        assert 54 <= requested[READ] <= 67
+        assert (requested[listed()], requested[WATCH]) == (2, 2), "every ten minutes"
 
 
 @in_virtual_time
@@ -53,7 +53,7 @@ async def test_rbac_06_a_watch_that_is_granted_later_is_used(verb: str) -> None:
         rig.put("demo", 5)
         await rig.until_shown(5, within=0.5)
         await asyncio.sleep(60)
-        assert rig.asked(begin)[READ] == 1
+        assert rig.requested(begin)[READ] == 1
 
 
 @in_virtual_time
@@ -72,7 +72,7 @@ async def test_seed072_what_may_not_be_watched_is_read_every_interval(count: int
         await asyncio.sleep(600)
         reads = [
             (at.total_seconds(), call)
-            for at, call in rig.trouble.asked
+            for at, call in rig.trouble.requested
             if call.startswith("get") and at.total_seconds() > begin
         ]
         times = Counter(call for _, call in reads)
@@ -99,7 +99,7 @@ async def test_a_watch_that_ends_makes_no_burst_of_reads() -> None:
         await asyncio.sleep(20)
         seconds = Counter(
             int(at.total_seconds())
-            for at, call in rig.trouble.asked
+            for at, call in rig.trouble.requested
             if call.startswith("get") and at.total_seconds() > begin
         )
         assert sum(seconds.values()) >= 300
@@ -134,7 +134,7 @@ async def test_at_most_eight_read_at_a_time() -> None:
             rig.trouble.fails[f"get replicatemplates/{name}/scale"] = Failure.TIMEOUT
         rig.want("store", *names)
         await asyncio.sleep(20)
-        assert sum(call.startswith("get") for call in rig.asked().elements()) == 8
+        assert sum(call.startswith("get") for call in rig.requested().elements()) == 8
 
 
 @in_virtual_time
@@ -154,7 +154,7 @@ async def test_what_passes_leaves_the_reading_for_half_a_minute() -> None:
         assert found.why.startswith(f"ReplicaTemplate.{GROUP} demo: cannot get replicatemplates/")
         assert "503" in found.why
         await asyncio.sleep(570)
-        assert rig.asked(begin)[READ] <= 32, "twice a minute at the end, but for jitter"
+        assert rig.requested(begin)[READ] <= 32, "twice a minute at the end, but for jitter"
         rig.trouble.fails.clear()
         await rig.until_shown(4, within=33)
 
@@ -166,7 +166,7 @@ async def test_too_many_requests_are_obeyed() -> None:
         rig.put("demo", 3)
         rig.want("store", "demo")
         await asyncio.sleep(1.9)
-        assert rig.asked()[READ] == 1
+        assert rig.requested()[READ] == 1
         assert not rig.refusal().is_lasting
 
 
@@ -179,7 +179,7 @@ async def test_mirr_04_an_object_that_is_missing_is_seen_when_it_comes() -> None
         assert found.is_lasting
         assert 'replicatemplates.rollout-operator.grafana.com "demo" not found' in found.why
         await asyncio.sleep(600)
-        assert rig.asked()[READ] <= 13
+        assert rig.requested()[READ] <= 13
         assert len(rig.reported) == 1
         rig.put("demo", 3)
         await rig.until_shown(3, within=0.5)
@@ -215,7 +215,7 @@ async def test_rbac_06_a_right_that_is_missing_is_named() -> None:
         for number in range(600):
             rig.put("demo", number)
             await asyncio.sleep(1)
-        assert rig.asked()[READ] <= 13, "changes of the object do not help"
+        assert rig.requested()[READ] <= 13, "changes of the object do not help"
         rig.api.forbidden.clear()
         await rig.until_shown(599, within=70)
 
@@ -262,12 +262,12 @@ async def test_what_can_have_no_scale_is_reported_as_lasting(one: Reference, why
         assert found.why.startswith(f"{one}: ")
         assert why in found.why
         await asyncio.sleep(600)
-        assert rig.asked()["discover"] <= 22, "twice a minute at most"
+        assert rig.requested()["discover"] <= 22, "twice a minute at most"
         assert len(rig.reported) == 1
 
 
 @in_virtual_time
-async def test_a_group_that_cannot_be_asked_for_is_asked_for_again_soon() -> None:
+async def test_a_group_that_cannot_be_read_is_read_again_soon() -> None:
     async with following() as rig:
         rig.trouble.fails["discover"] = Failure.UNAVAILABLE
         for number in range(20):
@@ -275,7 +275,7 @@ async def test_a_group_that_cannot_be_asked_for_is_asked_for_again_soon() -> Non
         rig.want("store", *(f"demo-{number}" for number in range(20)))
         await rig.until(lambda: len(rig.references.readings) == 20, within=4)
         assert not rig.refusal("demo-0").is_lasting
-        assert rig.asked()["discover"] == 1, "all share one failure"
+        assert rig.requested()["discover"] == 1, "all share one failure"
         rig.trouble.fails.clear()
         await rig.until_shown(3, "demo-0", within=40)
 
@@ -303,8 +303,8 @@ async def test_mirr_03_a_kind_that_is_removed_and_comes_back() -> None:
         assert "the API server knows no kind 'ReplicaTemplate'" in rig.refusal().why
         begin = now()
         await asyncio.sleep(1200)
-        assert set(rig.asked(begin)) == {"discover"}
-        assert rig.asked(begin)["discover"] <= 21
+        assert set(rig.requested(begin)) == {"discover"}
+        assert rig.requested(begin)["discover"] <= 21
         rig.api.is_bare = False
         rig.put("demo", 4)
         await rig.until_shown(4, within=70)
@@ -362,7 +362,7 @@ async def test_an_unwanted_reference_is_polled_no_more() -> None:
         rig.want("store")
         begin = now()
         await asyncio.sleep(300)
-        assert rig.asked(begin).total() == 0
+        assert rig.requested(begin).total() == 0
         rig.want("store", "demo")
         await rig.until_shown(3)
-        assert rig.asked(begin)["discover"] == 2, "nothing is remembered of what nobody wanted"
+        assert rig.requested(begin)["discover"] == 2, "nothing is remembered of what nobody wanted"

@@ -22,7 +22,7 @@ from rollout_operator.kube.api import (
 from rollout_operator.lab.admission.webhooks import HookCall
 from rollout_operator.lab.model.history import Reviewed
 from rollout_operator.lab.model.request import ApiAnswer, NotModelled
-from tests.lab.server import Asked, Server, config_map, hook_on
+from tests.lab.server import Fields, Server, config_map, hook_on
 from tests.virtual_time import in_virtual_time
 
 POST = 'Post "https://hooks.default.svc:443/a?timeout=10s"'
@@ -40,7 +40,7 @@ class Guarded:
         self.server.api.hooks = self.answer
         self.responses: dict[str, Response] = {}
         self.delays: dict[str, float] = {}
-        self.asked: list[JsonObject] = []
+        self.requests: list[JsonObject] = []
         body: Any = hook_on(CONFIG_MAPS, "UPDATE", kind=kind)
         (common,) = body["webhooks"]
         body["webhooks"] = [{**common, **_client(name)} for name in hooks]
@@ -54,7 +54,7 @@ class Guarded:
         path = call.path.partition("?")[0]
         call.taken_by.append(f"behind {path}")
         request = json.loads(call.body)["request"]
-        self.asked.append(request)
+        self.requests.append(request)
         await asyncio.sleep(self.delays.get(path, 0))
         match self.responses.get(path, {"allowed": True}):
             case bytes(raw):
@@ -65,8 +65,8 @@ class Guarded:
                 return review({"uid": request["uid"], **response})
 
     async def change(self, key: str = "2", **query: str) -> ApiAnswer:
-        asked = Asked(body={"data": {"key": key}}, query=query)
-        return await self.server.call("patch", CONFIG_MAPS, "c", asked)
+        fields = Fields(body={"data": {"key": key}}, query=query)
+        return await self.server.call("patch", CONFIG_MAPS, "c", fields)
 
     @property
     def reviewed(self) -> list[Reviewed]:
@@ -140,17 +140,17 @@ async def test_a_webhook_out_of_reach_is_a_failure() -> None:
 async def test_a_dry_run_spares_webhooks_with_side_effects() -> None:
     world = Guarded("a")
     assert (await world.change(dryRun="All")).is_ok
-    assert world.asked[0]["dryRun"] is world.reviewed[0].dry_run is True
+    assert world.requests[0]["dryRun"] is world.reviewed[0].dry_run is True
     world = Guarded("a", failurePolicy="Ignore", sideEffects="Some")
     answer = await world.change(dryRun="All")
     assert (answer.status, answer.reason) == (400, "BadRequest")
     assert answer.message == 'admission webhook "a.example.com" does not support dry run'
-    assert not world.asked
+    assert not world.requests
     assert (await world.change()).is_ok
 
 
 @in_virtual_time
-async def test_validating_webhooks_are_asked_together_and_the_first_refusal_counts() -> None:
+async def test_validating_webhooks_are_called_together_and_the_first_refusal_counts() -> None:
     world = Guarded("a", "b", "c")
     world.responses.update({"/a": deny("late"), "/b": deny("first")})
     world.delays.update({"/a": 3, "/c": 5})
@@ -225,4 +225,4 @@ async def test_configurations_of_webhooks_are_never_reviewed() -> None:
     for resource in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS):
         body: JsonObject = {"metadata": {"name": "other"}, "webhooks": []}
         assert world.server.create(resource, body)
-    assert not world.asked
+    assert not world.requests

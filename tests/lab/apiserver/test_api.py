@@ -23,7 +23,7 @@ from rollout_operator.lab.schemas.kinds import BUDGETS, NAMESPACES
 from tests.lab.server import (
     CLUSTER_WIDE,
     NOTHING,
-    Asked,
+    Fields,
     Server,
     config_map,
     metadata,
@@ -40,18 +40,18 @@ def test_a_role_may_forbid_a_verb_on_a_kind() -> None:
     server = Server()
     server.create(PODS, pod())
     server.api.forbidden |= {("op", "delete", "pods"), ("op", "create", "pods/eviction")}
-    denied = server.send_request("delete", PODS, "p", Asked(user="op"))
+    denied = server.send_request("delete", PODS, "p", Fields(user="op"))
     assert (denied.status, denied.reason) == (403, "Forbidden")
     assert denied.message == (
         'pods "p" is forbidden: User "op" cannot delete resource "pods" in API group "" in the '
         'namespace "default"'
     )
-    evicted = server.send_request("create", PODS, "p", Asked(user="op", subresource="eviction"))
+    evicted = server.send_request("create", PODS, "p", Fields(user="op", subresource="eviction"))
     assert 'cannot create resource "pods/eviction"' in evicted.message
-    assert server.send_request("get", PODS, "p", Asked(user="op")).status == 200
+    assert server.send_request("get", PODS, "p", Fields(user="op")).status == 200
     assert server.send_request("delete", PODS, "p").status == 200
     server.api.forbidden.add(("op", "list", "namespaces"))
-    wide = server.send_request("list", NAMESPACES, asked=Asked(user="op"))
+    wide = server.send_request("list", NAMESPACES, fields=Fields(user="op"))
     assert wide.message.endswith('in API group "" at the cluster scope')
     server.api.forbidden.add(("someone", "watch", "pods"))
     with pytest.raises(ApiRefusal, match="403 Forbidden"):
@@ -63,7 +63,7 @@ async def test_each_request_is_recorded_with_its_number_and_its_writes_after_it(
     server = Server()
     await asyncio.sleep(2)
     server.create(CONFIG_MAPS, config_map())
-    server.send_request("get", CONFIG_MAPS, "d", Asked(user="other"))
+    server.send_request("get", CONFIG_MAPS, "d", Fields(user="other"))
     stream = server.watch(CONFIG_MAPS)
     stream.close()
     commit, created, missed, watched = server.history.records
@@ -114,7 +114,7 @@ async def test_an_owner_waits_in_the_foreground_for_those_that_hold_it(blocks: b
     owner = server.create(STATEFULSETS, zone())
     server.create(PODS, pod(ownerReferences=[owned_by(owner, blocks=blocks)]))
     server.api.forbidden.add((ACTOR, "delete", "pods"))
-    options = Asked(body={"propagationPolicy": "Foreground"})
+    options = Fields(body={"propagationPolicy": "Foreground"})
     assert server.send_request("delete", STATEFULSETS, "a", options).is_ok
     await asyncio.sleep(10)
     refused = [one for one in server.calls() if one.actor == ACTOR and one.status == 403]
@@ -137,58 +137,58 @@ def test_lists_are_in_the_order_of_keys_of_the_real_store() -> None:
     assert keys == ["a-b/1", "a/10", "a/2", "b/1"]
 
 
-def eviction(name: str = "p", **options: object) -> Asked:
+def eviction(name: str = "p", **options: object) -> Fields:
     body: JsonObject = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
     if options:
         body["deleteOptions"] = options
-    return Asked(body=body, subresource="eviction")
+    return Fields(body=body, subresource="eviction")
 
 
 @pytest.mark.parametrize(
-    ("verb", "resource", "name", "asked"),
+    ("verb", "resource", "name", "fields"),
     [
         ("create", CONFIG_MAPS, "p", NOTHING),
         ("update", CONFIG_MAPS, "", NOTHING),
         ("delete", CONFIG_MAPS, "", NOTHING),
-        ("create", CONFIG_MAPS, "", Asked(namespace=CLUSTER_WIDE)),
+        ("create", CONFIG_MAPS, "", Fields(namespace=CLUSTER_WIDE)),
         ("create", CONFIG_MAPS, "", NOTHING),
-        ("create", CONFIG_MAPS, "", Asked(body=config_map(""))),
-        ("create", CONFIG_MAPS, "", Asked(body={**config_map(), "kind": "Secret"})),
-        ("create", CONFIG_MAPS, "", Asked(body=config_map(namespace="other"))),
-        ("create", CONFIG_MAPS, "", Asked(body=config_map(), query={"dryRun": "Some"})),
-        ("update", PODS, "p", Asked(body=pod(), query={"fieldValidation": "Strict"})),
-        ("update", PODS, "p", Asked(body=pod("q"))),
-        ("update", PODS, "p", Asked(body=pod(resourceVersion="x"))),
-        ("patch", PODS, "p", Asked(body={}, query={"force": "true"})),
-        ("patch", PODS, "p", Asked(body={"metadata": {"deletionTimestamp": "now"}})),
-        ("patch", PODS, "p", Asked(body={}, content_type=APPLY_PATCH)),
-        ("get", PODS, "p", Asked(subresource="log")),
-        ("get", PODS, "p", Asked(subresource="eviction")),
-        ("get", PODS, "p", Asked(query={"resourceVersion": "99"})),
-        ("delete", STATEFULSETS, "p", Asked(subresource="scale")),
-        ("delete", PODS, "p", Asked(body={"propagationPolicy": "Odd"})),
-        ("delete", PODS, "p", Asked(body={"ignoreStoreReadErrorWithClusterBreakingPotential": 1})),
+        ("create", CONFIG_MAPS, "", Fields(body=config_map(""))),
+        ("create", CONFIG_MAPS, "", Fields(body={**config_map(), "kind": "Secret"})),
+        ("create", CONFIG_MAPS, "", Fields(body=config_map(namespace="other"))),
+        ("create", CONFIG_MAPS, "", Fields(body=config_map(), query={"dryRun": "Some"})),
+        ("update", PODS, "p", Fields(body=pod(), query={"fieldValidation": "Strict"})),
+        ("update", PODS, "p", Fields(body=pod("q"))),
+        ("update", PODS, "p", Fields(body=pod(resourceVersion="x"))),
+        ("patch", PODS, "p", Fields(body={}, query={"force": "true"})),
+        ("patch", PODS, "p", Fields(body={"metadata": {"deletionTimestamp": "now"}})),
+        ("patch", PODS, "p", Fields(body={}, content_type=APPLY_PATCH)),
+        ("get", PODS, "p", Fields(subresource="log")),
+        ("get", PODS, "p", Fields(subresource="eviction")),
+        ("get", PODS, "p", Fields(query={"resourceVersion": "99"})),
+        ("delete", STATEFULSETS, "p", Fields(subresource="scale")),
+        ("delete", PODS, "p", Fields(body={"propagationPolicy": "Odd"})),
+        ("delete", PODS, "p", Fields(body={"ignoreStoreReadErrorWithClusterBreakingPotential": 1})),
         ("delete", NAMESPACES, "default", NOTHING),
-        ("list", PODS, "", Asked(query={"labelSelector": "a=b,"})),
-        ("list", PODS, "", Asked(query={"labelSelector": "a>1"})),
-        ("list", PODS, "", Asked(query={"fieldSelector": "spec.hostNetwork=true"})),
-        ("list", PODS, "", Asked(query={"limit": "many"})),
-        ("list", PODS, "", Asked(query={"resourceVersion": "x"})),
-        ("list", PODS, "", Asked(query={"resourceVersionMatch": "Exact"})),
-        ("list", PODS, "", Asked(query={"sendInitialEvents": "true"})),
+        ("list", PODS, "", Fields(query={"labelSelector": "a=b,"})),
+        ("list", PODS, "", Fields(query={"labelSelector": "a>1"})),
+        ("list", PODS, "", Fields(query={"fieldSelector": "spec.hostNetwork=true"})),
+        ("list", PODS, "", Fields(query={"limit": "many"})),
+        ("list", PODS, "", Fields(query={"resourceVersion": "x"})),
+        ("list", PODS, "", Fields(query={"resourceVersionMatch": "Exact"})),
+        ("list", PODS, "", Fields(query={"sendInitialEvents": "true"})),
         ("watch", PODS, "", NOTHING),
         ("create", PODS, "p", eviction("q")),
-        ("patch", STATEFULSETS, "a", Asked(body={"metadata": {"uid": "x"}}, subresource="scale")),
+        ("patch", STATEFULSETS, "a", Fields(body={"metadata": {"uid": "x"}}, subresource="scale")),
     ],
 )
 def test_a_call_that_the_lab_never_sends_is_not_modelled(
-    verb: Verb, resource: Resource, name: str, asked: Asked
+    verb: Verb, resource: Resource, name: str, fields: Fields
 ) -> None:
     server = Server()
     server.create(PODS, pod())
     server.create(STATEFULSETS, zone())
     with pytest.raises(NotModelled):
-        server.send_request(verb, resource, name, asked)
+        server.send_request(verb, resource, name, fields)
 
 
 @pytest.mark.parametrize(
@@ -211,12 +211,12 @@ def _guard_pod(observed: int) -> Server:
     server = Server()
     server.create(PODS, pod(labels={"app": "x"}))
     running: JsonObject = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-    server.send_request("patch", PODS, "p", Asked(body={"status": running}, subresource="status"))
+    server.send_request("patch", PODS, "p", Fields(body={"status": running}, subresource="status"))
     spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "x"}}}
     server.create(BUDGETS, {"metadata": {"name": "b"}, "spec": spec})
     counted = {"observedGeneration": observed, "disruptionsAllowed": 1}
     server.send_request(
-        "patch", BUDGETS, "b", Asked(body={"status": counted}, subresource="status")
+        "patch", BUDGETS, "b", Fields(body={"status": counted}, subresource="status")
     )
     return server
 
@@ -241,7 +241,7 @@ def test_replicas_below_zero_are_refused() -> None:
     body: JsonObject = {"spec": {"replicas": -1}}
     for subresource, kind in (("", "StatefulSet.apps"), ("scale", "Scale.autoscaling")):
         answer = server.send_request(
-            "patch", STATEFULSETS, "a", Asked(body=body, subresource=subresource)
+            "patch", STATEFULSETS, "a", Fields(body=body, subresource=subresource)
         )
         assert (answer.status, answer.reason) == (422, "Invalid")
         assert answer.message == (

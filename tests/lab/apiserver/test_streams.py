@@ -8,7 +8,7 @@ from rollout_operator.kube.api import CONFIG_MAPS, PODS
 from rollout_operator.lab.schemas.kinds import NAMESPACES
 from tests.lab.server import (
     CLUSTER_WIDE,
-    Asked,
+    Fields,
     Server,
     config_map,
     drained,
@@ -24,11 +24,11 @@ async def test_a_watch_sees_its_namespace_and_its_kind_only() -> None:
     server.create(NAMESPACES, {"metadata": {"name": "other"}})
     here = server.watch(CONFIG_MAPS, resourceVersion="2")
     request = server.request(
-        "watch", CONFIG_MAPS, "", Asked(namespace=CLUSTER_WIDE, query={"resourceVersion": "2"})
+        "watch", CONFIG_MAPS, "", Fields(namespace=CLUSTER_WIDE, query={"resourceVersion": "2"})
     )
     everywhere = server.api.open_watch(request)
-    elsewhere = Asked(body=config_map("a"), namespace="other")
-    assert server.send_request("create", CONFIG_MAPS, asked=elsewhere).status == 201
+    elsewhere = Fields(body=config_map("a"), namespace="other")
+    assert server.send_request("create", CONFIG_MAPS, fields=elsewhere).status == 201
     server.create(PODS, pod())
     assert lines(here) == []
     assert lines(everywhere) == ["ADDED a"]

@@ -7,7 +7,7 @@ import pytest
 from rollout_operator.kube.api import CONFIG_MAPS, PODS, JsonObject
 from rollout_operator.lab.model.fields import child
 from rollout_operator.lab.model.request import NotModelled
-from tests.lab.server import NOTHING, Asked, Server, config_map, pod
+from tests.lab.server import NOTHING, Fields, Server, config_map, pod
 from tests.virtual_time import in_virtual_time
 
 
@@ -38,7 +38,7 @@ async def test_a_busy_rival_starves_a_patch_until_the_server_gives_it_up() -> No
         return {"allowed": True}
 
     server.guard(CONFIG_MAPS, "UPDATE", decide=rival)
-    answer = await server.call("patch", CONFIG_MAPS, "c", Asked(body={"data": {"key": "2"}}))
+    answer = await server.call("patch", CONFIG_MAPS, "c", Fields(body={"data": {"key": "2"}}))
     assert (answer.status, answer.reason) == (504, "Timeout")
     assert "request did not complete within requested timeout" in answer.message
     assert asyncio.get_running_loop().time() == 34
@@ -51,6 +51,6 @@ async def test_who_cannot_wait_is_told_that_a_webhook_wants_to_know() -> None:
     server.create(CONFIG_MAPS, config_map())
     slow(server, 0, [])
     with pytest.raises(NotModelled, match="UPDATE of configmaps/c by 'someone'"):
-        server.send_request("patch", CONFIG_MAPS, "c", Asked(body={"data": {"key": "2"}}))
-    assert server.send_request("create", PODS, asked=Asked(body=pod())).status == 201
+        server.send_request("patch", CONFIG_MAPS, "c", Fields(body={"data": {"key": "2"}}))
+    assert server.send_request("create", PODS, fields=Fields(body=pod())).status == 201
     assert server.send_request("get", CONFIG_MAPS, "c", NOTHING).status == 200

@@ -42,7 +42,7 @@ def test_a_step_ends_when_something_has_changed() -> None:
     assert controls.pace == 1, "a step is over once"
 
 
-def test_what_is_asked_for_waits_in_line() -> None:
+def test_what_is_requested_waits_in_line() -> None:
     controls = Controls(lambda pace: None, ACTS)
     for key in ("k", "n", "\x03"):
         controls.press(key)

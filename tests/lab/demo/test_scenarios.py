@@ -136,7 +136,7 @@ async def test_a_forbidden_downscale_shows_the_denial() -> None:
 
 
 @in_virtual_time
-async def test_a_prepared_downscale_asks_the_pod_first() -> None:
+async def test_a_prepared_downscale_calls_the_pod_first() -> None:
     """PREP-20: one pod is called and confirms; another zone comes too early."""
     text = await write("prepared-downscale")
 
@@ -254,9 +254,9 @@ async def test_a_delayed_downscale_waits_until_pods_are_prepared_long_enough(zon
         "zone-a-1   # v1 ready -> no longer wanted",
         f"{count(zones, 'pod')} called to prepare",
     )
-    asked, *_ = re.findall(r"([0-9.]+) s  operator   POST zone-a-1", text)
+    requested, *_ = re.findall(r"([0-9.]+) s  operator   POST zone-a-1", text)
     gone, *_ = re.findall(r"([0-9.]+) s  zone-a-1 .* no longer wanted", text)
-    assert float(gone) - float(asked) > 7, "times are kept in whole seconds"
+    assert float(gone) - float(requested) > 7, "times are kept in whole seconds"
 
 
 @in_virtual_time

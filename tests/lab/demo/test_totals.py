@@ -151,7 +151,7 @@ def test_requests_of_people_and_to_pods_are_counted() -> None:
             (PERSON, eviction, 429),
         )
     ]
-    asked = [
+    requested = [
         PodCalled(
             at=at, begun=at, actor=OPERATOR, method=method, pod="a-1", uid="u", path="/x",
             status=200, acted=True,
@@ -159,7 +159,7 @@ def test_requests_of_people_and_to_pods_are_counted() -> None:
         for method in ("POST", "POST", "DELETE")
     ]  # fmt: skip
 
-    found = add_up([*calls, *asked], BEGIN, limit=1)
+    found = add_up([*calls, *requested], BEGIN, limit=1)
     assert (found.refusals, found.called, found.evicted) == (("no way",) * 2, 1, 1)
 
 

@@ -57,7 +57,7 @@ async def test_fields_are_applied_as_their_manager() -> None:
 
 
 @in_virtual_time
-async def test_a_server_may_give_smaller_pages_than_it_is_asked_for() -> None:
+async def test_a_server_may_give_smaller_pages_than_requested() -> None:
     world = ClientWorld()
     for name in "abc":
         world.put(name)

@@ -142,7 +142,7 @@ async def test_of_a_write_whose_answer_is_cut_only_some_say_enough() -> None:
 
 
 @in_virtual_time
-async def test_the_server_asks_to_wait() -> None:
+async def test_the_server_says_how_long_to_wait() -> None:
     world = ClientWorld(fails(Failure.TOO_MANY), fails(Failure.TOO_MANY_RETRY, 2))
     waits = []
     for _ in range(2):

@@ -276,7 +276,7 @@ def _drain(sandbox: Sandbox) -> Draining:
     return Draining(sandbox=sandbox, what="drain it", nodes=(LONE_NODE,), actor="you")
 
 
-def _asked(sandbox: Sandbox, pod: str) -> list[float]:
+def _requested(sandbox: Sandbox, pod: str) -> list[float]:
     """Return the times between two evictions of a pod that were requested."""
     times = [
         one.at.total_seconds()
@@ -287,13 +287,13 @@ def _asked(sandbox: Sandbox, pod: str) -> list[float]:
 
 
 @in_virtual_time
-async def test_a_refused_eviction_is_asked_for_again_every_five_seconds() -> None:
+async def test_a_refused_eviction_is_requested_again_every_five_seconds() -> None:
     async with _guarded() as sandbox, asyncio.TaskGroup() as tasks:
         drain = _drain(sandbox)
         tasks.create_task(drain.run())
         await asyncio.sleep(28)
 
-        assert _asked(sandbox, "zone-a-0") == _asked(sandbox, "zone-a-1") == [5.0] * 5
+        assert _requested(sandbox, "zone-a-0") == _requested(sandbox, "zone-a-1") == [5.0] * 5
         rest = list(drain.describe_rest())
         assert [one.partition(": ")[0] for one in rest] == [
             "drain it goes on, without zone-a-0",
@@ -308,14 +308,14 @@ async def test_a_refused_eviction_is_asked_for_again_every_five_seconds() -> Non
 
 
 @in_virtual_time
-async def test_what_is_refused_for_hours_is_asked_for_less_often() -> None:
+async def test_what_is_refused_for_hours_is_requested_less_often() -> None:
     """Half a day is no reason for 8,640 requests."""
     async with _guarded() as sandbox, Children() as tasks:
         task = tasks.create_task(_drain(sandbox).run())
         await asyncio.sleep(12 * 3600)
         task.cancel()
 
-        pauses = _asked(sandbox, "zone-a-0")
+        pauses = _requested(sandbox, "zone-a-0")
         assert pauses[:700] == [5.0] * 700
         assert max(pauses) < 61
         assert len(pauses) < 3000

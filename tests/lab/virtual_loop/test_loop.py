@@ -217,7 +217,7 @@ def test_something_happens_at_a_step(at: int) -> None:
     assert run(main) == at - 1
 
 
-def test_several_things_at_steps_in_any_order_of_asking() -> None:
+def test_several_things_at_steps_in_any_order_of_calls() -> None:
     async def main() -> list[int]:
         seen: list[int] = []
         loop = current_loop()

@@ -257,7 +257,7 @@ async def test_pods_are_tried_with_the_volumes_of_their_claims() -> None:
     assert [one.set_name for one in installation.pod_trials] == ["zone-a", "zone-b"]
 
 
-async def test_a_right_is_asked_for_the_account_and_its_groups() -> None:
+async def test_a_right_is_reviewed_for_the_account_and_its_groups() -> None:
     cluster = Cluster()
     cluster.missing_verbs = {"delete"}
     diagnosis = await examine(cluster, NAMESPACE, NOW)
@@ -271,24 +271,24 @@ async def test_a_right_is_asked_for_the_account_and_its_groups() -> None:
 
 
 @pytest.mark.parametrize(
-    ("caller", "denied", "asked"),
+    ("caller", "denied", "requested"),
     [
         (CALLER, (), {"subjectaccessreviews"}),
         (CALLER, ("subjectaccessreviews",), {"localsubjectaccessreviews"}),
         (OWN, ("deployments", "subjectaccessreviews"), {"selfsubjectaccessreviews"}),
     ],
 )
-async def test_rights_are_asked_as_the_caller_may(
-    caller: str, denied: Sequence[str], asked: set[str]
+async def test_rights_are_reviewed_as_the_caller_may(
+    caller: str, denied: Sequence[str], requested: set[str]
 ) -> None:
     cluster = Cluster(caller=caller, denied=denied)
     installation = await read(cluster)
 
     found = {str(one["plural"]) for one in cluster.reviews} - {"selfsubjectreviews"}
-    assert found == asked
+    assert found == requested
     assert installation.rights
     assert Source.RIGHTS not in installation.unread
-    is_local = asked == {"localsubjectaccessreviews"}
+    is_local = requested == {"localsubjectaccessreviews"}
     assert (Source.CLUSTER_RIGHTS in installation.unread) is is_local
 
 
@@ -322,7 +322,7 @@ async def test_kinds_that_the_cluster_does_not_know_are_none() -> None:
     assert (installation.zone_budgets, installation.unread) == ((), {})
 
 
-async def test_no_namespace_is_found_and_nothing_else_asked() -> None:
+async def test_no_namespace_is_found_and_nothing_else_read() -> None:
     cluster = Cluster()
     del cluster.objects["namespaces", NAMESPACE]
     diagnosis = await examine(cluster, NAMESPACE, NOW)
@@ -332,7 +332,7 @@ async def test_no_namespace_is_found_and_nothing_else_asked() -> None:
 
 
 @pytest.mark.parametrize("error", [Unreachable("down"), Denied("who are you", status=401)])
-async def test_an_api_server_that_cannot_be_asked_is_an_error(error: ApiError) -> None:
+async def test_an_api_server_that_cannot_be_reached_is_an_error(error: ApiError) -> None:
     cluster = Cluster()
 
     def fail(call: str) -> None:

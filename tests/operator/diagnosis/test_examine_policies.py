@@ -44,7 +44,7 @@ async def test_policies_are_missed_only_where_they_are_obeyed(flag: str, is_miss
     assert (Source.POLICIES in (await read(cluster)).unread) is is_missed
 
 
-async def test_maz60_rights_are_asked_where_the_operator_watches() -> None:
+async def test_maz60_rights_are_reviewed_where_the_operator_watches() -> None:
     """Those of its own process, such as its Lease, in its own namespace alone."""
     cluster = Cluster()
     cluster.missing_verbs = {"delete"}
@@ -60,14 +60,14 @@ async def test_maz60_rights_are_asked_where_the_operator_watches() -> None:
     assert missing == [
         f"it may not delete pods in namespace {name}: no pod is replaced" for name in "ab"
     ]
-    asked: dict[str, set[str]] = {}
+    requested: dict[str, set[str]] = {}
     for review in cluster.reviews:
         attributes = review.get("spec", {"resourceAttributes": {"resource": "", "namespace": ""}})
         assert isinstance(attributes, dict)
         found = attributes["resourceAttributes"]
-        asked.setdefault(found["resource"], set()).add(found["namespace"])
-    assert asked["pods"] == asked["multiazrollouts"] == {"a", "b"}
-    assert asked["leases"] == {NAMESPACE}
+        requested.setdefault(found["resource"], set()).add(found["namespace"])
+    assert requested["pods"] == requested["multiazrollouts"] == {"a", "b"}
+    assert requested["leases"] == {NAMESPACE}
 
 
 class Elsewhere(Cluster):
@@ -102,8 +102,8 @@ async def test_maz60_an_operator_elsewhere_is_found_by_what_it_watches() -> None
         if isinstance(spec := review.get("spec"), dict)
     }
     assert users == {"system:serviceaccount:ops:rollout-operator"}
-    asked = {(answer.right.resource, answer.namespace) for answer in installation.rights}
-    assert {("pods", NAMESPACE), ("multiazrollouts", NAMESPACE), ("leases", "")} <= asked
+    requested = {(answer.right.resource, answer.namespace) for answer in installation.rights}
+    assert {("pods", NAMESPACE), ("multiazrollouts", NAMESPACE), ("leases", "")} <= requested
     variable["value"] = "another"
     cluster.put("deployments", given)
     assert (await read(cluster)).operators == ()

@@ -59,12 +59,12 @@ async def test_objects_of_releases_are_read() -> None:
     assert [one.rollout for one in releases.gates] == ["app"]
     assert [one.kind for one in releases.schedules] == ["RolloutSchedule", "ClusterRolloutSchedule"]
     assert (releases.missing, releases.missing_of_flux, releases.others) == ((), (), ())
-    asked = {
+    requested = {
         review["spec"]["resourceAttributes"]["resource"]  # type: ignore[index]  # JSON
         for review in cluster.reviews
         if "spec" in review
     }
-    assert asked >= {"rollouts", "clusterrolloutschedules", "secrets", "kustomizations"}
+    assert requested >= {"rollouts", "clusterrolloutschedules", "secrets", "kustomizations"}
 
 
 async def test_kinds_that_are_not_there_are_named_in_whatever_version() -> None:

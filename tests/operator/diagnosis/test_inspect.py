@@ -56,7 +56,7 @@ class Partial:
         return await self._world.client.fetch_page(resource, namespace, **query)  # type: ignore[arg-type]  # passed on
 
 
-def asking(world: ObservedCluster, **answers: bytes | ApiError) -> Inspector:
+def requesting(world: ObservedCluster, **answers: bytes | ApiError) -> Inspector:
     """Return an inspector that calls the operator, too."""
     client = Partial(world, **answers)
     return Inspector(
@@ -170,7 +170,7 @@ async def test_replicas_that_are_due_are_reported_where_no_operator_writes_them(
 async def test_what_may_not_be_read_is_said_and_the_rest_is_shown() -> None:
     budgets = Denied("cannot list budgets")
     async with observed_cluster(*ZONES) as world:
-        inspector = asking(world, zoneawarepoddisruptionbudgets=budgets, services=Denied("no"))
+        inspector = requesting(world, zoneawarepoddisruptionbudgets=budgets, services=Denied("no"))
         seen = await inspector.inspect()
 
         assert seen.own is None
@@ -190,7 +190,7 @@ async def test_the_operators_own_description_is_shown_where_it_acts() -> None:
         own = Description(namespace="default", now=now, operator=operator)
 
         refused = Denied("no budgets")
-        seen = await asking(
+        seen = await requesting(
             world, services=msgspec.json.encode(own), zoneawarepoddisruptionbudgets=refused
         ).inspect()
         assert (seen.best, seen.remarks) == (own, ())
@@ -198,7 +198,7 @@ async def test_the_operators_own_description_is_shown_where_it_acts() -> None:
 
         idle = msgspec.structs.replace(operator, is_acting=False)
         own = msgspec.structs.replace(own, operator=idle)
-        seen = await asking(world, services=msgspec.json.encode(own)).inspect()
+        seen = await requesting(world, services=msgspec.json.encode(own)).inspect()
         assert seen.best is seen.description
         assert seen.best.operator == idle
 
@@ -213,7 +213,7 @@ async def test_maz60_of_an_operator_of_several_namespaces_the_one_is_shown() -> 
         other = msgspec.structs.replace(mine, namespace="other")
         for watched, own in ((mine, mine), (other, None)):
             merged = merge_descriptions(whole, [watched])
-            seen = await asking(world, services=msgspec.json.encode(merged)).inspect()
+            seen = await requesting(world, services=msgspec.json.encode(merged)).inspect()
             assert seen.own == own
         why = f"it does not look after namespace {world.sandbox.namespace}"
         assert seen.remarks[0] == f"operator not reached: {why}"
@@ -222,7 +222,7 @@ async def test_maz60_of_an_operator_of_several_namespaces_the_one_is_shown() -> 
 @in_virtual_time
 async def test_where_no_service_is_the_flag_is_named_for_one_elsewhere() -> None:
     async with observed_cluster(*ZONES) as world:
-        seen = await asking(world).inspect()
+        seen = await requesting(world).inspect()
 
     assert seen.remarks[0].startswith("operator not reached: no rollout-operator:8001")
     assert seen.remarks[0].endswith("-service=NAMESPACE/rollout-operator:8001")
@@ -232,7 +232,7 @@ async def test_where_no_service_is_the_flag_is_named_for_one_elsewhere() -> None
 async def test_an_operator_of_another_version_is_not_misread() -> None:
     async with observed_cluster(*ZONES) as world:
         own = Description(schema_version=2, namespace="default", now=world.sandbox.clock().now())
-        seen = await asking(world, services=msgspec.json.encode(own)).inspect()
+        seen = await requesting(world, services=msgspec.json.encode(own)).inspect()
 
         assert seen.own is None
         assert seen.remarks == (
@@ -255,7 +255,7 @@ async def test_an_operator_of_another_version_is_not_misread() -> None:
 async def test_what_another_program_answers_is_no_end_of_the_command(body: bytes, why: str) -> None:
     """A tenant who may run a pod behind the Service answers for the operator."""
     async with observed_cluster(*ZONES) as world:
-        seen = await asking(world, services=body).inspect()
+        seen = await requesting(world, services=body).inspect()
 
     assert seen.own is None
     assert seen.remarks[0].startswith("operator not reached: ")
@@ -287,7 +287,7 @@ async def test_who_holds_the_lease_is_said_of_an_operator_that_does_not_answer(
             }
         )
         down = Unreachable("no endpoints available")
-        seen = await asking(world, services=down, leases=lease).inspect()
+        seen = await requesting(world, services=down, leases=lease).inspect()
 
         assert seen.remarks == (
             "operator not reached: no endpoints available",

@@ -76,7 +76,7 @@ async def test_d_75_it_says_what_the_operator_says() -> None:
 
 
 @in_virtual_time
-async def test_without_rollouts_nothing_more_is_asked_for() -> None:
+async def test_without_rollouts_nothing_more_is_requested() -> None:
     """Off is off: with the kinds and without them, there is not a byte of releases."""
     async with Sandbox() as sandbox:
         observed = observe_sandbox(sandbox)
@@ -89,12 +89,12 @@ async def test_without_rollouts_nothing_more_is_asked_for() -> None:
             lease="",
         )
         assert releases_of((await absent.inspect()).description) == (UNSET,) * 3
-        asked = {one.request.resource for one in sandbox.history.list_all(Called)}
+        requested = {one.request.resource for one in sandbox.history.list_all(Called)}
 
     assert releases_of(seen.description) == (UNSET,) * 3
     assert seen.remarks == ()
-    assert ROLLOUTS in asked
-    assert not asked & {ROLLOUT_GATES, HEALTH_CHECKS, *OCI_REPOSITORIES}
+    assert ROLLOUTS in requested
+    assert not requested & {ROLLOUT_GATES, HEALTH_CHECKS, *OCI_REPOSITORIES}
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tests.operator.diagnosis.test_examine import NAMESPACE, NOW, Cluster
 from tests.virtual_time import elapsed, in_virtual_time
 
 TARGET = Target(port=80, path="prepare", service="")
-ASKED = "GET /prepare on port 80 of pod zone-a-0"
+CALLED = "GET /prepare on port 80 of pod zone-a-0"
 
 
 class Preparing(Cluster):
@@ -26,7 +26,7 @@ class Preparing(Cluster):
     def __init__(self, answer: int | ApiError, *, is_ready: bool = True) -> None:
         super().__init__()
         self.answer = answer
-        self.asked: list[str] = []
+        self.called: list[str] = []
         zone = self.objects["statefulsets", "zone-a"]
         head, spec = zone["metadata"], zone["spec"]
         assert isinstance(head, dict)
@@ -37,7 +37,7 @@ class Preparing(Cluster):
         self.put("pods", pod_json("zone-a", 0, ready=is_ready))
 
     async def probe_pod(self, namespace: str, pod: str, target: Target) -> int:
-        self.asked.append(f"{namespace}/{pod}:{target.port}/{target.path}")
+        self.called.append(f"{namespace}/{pod}:{target.port}/{target.path}")
         if isinstance(self.answer, ApiError):
             raise self.answer
         return self.answer
@@ -60,17 +60,17 @@ async def test_what_a_pod_does_not_answer_is_found(
     cluster = Preparing(answer)
     found = [one for one in (await examine(cluster, NAMESPACE, NOW)).findings if one.code is code]
 
-    assert [one.text for one in found] == [f"{ASKED}: {text}"]
-    assert cluster.asked == [f"{NAMESPACE}/zone-a-0:80/prepare"]
+    assert [one.text for one in found] == [f"{CALLED}: {text}"]
+    assert cluster.called == [f"{NAMESPACE}/zone-a-0:80/prepare"]
 
 
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
         (200, []),
-        (403, [f"{ASKED}: HTTP status 403"]),
-        (Unreachable("no route"), [f"{ASKED}: no route"]),
-        (NotFound("gone", status=404), [f"{ASKED}: gone"]),
+        (403, [f"{CALLED}: HTTP status 403"]),
+        (Unreachable("no route"), [f"{CALLED}: no route"]),
+        (NotFound("gone", status=404), [f"{CALLED}: gone"]),
         (Denied("no", status=403), [f"may not get pods/proxy in namespace {NAMESPACE}"]),
     ],
 )
@@ -82,11 +82,11 @@ async def test_what_proves_nothing_is_no_finding(answer: int | ApiError, why: li
     assert not diagnosis.has(FindingCode.PREPARE_UNANSWERED)
 
 
-async def test_without_a_ready_pod_none_is_asked_and_that_is_reported() -> None:
+async def test_without_a_ready_pod_none_is_called_and_that_is_reported() -> None:
     cluster = Preparing(200, is_ready=False)
     diagnosis = await examine(cluster, NAMESPACE, NOW)
 
-    assert cluster.asked == []
+    assert cluster.called == []
     assert [one.why for one in diagnosis.skipped] == ["no pod is ready of zone-a"]
 
 

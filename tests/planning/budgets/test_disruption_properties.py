@@ -185,13 +185,13 @@ def _grant_all(case: BudgetSnapshot, rng: random.Random) -> list[Pod]:
     """Request all pods, again and again, and return those that may go."""
     going: dict[Uid, Pod] = {}
     for pod in [*_shuffled(_pods(case), rng), *_shuffled(_pods(case), rng)]:
-        asked = dataclasses.replace(
+        requested = dataclasses.replace(
             case,
             pod=pod,
             owner=Uid(str(pod.owner_uid)),
             deletions=dict.fromkeys(going, Deletion.GRANTED),
         )
-        if assess_disruption(asked) is None:
+        if assess_disruption(requested) is None:
             going[pod.uid] = pod
     return list(going.values())
 

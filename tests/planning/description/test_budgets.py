@@ -245,8 +245,8 @@ def _let_go(case: BudgetSnapshot, zones: Iterable[Zone]) -> int:
         for pod in zone.own_pods:
             if survey.has_down(pod.uid) or not pod.is_ready:
                 continue
-            asked = dataclasses.replace(case, pod=pod, owner=zone.sts.uid, deletions={**gone})
-            if assess_disruption(asked) is None:
+            requested = dataclasses.replace(case, pod=pod, owner=zone.sts.uid, deletions={**gone})
+            if assess_disruption(requested) is None:
                 gone[pod.uid] = Deletion.GRANTED
                 many += 1
     return many

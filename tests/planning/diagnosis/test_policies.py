@@ -29,7 +29,7 @@ def started(*arguments: str, **variables: str) -> OperatorDeployment:
     return replace(OPERATOR, arguments=arguments, variables=variables)
 
 
-def test_maz80_nodes_are_asked_for_only_where_nothing_else_says_a_zone() -> None:
+def test_maz80_nodes_are_read_only_where_nothing_else_says_a_zone() -> None:
     assert reads_nodes(placed({}))
     assert not reads_nodes(placed(LABELLED))
     assert not reads_nodes(replace(placed({}), policies=()))

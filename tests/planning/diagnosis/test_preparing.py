@@ -27,7 +27,7 @@ ZONE_B = PathQuestion(
 )
 
 
-def test_the_first_ready_pod_of_each_labelled_set_is_asked() -> None:
+def test_the_first_ready_pod_of_each_labelled_set_is_called() -> None:
     assert plan_questions(good()) == (ZONE_B,)
 
     first, *others = (pod for pod in good().pods if pod.name.startswith("zone-b"))
@@ -37,7 +37,7 @@ def test_the_first_ready_pod_of_each_labelled_set_is_asked() -> None:
     assert [one.pod for one in plan_questions(good(pods=(alike,)))] == [""]
 
 
-def test_a_delay_is_asked_by_its_own_scheme_without_its_query() -> None:
+def test_a_delay_is_called_by_its_own_scheme_without_its_query() -> None:
     url = "https://any/ingester/prepare?unset=true"
     late = zone_set("zone-c", annotations={DOWNSCALE_DELAY_URL: url})
     (_, question) = plan_questions(with_sets(late))
@@ -49,7 +49,7 @@ def test_a_delay_is_asked_by_its_own_scheme_without_its_query() -> None:
 @pytest.mark.parametrize(
     ("path", "replicas"), [("ingester/shutdown", 2), ("/ingester/flush", 2), ("../x", 2), ("x", 0)]
 )
-def test_nothing_is_asked_that_may_act_or_cannot_be_called(path: str, replicas: int) -> None:
+def test_nothing_is_called_that_may_act_or_cannot_be_called(path: str, replicas: int) -> None:
     places = {PREPARE_PATH: path, PREPARE_PORT: "80"}
     other = zone_set("zone-c", labels=LABELLED, annotations=places, replicas=replicas)
 

@@ -29,7 +29,7 @@ EVERYTHING: Final = RightNeeds(nodes=True, secrets=True, cluster=True)
 Granted = set[tuple[str, str, str, str]]
 
 
-def _asked(rights: Sequence[Right]) -> Granted:
+def _requested(rights: Sequence[Right]) -> Granted:
     return {
         (
             one.verb,
@@ -71,7 +71,7 @@ def test_they_are_those_of_the_manifests(
 ) -> None:
     shipped = _shipped(install(tmp_path / "x", *components))
 
-    assert _asked(list_rights(arguments, NAMESPACE, EVERYTHING)) == shipped
+    assert _requested(list_rights(arguments, NAMESPACE, EVERYTHING)) == shipped
 
 
 def test_flags_name_the_objects_and_leave_rights_out() -> None:
@@ -82,10 +82,13 @@ def test_flags_name_the_objects_and_leave_rights_out() -> None:
         "mine",
         "-webhooks.update-ca-bundle=false",
     )
-    asked = _asked(list_rights(arguments, NAMESPACE))
+    requested = _requested(list_rights(arguments, NAMESPACE))
 
-    assert ("get", "", "secrets", "mine") in asked
-    assert ("patch", "coordination.k8s.io", "leases", "other") in asked
-    assert {verb for verb, group, *_ in asked if group.startswith("admission")} == {"list", "watch"}
-    alone = _asked(list_rights(("-leader-election.enabled=false",), NAMESPACE))
+    assert ("get", "", "secrets", "mine") in requested
+    assert ("patch", "coordination.k8s.io", "leases", "other") in requested
+    assert {verb for verb, group, *_ in requested if group.startswith("admission")} == {
+        "list",
+        "watch",
+    }
+    alone = _requested(list_rights(("-leader-election.enabled=false",), NAMESPACE))
     assert not any(resource == "leases" for _, _, resource, _ in alone)

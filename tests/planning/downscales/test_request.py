@@ -52,16 +52,16 @@ DENIED: Final = (
 
 
 def answer(
-    asked: Review, parent: Mapping[str, str] | None = None, *, fails_closed: bool = False
+    requested: Review, parent: Mapping[str, str] | None = None, *, fails_closed: bool = False
 ) -> Verdict:
     """Return the whole answer of no-downscale; `parent` are the labels of a Scale's object."""
-    change = assess_no_downscale_change(asked, fails_closed=fails_closed)
+    change = assess_no_downscale_change(requested, fails_closed=fails_closed)
     if isinstance(change, Verdict):
         return change
-    assert isinstance(asked.old, Scalable)
-    if asked.old.kind == "Scale":
+    assert isinstance(requested.old, Scalable)
+    if requested.old.kind == "Scale":
         return assess_no_downscale(change, parent or {}, {})
-    return assess_no_downscale(change, asked.old.labels, asked.old.annotations)
+    return assess_no_downscale(change, requested.old.labels, requested.old.annotations)
 
 
 ANSWERS = """
@@ -111,12 +111,12 @@ W-49 an annotation
 """
 
 
-@pytest.mark.parametrize(("asked", "expected"), read_table(ANSWERS, read_review))
-def test_no_downscale(asked: Review, expected: list[str]) -> None:
+@pytest.mark.parametrize(("requested", "expected"), read_table(ANSWERS, read_review))
+def test_no_downscale(requested: Review, expected: list[str]) -> None:
     (line,) = expected
     if line.startswith("denied "):
         line = f"refuse no_downscale 0: {DENIED.format(line.removeprefix('denied '))}"
-    assert render_verdict(answer(asked, NO)) == line
+    assert render_verdict(answer(requested, NO)) == line
 
 
 def test_t06_a_scale_of_an_object_without_the_label_is_free() -> None:
@@ -124,15 +124,15 @@ def test_t06_a_scale_of_an_object_without_the_label_is_free() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "text"),
+    ("requested", "text"),
     [
         (review(BROKEN, one(1)), "can't decode old object, err: no kind"),
         (review(one(2), BROKEN), "can't decode new object, err: no kind"),
     ],
 )
-def test_d20_failing_closed_refuses_what_cannot_be_understood(asked: Review, text: str) -> None:
+def test_d20_failing_closed_refuses_what_cannot_be_understood(requested: Review, text: str) -> None:
     """A retryable refusal, as the decision has it."""
-    assert answer(asked, fails_closed=True) == refused(Code.CANNOT_CHECK, text, status=429)
+    assert answer(requested, fails_closed=True) == refused(Code.CANNOT_CHECK, text, status=429)
 
 
 @pytest.mark.parametrize("counts", [(3, None), (None, 3)])
@@ -146,8 +146,8 @@ def test_d20_failing_closed_refuses_what_may_be_a_downscale(
         " 'grafana.com/no-downscale=true'"
     )
     old, new = counts
-    asked = review(one(old, NO), one(new), resource=resource)
-    assert answer(asked, fails_closed=True) == refused(Code.CANNOT_CHECK, text, status=429)
+    requested = review(one(old, NO), one(new), resource=resource)
+    assert answer(requested, fails_closed=True) == refused(Code.CANNOT_CHECK, text, status=429)
     free = review(one(old, PREPARED), one(new, NO), resource=resource)
     assert answer(free, fails_closed=True) == warned(Code.CANNOT_CHECK, NIL)
 
@@ -156,8 +156,8 @@ def test_d20_failing_closed_refuses_what_may_be_a_downscale(
 def test_d20_failing_closed_refuses_nothing_that_is_understood(
     counts: tuple[int | None, int | None],
 ) -> None:
-    asked = review(one(counts[0], NO), one(counts[1], NO))
-    assert answer(asked, fails_closed=True) == NO_SCALE
+    requested = review(one(counts[0], NO), one(counts[1], NO))
+    assert answer(requested, fails_closed=True) == NO_SCALE
 
 
 @REPEATABLE
@@ -171,8 +171,8 @@ def test_si14_an_oracle_agrees_on_what_no_downscale_refuses(
         is_labelled = old.labels.get(NO_DOWNSCALE) == "true"
         is_refused = is_labelled and (is_unclear or is_decrease(old, new))
 
-    asked = review(old, new, dry_run=dry_run)
-    verdict = answer(asked, fails_closed=fails_closed)
+    requested = review(old, new, dry_run=dry_run)
+    verdict = answer(requested, fails_closed=fails_closed)
     assert verdict.is_allowed is not is_refused
     assert verdict.annotations == {}
     assert not (verdict.warnings and is_refused)
@@ -294,9 +294,9 @@ SI-14 only the old labels count
 """
 
 
-@pytest.mark.parametrize(("asked", "expected"), read_table(CHANGES, read_review))
-def test_what_prepare_downscale_is_asked(asked: Review, expected: list[str]) -> None:
-    assert [render_verdict(assess_prepare_change(asked))] == expected
+@pytest.mark.parametrize(("requested", "expected"), read_table(CHANGES, read_review))
+def test_what_prepare_downscale_reviews(requested: Review, expected: list[str]) -> None:
+    assert [render_verdict(assess_prepare_change(requested))] == expected
 
 
 @REPEATABLE
@@ -308,8 +308,8 @@ def test_si13_no_labelled_decrease_of_a_set_passes_unchecked(
 
     DEP-92: nor is what a replica that does not lead allows by the review alone.
     """
-    asked = review(old, new)
-    for change in (assess_prepare_change(asked), assess_unprepared(asked)):
+    requested = review(old, new)
+    for change in (assess_prepare_change(requested), assess_unprepared(requested)):
         if not isinstance(change, Verdict) or not change.is_allowed:
             continue
         assert isinstance(old, Scalable)
@@ -329,10 +329,10 @@ no label
 """
 
 
-@pytest.mark.parametrize(("asked", "expected"), read_table(ALONE, read_review))
-def test_dep92_what_a_review_alone_decides(asked: Review, expected: list[str]) -> None:
+@pytest.mark.parametrize(("requested", "expected"), read_table(ALONE, read_review))
+def test_dep92_what_a_review_alone_decides(requested: Review, expected: list[str]) -> None:
     """DEP-92: any replica answers it, also while none leads."""
-    verdict = assess_unprepared(asked)
+    verdict = assess_unprepared(requested)
     assert verdict is not None
     assert [render_verdict(verdict)] == expected
 

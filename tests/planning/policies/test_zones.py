@@ -155,7 +155,7 @@ def test_a_name_ends_with_a_zone_of_the_policy(
     assert resolve(policy(zone_order=order), placed(name)).sets[0].zone == zone
 
 
-def test_another_key_is_asked_for_everywhere() -> None:
+def test_another_key_is_requested_everywhere() -> None:
     """MT-08, MAZ-09: the older label of nodes belongs to the default key alone."""
     rule = policy(topology_key=RACK)
 

@@ -103,7 +103,7 @@ def test_that_no_release_can_be_compared_is_reported(
     assert choose_candidates(known).is_path_unknown is is_unknown
 
 
-def test_the_order_of_announcements_where_the_original_is_asked_for() -> None:
+def test_the_order_of_announcements_where_the_original_is_requested() -> None:
     """RT-60, REL-41."""
     found = choose_candidates(announced("3.0.0 2.0.0 1.0.0", latest="3.0.0"), KUBERIK)
 

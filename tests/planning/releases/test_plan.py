@@ -289,15 +289,15 @@ def test_an_unblocking_that_is_not_needed_stays() -> None:
     assert world.rollout.intents.unblock_failed == "true"
 
 
-@pytest.mark.parametrize("asks", [False, True])
-def test_a_release_that_failed_is_not_deployed_again_after_a_pin(asks: bool) -> None:
+@pytest.mark.parametrize("requests", [False, True])
+def test_a_release_that_failed_is_not_deployed_again_after_a_pin(requests: bool) -> None:
     """RELB-24."""
     world = ReleaseWorld(known="1.0.0 2.0.0")
     world.set_status(history=(entry("1.0.0"), entry("2.0.0", BakeStatus.FAILED)))
-    world.post(unblock_failed="true" if asks else None)
+    world.post(unblock_failed="true" if requests else None)
     world.step()
-    assert world.tags().split()[0] == ("2.0.0" if asks else "1.0.0")
-    assert [one.tag for one in world.status.excluded_releases] == ([] if asks else ["2.0.0"])
+    assert world.tags().split()[0] == ("2.0.0" if requests else "1.0.0")
+    assert [one.tag for one in world.status.excluded_releases] == ([] if requests else ["2.0.0"])
     world.compat = KUBERIK
     world.step()
     assert world.tags().split()[0] == "2.0.0"

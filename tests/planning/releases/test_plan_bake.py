@@ -292,7 +292,7 @@ def test_recovery_has_an_end() -> None:
     assert world.history().startswith("3.0.0 Deploying, 1.0.0 Cancelled")
 
 
-def test_a_release_that_recovers_is_not_asked_about_all_the_time() -> None:
+def test_a_release_that_recovers_is_not_read_all_the_time() -> None:
     """RELB-19: ten minutes past its time take less than thirty passes."""
     world = recovering()
     passes = 0

@@ -104,8 +104,8 @@ def check_entries(before: ReleaseStatus, after: ReleaseStatus, *, is_retry: bool
             assert after.history[0] != new
 
 
-def check_step(world: ReleaseWorld, before: ReleaseStatus, asked: set[str]) -> None:
-    """Check what one pass did; `asked` are the tags that were requested by name."""
+def check_step(world: ReleaseWorld, before: ReleaseStatus, requested: set[str]) -> None:
+    """Check what one pass did; `requested` are the tags that were requested by name."""
     status = world.status
     assert not any(one.is_active for one in status.history[1:])
     assert all(one.tag == world.current.version.tag for one in world.plan.actions if
@@ -120,7 +120,7 @@ def check_step(world: ReleaseWorld, before: ReleaseStatus, asked: set[str]) -> N
         return
     tag = world.current.version.tag
     assert not world.rollout.spec.is_suspended
-    if old is None or tag in asked:
+    if old is None or tag in requested:
         return
     for one in world.gates:
         assert one.is_passing
@@ -142,11 +142,11 @@ def test_one_release_at_a_time_and_rest_in_the_end(seed: int) -> None:
     for _ in range(60):
         change(world, rng)
         before, intents = world.status, world.rollout.intents
-        asked = {intents.force_deploy, intents.bypass_gates, world.rollout.spec.wanted_version}
+        requested = {intents.force_deploy, intents.bypass_gates, world.rollout.spec.wanted_version}
         world.step(acts=rng.random() < 0.8)
         check_events(world)
         check_entries(before, world.status, is_retry=intents.retry is not None)
-        check_step(world, before, {one for one in asked if one})
+        check_step(world, before, {one for one in requested if one})
     world.write_problem = ""
     passes = 0
     while True:

@@ -38,7 +38,7 @@ USER = "rollout.kuberik.com/deploy-user"
         pytest.param("1.0.0", "3.0.0", ManualRequest(tag="1.0.0"), id="RT-64 the pin goes first"),
     ],
 )  # fmt: skip
-def test_what_is_asked_for_by_name(
+def test_what_is_requested_by_name(
     wanted: str | None, forced: str | None, expected: ManualRequest | None
 ) -> None:
     """REL-46."""
@@ -96,13 +96,13 @@ def test_a_release_that_failed_is_not_deployed_again_by_itself(
 
 def test_what_had_its_effect_is_not_applied_twice() -> None:
     """RELB-10: a crash came before its annotation was removed. Another value is another intent."""
-    asked = ReleaseIntents(force_deploy="2.0.0", deploy_user="ann", retry="")
+    requested = ReleaseIntents(force_deploy="2.0.0", deploy_user="ann", retry="")
     consumed = (
         ConsumedIntent(annotation=FORCE, value="2.0.0"),
         ConsumedIntent(annotation=USER, value="bob"),
         ConsumedIntent(annotation="other", value=""),
     )
-    known = rollout(intents=asked, status=ReleaseStatus(consumed_intents=consumed))
+    known = rollout(intents=requested, status=ReleaseStatus(consumed_intents=consumed))
 
     assert list_left_over(known) == consumed[:1]
     assert without_left_over(known) == ReleaseIntents(deploy_user="ann", retry="")
@@ -110,6 +110,6 @@ def test_what_had_its_effect_is_not_applied_twice() -> None:
 
 def test_only_annotations_that_are_there_are_recorded() -> None:
     """RELB-10."""
-    asked = ReleaseIntents(force_deploy="2.0.0")
+    requested = ReleaseIntents(force_deploy="2.0.0")
 
-    assert consume(asked, (FORCE, USER)) == (ConsumedIntent(annotation=FORCE, value="2.0.0"),)
+    assert consume(requested, (FORCE, USER)) == (ConsumedIntent(annotation=FORCE, value="2.0.0"),)

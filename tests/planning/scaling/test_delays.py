@@ -109,11 +109,11 @@ T-05.14 but when it has gone
   delayed a 5 force=0; delayed b 5; delayed c 5; scale 5/5; written a 0
   | publish 0 to DEMO | talk zone-b: stay 0 1 2 3 4 | talk zone-c: stay 0 1 2 3 4
 a downscale rests on fresh words only, and says what it waits for
-  delayed b 5; scale 3/5; TOLD; word b-4 70m asked=20s; word b-3 70m
+  delayed b 5; scale 3/5; TOLD; word b-4 70m called=20s; word b-3 70m
   | talk zone-b: ask 4 | wait delayed_by_pods zone-b: b: 5 → 3 waits: 1 pod is called once more
 the second zone in turn asks nobody once more while the first goes
   delayed a 5; delayed b 5; scale 3/5; told a-0 a-1 a-2 b-0 b-1 b-2; word a-4 70m; word a-3 70m;
-    word b-4 70m asked=20s; word b-3 70m asked=20s
+    word b-4 70m called=20s; word b-3 70m called=20s
   | scale_down: a: 5 → 3
   | wait downscale_underway zone-b: b: 5 → 3 waits: zone-a is scaled down first
 W-24 ordinals that begin elsewhere: 5 pods from zone-b-3 on, 3 wanted
@@ -152,7 +152,7 @@ def test_delay04_seed074_only_the_host_is_replaced() -> None:
     ]  # fmt: skip
 
 
-def test_seed078_a_new_process_asks_before_anything_else_and_keeps_what_pods_know() -> None:
+def test_seed078_a_new_process_calls_before_anything_else_and_keeps_what_pods_know() -> None:
     """Nothing is remembered: the pods' own times neither shorten nor restart the wait."""
     zone = delayed("b", 5)
     new = plan_scaling(snapshot(zone, scale="3/5"))
@@ -169,7 +169,7 @@ def test_seed078_a_new_process_asks_before_anything_else_and_keeps_what_pods_kno
 
 
 @pytest.mark.parametrize(
-    ("answers", "asked"),
+    ("answers", "expected"),
     [
         pytest.param({"b-4": (30, 59), "b-3": (30, 59)}, [], id="less than a minute ago"),
         pytest.param({"b-4": (30, 60), "b-3": (30, 59)}, [4], id="a minute ago"),
@@ -183,12 +183,12 @@ def test_seed078_a_new_process_asks_before_anything_else_and_keeps_what_pods_kno
         pytest.param({"b-4": (70, 1), "b-3": (30, 6)}, [3], id="W-20 all of the range are asked"),
     ],
 )
-def test_seed076_when_a_pod_is_asked_again(
-    answers: Mapping[str, tuple[int, int]], asked: Sequence[int]
+def test_seed076_when_a_pod_is_called_again(
+    answers: Mapping[str, tuple[int, int]], expected: Sequence[int]
 ) -> None:
     """`words` are since how many minutes, and called how many seconds ago."""
     said = {
-        name: answer(since * MINUTE, asked=ago * SECOND) for name, (since, ago) in answers.items()
+        name: answer(since * MINUTE, ago=ago * SECOND) for name, (since, ago) in answers.items()
     }
     plan = plan_scaling(
         snapshot(
@@ -200,13 +200,13 @@ def test_seed076_when_a_pod_is_asked_again(
     )
 
     assert [pod.pod for calls in plan.pod_calls for pod in calls.post] == [
-        f"zone-b-{n}" for n in asked
+        f"zone-b-{n}" for n in expected
     ]
-    assert not (asked and plan.scale), "what has to be asked is asked first"
+    assert not (expected and plan.scale), "what has to be asked is asked first"
 
 
-def test_a_pod_that_is_asked_once_more_is_no_news() -> None:
-    case = f"delayed b 5; scale 3/5; {STAYING}; word b-4 70m asked=20s; word b-3 70m"
+def test_a_pod_that_is_called_once_more_is_no_news() -> None:
+    case = f"delayed b 5; scale 3/5; {STAYING}; word b-4 70m called=20s; word b-3 70m"
     assert plan_scaling(read_snapshot(case)).waits[0].severity is Severity.DEBUG
 
 
@@ -214,7 +214,7 @@ def test_no_pod_is_called_once_more_for_a_downscale_that_may_not_be() -> None:
     """The time between zones: twelve hours of questions every few seconds would be a storm."""
     case = (
         "delayed a 5 span=12h; b 5 follows=a ago=1h; scale 3/5; told a-0 a-1 a-2;"
-        " word a-4 70m asked=20s; word a-3 70m asked=20s"
+        " word a-4 70m called=20s; word a-3 70m called=20s"
     )
     plan = plan_scaling(read_snapshot(case.replace(";", "; ").replace(";  ", "; ")))
 
@@ -223,7 +223,7 @@ def test_no_pod_is_called_once_more_for_a_downscale_that_may_not_be() -> None:
     assert plan.requeue_after == 40 * SECOND, "they are asked at a low rate all the same"
 
 
-def test_two_pods_of_one_name_are_both_asked() -> None:
+def test_two_pods_of_one_name_are_both_called() -> None:
     """A cache that missed an event: the one that is not due holds the ordinal."""
     zone = delayed("b", 5)
     twin = replace(zone.pods[4], uid=Uid("uid-twin"))

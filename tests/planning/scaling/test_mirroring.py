@@ -105,7 +105,7 @@ def test_w40_it_is_kept_by_a_mirroring_zone_that_others_follow() -> None:
     assert counts(plan_scaling(snapshot(mirroring("a", 4), behind, scale="6/4"))) == {"zone-a": 6}
 
 
-def test_w40_a_guarded_mirroring_zone_keeps_the_time_that_its_review_would_ask_for() -> None:
+def test_w40_a_guarded_mirroring_zone_keeps_the_time_that_its_review_would_request() -> None:
     lately = counted("b", 4, ago=HOUR, label="12h")
     free, held = mirroring("a", 4), guarded(mirroring("a", 4))
 

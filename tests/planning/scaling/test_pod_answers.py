@@ -63,7 +63,7 @@ one has no phase
 one that was never asked has no address
   5; word b-3 70m; pod b-4 ip= | pod zone-b-4 has no address yet
 one cannot be asked once more
-  5; word b-4 70m asked=20s; word b-3 70m; pod b-4 ip= | pod zone-b-4 has no address yet
+  5; word b-4 70m called=20s; word b-3 70m; pod b-4 ip= | pod zone-b-4 has no address yet
 DELAY-07 a word without a time
   5; word b-4 -; word b-3 70m | zone-b-4 gave no time
 DELAY-07 one that is below one that is due
@@ -213,17 +213,17 @@ delays = st.sampled_from(["1ms", "1s", "1h", "300d", "7900y", "999999999d"])
 
 
 @REPEATABLE
-@given(since=times, asked=times, delay=delays)
+@given(since=times, called_at=times, delay=delays)
 def test_fp25_no_time_that_a_pod_may_give_takes_it_away_too_early(
-    since: datetime, asked: datetime, delay: str
+    since: datetime, called_at: datetime, delay: str
 ) -> None:
     """Nor does any crash us: days of year 1 and 9999 do not fit into every sum."""
     spans = {"1ms": 0.001, "1s": 1, "1h": 3600, "300d": 300 * 86400}
-    answers = {"b-4": PodAnswer(called_at=asked, since=since), "b-3": DUE}
+    answers = {"b-4": PodAnswer(called_at=called_at, since=since), "b-3": DUE}
     plan = plan_scaling(snapshot(delayed("b", 5, delay=delay), scale="3/5", answers=answers))
 
     long_enough = delay in spans and (NOW - since).total_seconds() >= spans[delay]
-    is_fresh = abs((NOW - asked).total_seconds()) <= 5
+    is_fresh = abs((NOW - called_at).total_seconds()) <= 5
     if counts(plan):
         assert long_enough
         assert is_fresh

@@ -59,7 +59,7 @@ def host() -> Iterator[str]:
         thread.join()
 
 
-def test_a_registry_is_asked_with_the_token_it_wants(host: str) -> None:
+def test_a_registry_is_read_with_the_token_it_wants(host: str) -> None:
     """SEC-28: and an unknown tag is an error that names it."""
     assert fetch_digest(f"{host}/python:3.13", scheme="http") == NEW
     with pytest.raises(RegistryError, match=re.escape(f"{host}/python:3.14")):

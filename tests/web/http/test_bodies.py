@@ -62,7 +62,7 @@ async def test_larger_ones_are_not(world: WebhookWorld, request_bytes: bytes) ->
     assert (answer.status, answer.headers["connection"]) == (413, "close")
     assert answer.body == f"request body: more than {MAX_BODY} bytes\n".encode()
     assert await line.rest() == b""
-    assert world.hook.asked == []
+    assert world.hook.reviewed == []
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ async def test_ambiguous_requests_end_the_connection(
     answer = await line.rest()
     assert answer.startswith(b"HTTP/1.0 400 ")
     assert answer.count(b"\r\nDate: ") == 1, "one answer"
-    assert world.hook.asked == []
+    assert world.hook.reviewed == []
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
     assert (await world.send_request(post(body_of()))).body == ALLOWED
 
@@ -140,7 +140,7 @@ async def test_slow_bodies_are_cut(request_bytes: bytes) -> None:
         assert (answer.status, answer.body) == (408, b"the body did not come in time\n")
         line.writer.write(b" " * 10)
         await line.rest()
-        assert world.hook.asked == []
+        assert world.hook.reviewed == []
 
 
 async def test_a_body_that_breaks_off(world: WebhookWorld) -> None:
@@ -150,7 +150,7 @@ async def test_a_body_that_breaks_off(world: WebhookWorld) -> None:
     await line.close()
 
     assert (await world.send_request(post(body_of()))).body == ALLOWED
-    assert len(world.hook.asked) == 1
+    assert len(world.hook.reviewed) == 1
 
 
 async def test_those_that_go_away_leave_room(world: WebhookWorld) -> None:

@@ -55,7 +55,7 @@ async def test_a_client_that_does_not_read_is_cut(size: int) -> None:
             assert await read_all(client) < size
 
 
-async def test_a_client_that_does_not_ask_is_cut() -> None:
+async def test_a_client_that_sends_no_request_is_cut() -> None:
     """HTTP-02: a whole request must come within the read time-out, drop by drop or not."""
     app = web.Application(middlewares=[end_silence])
     async with listening(app, read_limit=50 * MILLISECOND) as port:
@@ -69,7 +69,7 @@ async def test_a_client_that_does_not_ask_is_cut() -> None:
             writer.close()
 
 
-async def test_a_connection_that_asked_may_idle() -> None:
+async def test_a_connection_with_a_request_may_idle() -> None:
     """HTTP-02: Prometheus keeps its connection between scrapes."""
     app = web.Application(middlewares=[end_silence])
     async with listening(app, read_limit=50 * MILLISECOND) as port:

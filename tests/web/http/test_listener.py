@@ -94,21 +94,21 @@ async def test_a_handshake_has_a_limit() -> None:
         assert (await world.send_request(post(body_of()))).body == ALLOWED
 
 
-async def test_a_connection_that_never_asks_is_closed() -> None:
+async def test_a_connection_without_a_request_is_closed() -> None:
     """SEC-06: idle after the handshake; after a request it may idle for longer."""
     async with serving(limited(idle=500 * MILLISECOND)) as world:
-        asked = await world.connect()
-        assert (await asked.send_request(post(body_of()))).body == ALLOWED
+        requested = await world.connect()
+        assert (await requested.send_request(post(body_of()))).body == ALLOWED
         assert await ends(await world.connect())
-        assert (await asked.send_request(post(body_of()))).body == ALLOWED
+        assert (await requested.send_request(post(body_of()))).body == ALLOWED
 
 
-@pytest.mark.parametrize("asked_before", [False, True])
-async def test_slow_heads_are_cut(asked_before: bool) -> None:
+@pytest.mark.parametrize("requested_before", [False, True])
+async def test_slow_heads_are_cut(requested_before: bool) -> None:
     """SEC-05: a head must be whole in time, however many bytes come in between."""
     async with serving(limited(head=100 * MILLISECOND)) as world:
         line = await world.connect()
-        if asked_before:
+        if requested_before:
             assert (await line.send_request(post(body_of()))).body == ALLOWED
         for byte in (b"P", b"O", b"S"):
             line.writer.write(byte)
@@ -155,7 +155,7 @@ async def test_requests_ahead_of_answers_are_bounded(world: WebhookWorld) -> Non
 
     assert await ends(line)
     gate.opened.set()
-    assert len(world.hook.asked) == 1
+    assert len(world.hook.reviewed) == 1
 
 
 async def test_a_few_requests_may_follow(world: WebhookWorld) -> None:

@@ -31,10 +31,10 @@ async def test_requests_are_measured(admin: World) -> None:
 async def test_requests_at_work_are_counted() -> None:
     """METR-13; and a handler that breaks is counted as 500, as the client sees it."""
     metrics = Metrics()
-    asked, go = asyncio.Event(), asyncio.Event()
+    requested, go = asyncio.Event(), asyncio.Event()
 
     async def answer(request: web.Request) -> web.Response:
-        asked.set()
+        requested.set()
         await go.wait()
         raise ValueError("broken")
 
@@ -42,7 +42,7 @@ async def test_requests_at_work_are_counted() -> None:
     app.router.add_get("/slow", answer)
     async with listening(app) as port, asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(send_request(port, "/slow"))
-        await asked.wait()
+        await requested.wait()
         inflight = 'rollout_operator_inflight_requests{method="GET",route="slow"} '
         assert f"{inflight}1\n" in b"".join(metrics.render()).decode()
         go.set()

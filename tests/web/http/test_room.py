@@ -184,10 +184,10 @@ async def test_d68_room_is_taken_until_the_thread_is_through() -> None:
     thread = Hand()
     bodies = make_bodies(thread)
     async with asyncio.TaskGroup() as tasks:
-        asked = tasks.create_task(read(bodies, Upload(padded(MAX_BODY), 1 << 24)))
+        requested = tasks.create_task(read(bodies, Upload(padded(MAX_BODY), 1 << 24)))
         await asyncio.sleep(2)
         assert len(thread.jobs) == 1
-        asked.cancel()
+        requested.cancel()
         await asyncio.sleep(1)
         assert bodies.room.used == MAX_BODY
         thread.work()

@@ -19,9 +19,9 @@ LARGE = 8 << 20
 """More than the kernel takes for a reader."""
 
 
-def serve(body: bytes, asked: list[str]) -> web.Application:
+def serve(body: bytes, requested: list[str]) -> web.Application:
     async def answer(request: web.Request) -> web.Response:
-        asked.append(request.path)
+        requested.append(request.path)
         return web.Response(body=body)
 
     limited = measure(Metrics(), write_limit=timedelta(seconds=30))
@@ -66,16 +66,16 @@ async def test_others_have_a_turn_between_two_pieces() -> None:
 
 async def test_readers_that_take_nothing_share_one_body() -> None:
     """D-50: not a copy of what is left for each, which filled the memory with a page of 22 MiB."""
-    asked: list[str] = []
+    requested: list[str] = []
     with ExitStack() as stack:
-        async with listening(serve(bytes(LARGE), asked)) as port:
+        async with listening(serve(bytes(LARGE), requested)) as port:
             tracemalloc.start()
             stack.callback(tracemalloc.stop)
             for _ in range(READERS):
                 reader = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
                 reader.sendall(f"GET /large HTTP/1.1\r\n{CLOSE}".encode())
             async with asyncio.timeout(10):
-                while len(asked) < READERS:  # noqa: ASYNC110 (no event)
+                while len(requested) < READERS:  # noqa: ASYNC110 (no event)
                     await asyncio.sleep(0.01)
             await asyncio.sleep(0)
             _, peak = tracemalloc.get_traced_memory()

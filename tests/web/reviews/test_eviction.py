@@ -222,7 +222,7 @@ async def test_t11_pods_by_state_owner_and_budgets(
 
 
 @in_virtual_time
-async def test_w53_a_pod_that_has_just_gone_is_asked_about_again() -> None:
+async def test_w53_a_pod_that_has_just_gone_is_read_again() -> None:
     """The cache shows it running: what follows is that of any pod."""
     made = court()
     made.here.remove("a-0")
@@ -287,7 +287,7 @@ async def test_w54_what_is_not_known_yet_ends_no_drain_of_such_pods(owners: list
     ],
 )
 @in_virtual_time
-async def test_w54_what_cannot_be_looked_at_is_asked_again(error: ApiError, text: str) -> None:
+async def test_w54_what_cannot_be_read_is_called_again(error: ApiError, text: str) -> None:
     """Never allowed (FP-31), and never a code that ends a drain."""
     made = court()
     made.process.pods.replace_all([])

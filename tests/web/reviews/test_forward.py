@@ -86,12 +86,12 @@ async def test_dep92_the_answer_of_the_leader_is_passed_back_as_it_is() -> None:
         assert isinstance(answer, bytes)
         assert b'"retryAfterSeconds":7' in answer
         assert b"zone-b has 2 of 3 pods ready" in answer
-        assert [review.uid for review in leader.hook.asked] == ["u-1", "u-1"]
-        assert follower.hook.asked == []
+        assert [review.uid for review in leader.hook.reviewed] == ["u-1", "u-1"]
+        assert follower.hook.reviewed == []
         assert follower.count() == {"answered": 2}
 
 
-async def test_dep92_the_leader_is_asked_the_same_question() -> None:
+async def test_dep92_the_leader_gets_the_same_question() -> None:
     """DEP-92: also where the body was large, of which only what decides is sent on."""
     annotations = {f"key-{number}": "x" * 1000 for number in range(200)}
     tree = {
@@ -102,10 +102,10 @@ async def test_dep92_the_leader_is_asked_the_same_question() -> None:
     }
     async with both() as (leader, follower):
         assert await follower.send_request(object=tree) == ALLOWED
-        (asked,) = leader.hook.asked
+        (requested,) = leader.hook.reviewed
         follower.is_leading = True
         await follower.send_request(object=tree)
-        assert follower.hook.asked == [asked]
+        assert follower.hook.reviewed == [requested]
         assert len(body_of(object=tree)) > 200_000
 
 
@@ -119,7 +119,7 @@ async def test_dep92_a_review_goes_all_the_way() -> None:
         answer = await world.send_request(post(body_of(), path=PATH))
         assert b'"allowed":false' in answer.body
         assert reported == [Code.NOT_ELECTED]
-        assert len(leader.hook.asked) == 1
+        assert len(leader.hook.reviewed) == 1
 
 
 async def test_dep92_what_a_review_alone_decides_is_not_passed_on() -> None:
@@ -127,14 +127,14 @@ async def test_dep92_what_a_review_alone_decides_is_not_passed_on() -> None:
     async with both() as (leader, follower):
         follower.led = replace(follower.led, assess=lambda review: REFUSED)
         assert await follower.send_request() == REFUSED
-        assert leader.hook.asked == []
+        assert leader.hook.reviewed == []
 
 
 async def test_dep92_a_replica_that_leads_passes_nothing_on() -> None:
     async with both() as (leader, follower):
         follower.is_leading = True
         assert await follower.send_request() == FINE
-        assert leader.hook.asked == []
+        assert leader.hook.reviewed == []
 
 
 async def test_dep92_what_was_passed_on_is_not_passed_on_again() -> None:
@@ -146,7 +146,7 @@ async def test_dep92_what_was_passed_on_is_not_passed_on_again() -> None:
         assert isinstance(answer, bytes)
         assert b'"allowed":false' in answer
         assert b'"code":429' in answer
-        assert leader.hook.asked == []
+        assert leader.hook.reviewed == []
 
 
 async def test_dep92_without_a_leader_there_is_a_refusal() -> None:
@@ -157,7 +157,7 @@ async def test_dep92_without_a_leader_there_is_a_refusal() -> None:
             follower.lease = lease
             assert not follower.led.forwards
             assert_refused(await follower.send_request())
-        assert leader.hook.asked == []
+        assert leader.hook.reviewed == []
         assert follower.count() == {}
 
 
@@ -171,7 +171,7 @@ async def test_dep92_the_leader_has_what_is_left_of_the_time() -> None:
         assert_refused(
             await follower.send_request(timedelta(milliseconds=200)), "in the time that is left"
         )
-        assert len(leader.hook.asked) == 1
+        assert len(leader.hook.reviewed) == 1
 
 
 async def test_dep92_a_leader_whose_time_is_up_says_so_itself() -> None:
@@ -224,10 +224,10 @@ async def test_dep92_a_leader_that_is_gone() -> None:
 
 async def test_dep92_a_stranger_at_the_address_learns_nothing() -> None:
     """DEP-92: a client that edits the Lease gets no review, and no verdict through."""
-    asked: list[str] = []
+    requested: list[str] = []
 
     async def allow(request: web.Request) -> web.StreamResponse:
-        asked.append(request.path)
+        requested.append(request.path)
         return web.Response(body=ALLOWED)
 
     async with (
@@ -235,7 +235,7 @@ async def test_dep92_a_stranger_at_the_address_learns_nothing() -> None:
         following(serving_of(fresh()), port) as follower,
     ):
         assert_refused(await follower.send_request(), "did not prove to be one of ours")
-    assert asked == []
+    assert requested == []
 
 
 Odd = Callable[[web.Request], web.StreamResponse]
@@ -293,12 +293,12 @@ async def test_dep92_only_so_many_are_on_their_way() -> None:
     """DEP-92: a flood takes no more connections and memory, and is refused at once."""
     async with both() as (leader, follower):
         gate = leader.hook.act = Gate()
-        asking = [asyncio.create_task(follower.send_request()) for _ in range(MOST)]
+        requesting = [asyncio.create_task(follower.send_request()) for _ in range(MOST)]
         for _ in range(MOST):
             await gate.begun.acquire()
         assert_refused(await follower.send_request(), f"has {MOST} reviews already")
         gate.opened.set()
-        assert await asyncio.gather(*asking) == [ALLOWED] * MOST
+        assert await asyncio.gather(*requesting) == [ALLOWED] * MOST
         assert await follower.send_request() == ALLOWED
         assert follower.count() == {"answered": MOST + 1, "too_many": 1}
 
@@ -308,7 +308,9 @@ async def test_dep92_made_up_objects_keep_no_place_from_true_ones() -> None:
     async with both() as (leader, follower):
         follower.unknown = {"made-up"}
         gate = leader.hook.act = Gate()
-        asking = [asyncio.create_task(follower.send_request(name="made-up")) for _ in range(MOST)]
+        requesting = [
+            asyncio.create_task(follower.send_request(name="made-up")) for _ in range(MOST)
+        ]
         for _ in range(MOST_UNCONFIRMED):
             await gate.begun.acquire()
         why = f"has {MOST_UNCONFIRMED} reviews about objects that are not known here already"
@@ -317,7 +319,7 @@ async def test_dep92_made_up_objects_keep_no_place_from_true_ones() -> None:
         await gate.begun.acquire()
         gate.opened.set()
         assert await true == ALLOWED
-        await asyncio.gather(*asking)
+        await asyncio.gather(*requesting)
 
 
 async def test_dep92_who_hangs_up_takes_the_question_back() -> None:
@@ -333,13 +335,13 @@ async def test_dep92_who_hangs_up_takes_the_question_back() -> None:
             return FINE
 
         leader.hook.act = wait
-        asking = asyncio.create_task(follower.send_request())
+        requesting = asyncio.create_task(follower.send_request())
         await leader.hook.begun.wait()
-        asking.cancel()
+        requesting.cancel()
         async with asyncio.timeout(5):
             await ended.wait()
         with pytest.raises(asyncio.CancelledError):
-            await asking
+            await requesting
 
 
 async def test_si19_replicas_understand_each_other_while_the_ca_changes() -> None:
@@ -369,7 +371,7 @@ async def test_dep92_who_cannot_show_a_certificate_passes_nothing_on() -> None:
     async with leading(serving) as leader, following(old, leader.port) as follower:
         assert not follower.led.forwards
         assert_refused(await follower.send_request())
-        assert leader.hook.asked == []
+        assert leader.hook.reviewed == []
 
 
 def _step(step: CertificateStep, material: KeyMaterial) -> KeyMaterial:

@@ -56,7 +56,7 @@ def scale(replicas: int) -> Scalable:
 
 
 def send_request(
-    asked: Review, labels: Mapping[str, str] = TRUE, *, fault: ApiError | None = None,
+    requested: Review, labels: Mapping[str, str] = TRUE, *, fault: ApiError | None = None,
     fails_closed: bool = False,
 ) -> tuple[Verdict, list[str]]:  # fmt: skip
     """Return the verdict and the calls that it took; with `fault` the cache is empty."""
@@ -78,7 +78,7 @@ def send_request(
     async def run() -> None:
         parents = Parents(store, client, UnconfirmedReads(0), namespace="test", clock=clock)
         hook = NoDownscale(parents, fails_closed=fails_closed)
-        verdicts.append(await hook.review(asked, clock.elapsed() + timedelta(seconds=9)))
+        verdicts.append(await hook.review(requested, clock.elapsed() + timedelta(seconds=9)))
 
     run()
     return verdicts[0], client.calls
@@ -89,7 +89,7 @@ def seen(verdict: Verdict) -> Seen:
 
 
 @pytest.mark.parametrize(
-    ("asked", "labels", "expected"),
+    ("requested", "labels", "expected"),
     [
         pytest.param(review(sts(2), sts(1)), TRUE, (False, DENIED, ()), id="T-06 2 to 1: deny"),
         pytest.param(review(sts(2), sts(3)), TRUE, (True, "", ()), id="T-06 2 to 3: allow"),
@@ -113,12 +113,12 @@ def seen(verdict: Verdict) -> Seen:
         ),
     ],
 )
-def test_t06(asked: Review, labels: Mapping[str, str], expected: Seen) -> None:
+def test_t06(requested: Review, labels: Mapping[str, str], expected: Seen) -> None:
     """T-06: none of these needs a read; the Scale's parent comes from the fresh cache.
 
     The whole table stands in `tests/planning/downscales/test_request.py`.
     """
-    verdict, calls = send_request(asked, labels)
+    verdict, calls = send_request(requested, labels)
     assert seen(verdict) == expected
     assert verdict.code == 0
     assert calls == []
@@ -189,10 +189,10 @@ async def test_d20_a_crowd_of_reviews_is_refused_and_never_let_through() -> None
         StatefulSetStore(), client, UnconfirmedReads(0), namespace="test", clock=clock
     )
     hook = NoDownscale(parents, fails_closed=False)
-    asked = review(scale(2), scale(1), kind="deployments")
+    requested = review(scale(2), scale(1), kind="deployments")
     until = clock.elapsed() + timedelta(seconds=9)
 
-    verdicts = await gather_all(hook.review(asked, until) for _ in range(300))
+    verdicts = await gather_all(hook.review(requested, until) for _ in range(300))
 
     assert {seen(verdict) for verdict in verdicts} == {
         (False, DENIED.replace("statefulsets", "deployments"), ())
@@ -212,6 +212,6 @@ def test_a_scale_of_another_kind(fails_closed: bool) -> None:
 
 def test_undecodable_objects_fail_closed_where_that_is_wanted() -> None:
     """D-20, SI-13."""
-    asked = review(sts(2), Unusable("broken"))
-    verdict, _ = send_request(asked, fails_closed=True)
+    requested = review(sts(2), Unusable("broken"))
+    verdict, _ = send_request(requested, fails_closed=True)
     assert seen(verdict) == (False, "can't decode new object, err: broken", ())

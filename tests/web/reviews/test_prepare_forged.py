@@ -65,7 +65,7 @@ def _genuine(world: World, *, subresource: str = "") -> Json:
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
 
 
-async def _ask(world: World, body: bytes) -> Code | None:
+async def _request(world: World, body: bytes) -> Code | None:
     try:
         review = decode_review(body)
     except DecodeError:
@@ -88,7 +88,7 @@ async def test_sec09_a_set_without_the_label_is_none_to_be_prepared(
 ) -> None:
     """D-68: no call, no record, no reservation; no zone of the group has to wait."""
     world = prepared_alone(zone("zone-a", labels={}, annotations={}))
-    assert await _ask(world, _lie(world, lie, subresource)) is Code.NOT_GUARDED
+    assert await _request(world, _lie(world, lie, subresource)) is Code.NOT_GUARDED
     assert world.calls.calls == []
     assert world.recorded() == []
     assert world.memory.downscales.list_sets() == []
@@ -101,7 +101,7 @@ async def test_sec09_pods_are_called_where_the_store_says(lie: Lie) -> None:
     """SI-10, SI-21: and what follows in earnest repeats what pods were really called for."""
     world = three_zones()
     async with world.controlling():
-        assert await _ask(world, _lie(world, lie)) is Code.PODS_PREPARED
+        assert await _request(world, _lie(world, lie)) is Code.PODS_PREPARED
         assert world.calls.paths("POST") == {PATH}
         assert (await world.send_request("zone-a", 3)).is_allowed
         await world.pass_time(60)
@@ -114,7 +114,7 @@ async def test_sec09_pods_are_called_where_the_store_says(lie: Lie) -> None:
 async def test_sec09_what_the_store_denies_is_not_done(lie: Lie) -> None:
     """SI-13: other ordinals, another group, from the same number of replicas."""
     world = three_zones()
-    code = await _ask(world, _lie(world, lie))
+    code = await _request(world, _lie(world, lie))
     assert code in {Code.CHANGED_MEANWHILE, Code.PREPARE_MISCONFIGURED}
     assert world.calls.calls == []
     assert world.memory.downscales.list_sets() == []
@@ -125,7 +125,7 @@ async def test_sec09_a_set_that_must_not_lose_pods_is_not_prepared() -> None:
     """NODOWN-04: a review that hides the label has no pod called either."""
     labels = {**PREPARED, NO_DOWNSCALE: "true"}
     world = prepared_alone(zone("zone-a", labels=labels))
-    assert await _ask(world, _lie(world, name_a_target)) is Code.NO_DOWNSCALE
+    assert await _request(world, _lie(world, name_a_target)) is Code.NO_DOWNSCALE
     assert world.calls.calls == []
 
 
@@ -136,7 +136,7 @@ async def test_d68_the_label_that_the_same_request_adds_does_not_count_yet() -> 
     review = _genuine(world)
     new = part(part(review, "request"), "object")
     new["metadata"] = {**part(new, "metadata"), "labels": {**PREPARED, "rollout-group": "ingester"}}
-    assert await _ask(world, msgspec.json.encode(review)) is Code.NOT_GUARDED
+    assert await _request(world, msgspec.json.encode(review)) is Code.NOT_GUARDED
     assert world.calls.calls == []
 
 
@@ -149,7 +149,7 @@ async def test_d68_the_label_that_the_same_request_takes_off_still_counts(labels
     new = part(part(review, "request"), "object")
     annotations = {**WHERE, PREPARE_PATH: "another"}
     new["metadata"] = {**part(new, "metadata"), "labels": labels, "annotations": annotations}
-    assert await _ask(world, msgspec.json.encode(review)) is Code.PODS_PREPARED
+    assert await _request(world, msgspec.json.encode(review)) is Code.PODS_PREPARED
     assert world.calls.names("POST") == ["zone-a-4", "zone-a-3"]
     assert world.calls.paths("POST") == {PATH}
 
@@ -164,7 +164,7 @@ async def test_sec09_whatever_a_review_says_pods_are_called_where_their_set_says
     review = msgspec.json.encode(_genuine(world, subresource=rng.choice(("", "scale"))))
     async with world.controlling():
         for _ in range(4):
-            await _ask(world, forge(review, rng))
+            await _request(world, forge(review, rng))
             await world.pass_time(rng.choice((0, 1, 20)))
         called = [call for call in world.calls.calls if call.method == "POST"]
         assert world.calls.paths("POST") <= {PATH}

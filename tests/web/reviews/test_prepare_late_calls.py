@@ -129,7 +129,7 @@ async def test_si10_a_client_that_tries_again_at_once() -> None:
 
 
 @in_virtual_time
-async def test_who_has_answered_is_asked_again_at_once() -> None:
+async def test_what_has_answered_is_called_again_at_once() -> None:
     """PREP-22: also where the answer to the DELETE was 500: that call is over."""
     world = three_zones()
     world.calls.answer = refuse("zone-a-3")

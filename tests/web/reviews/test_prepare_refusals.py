@@ -107,7 +107,7 @@ async def test_prep_08_a_set_without_a_service_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("replicas", "first", "asked"),
+    ("replicas", "first", "requested"),
     [
         pytest.param(3, 2, "downscale of", id="SI-10 D-10 pods 0 and 1 go, and nobody asked them"),
         pytest.param(5, 2, "change of spec.ordinals.start of", id="SI-10 FP-29 moved up"),
@@ -116,7 +116,9 @@ async def test_prep_08_a_set_without_a_service_is_refused() -> None:
     ],
 )
 @in_virtual_time
-async def test_si10_ordinals_that_move_are_refused(replicas: int, first: int, asked: str) -> None:
+async def test_si10_ordinals_that_move_are_refused(
+    replicas: int, first: int, requested: str
+) -> None:
     """SI-10, D-10: pods go that no call would have prepared, whether the count falls or not."""
     world = three_zones()
     start = max(-first, 0)
@@ -130,7 +132,7 @@ async def test_si10_ordinals_that_move_are_refused(replicas: int, first: int, as
     )
     verdict = await world.memory.hook.review(moved, LIMIT)
     assert (verdict.is_allowed, verdict.reason.code) == (False, Code.PREPARE_MISCONFIGURED)
-    assert verdict.reason.text.startswith(asked)
+    assert verdict.reason.text.startswith(requested)
     assert verdict.reason.text.endswith(
         " is not allowed because it changes spec.ordinals.start, and pods are prepared only"
         " where the first ordinal stays"
@@ -233,7 +235,7 @@ async def stopping(world: World) -> Verdict:
     ],
 )
 @in_virtual_time
-async def test_what_cannot_be_relied_upon_is_asked_again(
+async def test_what_cannot_be_relied_upon_is_read_again(
     send_request: Callable[[World], Awaitable[Verdict]], code: Code
 ) -> None:
     world = three_zones()

@@ -28,7 +28,7 @@ SECOND = timedelta(seconds=1)
 async def test_si16_repeated(times: int, at_once: bool, whole: bool) -> None:
     """SI-16, D-24, FP-23: one round of POSTs, one verdict; each answer has its time."""
     world = three_zones()
-    verdicts = await _ask_often(world, times, at_once=at_once, whole=whole)
+    verdicts = await _request_often(world, times, at_once=at_once, whole=whole)
     assert [verdict.is_allowed for verdict in verdicts] == [True] * times
     assert [replace(verdict, annotations={}) for verdict in verdicts] == [
         replace(verdicts[0], annotations={})
@@ -42,10 +42,10 @@ async def test_si16_repeated(times: int, at_once: bool, whole: bool) -> None:
     assert patches == [f"patch pods/zone-a-{ordinal}" for ordinal in (4, 3, 0)], "one that stays"
 
 
-async def _ask_often(world: World, times: int, *, at_once: bool, whole: bool) -> list[Verdict]:
+async def _request_often(world: World, times: int, *, at_once: bool, whole: bool) -> list[Verdict]:
     if at_once:
-        asked = (world.send_request("zone-a", 3, whole=whole) for _ in range(times))
-        return list(await asyncio.gather(*asked))
+        requested = (world.send_request("zone-a", 3, whole=whole) for _ in range(times))
+        return list(await asyncio.gather(*requested))
     verdicts = []
     for _ in range(times):
         verdicts.append(await world.send_request("zone-a", 3, whole=whole))
@@ -54,7 +54,7 @@ async def _ask_often(world: World, times: int, *, at_once: bool, whole: bool) ->
 
 
 @in_virtual_time
-async def test_only_a_new_pod_is_called_when_asked_again() -> None:
+async def test_only_a_new_pod_is_called_when_requested_again() -> None:
     """D-24, FP-25: a pod was replaced between prepare and removal."""
     world = three_zones()
     assert (await world.send_request("zone-a", 3)).is_allowed
@@ -208,11 +208,11 @@ async def _cancel_at(world: World, step: int) -> bool:
 
     world.client.pause, world.calls.answer = count, answer
     async with asyncio.TaskGroup() as tasks:
-        asking = tasks.create_task(world.send_request("zone-a", 2))
+        requesting = tasks.create_task(world.send_request("zone-a", 2))
         waiting = tasks.create_task(reached.wait())
-        await asyncio.wait([asking, waiting], return_when=asyncio.FIRST_COMPLETED)
-        was_running = not asking.done()
-        asking.cancel()
+        await asyncio.wait([requesting, waiting], return_when=asyncio.FIRST_COMPLETED)
+        was_running = not requesting.done()
+        requesting.cancel()
         waiting.cancel()
     world.calls.answer = confirm
     return was_running

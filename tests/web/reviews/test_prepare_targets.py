@@ -44,7 +44,7 @@ def _refuse_at(path: str) -> Callable[[str, Endpoint], object]:
     return answer
 
 
-def _list_told(world: World, path: str) -> list[str]:
+def _list_called(world: World, path: str) -> list[str]:
     """Return the pods that were un-prepared at a path."""
     calls = world.calls.confirmed
     return sorted({one.pod for one in calls if (one.method, one.path) == ("DELETE", path)})
@@ -78,8 +78,8 @@ async def test_d24_si10_another_path_is_another_downscale() -> None:
         assert verdict.reason.code is Code.POD_NOT_PREPARED
         world.calls.answer = confirm
         await world.pass_time(60)
-        assert _list_told(world, WRONG) == PODS, "where they had been told to go"
-        assert _list_told(world, RIGHT) == PODS
+        assert _list_called(world, WRONG) == PODS, "where they had been told to go"
+        assert _list_called(world, RIGHT) == PODS
         await come_to_rest(world)
 
 
@@ -111,7 +111,7 @@ async def test_d24_si10_pods_are_called_anew_where_the_target_has_changed(
 
 @pytest.mark.parametrize("crashes", [False, True], ids=["lives on", "crashes"])
 @pytest.mark.parametrize(
-    ("key", "value", "asks_again", "called"),
+    ("key", "value", "repeats", "called"),
     [
         pytest.param(PREPARE_PATH, RIGHT, True, {WRONG, RIGHT}, id="granted on both paths"),
         pytest.param(PREPARE_PATH, RIGHT, False, {WRONG}, id="another path"),
@@ -123,20 +123,20 @@ async def test_d24_si10_pods_are_called_anew_where_the_target_has_changed(
 )
 @in_virtual_time
 async def test_li05_the_undo_goes_where_the_calls_had_gone(
-    key: str, value: str | None, asks_again: bool, called: set[str], *, crashes: bool
+    key: str, value: str | None, repeats: bool, called: set[str], *, crashes: bool
 ) -> None:
     """LI-05, D-24: granted, and never written, whatever became of label and annotations."""
     world = _wrong()
     assert (await world.send_request("zone-a", 3)).is_allowed
     (world.label if key == PREPARE_DOWNSCALE else world.annotate)("zone-a", key, value)
-    if asks_again:
+    if repeats:
         world.sync()
         assert (await world.send_request("zone-a", 3)).is_allowed
     if crashes and key == PREPARE_DOWNSCALE:
         called = set()
     async with a_minute_later(world, crashes=crashes):
         assert world.calls.paths("DELETE") == called
-        assert [_list_told(world, path) for path in called] == [PODS] * len(called)
+        assert [_list_called(world, path) for path in called] == [PODS] * len(called)
 
 
 @in_virtual_time
@@ -163,11 +163,11 @@ async def test_a_record_of_an_earlier_release_says_no_target() -> None:
     assert (await world.send_request("zone-a", 3)).is_allowed
     _strip_targets(world)
     async with a_minute_later(world, crashes=True):
-        assert _list_told(world, RIGHT) == PODS
+        assert _list_called(world, RIGHT) == PODS
 
 
 @in_virtual_time
-async def test_asked_again_after_an_upgrade_pods_are_called_again() -> None:
+async def test_requested_again_after_an_upgrade_pods_are_called_again() -> None:
     """SI-10, FP-40: a record without target may be of any target."""
     world = three_zones()
     assert (await world.send_request("zone-a", 3)).is_allowed

@@ -212,13 +212,13 @@ async def test_w15_two_zones_at_once(tracker: str, delay: int) -> None:
     world.sync()
     world.client.pause = lambda call: asyncio.sleep(0)
 
-    async def ask_later(name: str) -> Verdict:
+    async def request_later(name: str) -> Verdict:
         for _ in range(delay):
             await asyncio.sleep(0)
         return await world.send_request(name, 3)
 
-    asked = (world.send_request("zone-a", 3), ask_later("zone-b"), ask_later("zone-c"))
-    verdicts = await asyncio.gather(*asked)
+    requested = (world.send_request("zone-a", 3), request_later("zone-b"), request_later("zone-c"))
+    verdicts = await asyncio.gather(*requested)
     assert [verdict.is_allowed for verdict in verdicts] == [True, False, True]
     assert verdicts[1].reason.code is Code.OTHER_DOWNSCALE_UNDERWAY
     assert verdicts[1].reason.text.endswith("zone-a is already in process of updating replicas")
@@ -232,11 +232,11 @@ async def test_w15_two_processes_at_once() -> None:
     world = tracked({}, a=WAIT, b=WAIT)
     first = world.memory
     second = world.restart()
-    asked = (
+    requested = (
         memory.hook.review(world.review(name, 3), world.clock.elapsed() + 9 * SECOND)
         for memory, name in ((first, "zone-a"), (second, "zone-b"))
     )
-    verdicts = await asyncio.gather(*asked)
+    verdicts = await asyncio.gather(*requested)
     assert sorted(verdict.is_allowed for verdict in verdicts) == [False, True]
     (lost,) = [verdict for verdict in verdicts if not verdict.is_allowed]
     assert lost.reason.code is Code.ZONE_DOWNSCALED_LATELY

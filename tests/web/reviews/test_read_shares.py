@@ -68,10 +68,10 @@ async def test_li06_sets_that_never_were_cost_a_share_of_the_rate_limit(
 ) -> None:
     """LI-06, SEC-09: they are refused, to be tried again; a real downscale is none of them."""
     world = limited()
-    asked = [made_up(world, number, whole=whole, group=group) for number in range(200)]
+    requested = [made_up(world, number, whole=whole, group=group) for number in range(200)]
     begin = elapsed()
     async with asyncio.TaskGroup() as tasks:
-        flood = tasks.create_task(review_all(world, asked))
+        flood = tasks.create_task(review_all(world, requested))
         await world.clock.sleep(SECOND / 1000)
         assert (await world.send_request("zone-a", 3, whole=whole)).is_allowed
         assert elapsed() - begin < SECOND
@@ -128,7 +128,7 @@ async def test_si13_a_count_that_a_fresh_cache_denies_costs_no_read() -> None:
 
 
 @in_virtual_time
-async def test_li06_one_set_asked_for_again_and_again_holds_up_no_other() -> None:
+async def test_li06_one_set_requested_again_and_again_holds_up_no_other() -> None:
     """LI-06: who knows a name, a UID and a count has a share of the reads, and no more."""
     world = limited()
     until = world.clock.elapsed() + LIMIT
@@ -176,9 +176,9 @@ async def test_li09_a_pod_that_the_cache_shows_waits_behind_no_name_that_never_w
 async def test_li09_pods_that_never_were_cost_a_share_of_the_rate_limit() -> None:
     """LI-09: a client that requests more of them is refused for now; known pods are no part."""
     made = court(qps=5.0)
-    asked = [made.send_request("a-0", name=f"none-{number}") for number in range(200)]
+    requested = [made.send_request("a-0", name=f"none-{number}") for number in range(200)]
     begin = elapsed()
-    answers = await asyncio.gather(*asked)
+    answers = await asyncio.gather(*requested)
     allowed = [one for one in answers if one.startswith("allow")]
     assert len(allowed) == len(made.calls) <= 5 + 0.5 * (elapsed() - begin).total_seconds() + 1
     assert {one[:4] for one in answers if one not in allowed} == {"429 "}
@@ -222,7 +222,7 @@ class FetchNames:
 async def test_twenty_deployments_that_are_scaled_at_once_are_all_read() -> None:
     """SEED-086: kinds without a cache have nothing else to be judged by."""
     reads = UnconfirmedReads(QPS)
-    asked = [
+    requested = [
         reads.fetch(
             FetchNames(),
             DEPLOYMENTS if number % 2 else REPLICASETS,
@@ -234,7 +234,7 @@ async def test_twenty_deployments_that_are_scaled_at_once_are_all_read() -> None
         for number in range(20)
     ]
 
-    assert len(await asyncio.gather(*asked)) == 20
+    assert len(await asyncio.gather(*requested)) == 20
     assert elapsed() < LIMIT
 
 

@@ -112,7 +112,7 @@ async def test_sec09_names_that_are_made_up_cost_a_question_a_second() -> None:
 
 
 @in_virtual_time
-async def test_an_empty_namespace_is_asked_for_again_later() -> None:
+async def test_an_empty_namespace_is_read_again_later() -> None:
     cluster = Cluster()
     await cluster.forge()
     for _ in range(3):

@@ -97,7 +97,7 @@ def unreadable() -> Unreadable:
 
 
 @pytest.mark.parametrize(
-    ("in_cache", "asked", "source", "reads"),
+    ("in_cache", "requested", "source", "reads"),
     [
         pytest.param(cached("7"), "7", "cached", 0, id="SEED-083 the same version: no read"),
         pytest.param(cached("12"), "7", "cached", 0, id="a newer version: no read"),
@@ -112,11 +112,11 @@ def unreadable() -> Unreadable:
 )
 @in_virtual_time
 async def test_the_cache_answers_only_where_it_is_fresh(
-    in_cache: StatefulSet | Unreadable | None, asked: str, source: str, reads: int
+    in_cache: StatefulSet | Unreadable | None, requested: str, source: str, reads: int
 ) -> None:
     """T-06 /scale, D-20: SI-14 needs the labels that the write is admitted against."""
     rig = Rig(stored(), in_cache)
-    found = await rig.find(scale(version=asked))
+    found = await rig.find(scale(version=requested))
     assert found.labels["grafana.com/no-downscale"] == source
     assert rig.client.calls == ["get statefulsets/zone-a"] * reads
 
@@ -170,7 +170,7 @@ async def test_a_read_that_hangs_ends_in_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "error", "text"),
+    ("requested", "error", "text"),
     [
         (scale("pods"), InvalidInput, "unsupported resource pods"),
         (scale(at="other"), Denied, "namespace other is not looked after"),
@@ -178,12 +178,12 @@ async def test_a_read_that_hangs_ends_in_time() -> None:
 )
 @in_virtual_time
 async def test_what_is_not_ours_is_not_read(
-    asked: Review, error: type[ApiError], text: str
+    requested: Review, error: type[ApiError], text: str
 ) -> None:
     """NODOWN-05: no read in a namespace that the operator does not look after."""
     rig = Rig(stored(), cached())
     with pytest.raises(error, match=text):
-        await rig.find(asked)
+        await rig.find(requested)
     assert rig.client.calls == []
 
 
@@ -321,11 +321,11 @@ async def test_si14_a_read_is_shared_only_where_it_is_new_enough(
 @in_virtual_time
 async def test_si14_that_there_was_no_object_is_not_believed_for_one_that_came_since() -> None:
     """SI-13: an error from before the review is no answer to it, and 404 would let it pass."""
-    client, asked = SlowClient(), scale("deployments")
+    client, requested = SlowClient(), scale("deployments")
     created = labelled("after")
 
     first, second = await list_while_reading(
-        client, asked, lambda: client.put("deployments", created), asked
+        client, requested, lambda: client.put("deployments", created), requested
     )
 
     assert isinstance(first, NotFound)

@@ -23,10 +23,10 @@ class Shown:
     def __init__(self, admin: World) -> None:
         self.admin = admin
         self.now = describe()
-        self.asked = 0
+        self.requested = 0
 
     async def describe(self) -> Description:
-        self.asked += 1
+        self.requested += 1
         return self.now
 
 

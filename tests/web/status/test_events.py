@@ -42,7 +42,7 @@ async def test_all_clients_share_one_rendering() -> None:
         took = asyncio.get_running_loop().time() - begun
 
     assert all(one == news[0] for one in news)
-    assert shown.asked <= 2 + took, "once a second"
+    assert shown.requested <= 2 + took, "once a second"
 
 
 async def test_a_client_too_many_is_turned_away_and_the_page_still_works() -> None:

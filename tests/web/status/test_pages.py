@@ -152,14 +152,14 @@ async def test_before_anything_is_known_the_page_says_what_is_missing() -> None:
     assert msgspec.json.decode(document)["operator"]["missing"] == ["operator: starting"]
 
 
-async def test_nothing_is_described_while_nothing_asks_and_once_for_many() -> None:
+async def test_nothing_is_described_without_a_request_and_once_for_many() -> None:
     async with showing() as shown:
         for path in ("/metrics", "/ready", "/reasons", "/status.schema.json"):
             await shown.admin.get(path)
-        assert shown.asked == 0
+        assert shown.requested == 0
         paths = ("/", "/status", "/status.json")
         await asyncio.gather(*(shown.admin.get(path) for path in paths for _ in range(10)))
-        assert shown.asked == 1
+        assert shown.requested == 1
 
 
 async def test_routes_in_metrics_are_few(admin: World) -> None:

@@ -29,7 +29,7 @@ def list_gates(world: ReleaseSandbox) -> list[str]:
     return [f"{one['namespace']}/{one['name']}" for one in found]
 
 
-def collect_asked(world: ReleaseSandbox) -> set[str]:
+def collect_requested(world: ReleaseSandbox) -> set[str]:
     """Return the kinds that a process has listed in the whole cluster."""
     return {
         called.request.resource.plural
@@ -75,10 +75,10 @@ async def test_nothing_else_of_the_cluster_is_followed_without_a_schedule() -> N
         await prepare(world)
         await world.start()
         await world.sleep(30)
-        assert collect_asked(world) == {"clusterrolloutschedules"}
+        assert collect_requested(world) == {"clusterrolloutschedules"}
         await world.create(CLUSTER_ROLLOUT_SCHEDULES, "freeze", PROD)
         await world.sleep(30)
-        assert collect_asked(world) == {
+        assert collect_requested(world) == {
             *("clusterrolloutschedules", "rollouts", "rolloutgates", "namespaces")
         }
         assert list_gates(world) == ["prod/cluster-freeze-app"]
@@ -96,12 +96,12 @@ async def test_a_role_of_one_namespace_has_no_schedules_of_the_cluster() -> None
         await world.sleep(300)
         assert list_gates(world) == []
         assert (await world.get_status(ROLLOUTS, "app"))["conditions"]
-        asked = sum(
+        requested = sum(
             called.request.resource == CLUSTER_ROLLOUT_SCHEDULES
             for called in sandbox.history.list_all(Called)
             if called.actor == "operator-1"
         )
-        assert asked <= 6
+        assert requested <= 6
         sandbox.api.forbidden.clear()
         await world.sleep(90)
         assert list_gates(world) == ["default/cluster-freeze-app"]

@@ -94,7 +94,7 @@ def test_what_makes_a_bake(spec: dict[str, Any], has_bake: bool) -> None:
 
 
 @pytest.mark.parametrize("text", ["1s", "0s"])
-def test_registries_are_not_asked_more_often_than_each_five_seconds(text: str) -> None:
+def test_registries_are_not_read_more_often_than_each_five_seconds(text: str) -> None:
     """RELB-01."""
     spec = decode({"releaseUpdateInterval": text}).spec
     assert spec.update_interval >= timedelta(seconds=5)

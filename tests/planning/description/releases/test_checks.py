@@ -13,7 +13,7 @@ from tests.planning.releases.builders import ALL_CHECKS, at, check, rollout
 WIDE = CheckSelector(selector=LabelSelector(), namespaces=LabelSelector())
 
 
-def test_it_says_what_it_found_and_what_asks() -> None:
+def test_it_says_what_it_found_and_what_requires_it() -> None:
     one = check(status="Unhealthy", message="503", change=1, error=2)
     one = msgspec.structs.replace(one, check_class="rollout-group", rollout_group="db")
     found = describe_check(one, [rollout(checks=ALL_CHECKS), rollout()], {})

@@ -105,9 +105,9 @@ def test_a_failed_one_names_what_failed_and_how_often_it_was_tried() -> None:
     assert found.waits[0].remedy.startswith("look at the failed HealthChecks")
 
 
-def test_the_history_is_short_and_says_who_claims_to_have_asked() -> None:
+def test_the_history_is_short_and_says_who_claims_to_have_requested_it() -> None:
     past = [entry(f"1.{number}.0", minutes=number) for number in range(9)]
-    asked = entry(
+    requested = entry(
         "2.0.0",
         triggered_by=TriggeredBy(kind=TriggerKind.USER, name="ann"),
         message="now",
@@ -116,7 +116,7 @@ def test_the_history_is_short_and_says_who_claims_to_have_asked() -> None:
         failed_health_checks=(FailedHealthCheck(name="c", namespace="prod"),),
     )
     found = describe_release(
-        rollout(status=ReleaseStatus(history=(asked, *past))), RelatedObjects()
+        rollout(status=ReleaseStatus(history=(requested, *past))), RelatedObjects()
     )
 
     assert len(found.history) == MOST_DEPLOYMENTS
@@ -132,17 +132,17 @@ def test_the_history_is_short_and_says_who_claims_to_have_asked() -> None:
     )
 
 
-def test_what_is_asked_for_stands_there_until_it_had_its_effect() -> None:
+def test_what_is_requested_stands_there_until_it_had_its_effect() -> None:
     done = ConsumedIntent(annotation="rollout.kuberik.com/retry", value="x")
-    asking = rollout(
+    requesting = rollout(
         intents=ReleaseIntents(retry="x", bypass_gates="1.1.0"),
         status=ReleaseStatus(consumed_intents=(done,)),
     )
 
-    described = describe_release(asking, RelatedObjects())
+    described = describe_release(requesting, RelatedObjects())
     assert described.requests == ("rollout.kuberik.com/bypass-gates: 1.1.0",)
     assert not described.is_retry_requested
-    again = msgspec.structs.replace(asking, intents=ReleaseIntents(retry="y"))
+    again = msgspec.structs.replace(requesting, intents=ReleaseIntents(retry="y"))
     assert describe_release(again, RelatedObjects()).is_retry_requested
 
 

@@ -185,7 +185,7 @@ def test_a_contest_and_an_overdue_recovery_are_for_a_person() -> None:
         assert choose_release_phase(world.status, waits) is ReleasePhase.HELD
 
 
-def test_what_is_asked_for_by_name_comes_next_whatever_gates_say() -> None:
+def test_what_is_requested_by_name_comes_next_whatever_gates_say() -> None:
     world = gated()
     world.post(force_deploy="1.1.0")
     forced: ReleaseRollout = world.rollout

@@ -75,7 +75,7 @@ def test_only_tags_that_a_plan_applies_are_written() -> None:
     assert plan_due_writes(rollout(), _plan(), [SOURCE], []).writes == ()
 
 
-def test_what_would_go_before_the_tag_is_cleared_without_being_asked() -> None:
+def test_what_would_go_before_the_tag_is_cleared_without_a_request() -> None:
     """RELB-14."""
     shadowed = msgspec.structs.replace(SOURCE, reference={"tag": "2", "digest": "sha256:0"})
     due = plan_due_writes(rollout(), _plan(), [shadowed], [])
