@@ -186,7 +186,7 @@ def read_snapshot(text: str) -> ScalingSnapshot:
     After it annotations by their short names, and fields of the set. Below the zones stand, each
     for itself, `written b 4`, `downscale b 5 3`, `stale 61`, `seen c 1h`, `accepted b-1`,
     `unreadable zone-x`, `scale lasting why it is none`; of pods `pod b-4 phase=Pending`,
-    `lost b-4`, `word b-4 70m called=20s`, `failed b-4 why it gave no time`, and `told b-0 b-1`.
+    `lost b-4`, `says b-4 70m called=20s`, `failed b-4 why it gave no time`, and `stay b-0 b-1`.
     """
     zones: list[Zone] = []
     more: dict[str, Any] = {key: {} for key in ("answers", "stay", "written", "seen", "deletions")}
@@ -212,13 +212,13 @@ def read_snapshot(text: str) -> ScalingSnapshot:
                 more["deletions"][f"zone-{pod}"] = Deletion(kind)
             case ["unreadable", name]:
                 more["unreadable"] = (unreadable("StatefulSet", name),)
-            case ["word", pod, since]:
+            case ["says", pod, since]:
                 begun = None if since == "-" else _read_span(since)
                 called_ago = _read_span(annotations.get("called", "1s"))
                 more["answers"][pod] = answer(begun, ago=called_ago)
             case ["failed", pod, *why]:
                 more["answers"][pod] = answer(None, problem=" ".join(why))
-            case ["told", *pods]:
+            case ["stay", *pods]:
                 more["stay"] |= called(*pods)
             case ["pod", *pods]:
                 names = [f"zone-{pod}" for pod in pods]
@@ -317,11 +317,11 @@ def _outline_reason(kind: str, reason: Reason) -> str:
 
 
 def _outline_calls(calls: CallPods) -> str:
-    """Return a line such as `talk zone-b: stay 0 1 2, request 4 3`."""
+    """Return a line such as `call zone-b: stay 0 1 2, prepare 4 3`."""
     stay = sorted(calls.cancel, key=lambda endpoint: endpoint.pod)
     parts = [f"stay {_outline_pods(stay)}"] if stay else []
-    parts += [f"ask {_outline_pods(calls.post)}"] if calls.post else []
-    return f"talk {calls.zone.name}: {', '.join(parts)}"
+    parts += [f"prepare {_outline_pods(calls.post)}"] if calls.post else []
+    return f"call {calls.zone.name}: {', '.join(parts)}"
 
 
 def _outline_pods(endpoints: Iterable[Endpoint]) -> str:

@@ -30,106 +30,106 @@ from tests.planning.scalings import (
 )
 from tests.planning.tables import read_table
 
-STAYING = "told b-0 b-1 b-2"
+STAYING = "stay b-0 b-1 b-2"
 
 T05 = """
 T-05.1 SEED-073 first they are told what: those that stay, and those that go from the highest on
   delayed b 5; scale 3/5
-  | talk zone-b: stay 0 1 2, ask 4 3
+  | call zone-b: stay 0 1 2, prepare 4 3
   | wait delayed_by_pods zone-b: b: 5 → 3 waits: zone-b-4 and zone-b-3 are called to prepare
 T-05.1 SEED-073 both are due
-  delayed b 5; scale 3/5; TOLD; word b-4 70m; word b-3 70m | scale_down: b: 5 → 3
+  delayed b 5; scale 3/5; STAYS; says b-4 70m; says b-3 70m | scale_down: b: 5 → 3
 T-05.2 none is due
-  delayed b 5; scale 3/5; TOLD; word b-4 30m; word b-3 0
+  delayed b 5; scale 3/5; STAYS; says b-4 30m; says b-3 0
   | wait delayed_by_pods zone-b: b: 5 → 3 waits: zone-b-4 is prepared since 2026-01-01T11:30:00Z,
     1h0m0s are wanted, 30m0s left
 T-05.3 the highest is not due
-  delayed b 5; scale 3/5; TOLD; word b-4 0; word b-3 70m
+  delayed b 5; scale 3/5; STAYS; says b-4 0; says b-3 70m
   | wait delayed_by_pods zone-b: b: 5 → 3 waits: zone-b-4 is prepared since 2026-01-01T12:00:00Z,
     1h0m0s are wanted, 1h0m0s left
 T-05.4 four are asked, three are named
   delayed b 5; scale 1/5
-  | talk zone-b: stay 0, ask 4 3 2 1
+  | call zone-b: stay 0, prepare 4 3 2 1
   | wait delayed_by_pods zone-b: b: 5 → 1 waits: zone-b-4, zone-b-3, zone-b-2 and 1 more are called
     to prepare
 T-05.4 down to the first that is not due
-  delayed b 5; scale 1/5; told b-0; word b-4 70m; word b-3 75m; word b-2 30m; word b-1 75m
+  delayed b 5; scale 1/5; stay b-0; says b-4 70m; says b-3 75m; says b-2 30m; says b-1 75m
   | scale_down: b: 5 → 3, on the way to 1
 T-05.5 both answer 500
-  delayed b 5; scale 3/5; TOLD; failed b-4 zone-b-4 answered 500; failed b-3 zone-b-3 answered 500
+  delayed b 5; scale 3/5; STAYS; failed b-4 zone-b-4 answered 500; failed b-3 zone-b-3 answered 500
   | wait pod_gave_no_time zone-b: b: 5 → 3 waits: zone-b-4 answered 500, and 1 more pod gave no time
 T-05.6 DELAY-07 one cannot be reached
-  delayed b 5; scale 3/5; TOLD; word b-4 70m; failed b-3 zone-b-3: connection reset
+  delayed b 5; scale 3/5; STAYS; says b-4 70m; failed b-3 zone-b-3: connection reset
   | wait pod_gave_no_time zone-b: b: 5 → 3 waits: zone-b-3: connection reset
 T-05.7 SEED-075 one answers with something else
-  delayed b 5; scale 3/5; TOLD; failed b-4 zone-b-4: no JSON; word b-3 70m
+  delayed b 5; scale 3/5; STAYS; failed b-4 zone-b-4: no JSON; says b-3 70m
   | wait pod_gave_no_time zone-b: b: 5 → 3 waits: zone-b-4: no JSON
 T-05.8 a zone whose pods are not due holds no other zone back
-  delayed a 5; delayed b 5; scale 3/5; told a-0 a-1 a-2 b-0 b-1 b-2; failed a-4 no answer;
-    word a-3 70m; word b-4 70m; word b-3 70m
+  delayed a 5; delayed b 5; scale 3/5; stay a-0 a-1 a-2 b-0 b-1 b-2; failed a-4 no answer;
+    says a-3 70m; says b-4 70m; says b-3 70m
   | scale_down: b: 5 → 3
   | wait pod_gave_no_time zone-a: a: 5 → 3 waits: no answer
 T-05.9 SEED-077 up at once
-  delayed b 2; scale 5/2 | scale_up: b: 2 → 5 | talk zone-b: stay 0 1
+  delayed b 2; scale 5/2 | scale_up: b: 2 → 5 | call zone-b: stay 0 1
 T-05.9 whether they have confirmed or not
-  delayed b 2; scale 5/2; told b-0 b-1 | scale_up: b: 2 → 5
+  delayed b 2; scale 5/2; stay b-0 b-1 | scale_up: b: 2 → 5
 T-05.10 DELAY-10 as many as wanted
-  delayed b 3; scale 3/3 | talk zone-b: stay 0 1 2
+  delayed b 3; scale 3/3 | call zone-b: stay 0 1 2
 T-05.10 DELAY-10 and they know it
-  delayed b 3; scale 3/3; TOLD | nothing
+  delayed b 3; scale 3/3; STAYS | nothing
 T-05.11 forced, and asked
   delayed b 5 force=2; scale 10/5
-  | talk zone-b: stay 0 1, ask 4 3 2
+  | call zone-b: stay 0 1, prepare 4 3 2
   | wait delayed_by_pods zone-b: b: 5 → 2, FORCED waits: zone-b-4, zone-b-3 and zone-b-2 are called
     to prepare
 T-05.11 forced, and due
-  delayed b 5 force=2; scale 10/5; told b-0 b-1; word b-4 70m; word b-3 70m; word b-2 70m
+  delayed b 5 force=2; scale 10/5; stay b-0 b-1; says b-4 70m; says b-3 70m; says b-2 70m
   | scale_down: b: 5 → 2, FORCED
 T-05.12 forced to none, and asked
   delayed b 3 force=0; scale 3/3
-  | talk zone-b: ask 2 1 0
+  | call zone-b: prepare 2 1 0
   | wait delayed_by_pods zone-b: b: 3 → 0, FORCED waits: zone-b-2, zone-b-1 and zone-b-0 are called
     to prepare
 T-05.12 forced to none, not due
-  delayed b 3 force=0; scale 3/3; word b-2 30m; word b-1 30m; word b-0 30m
+  delayed b 3 force=0; scale 3/3; says b-2 30m; says b-1 30m; says b-0 30m
   | wait delayed_by_pods zone-b: b: 3 → 0, FORCED waits: zone-b-2 is prepared since
     2026-01-01T11:30:00Z, 1h0m0s are wanted, 30m0s left
 T-05.13 forced to the count it has
-  delayed b 3 force=3; scale 3/3 | talk zone-b: stay 0 1 2
+  delayed b 3 force=3; scale 3/3 | call zone-b: stay 0 1 2
 T-05.14 nobody else is told to stay while the pods of a zone are asked
   delayed a 5 force=0; delayed b 5; delayed c 5; scale 5/5
-  | talk zone-a: ask 4 3 2 1 0
+  | call zone-a: prepare 4 3 2 1 0
   | wait delayed_by_pods zone-a: a: 5 → 0, FORCED waits: zone-a-4, zone-a-3, zone-a-2 and 2 more are
     called to prepare
 T-05.14 nor while it moves
-  delayed a 5 force=0; delayed b 5; delayed c 5; scale 5/5; word a-0 70m; word a-1 70m;
-    word a-2 70m; word a-3 70m; word a-4 70m
+  delayed a 5 force=0; delayed b 5; delayed c 5; scale 5/5; says a-0 70m; says a-1 70m;
+    says a-2 70m; says a-3 70m; says a-4 70m
   | scale_down: a: 5 → 0, FORCED
 T-05.14 but when it has gone
   delayed a 5 force=0; delayed b 5; delayed c 5; scale 5/5; written a 0
-  | publish 0 to DEMO | talk zone-b: stay 0 1 2 3 4 | talk zone-c: stay 0 1 2 3 4
+  | publish 0 to DEMO | call zone-b: stay 0 1 2 3 4 | call zone-c: stay 0 1 2 3 4
 a downscale rests on fresh words only, and says what it waits for
-  delayed b 5; scale 3/5; TOLD; word b-4 70m called=20s; word b-3 70m
-  | talk zone-b: ask 4 | wait delayed_by_pods zone-b: b: 5 → 3 waits: 1 pod is called once more
+  delayed b 5; scale 3/5; STAYS; says b-4 70m called=20s; says b-3 70m
+  | call zone-b: prepare 4 | wait delayed_by_pods zone-b: b: 5 → 3 waits: 1 pod is called once more
 the second zone in turn asks nobody once more while the first goes
-  delayed a 5; delayed b 5; scale 3/5; told a-0 a-1 a-2 b-0 b-1 b-2; word a-4 70m; word a-3 70m;
-    word b-4 70m called=20s; word b-3 70m called=20s
+  delayed a 5; delayed b 5; scale 3/5; stay a-0 a-1 a-2 b-0 b-1 b-2; says a-4 70m; says a-3 70m;
+    says b-4 70m called=20s; says b-3 70m called=20s
   | scale_down: a: 5 → 3
   | wait downscale_underway zone-b: b: 5 → 3 waits: zone-a is scaled down first
 W-24 ordinals that begin elsewhere: 5 pods from zone-b-3 on, 3 wanted
   delayed b 8 pods=---lllll first_ordinal=3 replicas=5 status_replicas=5; scale 3/5
-  | talk zone-b: stay 3 4 5, ask 7 6
+  | call zone-b: stay 3 4 5, prepare 7 6
   | wait delayed_by_pods zone-b: b: 5 → 3 waits: zone-b-7 and zone-b-6 are called to prepare
 W-24 and one of them is due
   delayed b 8 pods=---lllll first_ordinal=3 replicas=5 status_replicas=5; scale 3/5;
-    told b-3 b-4 b-5; word b-7 70m; word b-6 30m
+    stay b-3 b-4 b-5; says b-7 70m; says b-6 30m
   | scale_down: b: 5 → 4, on the way to 3
 """
 
 
 def read_delays(text: str) -> ScalingSnapshot:
     """Return a view; `CALLED` are those of zone b that stay."""
-    return read_snapshot(text.replace("TOLD", STAYING))
+    return read_snapshot(text.replace("STAYS", STAYING))
 
 
 @pytest.mark.parametrize(("case", "expected"), read_table(T05, read_delays))
@@ -206,15 +206,15 @@ def test_seed076_when_a_pod_is_called_again(
 
 
 def test_a_pod_that_is_called_once_more_is_no_news() -> None:
-    case = f"delayed b 5; scale 3/5; {STAYING}; word b-4 70m called=20s; word b-3 70m"
+    case = f"delayed b 5; scale 3/5; {STAYING}; says b-4 70m called=20s; says b-3 70m"
     assert plan_scaling(read_snapshot(case)).waits[0].severity is Severity.DEBUG
 
 
 def test_no_pod_is_called_once_more_for_a_downscale_that_may_not_be() -> None:
     """The time between zones: twelve hours of questions every few seconds would be a storm."""
     case = (
-        "delayed a 5 span=12h; b 5 follows=a ago=1h; scale 3/5; told a-0 a-1 a-2;"
-        " word a-4 70m called=20s; word a-3 70m called=20s"
+        "delayed a 5 span=12h; b 5 follows=a ago=1h; scale 3/5; stay a-0 a-1 a-2;"
+        " says a-4 70m called=20s; says a-3 70m called=20s"
     )
     plan = plan_scaling(read_snapshot(case.replace(";", "; ").replace(";  ", "; ")))
 
@@ -248,7 +248,7 @@ def test_who_is_owed_a_cancel_gets_it_whatever_other_zones_do() -> None:
     plan = plan_scaling(snapshot(*zones, delayed("c", 7), scale="5/5", answers={"b-4": DUE}))
 
     assert counts(plan) == {"zone-a": 5}
-    assert "talk zone-b: stay 4" in outline(plan)
+    assert "call zone-b: stay 4" in outline(plan)
 
 
 @pytest.mark.parametrize(
@@ -301,8 +301,8 @@ def test_seed079_when_a_pod_is_told_that_it_stays(calls: PodCalls | None, is_cal
         others = dict.fromkeys(("b-0", "b-2", "b-3", "b-4"), CALLED)
         plan = plan_scaling(snapshot(delayed("b", 5), scale=scale, stay={**others, **stay}))
 
-        assert [line for line in outline(plan) if line.startswith("talk")] == (
-            ["talk zone-b: stay 1"] if is_called else []
+        assert [line for line in outline(plan) if line.startswith("call")] == (
+            ["call zone-b: stay 1"] if is_called else []
         )
 
 
@@ -325,7 +325,7 @@ def test_seed077_an_upscale_in_the_midst_of_the_wait_takes_it_back() -> None:
         )
     )
 
-    assert outline(plan) == [f"scale_up: zone-b mirrors {SHOWN}: 5 → 6", "talk zone-b: stay 3 4"]
+    assert outline(plan) == [f"scale_up: zone-b mirrors {SHOWN}: 5 → 6", "call zone-b: stay 3 4"]
 
 
 def test_si12_what_may_still_be_scaled_away_is_not_told_that_it_stays() -> None:
@@ -334,7 +334,7 @@ def test_si12_what_may_still_be_scaled_away_is_not_told_that_it_stays() -> None:
     answers = {"b-4": DUE, "b-3": DUE, "b-2": DUE}
     plan = plan_scaling(snapshot(delayed("b", 5), scale="5/5", answers=answers, downscale=underway))
 
-    assert outline(plan) == ["talk zone-b: stay 0 1 2"]
+    assert outline(plan) == ["call zone-b: stay 0 1 2"]
 
 
 @pytest.mark.parametrize(

@@ -61,35 +61,35 @@ one does not run
 one has no phase
   DUE; pod b-3 phase= | zone-b-3 does not run (phase none)
 one that was never asked has no address
-  5; word b-3 70m; pod b-4 ip= | pod zone-b-4 has no address yet
+  5; says b-3 70m; pod b-4 ip= | pod zone-b-4 has no address yet
 one cannot be asked once more
-  5; word b-4 70m called=20s; word b-3 70m; pod b-4 ip= | pod zone-b-4 has no address yet
+  5; says b-4 70m called=20s; says b-3 70m; pod b-4 ip= | pod zone-b-4 has no address yet
 DELAY-07 a word without a time
-  5; word b-4 -; word b-3 70m | zone-b-4 gave no time
+  5; says b-4 -; says b-3 70m | zone-b-4 gave no time
 DELAY-07 one that is below one that is due
-  5; word b-4 70m; failed b-3 zone-b-3: HTTP 409 | zone-b-3: HTTP 409
+  5; says b-4 70m; failed b-3 zone-b-3: HTTP 409 | zone-b-3: HTTP 409
 one below is not there
-  5 pods=lll-l; word b-4 70m | zone-b-3 does not exist, and zone-b-4 does
+  5 pods=lll-l; says b-4 70m | zone-b-3 does not exist, and zone-b-4 does
 one above is just being replaced
-  5 pods=llll- status_replicas=5; word b-3 70m
+  5 pods=llll- status_replicas=5; says b-3 70m
   | zone-b-4 does not exist, and may come back: the status of zone-b counts 5 pods, 4 are seen
 one above is away for a rollout
-  5 pods=llll- status_replicas=4 current_revision=prev; word b-3 70m
+  5 pods=llll- status_replicas=4 current_revision=prev; says b-3 70m
   | zone-b-4 does not exist, and may come back: zone-b is being rolled out
 the status is of before
-  5 pods=llll- status_replicas=4 generation=2; word b-3 70m
+  5 pods=llll- status_replicas=4 generation=2; says b-3 70m
   | zone-b-4 does not exist, and may come back: the status of zone-b does not show its newest spec
     yet
 one cannot be read
-  5 pods=llll-; lost b-4; word b-3 70m | zone-b-4 cannot be read
+  5 pods=llll-; lost b-4; says b-3 70m | zone-b-4 cannot be read
 one cannot be read, not even its owner
-  5 pods=llll-; lost b-4 owner=none; word b-3 70m | zone-b-4 cannot be read
+  5 pods=llll-; lost b-4 owner=none; says b-3 70m | zone-b-4 cannot be read
 """
 
 
 def read_answers(text: str) -> ScalingSnapshot:
     """Return a view of zone b on its way to three; `DUE` are the words of both that go."""
-    text = text.replace("DUE", "5; word b-4 70m; word b-3 70m", 1)
+    text = text.replace("DUE", "5; says b-4 70m; says b-3 70m", 1)
     return read_snapshot(f"delayed b {text}; scale 3/5")
 
 
@@ -105,21 +105,21 @@ def test_delay07_one_pod_without_a_usable_word_holds_all(
 
 FREE = """
 SEED-106 the highest was never created
-  5 pods=llll- status_replicas=4; word b-3 70m | 3
+  5 pods=llll- status_replicas=4; says b-3 70m | 3
 SEED-106 none of them was
   5 pods=lll-- status_replicas=3 | 3
 a zone without pods
   5 pods=----- status_replicas=0 | 3
 down to the one that is not due
-  5 pods=llll- status_replicas=4; word b-3 1m | 4
+  5 pods=llll- status_replicas=4; says b-3 1m | 4
 a rollout that is paused brings nothing back
-  5 pods=llll- paused=true status_replicas=4 current_revision=prev; word b-3 70m | 3
+  5 pods=llll- paused=true status_replicas=4 current_revision=prev; says b-3 70m | 3
 one that stays cannot be read
   DUE; lost b-1 | 3
 one that stays terminates
   DUE; pod b-1 is_terminating=true | 3
 two thousand million replicas are counted by their pods
-  5 replicas=2147483647 status_replicas=5; word b-4 70m; word b-3 70m | 3
+  5 replicas=2147483647 status_replicas=5; says b-4 70m; says b-3 70m | 3
 """
 
 
