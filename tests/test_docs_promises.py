@@ -20,7 +20,7 @@ FAMILIES: Final = (
 PAGE: Final = Path("docs/promises.md")
 # A promise that only documents speak of is one that nothing proves.
 PROVING: Final = ("rollout_operator", "tests", "benchmarks")
-TELLING: Final = (
+SPEAKING: Final = (
     "manifests", "docs", "README.md", "CHANGELOG.md", "Makefile", "pyproject.toml"
 )  # fmt: skip
 SUFFIXES: Final = {".py", ".md", ".yaml", ".txt", ".go"}
@@ -118,7 +118,7 @@ def check(root: Path) -> list[str]:
     return [
         *(
             f"{mention} has no row in {PAGE.as_posix()}"
-            for mention in (*proven, *list_mentions(root, TELLING))
+            for mention in (*proven, *list_mentions(root, SPEAKING))
             if mention.id not in explained and not mention.is_implied
         ),
         *(f"{row} is used by neither package nor test" for row in rows if row.id not in used),
@@ -207,13 +207,13 @@ def test_short_forms_are_read(text: str, ids: str) -> None:
 def _make_repository(root: Path, files: dict[str, str]) -> Path:
     """Write a repository with one promise and the test that names it, and these files."""
     page = "| id | promise |\n| --- | --- |\n| SI-01 | it holds |\n"
-    empty = dict.fromkeys((one for one in TELLING if "." in one or one == "Makefile"), "")
+    empty = dict.fromkeys((one for one in SPEAKING if "." in one or one == "Makefile"), "")
     everything = {PAGE.as_posix(): page, "tests/test_it.py": "# SI-01", **empty, **files}
     for name, text in everything.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    for folder in (*PROVING, *TELLING):
+    for folder in (*PROVING, *SPEAKING):
         if folder not in everything:
             (root / folder).mkdir(exist_ok=True)
     return root

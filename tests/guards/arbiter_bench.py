@@ -137,11 +137,11 @@ class Process:
         return found
 
     async def evict(self, pod: str, *, dry_run: bool = False, within: timedelta = LONG) -> str:
-        """Request an eviction; see `tell`."""
+        """Request an eviction; see `render_answer`."""
         request = DisruptionRequest(
             pod=self.cached(pod), engine=DisruptionSource.EVICTION, dry_run=dry_run
         )
-        return tell(await self.gate.request(request, self.clock.elapsed() + within))
+        return render_answer(await self.gate.request(request, self.clock.elapsed() + within))
 
     @asynccontextmanager
     async def evicting(
@@ -302,7 +302,7 @@ def rule(max_unavailable: int = 1, **changes: object) -> Budget:
     return replace(budget(max_unavailable), **{"selector": LABELS, **changes})
 
 
-def tell(answer: Answer) -> str:
+def render_answer(answer: Answer) -> str:
     """Return `allowed`, `not in scope`, or status, code and text up to the names."""
     if isinstance(answer, GrantedPod):
         return "allowed" if answer.budget else "not in scope"

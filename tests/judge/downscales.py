@@ -270,7 +270,7 @@ def read_targets(book: Book) -> Targets:
 FORGED: Final = "hook_forged"
 
 
-def tell_asked(body: bytes) -> str:
+def describe_review(body: bytes) -> str:
     """Return in words what a review is about, for the text of a fault."""
     review = cast(JsonObject, msgspec.json.decode(body))
     request = child(review, "request")

@@ -20,7 +20,7 @@ from tests.judge.builder import (
     list_broken,
     s,
 )
-from tests.judge.downscales import FORGED, tell_asked
+from tests.judge.downscales import FORGED, describe_review
 from tests.judge.invariants_reviews import list_spans
 from tests.judge.promises import Promises, Verdict
 from tests.judge.verdict import judge_book
@@ -193,7 +193,7 @@ def forged(at: float = 19.7, path: str = EVICTION_PATH, **request: Any) -> Event
     """Have a forged review come at a time; a dry run of the same leaves a record just before 20."""
     about = {"metadata": {"name": "zone-a-0"}, "deleteOptions": {}}
     fields = {"namespace": NAMESPACE, "name": "zone-a-0", "dryRun": False, "object": about}
-    requested = tell_asked(msgspec.json.encode({"request": {**fields, **request}}))
+    requested = describe_review(msgspec.json.encode({"request": {**fields, **request}}))
     return lambda t: in_a_dry_run("query")(
         t.fault(at, FORGED, f"at {path}?timeout=5s: {requested}", actor="api-server")
     )

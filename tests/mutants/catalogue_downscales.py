@@ -58,7 +58,7 @@ DOWNSCALE_CONTROL: Final = (
         scenarios=DOWNSCALES,
     ),
     Mutant(
-        name="told-once-is-told",
+        name="one-cancel-is-enough",
         old="[due_cancel for due_cancel, pod in here.items() if pod.uid not in failed]\n",
         new="list(here)\n        failed = {}\n",
         breaks="LI-05: a pod that was out of reach is not told again",
@@ -66,7 +66,7 @@ DOWNSCALE_CONTROL: Final = (
         profile="lost pods",
     ),
     Mutant(
-        name="second-telling-forgotten",
+        name="second-cancel-forgotten",
         old="            if entry is None or entry.again is None:\n",
         new="            if entry is None or entry.pod:\n",
         breaks="LI-05: a call that was slow to arrive makes a pod forget that it stays",

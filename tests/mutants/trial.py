@@ -109,16 +109,16 @@ def main(words: Sequence[str]) -> int:
             continue
         # Ends the process where a job uses up so much of a core.
         signal.setitimer(signal.ITIMER_PROF, JOB_SECONDS)
-        _tell(Line(PodAnswer.BEGIN, job))
+        _report(Line(PodAnswer.BEGIN, job))
         found = question.judge(job)
         if found:
-            _tell(Line(PodAnswer.FOUND, job, "; ".join(found)))
+            _report(Line(PodAnswer.FOUND, job, "; ".join(found)))
             return 0
-    _tell(Line(PodAnswer.CLEAN))
+    _report(Line(PodAnswer.CLEAN))
     return 0
 
 
-def _tell(line: Line) -> None:
+def _report(line: Line) -> None:
     sys.stdout.write(f"{msgspec.json.encode(line).decode()}\n")
     sys.stdout.flush()
 

@@ -148,7 +148,7 @@ async def test_ca_06_a_bundle_that_a_client_takes_away_is_put_back() -> None:
 
 
 @in_virtual_time
-async def test_a_new_bundle_is_written_when_told_and_within_minutes_when_not() -> None:
+async def test_a_new_bundle_is_written_when_woken_and_within_minutes_when_not() -> None:
     cluster = Cluster(configuration("guard", PEM))
     async with cluster.running():
         await after(1)

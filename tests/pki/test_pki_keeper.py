@@ -348,7 +348,7 @@ async def test_a_decision_is_reported_once(lines: list[str]) -> None:
     assert len([line for line in lines if 'reason="cert: missing"' in line]) == 1
 
 
-async def test_no_key_is_ever_told(lines: list[str]) -> None:
+async def test_no_key_is_ever_shown(lines: list[str]) -> None:
     """SEC-14: no log line, no text of any part, no error holds key material."""
     secrets = FakeSecrets()
     keys: set[bytes] = set()

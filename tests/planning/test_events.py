@@ -205,7 +205,7 @@ def test_a_held_pod_is_reported() -> None:
 
 
 @pytest.mark.parametrize("code", [Code.NOT_ELECTED, Code.STOPPING])
-def test_what_only_the_process_has_to_do_with_is_not_told(code: Code) -> None:
+def test_what_only_the_process_has_to_do_with_is_not_shown(code: Code) -> None:
     assert not is_reported(refused(code))
     assert is_reported(refused())
 

@@ -53,7 +53,7 @@ class NodesDrain:
         requested = {name: max(at - now, 0) for name, at in self._requested.items()}
         here = {node_of(pod) for pod in pods}
         yield from (f"cordon {node} at 0s" for node in self.nodes if node in here)
-        yield from tell_rest(self.nodes[self._place :], requested, self._refused, pods)
+        yield from render_rest(self.nodes[self._place :], requested, self._refused, pods)
 
     async def _leave(self, name: str) -> None:
         """Have one pod go, or give up on it as kubectl does."""
@@ -83,7 +83,7 @@ class NodesDrain:
         await asyncio.sleep(seconds)
 
 
-def tell_rest(
+def render_rest(
     nodes: Sequence[str],
     requested: Mapping[str, float],
     refused: Collection[str],

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.prediction.drains import tell_rest
+from tests.prediction.drains import render_rest
 from tests.world.api import Json
 
 
@@ -32,4 +32,4 @@ STARTS = [_pod("a-0", "spare", is_ready=False), _pod("a-1", "n1")]
 def test_the_rest_of_a_drain_is_another_one(
     nodes: list[str], refused: list[str], pods: list[Json], printed: list[str]
 ) -> None:
-    assert list(tell_rest(nodes, {"a-0": 3.0}, refused, pods)) == printed
+    assert list(render_rest(nodes, {"a-0": 3.0}, refused, pods)) == printed

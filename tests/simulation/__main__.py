@@ -75,7 +75,7 @@ def _run(case: Case, *, is_whole: bool, may_shrink: bool) -> int:
     if may_shrink:
         case = shrink(case)
     outcome = run_case(case, listens=True)
-    _tell(outcome, is_whole=is_whole)
+    _print_outcome(outcome, is_whole=is_whole)
     _print(case.command)
     return 0 if outcome.verdict.is_clean else 1
 
@@ -87,7 +87,7 @@ def _run_plans(scenario: str, kind: Kind, number: int | None) -> int:
         assert plan is not None, "a plan's job has a plan"
         _print(plan.text)
         outcome = run_plan(get_scenario(scenario), plan, listens=True)
-        _tell(outcome, is_whole=True)
+        _print_outcome(outcome, is_whole=True)
         return 0 if outcome.verdict.is_clean else 1
     tally = Tally()
     places = {job: place for place, job in enumerate(jobs)}
@@ -106,7 +106,7 @@ def _run_campaign(given: argparse.Namespace) -> int:
         plans = [list_plan_jobs(name, kind) for name in SMALL_ONES for kind in Kind]
     tally = _count(run_all(chain(schedules, *plans), given.jobs), given.seconds)
     for summary in tally.failed[:MOST_SHOWN]:
-        _tell_failed(summary)
+        _print_failed(summary)
     _print(tally.render())
     return 1 if tally.failed else 0
 
@@ -128,16 +128,16 @@ def _count(summaries: Iterator[Summary], seconds: float) -> Tally:
     return tally
 
 
-def _tell_failed(summary: Summary) -> None:
+def _print_failed(summary: Summary) -> None:
     """Print a failure in its smallest form, with its story and the command that repeats it."""
     _print(summary.text)
     if summary.job.plan is None:
         case = shrink(Case(scenario=summary.job.scenario, seed=summary.job.seed))
-        _tell(run_case(case, listens=True), is_whole=False)
+        _print_outcome(run_case(case, listens=True), is_whole=False)
         _print(case.command)
 
 
-def _tell(outcome: Outcome, *, is_whole: bool) -> None:
+def _print_outcome(outcome: Outcome, *, is_whole: bool) -> None:
     verdict = outcome.verdict
     first = min((each.at for each in verdict.violations), default=outcome.span)
     lines = render_story(outcome.history) if is_whole else render_tail(outcome.history, first)

@@ -24,7 +24,7 @@ from rollout_operator.lab.process import SimulatedProcess
 from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
 from rollout_operator.lab.world import Sandbox
 from tests.forgeries import forge
-from tests.judge.downscales import FORGED, tell_asked
+from tests.judge.downscales import FORGED, describe_review
 from tests.simulation.fault_rates import Blows, HookFaults
 from tests.simulation.runtime import Patient, now
 
@@ -309,7 +309,7 @@ class FaultyHooks:
     async def _forge(self, call: HookCall, rng: random.Random) -> None:
         """Have a review with lies in it answered, wherever that arrives."""
         forged = replace(call, body=forge(call.body, rng), taken_by=[])
-        if self._strikes(FORGED, call, f": {tell_asked(forged.body)}"):
+        if self._strikes(FORGED, call, f": {describe_review(forged.body)}"):
             with suppress(OSError, TimeoutError):
                 await self._inner(forged)
 

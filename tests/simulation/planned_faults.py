@@ -107,7 +107,7 @@ class ScriptedFaults:
             return OUTCOME
         crash, fails = plan.outcome.crash, plan.outcome.fails
         kind = "crash" if crash is not None else fails or "slow"
-        self._tell(plan, kind, f"{sent.text}: {crash.name.lower() if crash else kind}")
+        self._report_plan(plan, kind, f"{sent.text}: {crash.name.lower() if crash else kind}")
         return plan.outcome
 
     def on_event(self, actor: str, plural: str, type: str, name: str, number: int) -> EventOutcome:
@@ -118,7 +118,7 @@ class ScriptedFaults:
         if plan is None:
             return EVENT_OUTCOME
         kind = describe_event_outcome(plan.outcome)
-        self._tell(plan, kind, f"event {number} of {plural}: {type} {name}: {kind}")
+        self._report_plan(plan, kind, f"event {number} of {plural}: {type} {name}: {kind}")
         return plan.outcome
 
     def on_list(self, sent: SentCall) -> timedelta:
@@ -127,7 +127,7 @@ class ScriptedFaults:
         plan = self._find(ListPlan, lambda one: (one.actor, one.plural, one.number) == wanted)
         if plan is None:
             return NO_TIME
-        self._tell(plan, "stale_list", f"{sent.text}: as of {plan.age} ago")
+        self._report_plan(plan, "stale_list", f"{sent.text}: as of {plan.age} ago")
         return plan.age
 
     def on_pod_call(self, actor: str, method: str, pod: str) -> PodCallOutcome:
@@ -137,7 +137,7 @@ class ScriptedFaults:
         if plan is None:
             return POD_CALL_OUTCOME
         kind = "crash" if plan.outcome.crash is not None else plan.outcome.fails or "slow"
-        self._tell(plan, f"pod_{kind}", f"{method} {pod}: {kind}")
+        self._report_plan(plan, f"pod_{kind}", f"{method} {pod}: {kind}")
         return plan.outcome
 
     def on_review(self, actor: str, way: Way) -> ReviewOutcome:
@@ -156,7 +156,7 @@ class ScriptedFaults:
             if outcome.lost
             else "slow"
         )
-        self._tell(plan, f"review_{kind}", f"{way} of a review: {kind}")
+        self._report_plan(plan, f"review_{kind}", f"{way} of a review: {kind}")
         return outcome
 
     def _find(self, kind: type[_P], fits: Callable[[_P], bool]) -> _P | None:
@@ -167,7 +167,7 @@ class ScriptedFaults:
                 return plan
         return None
 
-    def _tell(self, plan: Planned, kind: str, text: str) -> None:
+    def _report_plan(self, plan: Planned, kind: str, text: str) -> None:
         self._report(
             Fault(
                 at=timedelta(seconds=asyncio.get_running_loop().time()),

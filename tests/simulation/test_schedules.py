@@ -75,7 +75,7 @@ def test_two_schedules_of_each_scenario_break_no_promise() -> None:
         tally.add(summary)
 
     print(tally.render())  # noqa: T201 (the line is wanted)
-    assert not tally.failed, _tell(tally)
+    assert not tally.failed, _report(tally)
     assert tally.schedules == SCHEDULES
     assert tally.healed >= SCHEDULES // 2
     assert tally.undetermined == 0
@@ -101,7 +101,7 @@ def test_the_tally_adds_up_and_prints_one_line() -> None:
     assert "faults{" in line
 
 
-def _tell(tally: Tally) -> str:
+def _report(tally: Tally) -> str:
     """Return the first failures, and the commands that repeat the smallest form of them."""
     texts = [each.text for each in tally.failed[:5]]
     cases = [Case(scenario=each.job.scenario, seed=each.job.seed) for each in tally.failed[:2]]

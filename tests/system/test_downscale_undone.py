@@ -37,7 +37,7 @@ Story = Callable[[World], Awaitable[None]]
 async def test_li05_pods_that_stay_are_un_prepared(plane: ControlPlane, tmp_path: Path) -> None:
     """LI-05, SI-12, W-13, W-36, FP-06, FP-19, FP-22, FP-25, FP-26, FP-35: see the stories."""
     async with asyncio.TaskGroup() as stories:
-        for story in (tell_of_lost_requests, tell_of_a_crash, tell_of_an_end):
+        for story in (lose_requests, crash, end):
             folder = tmp_path / story.__name__
             folder.mkdir()
             stories.create_task(_live(plane, folder, story), name=folder.name)
@@ -49,7 +49,7 @@ async def _live(plane: ControlPlane, folder: Path, story: Story) -> None:
         await world.assert_permitted()
 
 
-async def tell_of_lost_requests(world: World) -> None:
+async def lose_requests(world: World) -> None:
     """FP-22, W-36: refused by others, without an answer, too old, taken back, its client gone.
 
     In `reverted` pod 0 is not ready, so that its controller touches no other pod: pod 3 outlives
@@ -84,7 +84,7 @@ async def tell_of_lost_requests(world: World) -> None:
     await guarded.assert_judged()
 
 
-async def tell_of_a_crash(world: World) -> None:
+async def crash(world: World) -> None:
     """FP-06, FP-35, SEED-093: `kill -9` while a pod prepares, and right after an answer.
 
     What is left to do is known from the records on the pods, by the next process.
@@ -115,7 +115,7 @@ async def tell_of_a_crash(world: World) -> None:
     await guarded.assert_judged()
 
 
-async def tell_of_an_end(world: World) -> None:
+async def end(world: World) -> None:
     """FP-35, LI-14: SIGTERM amid 54 prepares; none that persists is undone, each other is."""
     pods = await world.serve_pods()
     pods.behave("", Respond(after=timedelta(seconds=2)), method="POST")

@@ -51,14 +51,14 @@ async def _follow_mimir(guide: Guide) -> None:
     going = [f"ingester-zone-{letter}-2" for letter in "abc"]
     a, b = ("store-gateway-zone-a", "store-gateway-zone-b")
 
-    async def assert_told() -> None:
+    async def assert_called() -> None:
         guide.assert_prepared(*going, path="/ingester/prepare-shutdown")
 
     happenings: dict[str, Happening] = {
         "three ingesters are read-only": partial(guide.wait_delay, going),
         "all ingesters write again": guide.wait_no_delay,
         "the ingesters are read-only for 13 hours": partial(guide.let_delay_pass, going, DELAY),
-        "three ingesters were told to leave": assert_told,
+        "three ingesters were told to leave": assert_called,
         f"30 minutes pass for {a}": partial(guide.let_pass_since_downscale, a, HALF_HOUR),
         f"30 minutes pass for {b}": partial(guide.let_pass_since_downscale, b, HALF_HOUR),
     }
@@ -97,12 +97,12 @@ async def _follow_loki(guide: Guide) -> None:
 async def _follow_tempo(guide: Guide) -> None:
     going = [f"live-store-zone-{letter}-1" for letter in "ab"]
 
-    async def assert_told() -> None:
+    async def assert_called() -> None:
         guide.assert_prepared(*going, path="/live-store/prepare-downscale")
 
     happenings: dict[str, Happening] = {
         "partition 1 is read-only for an hour": partial(guide.let_delay_pass, going, HOUR),
-        "both live-stores of partition 1 were told to leave": assert_told,
+        "both live-stores of partition 1 were told to leave": assert_called,
     }
     await guide.follow("tempo.md", happenings)
 

@@ -274,7 +274,7 @@ async def test_sec17_patch_pods_for_evictions(world: World) -> None:
     await held.assert_refuses("mock-zone-b-0", 429, "1 pod not ready in mock-zone-a")
     await held.wait_ready()
     await held.wait_allowed("mock-zone-b-0")
-    _assert_told_once(held.operator, "not recorded on pods", reported("patch", "pods"))
+    _assert_reported_once(held.operator, "not recorded on pods", reported("patch", "pods"))
     assert await held.list_recorded() == []
     await held.wait_ready()
     await world.judge.assert_clean()
@@ -287,7 +287,7 @@ async def test_rbac10_a_role_without_budgets_rolls_out_as_before(world: World) -
     names = await world.create(*grouped_zones("mock", replicas=2))
     operator = await world.operator()
     await world.roll(names, "v2")
-    _assert_told_once(operator, "Kind is not followed", reported("list", ZPDB))
+    _assert_reported_once(operator, "Kind is not followed", reported("list", ZPDB))
     await world.judge.assert_clean()
 
 
@@ -328,7 +328,7 @@ async def test_sec17_patch_pods_and_statefulsets_for_downscales(world: World) ->
             assert answer.status == 200, answer
             assert guarded.pods.calls_to(f"a-{count}", "POST")
             await wait_counts(world, {"a": count})
-        _assert_told_once(guarded.operator, "not recorded on pods", reported("patch", "pods"))
+        _assert_reported_once(guarded.operator, "not recorded on pods", reported("patch", "pods"))
     grant = ("patch", "statefulsets")
     async with without(world, grant):
         assert (await guarded.workload("b").scale(2, Route.SCALE_MERGE)).status == 200
@@ -394,7 +394,7 @@ async def _wait_renewed(world: World, before: Mapping[str, bytes]) -> None:
     await wait_true("renewed", is_renewed, AFTER_REFUSAL)
 
 
-def _assert_told_once(operator: OperatorProcess, what: str, right: str) -> None:
+def _assert_reported_once(operator: OperatorProcess, what: str, right: str) -> None:
     (line,) = (line for line in operator.log_lines() if what in line)
     assert "level=warn" in line
     assert right in line

@@ -102,7 +102,7 @@ async def test_maz60_each_of_several_namespaces_has_all_of_one(world: World) -> 
         # What they enter and leave belongs to this task.
         stages = [await _set_up(each, found) for each in found.worlds]
         await asyncio.gather(*map(_play, stages))
-        await _assert_told(found)
+        await _assert_reported(found)
         await _assert_forbidden(found)
         await bind(found.forbidden, world)
         await wait_line(
@@ -167,7 +167,7 @@ async def _play(stage: Stage) -> None:
     await world.wait_ready(names)
 
 
-async def _assert_told(found: Several) -> None:
+async def _assert_reported(found: Several) -> None:
     """Metrics, log and page name the namespace."""
     operator = found.operator
     for world in found.worlds:

@@ -31,11 +31,15 @@ async def test_trace01_a_rollout_is_traced(world: World) -> None:
     deletes = [span for span in spans.values() if span.name == "delete pods"]
     assert len(deletes) == len(names)
     assert {spans[span.parent_span_id].name for span in deletes} == {"reconcile rollout"}
-    reasons = {tell(span)["reason"] for span in spans.values() if "reason" in tell(span)}
+    reasons = {
+        read_attributes(span)["reason"]
+        for span in spans.values()
+        if "reason" in read_attributes(span)
+    }
     assert Code.UP_TO_DATE in reasons
     assert {Code.UP_TO_DATE} < reasons <= {*Code}, "and what it waited for meanwhile"
 
 
-def tell(span: Span) -> dict[str, str]:
+def read_attributes(span: Span) -> dict[str, str]:
     """Return the texts among the attributes of a span."""
     return {one.key: one.value.string_value for one in span.attributes}

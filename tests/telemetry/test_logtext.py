@@ -96,7 +96,7 @@ def test_values_are_distinguished_by_type(value: object, in_logfmt: str, in_json
     assert as_json({"k": value})["k"] == (in_logfmt if in_json is ... else in_json)
 
 
-def test_errors_are_told_so_that_one_can_act() -> None:
+def test_errors_are_reported_so_that_one_can_act() -> None:
     """DEP-06: under `err`; ours are sentences, others need their class to be understood."""
     group = ExceptionGroup("two", [ValueError("bad\nx"), InvalidInput("spec.a: 0 < 1")])
 
@@ -111,7 +111,7 @@ def test_errors_are_told_so_that_one_can_act() -> None:
 @pytest.mark.parametrize(
     "key", ["token", "authorization", "password", "Authorization", "bearer_token", "api.password"]
 )
-def test_secrets_are_not_told(key: str) -> None:
+def test_secrets_are_not_shown(key: str) -> None:
     """SEC-14."""
     assert logfmt("s3cret", key) == "<redacted>"
     assert as_json({key: "s3cret"})[key] == "<redacted>"

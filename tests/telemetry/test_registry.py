@@ -209,7 +209,7 @@ def test_several_texts_of_one_code_and_zone_share_a_line(world: World) -> None:
     assert world.logged() == ['warn "a; b; c"']
 
 
-def test_gists_of_one_code_and_zone_are_told_together(world: World) -> None:
+def test_gists_of_one_code_and_zone_are_reported_together(world: World) -> None:
     """Both parts may wait for the same zone with the same code."""
     for age in ("31s", "33s"):
         stale = Reason(
@@ -283,7 +283,7 @@ def test_the_gauge_follows_the_plan(world: World) -> None:
         pytest.param([(None, Subject.ROLLOUT), (None, Subject.SCALING)], [], id="nothing of both"),
     ],
 )  # fmt: skip
-def test_rollouts_and_counts_are_decided_apart_and_told_together(
+def test_rollouts_and_counts_are_decided_apart_and_reported_together(
     world: World, posts: Sequence[tuple[Reason | None, str]], held: list[str]
 ) -> None:
     for reason, part in posts:

@@ -268,7 +268,7 @@ class WebPods:
             call = _read_call(seat, head)
             await reader.readexactly(int(call.headers.get("content-length") or 0))
             self.calls.append(call)
-            await self._tell()
+            await self._notify()
             await self._play(call, self._choose(call), reader, writer)
             writer.close()
             await writer.wait_closed()
@@ -276,7 +276,7 @@ class WebPods:
             pass  # the caller left, or sent what is no request: there is no client to answer
         finally:
             writer.transport.abort()
-            await self._tell()
+            await self._notify()
 
     def _choose(self, call: PodCall) -> Behaviour:
         for name in (call.pod, ""):
@@ -336,7 +336,7 @@ class WebPods:
         elif status // 100 == 2 and call.method == "DELETE":
             self.prepared.discard(call.uid)
 
-    async def _tell(self) -> None:
+    async def _notify(self) -> None:
         async with self._moved:
             self._moved.notify_all()
 

@@ -91,7 +91,7 @@ async def a_hook_not_called_again_where_nothing_changed(world: World) -> None:
 
 
 @sequence()
-async def a_dry_run_is_told(world: World) -> None:
+async def a_dry_run_is_shown(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("a"))
     hook = Hook(name="one", decide=allow(), fields={"sideEffects": "NoneOnDryRun"})
     await world.register("Mutating", hook, name="a")

@@ -231,7 +231,7 @@ async def test_the_set_is_deleted() -> None:
 
 
 @in_virtual_time
-async def test_a_record_that_fails_does_not_delay_what_is_owed() -> None:
+async def test_a_record_that_fails_does_not_delay_a_cancel() -> None:
     """LI-05, D-18: 5 to 2 failed, 5 to 4 happened and cannot be recorded; 2 and 3 are called."""
     world = three_zones()
     world.calls.answer = refuse("zone-a-2")
@@ -356,7 +356,7 @@ async def test_li05_a_pod_that_comes_back_within_a_minute_is_un_prepared(
 
 
 @in_virtual_time
-async def test_si12_who_is_to_go_again_is_not_told_that_it_stays() -> None:
+async def test_si12_a_pod_that_is_to_go_again_is_not_un_prepared() -> None:
     """SI-12: 5, 3, 5, and 3 again before the new pods have been un-prepared."""
     world = three_zones()
     async with world.controlling():

@@ -88,7 +88,7 @@ def by_us(bench: Bench) -> None:
         bench.end(f"a-{ordinal}")
 
 
-def by_us_as_a_list_tells(bench: Bench) -> None:
+def by_us_as_a_list_shows(bench: Bench) -> None:
     """The group is looked at before a list has reported all that it shows."""
     for ordinal in range(3):
         bench.deletes.begin(pod("a", ordinal))
@@ -149,7 +149,7 @@ def set_created_anew(bench: Bench) -> None:
     "act",
     [
         pytest.param(by_us, id="own deletes"),
-        pytest.param(by_us_as_a_list_tells, id="own deletes that a list tells late"),
+        pytest.param(by_us_as_a_list_shows, id="own deletes that a list tells late"),
         pytest.param(each(is_disrupted=True), id="evictions, preemption, nodes that go"),
         pytest.param(each(old="l"), id="pods at the update revision"),
         pytest.param(each(old="P"), id="pods that are not ready"),

@@ -36,7 +36,7 @@ def accounts(process: Process) -> Accounts:
     )
 
 
-def tell(process: Process, name: str = "ingester") -> str:
+def describe_account(process: Process, name: str = "ingester") -> str:
     account = accounts(process).find(name)
     assert account is not None
     described = account.described
@@ -49,9 +49,12 @@ def tell(process: Process, name: str = "ingester") -> str:
 async def test_what_was_granted_is_not_to_be_had_again() -> None:
     """SI-05: before any cache shows it."""
     _, process = start()
-    assert tell(process) == "0 down, 1 more: 1 more pod may go, of any one zone; 9 of 9 pods up"
+    assert (
+        describe_account(process)
+        == "0 down, 1 more: 1 more pod may go, of any one zone; 9 of 9 pods up"
+    )
     assert await process.evict("a-0") == "allowed"
-    assert tell(process) == "1 down, 0 more: 1 pod not ready in ingester-zone-a"
+    assert describe_account(process) == "1 down, 0 more: 1 pod not ready in ingester-zone-a"
 
 
 @in_virtual_time
@@ -61,7 +64,7 @@ async def test_the_sentence_is_that_of_an_eviction() -> None:
     here.break_pod("c-2")
     process.sync()
     assert (await process.evict("a-0")).endswith("1 pod not ready in ingester-zone-c")
-    assert tell(process) == "1 down, 0 more: 1 pod not ready in ingester-zone-c"
+    assert describe_account(process) == "1 down, 0 more: 1 pod not ready in ingester-zone-c"
 
 
 @in_virtual_time
@@ -101,7 +104,7 @@ def test_a_flawed_budget_is_reported(selector: dict[str, str] | None, text: str)
 
 
 @in_virtual_time
-async def test_what_is_not_known_is_not_told() -> None:
+async def test_what_is_not_known_is_not_reported() -> None:
     """A view that is too old says so; budgets that were not read are none."""
     here, process = start()
     here.age = SNAPSHOT_LIMIT + timedelta(seconds=1)

@@ -17,7 +17,16 @@ from rollout_operator.guards.budgets.request import DisruptionRequest
 from rollout_operator.model.budget import DisruptionSource, Record
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.errors import Conflict
-from tests.guards.arbiter_bench import LONG, SECOND, Process, World, rule, start, tell, world
+from tests.guards.arbiter_bench import (
+    LONG,
+    SECOND,
+    Process,
+    World,
+    render_answer,
+    rule,
+    start,
+    world,
+)
 from tests.planning.disruptions import PATTERN
 from tests.virtual_time import EPOCH, elapsed, in_virtual_time
 
@@ -142,7 +151,7 @@ async def test_si16_later_it_is_not_granted_anew_and_still_counts() -> None:
     await asyncio.sleep(2)
     text = "429 grant_contested: ingester-zone-a-0 was allowed to go a moment ago"
     assert await x.evict("a-0") == text
-    assert tell(await x.roll("a-0")) == text
+    assert render_answer(await x.roll("a-0")) == text
     x.sync()
     assert await x.evict("a-0") == text
     other = await here.start("y").evict("a-0")  # which knows of the record only
@@ -184,7 +193,7 @@ async def test_d51_many_pods_are_decided_on_with_one_read_of_each_zone() -> None
     assert await x.evict("b-0") == "allowed"
     requests, x.pods.reads = rollout_of(x, 30), 0
     refusals = await x.gate.assess_all(requests)
-    assert {tell(one) for one in refusals if one is not None} == {
+    assert {render_answer(one) for one in refusals if one is not None} == {
         "429 disruption_budget_used: 1 pod not ready in ingester-zone-b"
     }
     assert len({id(one) for one in refusals}) == 1

@@ -25,7 +25,16 @@ from rollout_operator.model.errors import (
 )
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.budgets.rule import Refusal
-from tests.guards.arbiter_bench import LONG, SECOND, Hold, Process, World, failing, start, tell
+from tests.guards.arbiter_bench import (
+    LONG,
+    SECOND,
+    Hold,
+    Process,
+    World,
+    failing,
+    render_answer,
+    start,
+)
 from tests.virtual_time import elapsed, in_virtual_time
 
 USED = "429 disruption_budget_used: 1 pod not ready in ingester-zone-a"
@@ -237,7 +246,7 @@ async def test_zpdb60_a_rollout_gives_back_what_it_does_not_use(error: ApiError 
     if error is None:
         assert_nothing_left(here, x)
         x.sync()
-        assert tell(await x.roll("a-1")) == "allowed"
+        assert render_answer(await x.roll("a-1")) == "allowed"
     else:
         assert x.state("a-0") is DOUBTFUL
         assert await x.evict("b-0") == USED

@@ -21,9 +21,9 @@ from tests.guards.arbiter_bench import (
     World,
     failing,
     part,
+    render_answer,
     rule,
     start,
-    tell,
     world,
 )
 from tests.planning.disruptions import PATTERN
@@ -98,7 +98,7 @@ async def test_w52_nothing_goes_while_the_budgets_are_not_known(engine: Disrupti
     here.lacks[engine] = "list: connection refused"
     answers = {
         DisruptionSource.EVICTION: await x.evict("a-0"),
-        DisruptionSource.ROLLOUT: tell(await x.roll("a-0")),
+        DisruptionSource.ROLLOUT: render_answer(await x.roll("a-0")),
     }
     assert answers.pop(engine) == (
         "429 budgets_not_read: the budgets are not known yet: list: connection refused"
@@ -166,7 +166,7 @@ async def test_what_the_caches_show_is_decided_without_a_call_or_a_reservation(
     if eviction != "allowed":
         assert (await x.evict("a-0", within=timedelta(0))).split(":")[0] == eviction
     if rollout != "allowed":
-        assert tell(await x.roll("a-0")).split(":")[0] == rollout
+        assert render_answer(await x.roll("a-0")).split(":")[0] == rollout
     assert (here.client.calls, len(x.in_flight)) == ([], 0)
 
 
@@ -198,7 +198,7 @@ async def test_roll36_a_rollout_under_a_budget_of_none(
     _, x = start(budget)
     expected = {"+": "allowed", "-": "429 disruption_budget_used"}
     for pod, answer in zip(pods.split(), answers, strict=True):
-        assert tell(await x.roll(pod, limit=limit)).split(":")[0] == expected[answer], pod
+        assert render_answer(await x.roll(pod, limit=limit)).split(":")[0] == expected[answer], pod
 
 
 @in_virtual_time
@@ -230,7 +230,7 @@ async def test_li10_a_pod_that_is_down_already_may_be_replaced_by_a_rollout() ->
     here.break_pod("a-0")
     here.break_pod("a-1")
     x = here.start()
-    assert tell(await x.roll("a-0")) == "allowed"
+    assert render_answer(await x.roll("a-0")) == "allowed"
     assert (await x.evict("a-1")).startswith("429 disruption_budget_used")
 
 

@@ -9,7 +9,7 @@ from rollout_operator.guards.budgets.request import DisruptionRequest, GrantedPo
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.budgets.rule import Refusal
-from tests.guards.arbiter_bench import Process, rule, start, tell
+from tests.guards.arbiter_bench import Process, render_answer, rule, start
 from tests.planning.disruptions import PATTERN
 from tests.virtual_time import in_virtual_time
 
@@ -25,8 +25,8 @@ def replaced(x: Process, *pods: str) -> None:
 
 
 async def rolled(x: Process, pod: str) -> str:
-    """Request a delete by a rollout; see `tell`."""
-    return tell(await x.roll(pod, limit=9))
+    """Request a delete by a rollout; see `render_answer`."""
+    return render_answer(await x.roll(pod, limit=9))
 
 
 async def drained(x: Process, pod: str = "b-0", *, rolls: str = "a-0") -> None:
@@ -44,7 +44,7 @@ async def test_an_eviction_that_was_refused_has_the_next_place() -> None:
     await drained(x)
     answer = await x.roll("a-1")
     assert isinstance(answer, Refusal)
-    assert tell(answer).startswith(f"{EVICTIONS} ingester-zone-b-0")
+    assert render_answer(answer).startswith(f"{EVICTIONS} ingester-zone-b-0")
     assert answer.reason.text.endswith("is awaited; 1 eviction waits")
     assert answer.is_shared
     assert answer.requeue_after == 2 * USUAL_PAUSE

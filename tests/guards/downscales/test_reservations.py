@@ -225,7 +225,7 @@ def test_w36_the_pods_of_a_reservation_that_is_replaced_are_not_forgotten(bench:
     assert set(bench.due()) == {"pod-2", "pod-3", "pod-4"}
 
 
-def test_li05_a_pod_that_the_next_downscale_leaves_is_owed_a_word_at_once(bench: Bench) -> None:
+def test_li05_a_pod_that_the_next_downscale_leaves_is_un_prepared_at_once(bench: Bench) -> None:
     """3 to 1 of an earlier process never came about, and then 3 to 2 does: pod 1 stays."""
     zone, ledger = sts("a", 3), bench.downscales
     went, stays = (Uid("2"), "zone-a-2"), (Uid("1"), "zone-a-1")

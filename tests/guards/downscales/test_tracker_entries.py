@@ -12,7 +12,7 @@ A: Final = member("a")
 NOW: Final = format_entry("2026-01-02T03:04:05Z")
 
 
-def test_what_is_owed_to_the_tracker_is_taken_over_by_the_next_reservation() -> None:
+def test_what_the_tracker_still_lacks_is_taken_over_by_the_next_reservation() -> None:
     """LI-05: sent again before the former entry is back."""
     bench, entry_of_old = TrackerBench({}), TrackerEntry(NOW, entry())
     reservation = bench.reservation(A)
@@ -28,7 +28,7 @@ def test_what_is_owed_to_the_tracker_is_taken_over_by_the_next_reservation() -> 
 
 
 @pytest.mark.parametrize("how", ["reserved again", "closed", "given back"])
-def test_si11_nothing_is_owed_for_what_has_happened_or_was_given_back(how: str) -> None:
+def test_si11_nothing_is_to_do_for_what_has_happened_or_was_released(how: str) -> None:
     """SI-11: the next has to record its own."""
     ledger = (bench := TrackerBench({})).downscales
     reservation = bench.reservation(A)

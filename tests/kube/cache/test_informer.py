@@ -154,7 +154,7 @@ async def test_events_reach_store_and_callbacks_in_order() -> None:
 
 
 @in_virtual_time
-async def test_w44_a_change_that_decides_nothing_is_stored_and_not_told() -> None:
+async def test_w44_a_change_that_decides_nothing_is_stored_and_wakes_nothing() -> None:
     rig = await played(1, [[page(10, pod("a-0", 1))]], [[modified(pod("a-0", 12)), *SILENCE]])
     assert rig.stored() == "Pod@12"
     assert rig.reported == [">a-0@1"]

@@ -19,7 +19,7 @@ WATCH = "watch replicatemplates"
 
 
 @in_virtual_time
-async def test_mirr_04_a_wanted_count_is_read_at_once_and_told_once() -> None:
+async def test_mirr_04_a_wanted_count_is_read_at_once_and_reported_once() -> None:
     async with following() as rig:
         rig.put("demo", 3)
         rig.put("other", 4)

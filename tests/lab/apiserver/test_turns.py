@@ -46,7 +46,7 @@ async def test_a_busy_rival_starves_a_patch_until_the_server_gives_it_up() -> No
 
 
 @in_virtual_time
-async def test_who_cannot_wait_is_told_that_a_webhook_wants_to_know() -> None:
+async def test_a_caller_that_cannot_wait_learns_that_a_webhook_reviews() -> None:
     server = Server()
     server.create(CONFIG_MAPS, config_map())
     slow(server, 0, [])

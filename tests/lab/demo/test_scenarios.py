@@ -305,7 +305,7 @@ async def test_a_policy_orders_the_zones_and_its_pause_begins_anew() -> None:
 
 
 @in_virtual_time
-async def test_all_stories_are_told_one_after_the_other() -> None:
+async def test_all_stories_are_printed_one_after_the_other() -> None:
     stream = io.StringIO()
     settings = replace(SMALL, stories=("forbidden-downscale", "prepared-downscale"))
 

@@ -36,7 +36,7 @@ MIRROR: Final = "grafana.com/rollout-mirror-replicas-from-resource"
 HELD: Final = {"grafana.com/no-downscale": "true"}
 
 
-def _tell(objects: Sequence[Json], *words: str) -> SimulationRun:
+def _simulate(objects: Sequence[Json], *words: str) -> SimulationRun:
     return simulate(read_settings(["-f", "-", *words]), to_yaml(objects), EPOCH)
 
 
@@ -76,8 +76,8 @@ def test_rollouts_obey_the_budgets_of_the_input() -> None:
     """At most two pods of a zone by its annotation, one by the budget: one goes at a time."""
     objects = grow(*_guarded())
 
-    free = _tell(objects, "-change", "new template")
-    bound = _tell([*objects, _budget(1)], "-change", "new template")
+    free = _simulate(objects, "-change", "new template")
+    bound = _simulate([*objects, _budget(1)], "-change", "new template")
 
     assert set(free.figures.most_down.values()) == {2}
     assert set(bound.figures.most_down.values()) == {1}
@@ -95,7 +95,7 @@ def test_a_delete_that_the_operator_was_about_to_make_is_made_at_once(is_own: bo
     engine = "rollout" if is_own else "eviction"
     head["annotations"] = {DISRUPTION_RECORD: json.dumps({**record, "engine": engine})}
 
-    run = _tell(objects, "-change", "new template")
+    run = _simulate(objects, "-change", "new template")
 
     order = ["zone-a-0", "zone-a-1", "zone-a-2"] if is_own else ["zone-a-1", "zone-a-0"]
     assert list(run.figures.deletes)[: len(order)] == order
@@ -109,7 +109,7 @@ def test_a_long_wait_of_a_budget_is_no_rest() -> None:
         "crossZoneEvictionDelay": "1h",
     }
 
-    run = _tell([*grow(*_guarded()), budget], "-change", "new template")
+    run = _simulate([*grow(*_guarded()), budget], "-change", "new template")
 
     assert len(run.figures.deletes) == 9
     assert run.play.moved_at > timedelta(hours=2)
@@ -128,7 +128,7 @@ def test_evictions_obey_the_native_budgets_of_the_input() -> None:
     changes = [f"evict zone-a-{pod} at {at}" for pod, at in ((0, "1s"), (1, "2s"), (1, "5m"))]
     words = [word for change in changes for word in ("-change", change)]
 
-    run = _tell([*grow(), guard], *words)
+    run = _simulate([*grow(), guard], *words)
 
     (refusal,) = run.figures.refusals
     assert "would violate the pod's disruption budget" in refusal
@@ -198,14 +198,14 @@ def test_the_zone_tracker_says_when_a_zone_was_scaled_down() -> None:
     other = _other("v1", "ConfigMap", "settings", data={"password": "hunter2"})
     objects = [*grow(*zones), tracker, other]
 
-    run = _tell(objects, "-change", "scale zone-b to 2")
+    run = _simulate(objects, "-change", "scale zone-b to 2")
 
     (refusal,) = run.figures.refusals
     assert "zone-a" in refusal
     (kept,) = run.dump.others_of(CONFIG_MAPS)
     assert "hunter2" not in str(kept)
     assert "1 ConfigMap is left out: it decides nothing here" in run.dump.left_out
-    assert _tell(grow(*zones), "-change", "scale zone-b to 2").figures.refusals == ()
+    assert _simulate(grow(*zones), "-change", "scale zone-b to 2").figures.refusals == ()
 
 
 PATHS: Final = {
@@ -226,7 +226,7 @@ def test_zones_mirror_whatever_has_a_count(version: str, kind: str) -> None:
     secret = {"replicas": 4, "template": {"spec": "hunter2"}}
     sized = _other(version, kind, "sizes", spec=secret, status={"replicas": 4})
 
-    run = _tell([*grow(ZoneSpec(name="zone-a", annotations=mirrors)), sized])
+    run = _simulate([*grow(ZoneSpec(name="zone-a", annotations=mirrors)), sized])
 
     assert "wants 4 pods instead of 3" in _story(run)
     assert "hunter2" not in str(run.dump)
@@ -236,8 +236,8 @@ def test_zones_mirror_whatever_has_a_count(version: str, kind: str) -> None:
 def test_all_four_webhooks_are_assumed_where_the_input_holds_none() -> None:
     objects = grow(ZoneSpec(name="zone-a", labels=HELD))
 
-    run = _tell(objects, "-change", "scale zone-a to 2")
-    without = _tell(objects, "-webhooks=false", "-change", "scale zone-a to 2")
+    run = _simulate(objects, "-change", "scale zone-a to 2")
+    without = _simulate(objects, "-webhooks=false", "-change", "scale zone-a to 2")
 
     assert len(run.figures.refusals) == 1
     names = "no-downscale, prepare-downscale, pod-eviction, zpdb-validation"
@@ -254,7 +254,7 @@ def test_webhooks_of_the_input_are_those_that_are_registered() -> None:
     eviction["webhooks"][0]["clientConfig"]["caBundle"] = "hunter2"
     elsewhere = _configuration(no_downscale("test"))
 
-    run = _tell([*objects, eviction, elsewhere], "-change", "scale zone-a to 2")
+    run = _simulate([*objects, eviction, elsewhere], "-change", "scale zone-a to 2")
 
     assert run.figures.refusals == ()
     assert "registered webhooks of the operator, as in the input: pod-eviction" in _story(run)
@@ -273,7 +273,7 @@ def test_webhooks_that_are_registered_by_url_are_registered() -> None:
         path = one["webhooks"][0]["clientConfig"]["service"]["path"]
         one["webhooks"][0]["clientConfig"] = {"url": f"https://127.0.0.1:8443{path}"}
 
-    run = _tell([*objects, ours, unknown], "-change", "scale zone-a to 2")
+    run = _simulate([*objects, ours, unknown], "-change", "scale zone-a to 2")
 
     assert len(run.figures.refusals) == 1
     assert "of the operator, as in the input: no-downscale webhooks that" in _story(run)
@@ -309,8 +309,8 @@ def test_an_eviction_that_a_budget_has_room_for_crosses_no_bound() -> None:
     objects = grow(*(replace(zone, max_unavailable=1) for zone in _guarded()))
     evictions = ("-change", "evict zone-a-0", "-change", "evict zone-a-1")
 
-    run = _tell([*objects, _budget(2)], *evictions)
-    unbound = _tell(objects, *evictions)
+    run = _simulate([*objects, _budget(2)], *evictions)
+    unbound = _simulate(objects, *evictions)
 
     assert [one.text for one in run.figures.crossings] == []
     assert [one.text for one in unbound.figures.crossings] == [

@@ -25,7 +25,7 @@ from rollout_operator.lab.world import Sandbox
 from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.exit_codes import ExitCode
 from tests.lab.simulate.dumps import THREE, Json, grow, pick
-from tests.lab.simulate.test_world import NINE, _ends, _story, _tell
+from tests.lab.simulate.test_world import NINE, _ends, _simulate, _story
 from tests.virtual_time import in_virtual_time
 
 pytestmark = pytest.mark.thorough
@@ -66,7 +66,7 @@ def _reviews(simulated: SimulationRun) -> list[str]:
 
 
 def test_an_eviction_is_reviewed_and_the_pod_comes_back_to_its_node() -> None:
-    simulated = _tell(_spread(), "evict zone-b-1 at 5s")
+    simulated = _simulate(_spread(), "evict zone-b-1 at 5s")
 
     assert _evicted(simulated) == [(5, "zone-b-1", 201)]
     assert _reviews(simulated) == ["/admission/pod-eviction"]
@@ -78,7 +78,7 @@ def test_an_eviction_is_reviewed_and_the_pod_comes_back_to_its_node() -> None:
 
 def test_several_nodes_are_drained_in_the_order_given() -> None:
     """One after the other, as kubectl does it, and all are cordoned before."""
-    simulated = _tell(_spread(), "drain node-c2 node-b1 at 1m")
+    simulated = _simulate(_spread(), "drain node-c2 node-b1 at 1m")
 
     evicted = [(name, at) for at, name, _ in _evicted(simulated)]
     assert [evicted[0][0], *sorted(dict(evicted[1:]))] == ["zone-c-2", "zone-b-0", "zone-b-1"]
@@ -87,7 +87,7 @@ def test_several_nodes_are_drained_in_the_order_given() -> None:
 
 
 def test_a_drained_node_loses_its_pods_and_gets_none_back() -> None:
-    simulated = _tell(_spread(), "drain node-b1 at 1m", flags="-terminates-after 20s")
+    simulated = _simulate(_spread(), "drain node-b1 at 1m", flags="-terminates-after 20s")
 
     assert sorted(_evicted(simulated)) == [(60, "zone-b-0", 201), (60, "zone-b-1", 201)]
     changed = {name: node for name, node in _nodes(simulated).items() if node == ELSEWHERE}
@@ -99,7 +99,7 @@ def test_a_drained_node_loses_its_pods_and_gets_none_back() -> None:
 
 
 def test_a_zone_is_drained_node_by_node() -> None:
-    simulated = _tell(_spread(), "drain zone zone-b", flags="-terminates-after 10s")
+    simulated = _simulate(_spread(), "drain zone zone-b", flags="-terminates-after 10s")
 
     assert sorted(_evicted(simulated)[:2]) == [(0, "zone-b-0", 201), (0, "zone-b-1", 201)]
     assert _evicted(simulated)[2:] == [(11, "zone-b-2", 201)], "after the first node is empty"
@@ -108,19 +108,21 @@ def test_a_zone_is_drained_node_by_node() -> None:
 
 
 def test_a_cordon_moves_what_is_replaced_and_nothing_else() -> None:
-    simulated = _tell(_spread(), "cordon node-a1", "cordon zone zone-c", "evict zone-a-0")
+    simulated = _simulate(_spread(), "cordon node-a1", "cordon zone zone-c", "evict zone-a-0")
 
     assert _evicted(simulated) == [(0, "zone-a-0", 201)]
     moved = sorted(name for name, node in _nodes(simulated).items() if node == ELSEWHERE)
     assert moved == ["zone-a-0"]
 
-    rolled = _tell(_spread(), "cordon zone zone-c", "new template")
+    rolled = _simulate(_spread(), "cordon zone zone-c", "new template")
     moved = sorted(name for name, node in _nodes(rolled).items() if node == ELSEWHERE)
     assert moved == ["zone-c-0", "zone-c-1", "zone-c-2"]
 
 
 def test_without_room_pods_wait_until_there_is_some() -> None:
-    simulated = _tell(_spread(), "no room for 2 pods", "drain node-b1", "no room for 1 pod at 5m")
+    simulated = _simulate(
+        _spread(), "no room for 2 pods", "drain node-b1", "no room for 1 pod at 5m"
+    )
 
     story = _story(simulated)
     assert re.search(r"0:00:10\.\d scheduler no room for zone-b-[01]: it waits for a node", story)
@@ -132,7 +134,9 @@ def test_without_room_pods_wait_until_there_is_some() -> None:
 
 
 def test_room_that_comes_back_is_for_all() -> None:
-    simulated = _tell(_spread(), "no room for 1 pod", "new template", "no room for 0 pods at 1h")
+    simulated = _simulate(
+        _spread(), "no room for 1 pod", "new template", "no room for 0 pods at 1h"
+    )
 
     assert list(simulated.figures.deletes) == NINE
     assert simulated.play.moved_at > timedelta(hours=1)
@@ -142,13 +146,15 @@ def test_room_that_comes_back_is_for_all() -> None:
 
 
 def test_a_new_revision_waits_for_room_as_it_crashes_after_that() -> None:
-    simulated = _tell(_spread(), "no room for 1 pod", "bad template", "no room for 0 pods at 5m")
+    simulated = _simulate(
+        _spread(), "no room for 1 pod", "bad template", "no room for 0 pods at 5m"
+    )
 
     assert "zone-a-0: CrashLoopBackOff" in _ends(simulated)
 
 
 def test_a_killed_operator_comes_back_and_goes_on() -> None:
-    simulated = _tell(_spread(), "new template", "kill operator at 1s")
+    simulated = _simulate(_spread(), "new template", "kill operator at 1s")
 
     assert sorted(simulated.figures.deletes) == NINE
     story = _story(simulated)
@@ -157,7 +163,7 @@ def test_a_killed_operator_comes_back_and_goes_on() -> None:
 
 
 def test_evictions_without_an_operator_are_refused_and_a_drain_gives_up() -> None:
-    simulated = _tell(_spread(), "kill operator", "drain node-b2 at 1s", "evict zone-a-0 at 2s")
+    simulated = _simulate(_spread(), "kill operator", "drain node-b2 at 1s", "evict zone-a-0 at 2s")
 
     assert _evicted(simulated) == [(1, "zone-b-2", 500), (2, "zone-a-0", 500)]
     refused, left = simulated.play.undone
@@ -172,7 +178,7 @@ def test_evictions_without_an_operator_are_refused_and_a_drain_gives_up() -> Non
 
 @pytest.mark.parametrize("name", ["ingester", "zone-b"])
 def test_a_group_is_paused_as_a_whole(name: str) -> None:
-    simulated = _tell(_spread(), f"pause {name}", "new template", f"resume {name} at 1h")
+    simulated = _simulate(_spread(), f"pause {name}", "new template", f"resume {name} at 1h")
 
     late = [
         one.request.name
@@ -207,7 +213,7 @@ def test_an_eviction_and_a_scaling_that_are_refused_are_not_done() -> None:
     objects = [*_spread(), NATIVE("full", maxUnavailable=0)]
     pick(objects, "zone-a")["metadata"]["labels"]["grafana.com/no-downscale"] = "true"
 
-    simulated = _tell(objects, "evict zone-b-1", "scale zone-a to 1")
+    simulated = _simulate(objects, "evict zone-b-1", "scale zone-a to 1")
 
     assert [line.partition(":")[0] for line in simulated.play.undone] == [
         "evict zone-b-1 was refused",
@@ -227,7 +233,7 @@ def test_an_eviction_and_a_scaling_that_are_refused_are_not_done() -> None:
     ],
 )
 def test_a_drain_goes_on_as_budgets_allow(budget: Json) -> None:
-    simulated = _tell([*_spread(), budget], "drain node-b1", flags="-ready-after 20s")
+    simulated = _simulate([*_spread(), budget], "drain node-b1", flags="-ready-after 20s")
 
     times = {name: at for at, name, status in _evicted(simulated) if status == 201}
     assert sorted(times) == ["zone-b-0", "zone-b-1"]
@@ -239,7 +245,7 @@ def test_a_drain_goes_on_as_budgets_allow(budget: Json) -> None:
 
 
 def test_a_drain_that_a_budget_never_allows_is_not_done() -> None:
-    simulated = _tell([*_spread(), NATIVE("never", maxUnavailable=0)], "drain node-b1")
+    simulated = _simulate([*_spread(), NATIVE("never", maxUnavailable=0)], "drain node-b1")
 
     assert [status for _, _, status in _evicted(simulated)] == [429, 429], (
         "each refusal is told once"
@@ -252,7 +258,7 @@ def test_what_is_not_modelled_beside_the_story_ends_it() -> None:
     budgets = [NATIVE(name, maxUnavailable=1) for name in ("one", "two")]
 
     with pytest.raises(NotPlayed, match="an eviction under several budgets"):
-        _tell([*_spread(), *budgets], "drain node-b1")
+        _simulate([*_spread(), *budgets], "drain node-b1")
 
 
 @asynccontextmanager

@@ -73,7 +73,7 @@ def test_nothing_at_all_is_said() -> None:
     assert not [line for line in lines if "refused" in line], "nobody has asked for anything"
 
 
-def test_what_the_first_instant_is_made_of_is_not_told() -> None:
+def test_what_the_first_instant_is_made_of_is_not_shown() -> None:
     """Putting the input into the world, and starting the operator, is none of the story."""
     story = _part(_lines(grow(), "new template"), "What happens:")
 

@@ -70,7 +70,7 @@ def template(namespace: str = NAMESPACE, **spec: object) -> Json:
     }
 
 
-def _tell(objects: Sequence[Json], *changes: str) -> SimulationRun:
+def _simulate(objects: Sequence[Json], *changes: str) -> SimulationRun:
     words = [word for change in changes for word in ("-change", change)]
     return simulate(read_settings(["-f", "-", *words]), to_yaml(objects), EPOCH)
 
@@ -94,7 +94,7 @@ def _list_counts(run: SimulationRun, name: str) -> list[tuple[timedelta, int]]:
 
 def test_more_replicas_are_everywhere_at_once() -> None:
     """SCALE-08, SCALE-12."""
-    run = _tell(grow(*chain()), "scale zone-a to 5")
+    run = _simulate(grow(*chain()), "scale zone-a to 5")
 
     for name in ("zone-a", "zone-b", "zone-c"):
         ((at, replicas),) = _list_counts(run, name)
@@ -107,7 +107,7 @@ def test_more_replicas_are_everywhere_at_once() -> None:
 @pytest.mark.slow
 def test_fewer_go_zone_by_zone_half_a_day_apart() -> None:
     """SCALE-09, SI-11: it is not at rest as long as a zone waits for its time."""
-    run = _tell(grow(*chain()), "scale zone-a to 2")
+    run = _simulate(grow(*chain()), "scale zone-a to 2")
 
     times = [_list_counts(run, name) for name in ("zone-a", "zone-b", "zone-c")]
     ((first, _),), ((second, _),), ((third, count),) = times
@@ -145,7 +145,7 @@ def test_an_autoscalers_object_can_be_scaled() -> None:
     """MIRR-04, MIRR-10: the object is part of the copy, and what mirrors it follows."""
     zones = [ZoneSpec(name="zone-a", annotations=MIRRORS), ZoneSpec(name="zone-b")]
 
-    run = _tell([*grow(*zones), template()], "scale ingesters to 4", "pod zone-a-3 fails at 5m")
+    run = _simulate([*grow(*zones), template()], "scale ingesters to 4", "pod zone-a-3 fails at 5m")
 
     story = _story(run)
     assert "ReplicaTemplate ingesters: 3 replicas wanted" in story
@@ -160,7 +160,7 @@ def test_a_delayed_downscale_takes_its_time() -> None:
     """DELAY-08: pods answer at once, and have been prepared since that call."""
     zones = [ZoneSpec(name="zone-a", annotations=DELAYED)]
 
-    run = _tell([*grow(*zones), template()], "scale ingesters to 1")
+    run = _simulate([*grow(*zones), template()], "scale ingesters to 1")
 
     ((at, count),) = _list_counts(run, "zone-a")
     assert count == 1
@@ -172,7 +172,7 @@ def test_a_delayed_downscale_takes_its_time() -> None:
 
 def test_what_mirrors_an_object_that_is_not_there_says_so() -> None:
     """MIRR-04: the input may be without it."""
-    run = _tell(grow(ZoneSpec(name="zone-a", annotations=MIRRORS)))
+    run = _simulate(grow(ZoneSpec(name="zone-a", annotations=MIRRORS)))
 
     assert _list_counts(run, "zone-a") == []
     assert "ReplicaTemplate" in " ".join(list_ends(run.play))
@@ -193,6 +193,6 @@ def test_an_object_that_no_api_server_would_hold_is_refused() -> None:
 def test_names_of_objects_and_of_pods_that_follow_may_be_used() -> None:
     objects = [*grow(*chain()), template()]
 
-    assert "zone-c-3" in _story(_tell(objects, "scale zone-a to 4", "pod zone-c-3 fails at 1m"))
+    assert "zone-c-3" in _story(_simulate(objects, "scale zone-a to 4", "pod zone-c-3 fails at 1m"))
     with pytest.raises(InvalidInput, match=r'it is a rollout group.* did you mean "ingesters"'):
-        _tell(objects, "scale ingester to 4")
+        _simulate(objects, "scale ingester to 4")

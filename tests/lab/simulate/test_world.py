@@ -28,7 +28,7 @@ PREPARE_AT = {
 NINE = [f"zone-{letter}-{ordinal}" for letter in "abc" for ordinal in range(3)]
 
 
-def _tell(
+def _simulate(
     objects: Sequence[Json], *changes: str, flags: str = "", written: datetime = EPOCH
 ) -> SimulationRun:
     words = [word for change in changes for word in ("-change", change)]
@@ -56,7 +56,7 @@ def _outdate(objects: list[Json], *pods: str) -> list[Json]:
 
 def test_nothing_happens_to_a_group_at_rest() -> None:
     """The revisions of the input are kept: nothing is outdated only because it was copied."""
-    run = _tell(grow())
+    run = _simulate(grow())
 
     assert run.figures.deletes == ()
     assert run.play.moved_at == timedelta(0)
@@ -69,7 +69,7 @@ def test_nothing_happens_to_a_group_at_rest() -> None:
 
 
 def test_a_new_template_is_rolled_out_zone_by_zone() -> None:
-    run = _tell(grow(), "new template", flags="-ready-after 1m -terminates-after 20s")
+    run = _simulate(grow(), "new template", flags="-ready-after 1m -terminates-after 20s")
 
     assert list(run.figures.deletes) == NINE
     assert run.figures.most_down == {"zone-a": 1, "zone-b": 1, "zone-c": 1}
@@ -80,7 +80,7 @@ def test_a_new_template_is_rolled_out_zone_by_zone() -> None:
 
 
 def test_outdated_pods_of_the_input_go_without_any_change() -> None:
-    run = _tell(_outdate(grow(), "zone-a-2", "zone-c-0"))
+    run = _simulate(_outdate(grow(), "zone-a-2", "zone-c-0"))
 
     assert run.figures.deletes == ("zone-a-2", "zone-c-0")
     names = {
@@ -92,7 +92,7 @@ def test_outdated_pods_of_the_input_go_without_any_change() -> None:
 
 
 def test_a_pod_that_is_not_ready_stays_so_and_holds_the_others() -> None:
-    run = _tell(_outdate(grow(failed=["zone-c-1"]), "zone-a-0"))
+    run = _simulate(_outdate(grow(failed=["zone-c-1"]), "zone-a-0"))
 
     assert run.figures.deletes == ()
     assert "zone-c has 2 of 3 pods ready (zone-c-1: CrashLoopBackOff)" in _ends(run)
@@ -100,14 +100,14 @@ def test_a_pod_that_is_not_ready_stays_so_and_holds_the_others() -> None:
 
 
 def test_until_it_recovers() -> None:
-    run = _tell(_outdate(grow(failed=["zone-c-1"]), "zone-a-0"), "pod zone-c-1 recovers at 5m")
+    run = _simulate(_outdate(grow(failed=["zone-c-1"]), "zone-a-0"), "pod zone-c-1 recovers at 5m")
 
     assert run.figures.deletes == ("zone-a-0",)
     assert run.play.moved_at > timedelta(minutes=5)
 
 
 def test_or_gets_a_new_template_and_is_the_first_to_go() -> None:
-    run = _tell(grow(failed=["zone-c-1"]), "new template")
+    run = _simulate(grow(failed=["zone-c-1"]), "new template")
 
     assert run.figures.deletes[0] == "zone-c-1"
     assert sorted(run.figures.deletes) == NINE
@@ -138,7 +138,7 @@ def test_a_pod_that_waits_goes_on_waiting(status: Json) -> None:
     if status == {"phase": "Pending"}:
         del pod["spec"]["nodeName"]
 
-    run = _tell(objects, "pod zone-b-1 recovers at 2m", flags="-stuck zone-b-1")
+    run = _simulate(objects, "pod zone-b-1 recovers at 2m", flags="-stuck zone-b-1")
 
     assert run.figures.deletes == ()
     assert "zone-b-1 has not started at that time" in _story(run) or not status
@@ -151,7 +151,7 @@ def test_a_terminating_pod_ends_and_comes_back() -> None:
     meta = pick(objects, "zone-a-2")["metadata"]
     meta |= {"deletionTimestamp": "2026-01-02T03:04:35Z", "deletionGracePeriodSeconds": 30}
 
-    run = _tell(objects)
+    run = _simulate(objects)
 
     assert run.figures.deletes == ("zone-c-0",)
     assert run.figures.down_before == {"zone-a": 1, "zone-b": 0, "zone-c": 0}
@@ -159,7 +159,7 @@ def test_a_terminating_pod_ends_and_comes_back() -> None:
 
 
 def test_a_paused_zone_is_left_alone() -> None:
-    run = _tell(grow(), "pause zone-b", "new template")
+    run = _simulate(grow(), "pause zone-b", "new template")
 
     assert list(run.figures.deletes) == [*NINE[:3], *NINE[6:]]
     assert "zone-b is paused: 3 outdated pods wait" in _ends(run)
@@ -167,8 +167,8 @@ def test_a_paused_zone_is_left_alone() -> None:
 
 
 def test_a_bad_template_stops_at_its_first_pod_and_the_next_one_heals_it() -> None:
-    bad = _tell(grow(), "bad template")
-    healed = _tell(grow(), "bad template", "image v2 at 5m")
+    bad = _simulate(grow(), "bad template")
+    healed = _simulate(grow(), "bad template", "image v2 at 5m")
 
     assert bad.figures.deletes == ("zone-a-0",)
     assert "zone-a-0: CrashLoopBackOff" in _ends(bad)
@@ -177,14 +177,14 @@ def test_a_bad_template_stops_at_its_first_pod_and_the_next_one_heals_it() -> No
 
 
 def test_a_pod_that_is_gone_cannot_fail() -> None:
-    run = _tell(grow(), "new template", "pod zone-a-0 fails at 3s")
+    run = _simulate(grow(), "new template", "pod zone-a-0 fails at 3s")
 
     assert "zone-a-0 is not there at that time: nothing is done" in _story(run)
     assert list(run.figures.deletes) == NINE
 
 
 def test_a_client_may_delete_a_pod() -> None:
-    run = _tell(grow(), "delete pod zone-b-1")
+    run = _simulate(grow(), "delete pod zone-b-1")
 
     assert run.figures.deletes == ()
     assert run.figures.most_down == {"zone-a": 0, "zone-b": 1, "zone-c": 0}
@@ -195,7 +195,7 @@ def test_a_client_may_delete_a_pod() -> None:
 def test_a_downscale_that_is_forbidden_is_refused_in_the_operators_words() -> None:
     zones = (*THREE[:2], ZoneSpec(name="zone-c", labels=NO_DOWNSCALE))
 
-    run = _tell(grow(*zones), "scale zone-c to 2", "scale zone-b to 2")
+    run = _simulate(grow(*zones), "scale zone-c to 2", "scale zone-b to 2")
 
     (refusal,) = run.figures.refusals
     assert "it has the label 'grafana.com/no-downscale=true'" in refusal
@@ -207,7 +207,7 @@ def test_a_downscale_that_is_forbidden_is_refused_in_the_operators_words() -> No
 def test_a_downscale_is_prepared_and_the_next_zone_has_to_wait() -> None:
     zones = [ZoneSpec(name=f"zone-{one}", labels=PREPARED, annotations=PREPARE_AT) for one in "ab"]
 
-    run = _tell(
+    run = _simulate(
         grow(*zones), "scale zone-a to 2", "scale zone-b to 2 at 59m", "scale zone-b to 2 at 61m"
     )
 
@@ -227,15 +227,15 @@ def test_how_long_ago_a_zone_was_scaled_counts_from_when_the_input_was_read(
     annotations = pick(objects, "zone-a")["metadata"]["annotations"]
     annotations["grafana.com/last-downscale"] = "2026-01-02T03:04:05Z"
 
-    run = _tell(objects, "scale zone-b to 2", written=EPOCH + timedelta(minutes=written))
+    run = _simulate(objects, "scale zone-b to 2", written=EPOCH + timedelta(minutes=written))
 
     assert len(run.figures.refusals) == refused
 
 
 def test_it_never_begins_before_what_stands_in_the_input() -> None:
     """A file may be older than it says: it was unpacked, or its clock was wrong."""
-    run = _tell(grow(), written=EPOCH - timedelta(days=1))
-    later = _tell(grow(), flags="-as-of 2031-01-02T03:04:05Z")
+    run = _simulate(grow(), written=EPOCH - timedelta(days=1))
+    later = _simulate(grow(), flags="-as-of 2031-01-02T03:04:05Z")
 
     assert run.epoch > EPOCH
     assert later.epoch.year == 2031
@@ -247,7 +247,7 @@ def test_a_template_that_the_controller_has_not_seen_yet_is_seen() -> None:
     sts["metadata"]["generation"] += 1
     sts["spec"]["template"]["spec"]["containers"][0]["image"] = "v2"
 
-    assert list(_tell(objects).figures.deletes) == NINE[:3]
+    assert list(_simulate(objects).figures.deletes) == NINE[:3]
 
 
 def test_a_count_that_the_controller_has_not_seen_yet_makes_no_revision() -> None:
@@ -257,7 +257,7 @@ def test_a_count_that_the_controller_has_not_seen_yet_makes_no_revision() -> Non
     sts["metadata"]["generation"] += 1
     sts["spec"]["replicas"] = 2
 
-    assert _tell(objects).figures.deletes == ()
+    assert _simulate(objects).figures.deletes == ()
 
 
 def test_what_a_template_holds_besides_does_not_matter() -> None:
@@ -270,12 +270,12 @@ def test_what_a_template_holds_besides_does_not_matter() -> None:
         inner |= {"priorityClassName": "high", "initContainers": [{"name": "i", "image": "i"}]}
         inner["topologySpreadConstraints"] = [{"maxSkew": 1}]
 
-    assert list(_tell(objects, "new template").figures.deletes) == NINE
+    assert list(_simulate(objects, "new template").figures.deletes) == NINE
 
 
 def test_nothing_is_written_before_the_first_change() -> None:
     """Only leases of attention: no object of the input is changed by being copied."""
-    run = _tell(grow(), "new template at 10m")
+    run = _simulate(grow(), "new template at 10m")
 
     writes = [
         one
@@ -292,7 +292,7 @@ def test_what_is_not_modelled_is_said() -> None:
     pick(objects, "zone-a")["spec"]["selector"]["matchExpressions"] = [rule]
 
     with pytest.raises(NotPlayed, match="does not model the selector operator 'Like'"):
-        _tell(objects, "new template")
+        _simulate(objects, "new template")
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_it_ends_even_where_nothing_rests(limits: RunLimits) -> None:
 
 def test_what_moves_slowly_is_not_taken_for_rest() -> None:
     """Twenty minutes without any write are none of rest while a pod is starting."""
-    run = _tell(grow(ZoneSpec(name="zone-a")), "new template", flags="-ready-after 20m")
+    run = _simulate(grow(ZoneSpec(name="zone-a")), "new template", flags="-ready-after 20m")
 
     assert not run.play.is_cut
     assert run.figures.deletes == ("zone-a-0", "zone-a-1", "zone-a-2")

@@ -116,7 +116,7 @@ def test_prep08_a_set_says_its_service_as_it_is_written(spec: dict[str, Any], na
     assert decode_statefulset(as_json(set_tree(**spec))).service_name == name
 
 
-def test_prep17_a_set_tells_how_many_pods_are_updated() -> None:
+def test_prep17_a_set_says_how_many_pods_are_updated() -> None:
     tree = set_tree()
     assert decode_statefulset(as_json(tree)).updated_replicas == 0
     tree["status"]["updatedReplicas"] = 2

@@ -47,7 +47,7 @@ def test_a_configuration_is_read_whole() -> None:
     )
 
 
-def test_both_kinds_are_read_alike_and_told_apart() -> None:
+def test_both_kinds_are_read_alike_and_distinguished() -> None:
     raw = as_json(configuration_tree())
     validating, mutating = decode_validating_webhooks(raw), decode_mutating_webhooks(raw)
     assert mutating.kind == "MutatingWebhookConfiguration"

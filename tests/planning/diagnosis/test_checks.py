@@ -59,7 +59,7 @@ def test_every_finding_is_provoked_and_explained() -> None:
 
 
 @pytest.mark.parametrize("source", list(Source))
-def test_what_could_not_be_read_is_skipped_and_told(source: Source) -> None:
+def test_what_could_not_be_read_is_skipped_and_reported(source: Source) -> None:
     diagnosis = diagnose(good(unread={source: "cannot list it"}))
 
     wanted = [check.name for check in CHECKS if source in check.needs]

@@ -98,7 +98,7 @@ def test_a_rollout_that_stalls() -> None:
     ],
 )  # fmt: skip
 def test_what_stops_a_policy_is_reported_once(zones: tuple[Zone, ...], reason: str) -> None:
-    _assert_told_once(snapshot(*zones), reason)
+    _assert_reported_once(snapshot(*zones), reason)
 
 
 def test_a_set_that_spans_zones_is_reported_once() -> None:
@@ -106,12 +106,12 @@ def test_a_set_that_spans_zones_is_reported_once() -> None:
     finding = ZoneFinding(code=ZoneFindingCode.SPANS_ZONES, text="a has pods in 2a and 2b")
     spans = ZoneResolution(code=ZonesCode.SPANS_ZONES, findings=(finding,))
 
-    _assert_told_once(
+    _assert_reported_once(
         dataclasses.replace(snapshot(prev("a"), B), resolution=spans), "StatefulSetSpansZones"
     )
 
 
-def _assert_told_once(case: PolicySnapshot, reason: str) -> None:
+def _assert_reported_once(case: PolicySnapshot, reason: str) -> None:
     plan = plan_policy(case)
     first = render_policy_status(case, plan, before=NEVER)
     again = render_policy_status(case, plan, before=first)

@@ -80,7 +80,7 @@ def test_a_short_zone_is_named_unless_it_is_a_stateful_set() -> None:
     )
 
 
-def test_pods_that_are_down_in_another_stateful_set_are_told() -> None:
+def test_pods_that_are_down_in_another_stateful_set_are_reported() -> None:
     found = walk([prev("a", "llL"), prev("b")])
 
     assert [one.text for one in found.waits] == [

@@ -242,7 +242,7 @@ DUE: Final = answer(70 * MINUTE)
 CALLED: Final = PodCalls(cancelled_at=NOW - MINUTE)
 
 
-def test_who_is_owed_a_cancel_gets_it_whatever_other_zones_do() -> None:
+def test_a_pod_to_un_prepare_is_called_whatever_other_zones_do() -> None:
     """A zone that can never be scaled, as a quota refuses it, must not keep others prepared."""
     zones = [delayed("a", 2), delayed("b", 5)]
     plan = plan_scaling(snapshot(*zones, delayed("c", 7), scale="5/5", answers={"b-4": DUE}))
@@ -295,7 +295,7 @@ def test_who_is_owed_a_cancel_gets_it_whatever_other_zones_do() -> None:
         ),
     ],
 )  # fmt: skip
-def test_seed079_when_a_pod_is_told_that_it_stays(calls: PodCalls | None, is_called: bool) -> None:
+def test_seed079_when_a_pod_is_un_prepared(calls: PodCalls | None, is_called: bool) -> None:
     for scale in ("5/5", "7/5"):
         stay = {} if calls is None else {"b-1": calls}
         others = dict.fromkeys(("b-0", "b-2", "b-3", "b-4"), CALLED)
@@ -328,7 +328,7 @@ def test_seed077_an_upscale_in_the_midst_of_the_wait_takes_it_back() -> None:
     assert outline(plan) == [f"scale_up: zone-b mirrors {SHOWN}: 5 → 6", "call zone-b: stay 3 4"]
 
 
-def test_si12_what_may_still_be_scaled_away_is_not_told_that_it_stays() -> None:
+def test_si12_what_may_still_be_scaled_away_is_not_un_prepared() -> None:
     """5 → 3 was sent without an answer, and now 5 are wanted again."""
     underway = Underway(zone="zone-b", replicas_from=5, replicas_to=3)
     answers = {"b-4": DUE, "b-3": DUE, "b-2": DUE}

@@ -28,7 +28,7 @@ async def test_a_client_that_does_not_read_is_cut(size: int) -> None:
     gave_up = asyncio.Event()
 
     @web.middleware
-    async def tell_end(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def report_end(request: web.Request, handler: Handler) -> web.StreamResponse:
         response = await handler(request)
         gave_up.set()
         return response
@@ -41,7 +41,7 @@ async def test_a_client_that_does_not_read_is_cut(size: int) -> None:
         return web.Response(body=b"x" * size)
 
     limited = measure(Metrics(), write_limit=50 * MILLISECOND)
-    app = web.Application(middlewares=[tell_end, limited])
+    app = web.Application(middlewares=[report_end, limited])
     app.router.add_get("/large", answer)
     async with listening(app) as port:
         with socket.socket() as client:

@@ -246,7 +246,7 @@ async def test_all_waits_of_a_review_are_cut_off_above() -> None:
 
 
 @in_virtual_time
-async def test_a_review_that_waits_for_the_same_one_is_told_when_that_is_given_up() -> None:
+async def test_a_review_that_waits_for_the_same_one_learns_when_that_is_given_up() -> None:
     """FP-23: it is a reason to try again, and the operator is not stopping."""
     world = three_zones()
     world.calls.answer = hang
@@ -291,7 +291,7 @@ async def test_li06_two_rounds_are_enough_for_slow_pods() -> None:
 
 
 @in_virtual_time
-async def test_a_pod_that_is_owed_is_taken_over_by_the_next_review() -> None:
+async def test_a_pod_to_un_prepare_is_taken_over_by_the_next_review() -> None:
     """SI-12: it failed, and is sent again before its pods are un-prepared a second time."""
     world = three_zones()
     world.calls.answer = refuse("zone-a-4")

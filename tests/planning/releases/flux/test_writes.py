@@ -214,7 +214,7 @@ def test_repositories_go_first_and_each_kind_by_name() -> None:
     ]  # fmt: skip
 
 
-def test_only_annotations_of_a_rollout_are_told_to_it() -> None:
+def test_only_annotations_of_a_rollout_wake_it() -> None:
     """REL-61."""
     item = msgspec.structs.replace(variables("a=web", a="2"), problems=(PROBLEM,))
 
