@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 from tests.pki.certificates import Legacy
+from tests.pki.controller_rig import MINUTE, Rig, background, started
 from tests.pki.fake_secrets import MADE_BY_US, FakeSecrets
-from tests.pki.keeper_rig import MINUTE, Rig, background, started
-from tests.pki.test_pki_keeper import assert_sound
+from tests.pki.test_pki_controller import assert_sound
 
 FOREIGN = Legacy(issued_to="etcd.example").data()
 Data = dict[str, bytes]
@@ -34,8 +34,8 @@ async def test_a_secret_of_another_application_is_left_alone_until_a_person_help
     await rig.clock.advance(10 * MINUTE)
     assert not start.done(), "a new start would not help"
     assert (secrets.writes, secrets.data) == (0, data)
-    assert rig.keeper.ca_bundle == b""
-    assert "prod/certificate: not ours" in str(rig.keeper.last_error)
+    assert rig.controller.ca_bundle == b""
+    assert "prod/certificate: not ours" in str(rig.controller.last_error)
     reported = [line for line in lines if "level=error" in line]
     assert 1 < len(reported) < 5, "at once, and now and then"
     assert "-server-tls.self-signed-cert.secret-name" in reported[0]
@@ -44,7 +44,7 @@ async def test_a_secret_of_another_application_is_left_alone_until_a_person_help
     await rig.clock.advance(MINUTE)
     await start
     assert_sound(rig)
-    assert rig.keeper.last_error is None
+    assert rig.controller.last_error is None
 
 
 @pytest.mark.parametrize("data", SECRETS)
@@ -74,12 +74,12 @@ async def test_what_overwrote_ours_before_the_start_is_replaced_and_never_truste
 async def test_another_secret_in_the_place_of_ours_is_left_alone(data: Data) -> None:
     """D-31: ours was deleted, and that is another object; what is served goes on."""
     async with Rig(FakeSecrets()).running() as rig:
-        served, bundle = rig.served, rig.keeper.ca_bundle
+        served, bundle = rig.served, rig.controller.ca_bundle
         rig.secrets.put(data, uid="u-2")
         await rig.clock.advance(5 * MINUTE)
         assert rig.secrets.data == data
-        assert (rig.served, rig.keeper.ca_bundle) == (served, bundle)
-        assert "not ours" in str(rig.keeper.last_error)
+        assert (rig.served, rig.controller.ca_bundle) == (served, bundle)
+        assert "not ours" in str(rig.controller.last_error)
         rig.secrets.body = None
         await rig.clock.advance(MINUTE)
         assert rig.served == served
@@ -93,11 +93,11 @@ async def test_an_immutable_secret_is_served_and_its_end_is_reported() -> None:
     secrets.body["immutable"] = True
     rig = await started(secrets)
     rig.clock.jump(timedelta(days=300))
-    async with background(rig.keeper):
+    async with background(rig.controller):
         await rig.clock.advance(5 * MINUTE)
     assert secrets.writes == 0
     assert_sound(rig)
-    assert "prod/certificate: immutable, and has to be written" in str(rig.keeper.last_error)
+    assert "prod/certificate: immutable, and has to be written" in str(rig.controller.last_error)
 
 
 def _others(data: Data) -> Data:

@@ -17,8 +17,8 @@ from rollout_operator.pki.manager import CHECK_EVERY
 from rollout_operator.planning.certificate import OVERLAP, UsableCertificate
 from tests.fakes_clock import EPOCH, FakeClock
 from tests.pki.certificates import WANTED, YEAR, Legacy, load, verify
+from tests.pki.controller_rig import MINUTE, Rig, background, started
 from tests.pki.fake_secrets import FakeSecrets
-from tests.pki.keeper_rig import MINUTE, Rig, background, started
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -78,7 +78,7 @@ class World:
         async with AsyncExitStack() as stack:
             for rig in self.rigs:
                 await rig.start()
-                await stack.enter_async_context(background(rig.keeper))
+                await stack.enter_async_context(background(rig.controller))
             self.publish()
             yield self
 
@@ -88,8 +88,8 @@ class World:
             return
         self.rigs.reverse()
         for rig in self.rigs:
-            if self.published != rig.keeper.ca_bundle:
-                self.published = rig.keeper.ca_bundle
+            if self.published != rig.controller.ca_bundle:
+                self.published = rig.controller.ca_bundle
                 self.bundles[self.published] = self.clock.now()
         self.bundles[self.published] = self.clock.now()
 
@@ -174,7 +174,7 @@ async def test_five_years_with_defaults() -> None:
     issued = [rig.served]
     for _ in range(5 * 365):
         rig.clock.jump(DAY)
-        await rig.keeper.reconcile()
+        await rig.controller.reconcile()
         if rig.served != issued[-1]:
             issued.append(rig.served)
         verify(secrets.data["cert"], rig.bundles[0], rig.clock.now(), lax=False)
@@ -182,7 +182,7 @@ async def test_five_years_with_defaults() -> None:
             break
     assert len(issued) == 7
     assert rig.clock.now() - EPOCH > 4 * YEAR
-    assert load(rig.keeper.ca_bundle).public_bytes(Encoding.PEM) == secrets.data["next-ca"]
+    assert load(rig.controller.ca_bundle).public_bytes(Encoding.PEM) == secrets.data["next-ca"]
 
 
 @pytest.mark.slow
@@ -193,10 +193,10 @@ async def test_a_foreign_secret_is_renewed_with_overlap() -> None:
     secrets.put(foreign)
     rig = await started(secrets)
     rig.clock.jump(245 * DAY)
-    async with background(rig.keeper):
+    async with background(rig.controller):
         await rig.clock.advance(MINUTE)
         assert secrets.data["cert"] == foreign["cert"]
-        assert x509.load_pem_x509_certificates(rig.keeper.ca_bundle) == [
+        assert x509.load_pem_x509_certificates(rig.controller.ca_bundle) == [
             load(secrets.data["next-ca"]),
             load(foreign["ca"]),
         ]
@@ -206,7 +206,7 @@ async def test_a_foreign_secret_is_renewed_with_overlap() -> None:
         assert len(rig.bundles) == 2
         await rig.clock.advance(25 * HOUR)
     assert set(secrets.data) == {"ca", "cert", "key", "ca-key"}
-    assert rig.keeper.ca_bundle == secrets.data["ca"] != foreign["ca"]
+    assert rig.controller.ca_bundle == secrets.data["ca"] != foreign["ca"]
 
 
 async def test_an_expired_secret_at_start_and_at_run_time() -> None:
@@ -215,7 +215,7 @@ async def test_an_expired_secret_at_start_and_at_run_time() -> None:
     rig = await started(secrets)
     first = rig.served
     rig.clock.jump(20 * YEAR)  # the machine slept
-    await rig.keeper.reconcile()
+    await rig.controller.reconcile()
     assert rig.served != first
     verify(secrets.data["cert"], rig.bundles[-1], rig.clock.now(), lax=False)
     assert rig.expiry["leaf"] == rig.clock.now() + YEAR
@@ -231,7 +231,7 @@ async def test_what_another_version_wrote_over_ours_is_used() -> None:
     assert isinstance(facts, UsableCertificate)
     assert not facts.may_sign
     assert secrets.writes == 1
-    assert rig.keeper.ca_bundle == secrets.data["ca"]
+    assert rig.controller.ca_bundle == secrets.data["ca"]
 
 
 async def test_d31_an_old_ca_that_was_put_there_is_never_published() -> None:

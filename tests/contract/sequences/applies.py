@@ -87,9 +87,9 @@ async def several_conflicts_are_named(world: World) -> None:
 async def what_is_left_out_goes_unless_another_holds_it(world: World) -> None:
     await make(world, kustomization(other="1"))
     await apply(world, kustomization(a="1", b="1"), "one")
-    await apply(world, kustomization(b="1"), "keeper")
+    await apply(world, kustomization(b="1"), "manager")
     await apply(world, kustomization(), "one")
-    await apply(world, kustomization(), "keeper")
+    await apply(world, kustomization(), "manager")
     await world.get(APPLIED, "a")
 
 

@@ -286,7 +286,7 @@ def test_a_set_that_is_gone_is_forgotten_whole(bench: Bench) -> None:
 
 
 def test_each_step_is_reported_to_all_subscribers(bench: Bench) -> None:
-    """D-25: rollouts of the group look again, and the pods' keeper, too."""
+    """D-25: rollouts of the group are planned again, and its un-prepare backlog, too."""
     also: list[Uid] = []
     ledger = bench.downscales
     ledger.on_change(lambda uid, _: also.append(uid))

@@ -36,9 +36,9 @@ def describe_gates(
     by_name = {gate.head.name: gate for gate in list_gates(head, gates)}
     by_title = {name_schedule(each): each for each in schedules}
     for summary in summaries:
-        schedule = name_keeper(by_name[summary.name]) if summary.name in by_name else ""
-        keeper = describe_schedule(by_title[schedule]) if schedule in by_title else None
-        is_closed = keeper is not None and summary.passing is False
+        schedule = name_owner(by_name[summary.name]) if summary.name in by_name else ""
+        owner = describe_schedule(by_title[schedule]) if schedule in by_title else None
+        is_closed = owner is not None and summary.passing is False
         allowed = summary.allowed_versions
         yield GateDescription(
             name=summary.name,
@@ -46,12 +46,12 @@ def describe_gates(
             text=cut(summary.message or ""),
             allowed=None if allowed is None else tuple(map(cut, allowed[:MOST_TAGS])),
             schedule=cut(schedule),
-            schedule_problem=_explain_fault(keeper) if keeper is not None and is_closed else "",
-            opens=_find_opening(keeper) if keeper is not None and is_closed else None,
+            schedule_problem=_explain_fault(owner) if owner is not None and is_closed else "",
+            opens=_find_opening(owner) if owner is not None and is_closed else None,
         )
 
 
-def name_keeper(gate: ReleaseGate) -> str:
+def name_owner(gate: ReleaseGate) -> str:
     """Return the schedule that keeps a gate, as it says itself; empty where none does."""
     labels, controller = gate.origin.labels, gate.origin.controller
     kind, name = labels.get(names.SCHEDULE_KIND, ""), labels.get(names.SCHEDULE_NAME, "")

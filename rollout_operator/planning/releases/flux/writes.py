@@ -27,7 +27,7 @@ from rollout_operator.model.releases.rollout import ReleaseHead
 from rollout_operator.planning.wording import join_names
 
 _MANAGER: Final = "rollout-controller"
-KEEPER: Final = f"{_MANAGER}-released"
+RELEASED: Final = f"{_MANAGER}-released"
 """Holds values that a Rollout let go of. No Rollout has this name: theirs have a slash."""
 # The API server refuses a longer name of a field manager.
 _LONGEST_MANAGER: Final = 128
@@ -140,10 +140,10 @@ def _plan_object(rollout: str, tag: str, fields: _Fields) -> Iterator[FluxWrite]
 
 def _keep(fields: _Fields, names: Iterable[str]) -> FluxWrite:
     """Return a write that makes another manager hold values too, beside those that it has."""
-    held = (name for name, managers in fields.writers.items() if KEEPER in managers)
+    held = (name for name, managers in fields.writers.items() if RELEASED in managers)
     kept = {name: fields.values[name] for name in sorted({*names, *held}) if name in fields.values}
     text = f"{_show(fields, names)} stays: the Rollout lets go of it"
-    return _apply(fields, KEEPER, kept, FluxWriteCode.VALUE_KEPT, text)
+    return _apply(fields, RELEASED, kept, FluxWriteCode.VALUE_KEPT, text)
 
 
 def _clear(fields: _Fields, names: Sequence[str], manager: str) -> FluxWrite:
@@ -196,7 +196,7 @@ def _explain_change(
             writer
             for name in changed
             for writer in fields.writers.get(name, ())
-            if name in fields.values and writer not in {"", manager, KEEPER, _MANAGER}
+            if name in fields.values and writer not in {"", manager, RELEASED, _MANAGER}
         }
     )
     moves = [f"{name} {fields.values.get(name) or 'empty'} -> {wanted[name]}" for name in changed]

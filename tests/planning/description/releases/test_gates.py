@@ -15,7 +15,7 @@ from rollout_operator.planning.description.release_text import render_gate, rend
 from rollout_operator.planning.description.releases.gates import (
     describe_gates,
     describe_schedule,
-    name_keeper,
+    name_owner,
 )
 from rollout_operator.planning.releases.schedules.status import render_schedule_status
 from tests.planning.releases.builders import at, gate, head
@@ -144,8 +144,8 @@ def test_where_no_opening_is_known_none_is_reported(of: ScheduleObject) -> None:
 def test_gates_of_people_and_of_the_cluster_are_distinguished() -> None:
     everywhere = schedule(namespace="")
 
-    assert name_keeper(gate()) == ""
-    assert name_keeper(kept_gate(everywhere)) == "ClusterRolloutSchedule nights"
+    assert name_owner(gate()) == ""
+    assert name_owner(kept_gate(everywhere)) == "ClusterRolloutSchedule nights"
 
 
 def test_a_gate_that_is_gone_is_shown_as_the_status_has_it() -> None:

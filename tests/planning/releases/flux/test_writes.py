@@ -14,7 +14,7 @@ from rollout_operator.model.releases.flux import (
     Writers,
 )
 from rollout_operator.model.releases.flux_write import FluxWrite, FluxWrites, PatchMethod
-from rollout_operator.planning.releases.flux.writes import KEEPER, name_manager, plan_flux_writes
+from rollout_operator.planning.releases.flux.writes import RELEASED, name_manager, plan_flux_writes
 from tests.planning.releases.builders import head
 
 OURS: Final = "rollout-controller/web"
@@ -116,14 +116,14 @@ def show(write: FluxWrite) -> str:
             id="RELB-13 an annotation that was removed lets go of its variable alone",
         ),
         pytest.param(
-            [variables("b=web", {"a": (OURS,), "c": (KEEPER,)}, a="1", b="1", c="0")],
+            [variables("b=web", {"a": (OURS,), "c": (RELEASED,)}, a="1", b="1", c="0")],
             ["value_kept -released a=1 c=0", "value_moved /web b=2"],
             id="RELB-13 what was let go of before stays as well",
         ),
         pytest.param(
             [oci(None, tag="1", writers={"tag": (OURS, "kubectl")})],
             ["value_released /web"],
-            id="RELB-13 what another holds needs no keeper",
+            id="RELB-13 what another holds needs no manager of ours",
         ),
         pytest.param(
             [oci("api", tag="2", writers={"tag": (OURS, THEIRS)})],
@@ -229,7 +229,7 @@ def test_managers_of_rollouts_are_apart() -> None:
 
     assert names[0] == "rollout-controller/web"
     assert [len(one) for one in names[1:]] == [128, 128]
-    assert len({*names, KEEPER}) == 4
+    assert len({*names, RELEASED}) == 4
 
 
 def _carry_out(values: dict[str, str], writers: dict[str, set[str]], write: FluxWrite) -> None:
@@ -274,4 +274,4 @@ def test_no_value_ever_goes_and_plans_come_to_rest(after: str) -> None:
     # What has the right value already is not taken over: it would be a write for nothing.
     for name, holding in writers.items():
         owner = name_manager(claims_after.get(name, ""))
-        assert holding <= {owner, KEEPER, "kustomize"}
+        assert holding <= {owner, RELEASED, "kustomize"}

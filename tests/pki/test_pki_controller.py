@@ -22,8 +22,8 @@ from rollout_operator.model.errors import (
 )
 from tests.fakes_clock import EPOCH
 from tests.pki.certificates import PKCS8, WANTED, YEAR, Legacy, load, verify
+from tests.pki.controller_rig import MINUTE, Rig, started
 from tests.pki.fake_secrets import MADE_BY_US, FakeSecrets
-from tests.pki.keeper_rig import MINUTE, Rig, started
 
 DAY = timedelta(days=1)
 Data = dict[str, bytes]
@@ -33,7 +33,7 @@ def assert_sound(rig: Rig) -> None:
     """What is served is what is stored, and verifies under the published bundle."""
     data = rig.secrets.data
     assert rig.served == load(data["cert"]).public_bytes(serialization.Encoding.DER)
-    verify(data["cert"], rig.keeper.ca_bundle, rig.clock.now())
+    verify(data["cert"], rig.controller.ca_bundle, rig.clock.now())
 
 
 async def test_a_missing_secret_is_made() -> None:
@@ -50,7 +50,7 @@ async def test_a_missing_secret_is_made() -> None:
     assert rig.bundles == [rig.secrets.data["ca"]]
     assert rig.expiry == {"ca": EPOCH + 5 * YEAR, "leaf": EPOCH + YEAR}
     assert_sound(rig)
-    verify(rig.secrets.data["cert"], rig.keeper.ca_bundle, EPOCH, lax=False)
+    verify(rig.secrets.data["cert"], rig.controller.ca_bundle, EPOCH, lax=False)
 
 
 async def test_a_second_start_writes_nothing() -> None:
@@ -80,7 +80,7 @@ async def test_foreign_secrets_are_reused(legacy: Legacy) -> None:
     async with rig.running():
         await rig.clock.advance(DAY / 24)
     assert secrets.writes == 0
-    assert rig.keeper.ca_bundle == secrets.data["ca"]
+    assert rig.controller.ca_bundle == secrets.data["ca"]
     assert_sound(rig)
 
 
@@ -193,26 +193,26 @@ async def test_a_good_secret_of_another_client_is_taken_over() -> None:
         rig.secrets.put(OTHER)
         await rig.clock.advance(MINUTE)
         assert rig.secrets.data == OTHER
-        assert rig.keeper.ca_bundle == OTHER["ca"]
+        assert rig.controller.ca_bundle == OTHER["ca"]
         assert_sound(rig)
 
 
 async def test_si19_a_bundle_that_is_confirmed_is_that_of_the_secret() -> None:
     """SI-19: at once, not with the next look; nothing is learned where the Secret shows nothing."""
     rig = await started(FakeSecrets())
-    await rig.keeper.confirm()
+    await rig.controller.confirm()
     assert len(rig.bundles) == 1
     rig.secrets.put(OTHER)
-    await rig.keeper.confirm()
-    assert rig.keeper.ca_bundle == OTHER["ca"]
+    await rig.controller.confirm()
+    assert rig.controller.ca_bundle == OTHER["ca"]
     rig.secrets.put({"password": b"hunter2"}, uid="u-2")
-    await rig.keeper.confirm()
+    await rig.controller.confirm()
     rig.secrets.fail = Denied("get secrets is forbidden", status=403)
-    await rig.keeper.confirm()
-    assert rig.keeper.ca_bundle == OTHER["ca"]
+    await rig.controller.confirm()
+    assert rig.controller.ca_bundle == OTHER["ca"]
     rig.secrets.fail = Unreachable("away", status=0)
     with pytest.raises(Unreachable):
-        await rig.keeper.confirm()
+        await rig.controller.confirm()
 
 
 async def test_another_name_under_our_ca_is_a_new_leaf_only() -> None:
@@ -232,7 +232,7 @@ async def test_a_foreign_ca_stays_trusted_after_a_change_of_name() -> None:
     foreign = Legacy(names=["other.prod.svc"]).data()
     secrets.put(foreign)
     rig = await started(secrets)
-    verify(foreign["cert"], rig.keeper.ca_bundle, EPOCH, host="other.prod.svc")
+    verify(foreign["cert"], rig.controller.ca_bundle, EPOCH, host="other.prod.svc")
     assert_sound(rig)
 
 
@@ -255,7 +255,7 @@ async def test_two_starters_serve_the_same(verb: str) -> None:
         tasks.create_task(two.start())
     assert secrets.calls.count(verb) == 2
     assert one.served == two.served
-    assert one.keeper.ca_bundle == two.keeper.ca_bundle
+    assert one.controller.ca_bundle == two.controller.ca_bundle
     assert_sound(one)
 
 
@@ -277,7 +277,7 @@ async def test_a_client_who_always_writes_first_is_an_error() -> None:
 
     secrets.pause = interfere
     with pytest.raises(Conflict, match="secret prod/certificate: another client keeps writing it"):
-        await Rig(secrets).keeper.reconcile()
+        await Rig(secrets).controller.reconcile()
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ async def test_a_good_secret_is_served_even_where_it_cannot_be_written(lines: li
     assert any("cannot update secret" in line for line in lines)
 
 
-async def test_failures_never_end_the_keeper() -> None:
+async def test_failures_never_end_the_controller() -> None:
     """LI-13: the API is away for an hour, then the spoilt Secret is healed within a minute."""
     async with Rig(FakeSecrets()).running() as rig:
         before = rig.secrets.data
@@ -358,7 +358,7 @@ async def test_no_key_is_ever_shown(lines: list[str]) -> None:
             await rig.start()
             keys |= {secrets.data["key"], secrets.data["ca-key"]}
             secrets.put({**secrets.data, spoil: secrets.data["key"]}, labels=MADE_BY_US)
-            lines.append(f"{vars(rig.keeper)} {vars(rig.serving)} {rig.keeper!r}")
+            lines.append(f"{vars(rig.controller)} {vars(rig.serving)} {rig.controller!r}")
     text = "".join(lines)
     assert len(keys) > 4
     assert "PRIVATE" not in text

@@ -1,4 +1,4 @@
-"""A certificate keeper over a fake Secret and a clock that a test moves."""
+"""A certificate controller over a fake Secret and a clock that a test moves."""
 
 import asyncio
 import ssl
@@ -33,14 +33,14 @@ class Rig:
         self._shown: tuple[ssl.SSLContext, bytes] | None = None
         self.expiry: dict[str, datetime] = {}
         self.bundles: list[bytes] = []
-        self.keeper = CertificateController(
+        self.controller = CertificateController(
             SecretStore(secrets, namespace=NAMESPACE, name=NAME),
             self.serving,
             self.clock,
             wanted,
             CertificateCallbacks(
                 holds=holds,
-                on_change=lambda: self.bundles.append(self.keeper.ca_bundle),
+                on_change=lambda: self.bundles.append(self.controller.ca_bundle),
                 record_expiry=self.expiry.__setitem__,
             ),
         )
@@ -54,20 +54,20 @@ class Rig:
         return self._shown[1]
 
     async def start(self) -> None:
-        """Start the keeper; one that goes on trying for real seconds fails the test."""
+        """Start the controller; one that goes on trying for real seconds fails the test."""
         async with asyncio.timeout(10):
-            await self.keeper.start()
+            await self.controller.start()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Rig"]:
-        """Start the keeper and let it run."""
+        """Start the controller and let it run."""
         await self.start()
-        async with background(self.keeper):
+        async with background(self.controller):
             yield self
 
 
 async def started(secrets: FakeSecrets) -> Rig:
-    """Return a replica whose keeper has started."""
+    """Return a replica whose controller has started."""
     rig = Rig(secrets)
     await rig.start()
     return rig
@@ -80,9 +80,9 @@ class Runs(Protocol):
 
 
 @asynccontextmanager
-async def background(keeper: Runs) -> AsyncIterator[None]:
+async def background(controller: Runs) -> AsyncIterator[None]:
     """Let something run that was started before."""
-    task = asyncio.create_task(keeper.run())
+    task = asyncio.create_task(controller.run())
     try:
         yield
         assert not task.done()
