@@ -47,7 +47,7 @@ class Budgets(Feature):
         granting, counting = (
             context.open(name, Priority.ANSWER) for name in ("granting", "counting")
         )
-        releasing = context.open("releasing grants", Priority.TAKE_BACK)
+        releasing = context.open("releasing grants", Priority.RELEASE)
         client = context.open("following budgets", Priority.LIST)
         self.catalog = BudgetCatalog(context.metrics)
         self._store = BudgetStore()

@@ -81,7 +81,7 @@ class Scaling(Feature):
             metrics=context.metrics,
             intents=IntentWriter(
                 client,
-                context.open("revoking", Priority.TAKE_BACK),
+                context.open("revoking", Priority.RELEASE),
                 self._removals,
                 context.downscales,
                 process,

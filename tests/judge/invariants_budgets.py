@@ -367,5 +367,5 @@ def _is_between(book: Book, disruption: Delete | Eviction, grant: Grant) -> bool
 
 
 def _get_decided(disruption: Delete | Eviction) -> timedelta:
-    """Return when it could not be taken back any more."""
+    """Return when it could not be released any more."""
     return disruption.called.begun if isinstance(disruption, Delete) else disruption.called.at

@@ -227,7 +227,7 @@ def _map_prepared(
 
 # For the last downscale to become impossible, and for the call.
 LIMIT: Final = timedelta(seconds=36 + 60)
-# A downscale that stands for so long, with its pods gone, is not taken back any more: the next
+# A downscale that stands for so long, with its pods gone, is not reverted any more: the next
 # upscale is one of its own.
 STOOD: Final = timedelta(seconds=60)
 CLOCK_RATE: Final = "clock_rate"

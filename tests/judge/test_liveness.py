@@ -189,7 +189,7 @@ def left(t: HistoryBuilder, at: float = 30) -> HistoryBuilder:
 
 
 def gone_for(seconds: float, fault: str = "crash_loop") -> Events:
-    """A downscale is taken back, is made again before the new pod runs, and stands for a while."""
+    """A downscale is reverted, is made again before the new pod runs, and stands for a while."""
 
     def events(t: HistoryBuilder) -> None:
         left(t).replace(100, "c-2").fault(101, fault)

@@ -35,7 +35,7 @@ from tests.models.grants import Grants
 from tests.models.search import Model, Step, Steps, replaced
 
 # Steps that send something anew: a process that does not lead makes none of them.
-_SENT: Final = frozenset({"reserve", "take back"})
+_SENT: Final = frozenset({"reserve", "reclaim"})
 
 
 class Lead(Enum):

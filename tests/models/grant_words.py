@@ -20,14 +20,14 @@ class Error(IntEnum):
     IGNORES_LOSERS = auto()
     FORGETS_OWN_RECORD = auto()
     ANSWERS_LATE = auto()
-    TAKES_BACK_EARLY = auto()
-    TAKES_BACK_BLINDLY = auto()
+    RECLAIMS_EARLY = auto()
+    RECLAIMS_BLINDLY = auto()
     RELEASES_BLINDLY = auto()
     GRANTS_ANEW = auto()
     REMEMBERS_NOTHING = auto()
     SKIPS_QUARANTINE = auto()
-    NOBODY_WINS = auto()
-    NOBODY_TAKES_BACK = auto()
+    NONE_WINS = auto()
+    NEVER_RECLAIMS = auto()
 
 
 class Phase(IntEnum):
@@ -40,7 +40,7 @@ class Phase(IntEnum):
     CLEARED = auto()
     """The list showed that the pod may go; nothing is answered yet."""
     LEAVING = auto()
-    """Refused: the record is to be withdrawn."""
+    """Refused: the record is to be released."""
 
 
 class Record(NamedTuple):
@@ -84,7 +84,7 @@ class Late(IntEnum):
 
     WRITE = auto()
     RELEASE = auto()
-    TAKE_BACK = auto()
+    RECLAIM = auto()
 
 
 class Call(NamedTuple):

@@ -134,7 +134,7 @@ class Grants:
         if process.call is not None:
             yield from self._arrive(state, who, process.call)
         if self._setup.has_records:
-            yield from self._take_back(state, who)
+            yield from self._reclaim(state, who)
         if self._setup.has_faults and self._newborn(process) != process:
             yield from self._crash(state, who)
 
@@ -245,12 +245,12 @@ class Grants:
 
     def _loses(self, pod: Pod, who: int, request: Request) -> bool:
         record = pod.record
-        if record is None or record.by == who or Error.NOBODY_WINS in self._errors:
+        if record is None or record.by == who or Error.NONE_WINS in self._errors:
             return False
         return (request.rank, who) < (record.rank, record.by)
 
     def _decide_again(self, place: int, seen: Sequence[tuple[int, bool]]) -> Phase | None:
-        """Return what follows; None: the pods in the way will be withdrawn from, list again."""
+        """Return what follows; None: the pods in the way will be released, list again."""
         if not self.exceeds(frozenset([place, *(one for one, _ in seen)])):
             return Phase.CLEARED
         if self.exceeds(frozenset([place, *(one for one, loses in seen if not loses)])):
@@ -272,7 +272,7 @@ class Grants:
             )
 
     def _may_be_late(self, who: int) -> bool:
-        """Return whether nothing comes of what is answered under a record that was taken back."""
+        """Return whether nothing comes of what is answered under a record that was reclaimed."""
         return who in self._setup.rollouts
 
     def _give(self, pod: Pod, who: int, request: Request, times: int) -> Pod:
@@ -287,11 +287,11 @@ class Grants:
         done = hold(put_request(state, who, slot, None), who, request.pod, is_held=False)
         if request.is_current or Error.RELEASES_BLINDLY in self._errors:
             done = put(done, request.pod, self._with_record(state.pods[request.pod], None))
-        yield Step(name, "withdraw from", pod), done
+        yield Step(name, "release on", pod), done
         if self._setup.has_faults:
             late = Call(Late.RELEASE, request.pod, hits=request.is_current)
             sent = self._send(put_request(state, who, slot, None), who, late)
-            yield Step(name, "give up withdrawing from", pod), sent
+            yield Step(name, "give up releasing on", pod), sent
 
     def _may_release(self, state: State, who: int, place: int) -> bool:
         pod, process = state.pods[place], state.processes[who]
@@ -303,18 +303,18 @@ class Grants:
             return not pod.orphans
         return pod.record is None or pod.record.by != who
 
-    def _take_back(self, state: State, who: int) -> Steps[State]:
+    def _reclaim(self, state: State, who: int) -> Steps[State]:
         """Look at a record live, and remove it where nothing can come of it any more."""
         for place, pod in enumerate(state.pods):
             is_due = pod.record is not None and (
-                pod.record.is_old or Error.TAKES_BACK_EARLY in self._errors
+                pod.record.is_old or Error.RECLAIMS_EARLY in self._errors
             )
-            if not pod.is_up or not is_due or Error.NOBODY_TAKES_BACK in self._errors:
+            if not pod.is_up or not is_due or Error.NEVER_RECLAIMS in self._errors:
                 continue
-            step = Step(NAMES[who], "take back", PODS[place])
+            step = Step(NAMES[who], "reclaim", PODS[place])
             yield step, put(state, place, self._with_record(pod, None))
-            if self._setup.has_faults and Error.TAKES_BACK_BLINDLY in self._errors:
-                yield step, self._send(state, who, Call(Late.TAKE_BACK, place))
+            if self._setup.has_faults and Error.RECLAIMS_BLINDLY in self._errors:
+                yield step, self._send(state, who, Call(Late.RECLAIM, place))
 
     def _arrive(self, state: State, who: int, call: Call) -> Steps[State]:
         """What was sent by a process that gave up, or is dead, arrives or is lost."""
@@ -325,7 +325,7 @@ class Grants:
         blind = {
             Late.WRITE: Error.WRITES_BLINDLY,
             Late.RELEASE: Error.RELEASES_BLINDLY,
-            Late.TAKE_BACK: Error.TAKES_BACK_BLINDLY,
+            Late.RECLAIM: Error.RECLAIMS_BLINDLY,
         }[call.what]
         if not pod.is_up or not (call.hits or blind in self._errors):
             return
@@ -352,7 +352,7 @@ class Grants:
 
     def _send(self, state: State, who: int, call: Call) -> State:
         """Leave a call to the network; one at a time, and none that cannot do anything."""
-        blind = {Error.WRITES_BLINDLY, Error.RELEASES_BLINDLY, Error.TAKES_BACK_BLINDLY}
+        blind = {Error.WRITES_BLINDLY, Error.RELEASES_BLINDLY, Error.RECLAIMS_BLINDLY}
         if not call.hits and not blind & self._errors:
             return state
         return put_process(state, who, state.processes[who]._replace(call=call))

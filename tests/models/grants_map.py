@@ -12,7 +12,7 @@ RELEASES: Final = "rollout_operator.guards.budgets.in_flight:GrantReleases"
 RECORDER: Final = "rollout_operator.guards.budgets.pod_records:Recorder"
 SNAPSHOTS: Final = "rollout_operator.guards.budgets.snapshots:Snapshots"
 READER: Final = "rollout_operator.controllers.live_reads:GroupReader"
-TAKER: Final = "rollout_operator.controllers.budgets.controller:DisruptionController"
+RECLAIMER: Final = "rollout_operator.controllers.budgets.controller:DisruptionController"
 
 FUNCTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "reserve": (f"{GATE}.request", f"{GATE}.reserve", f"{PENDING}.reserve"),
@@ -26,10 +26,10 @@ FUNCTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "stall over": (f"{GATE}._read_until_sure",),
     "be too late for": (f"{GATE}._read_until_sure", f"{GATE}.confirm"),
     "allow": (f"{GATE}._read_until_sure", f"{PENDING}.confirm"),
-    "withdraw from": (f"{RELEASES}.release", f"{RECORDER}.remove", f"{PENDING}.release"),
-    "give up withdrawing from": (f"{RELEASES}.release", f"{RELEASES}.abandon"),
-    "take back": (f"{TAKER}.reconcile", f"{RECORDER}.clear"),
-    "forget": (f"{PENDING}.forget_seen", f"{TAKER}.reconcile", f"{PENDING}.release_untouched"),
+    "release on": (f"{RELEASES}.release", f"{RECORDER}.remove", f"{PENDING}.release"),
+    "give up releasing on": (f"{RELEASES}.release", f"{RELEASES}.abandon"),
+    "reclaim": (f"{RECLAIMER}.reconcile", f"{RECORDER}.clear"),
+    "forget": (f"{PENDING}.forget_seen", f"{RECLAIMER}.reconcile", f"{PENDING}.release_untouched"),
     "end quarantine": (f"{GATE}._record",),
 }
 

@@ -56,18 +56,18 @@ UNSAFE = [
     pytest.param(Error.LISTS_FIRST, ONE_EACH, id="the list before the record"),
     pytest.param(Error.DECIDES_ONCE, ONE_EACH, id="no second decision"),
     pytest.param(Error.WRITES_BLINDLY, ONE_EACH, id="SI-17 the record without compare-and-swap"),
-    pytest.param(Error.GRANTS_ANEW, ONE_EACH, id="a record over a record, and then withdrawn"),
+    pytest.param(Error.GRANTS_ANEW, ONE_EACH, id="a record over a record, and then released"),
     pytest.param(Error.IGNORES_LOSERS, ONE_EACH, id="the winner does not wait for the loser"),
     pytest.param(Error.FORGETS_OWN_RECORD, ONE_EACH, id="its own record is not looked at"),
     pytest.param(Error.ANSWERS_LATE, ONE_EACH, id="the age is not looked at before the answer"),
-    pytest.param(Error.TAKES_BACK_EARLY, ONE_EACH, id="taken back before its effect is over"),
-    pytest.param(Error.TAKES_BACK_BLINDLY, ONE_EACH, id="taken back another record than seen"),
-    pytest.param(Error.RELEASES_BLINDLY, ONE_EACH, id="withdrawn another record than its own"),
+    pytest.param(Error.RECLAIMS_EARLY, ONE_EACH, id="reclaimed before its effect is over"),
+    pytest.param(Error.RECLAIMS_BLINDLY, ONE_EACH, id="reclaimed another record than seen"),
+    pytest.param(Error.RELEASES_BLINDLY, ONE_EACH, id="released another record than its own"),
     pytest.param(Error.REMEMBERS_NOTHING, IN_MEMORY, id="reservations do not count"),
     pytest.param(Error.SKIPS_QUARANTINE, IN_MEMORY, id="no quarantine after a start"),
 ]
 # These are safe and of no use; each has a test of its own.
-USELESS = {Error.NOBODY_WINS, Error.NOBODY_TAKES_BACK}
+USELESS = {Error.NONE_WINS, Error.NEVER_RECLAIMS}
 
 CONTESTS = [
     pytest.param(ONE_EACH, id="two"),
@@ -114,7 +114,7 @@ def test_the_budget_holds_and_nobody_is_stuck(setup: Setup) -> None:
 
 
 @pytest.mark.parametrize("dead", ["X", "Y"])
-def test_what_a_dead_process_leaves_is_taken_back(dead: str) -> None:
+def test_what_a_dead_process_leaves_is_released(dead: str) -> None:
     """LI-07, FP-06: one of two never comes back, the other one cleans up."""
     walk = walk_through(ONE_EACH)
     other = 1 if dead == "X" else 0
@@ -137,7 +137,7 @@ def test_of_requests_at_the_same_time_one_is_granted(setup: Setup) -> None:
     ends = list(list_ends(walk))
     assert ends
     assert all(map(is_granted, ends))
-    # Who lost has withdrawn.
+    # Who lost has released.
     leaving = Phase.LEAVING
     assert not any(
         request and request.phase is leaving
@@ -188,13 +188,13 @@ def test_a_second_answer_is_unsafe_where_a_pod_is_back_before_it_takes_effect() 
 def test_without_an_order_both_may_be_refused() -> None:
     setup = replace(ONE_EACH, has_faults=False, is_once=True)
 
-    ends = list(list_ends(walk_through(setup, Error.NOBODY_WINS)))
+    ends = list(list_ends(walk_through(setup, Error.NONE_WINS)))
 
     assert not all(map(is_granted, ends))
 
 
-def test_without_taking_back_a_record_stays_for_ever() -> None:
-    stuck = find_stuck(walk_through(ONE_EACH, Error.NOBODY_TAKES_BACK), is_quiet)
+def test_without_a_reclaim_a_record_stays_for_ever() -> None:
+    stuck = find_stuck(walk_through(ONE_EACH, Error.NEVER_RECLAIMS), is_quiet)
 
     assert stuck is not None
     assert stuck.state.pods[0].record or stuck.state.pods[1].record

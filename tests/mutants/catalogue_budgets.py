@@ -37,17 +37,17 @@ BUDGETS: Final = (
         scenarios=EVICTING,
     ),
     Mutant(
-        name="taken-back-after-a-minute",
+        name="released-after-a-minute",
         old="UNTOUCHED_FOR: Final = timedelta(seconds=8)\n",
         new="UNTOUCHED_FOR: Final = timedelta(seconds=60)\n",
         breaks="LI-07: a grant that is not used holds all others for a minute",
         scenarios=EVICTING,
     ),
     Mutant(
-        name="taken-back-at-once",
+        name="released-at-once",
         old="    return min(max(lasts, UNTOUCHED_FOR), LONGEST)\n",
         new="    return timedelta(0)\n",
-        breaks="SI-17, SI-01, SI-03: a grant is taken back while its answer is on its way",
+        breaks="SI-17, SI-01, SI-03: a grant is released while its answer is on its way",
         scenarios=EVICTING,
     ),
     Mutant(

@@ -54,7 +54,7 @@ EXECUTING: Final = (
         old='            self._count(group, "unknown")\n            raise\n',
         new='            self._count(group, "unknown")\n'
         "            self._deletes.drop(pod)\n            raise\n",
-        breaks="SI-01, SI-03, SI-04: a delete without an answer is taken back, and done later",
+        breaks="SI-01, SI-03, SI-04: a delete without an answer is released, and done later",
         scenarios=("s2",),
         profile="late writes",
     ),

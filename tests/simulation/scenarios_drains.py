@@ -234,7 +234,7 @@ class _Tale:
 
 
 async def _drain(drainer: Drainer, node: str, after: float) -> None:
-    """Drain a node after some seconds, and take it back into service."""
+    """Drain a node after some seconds, and return it into service."""
     await asyncio.sleep(after)
     await drainer.drain(node)
     await drainer.people.wait(0, 20)

@@ -184,7 +184,7 @@ async def _freeze(people: People) -> None:
 
 
 def forbid_gates(people: People, *, is_forbidden: bool) -> None:
-    """Take the right to write gates from all processes, or give it back."""
+    """Take the right to write gates from all processes, or restore it."""
     people.say(f"{'takes' if is_forbidden else 'gives'} the right to write gates")
     forbidden = people.sandbox.api.forbidden
     gates = {

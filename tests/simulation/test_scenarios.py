@@ -117,7 +117,7 @@ def test_s2_pods_must_stay_ready_for_a_while() -> None:
 
 
 def test_s7_wide_people_want_different_counts_of_one_set() -> None:
-    """Over some seeds one range holds several pods, some are undone, some are taken back midway."""
+    """Over some seeds one range holds several pods, some are undone, some are reverted midway."""
     ends, called, undone, is_raised = set(), set(), 0, False
     for seed in range(0, 400, 20):
         history = play_calmly(get_scenario("s7-wide"), seed).history

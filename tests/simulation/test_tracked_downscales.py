@@ -132,7 +132,7 @@ async def test_what_others_keep_in_the_map_stays() -> None:
 
 
 @pytest.mark.parametrize("data", [{}, {"zone-a": OLD}], ids=["none", "of long ago"])
-def test_a_downscale_that_a_client_refuses_gives_the_former_entry_back(
+def test_a_downscale_that_a_client_refuses_restores_the_former_entry(
     data: Mapping[str, str],
 ) -> None:
     """LI-05, FP-22: pods are told that they stay, and another zone may go."""

@@ -92,7 +92,7 @@ class Guide:
 
     async def wait_no_delay(self) -> None:
         """Wait until no pod is prepared for a delayed downscale."""
-        await self.pods.wait_until("all taken back", lambda: not self.pods.delayed_since)
+        await self.pods.wait_until("all un-prepared", lambda: not self.pods.delayed_since)
 
     async def let_pass_since_downscale(self, zone: str, span: timedelta) -> None:
         """Wait until the downscale of a zone is on record, and make it long ago."""

@@ -34,7 +34,7 @@ REFUSED: Final = "rollingUpdate: Invalid value"
 READ_LIMIT_S: Final = 60
 
 
-async def test_plain_zones_are_adopted_rolled_out_and_given_back(world: World) -> None:
+async def test_plain_zones_are_adopted_rolled_out_and_left_again(world: World) -> None:
     """No pod and no revision comes of it; then images roll zone by zone, until it is undone."""
     await install_kinds(world.api)
     shell = await open_shell(world)

@@ -102,7 +102,7 @@ async def _is_reported(drain: Drain, text: str) -> bool:
 
 
 async def _wait_no_record(held: Budgeted) -> None:
-    """LI-07: what was granted to a drain that has ended, and to a rollout, is taken back."""
+    """LI-07: what was granted to a drain that has ended, and to a rollout, is released."""
 
     async def is_clean() -> bool:
         return await held.list_recorded() == []

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.controlplane
 LABELS: Final = {"rollout-group": "mock"}
 BUDGET: Final = zone_budget("mock", LABELS)
 PENDING: Final = Behaviour(kind=Kind.PENDING)
-# A record is taken back after 8 s.
+# A record is released after 8 s.
 FREED_WITHIN: Final = timedelta(seconds=10)
 # Written with or without a review: a Lease is renewed, a status follows its zones.
 AT_ANY_TIME: Final = {"leases", "zoneawarepoddisruptionbudgets/status"}

@@ -34,7 +34,7 @@ DOUBTFUL: Final[Mapping[str, tuple[Behaviour, str]]] = {
 
 
 async def test_seed092_one_pod_of_four_does_not_confirm(world: World) -> None:
-    """SEED-092, T-07 row 4, FP-25, PREP-22, LI-05: refused, and all four are taken back.
+    """SEED-092, T-07 row 4, FP-25, PREP-22, LI-05: refused, and all four are un-prepared.
 
     A pod that listens no more is un-prepared as soon as it listens again.
     """

@@ -50,7 +50,7 @@ async def _live(plane: ControlPlane, folder: Path, story: Story) -> None:
 
 
 async def lose_requests(world: World) -> None:
-    """FP-22, W-36: refused by others, without an answer, too old, taken back, its client gone.
+    """FP-22, W-36: refused by others, without an answer, too old, reverted, its client gone.
 
     In `reverted` pod 0 is not ready, so that its controller touches no other pod: pod 3 outlives
     4 -> 3 -> 4. In `away` the pod is not there when it is first un-prepared.
@@ -66,7 +66,7 @@ async def lose_requests(world: World) -> None:
         lost.create_task(_lose(guarded, "silent", Route.SCALE_MERGE, 500))
         lost.create_task(_lose(guarded, "stale", Route.PUT_STALE, 409))
         lost.create_task(_lose(guarded, "stale-scale", Route.SCALE_PUT_STALE, 409))
-        lost.create_task(_take_back(guarded, "reverted"))
+        lost.create_task(_revert(guarded, "reverted"))
         lost.create_task(_walk_away(guarded, "left"))
     await pods.refuse("away-3")
     await guarded.wait_called("left-3")
@@ -176,7 +176,7 @@ async def _lose(guarded: Guarded, name: str, route: Route, status: int) -> None:
     assert guarded.pods.is_prepared(f"{name}-3")
 
 
-async def _take_back(guarded: Guarded, name: str) -> None:
+async def _revert(guarded: Guarded, name: str) -> None:
     for replicas in (3, 4):
         answer = await guarded.workload(name).scale(replicas, Route.SCALE_MERGE)
         assert answer.status == 200, answer

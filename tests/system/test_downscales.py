@@ -94,7 +94,7 @@ async def test_fp24_a_busy_co_writer_forces_new_rounds(world: World) -> None:
 async def test_si12_downscales_of_one_set_after_another_and_at_once(world: World) -> None:
     """SEED-092, FP-19, SI-12: also while the pods of the last one still terminate.
 
-    Of overlapping ranges one wins, and the loser takes nothing back of it.
+    Of overlapping ranges one wins, and the loser reverts nothing of it.
     """
     pods = await world.serve_pods()
     zones = [prepared_zone(pods, ZoneSpec(name=name, group=name, replicas=4)) for name in "ab"]

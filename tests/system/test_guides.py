@@ -30,7 +30,7 @@ FLUX: Final = "kustomize-controller"
 
 
 async def test_the_guides_of_databases_for_telemetry(world: World) -> None:
-    """Mimir, Loki and Tempo: rollouts, downscales that are prepared, delayed and taken back."""
+    """Mimir, Loki and Tempo: rollouts, downscales that are prepared, delayed and reverted."""
     guide = await open_guide(world)
     await _follow_mimir(guide)
     await _follow_loki(guide)

@@ -25,7 +25,7 @@ TIMES: Final = ("9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00")
 async def test_sec25_times_that_no_calendar_has_room_for(world: World) -> None:
     """SEC-25, SI-12, LI-05: it runs on, starts again, removes the records, and calls other pods.
 
-    The downscale of `evil-1` that is allowed and never stored is taken back in time.
+    The downscale of `evil-1` that is allowed and never stored is un-prepared in time.
     """
     pods = await world.serve_pods()
     names = [f"evil-{number}" for number in range(len(TIMES))]

@@ -267,7 +267,7 @@ def test_the_gauge_follows_the_plan(world: World) -> None:
         ),
         pytest.param(
             [(IDLE, Subject.ROLLOUT), (lately("1h"), Subject.SCALING), (None, Subject.SCALING)],
-            ["up_to_date"], id="a part takes its own reasons back",
+            ["up_to_date"], id="a part clears its own reasons",
         ),
         pytest.param(
             [(BUSY, Subject.ROLLOUT), (lately("1h"), Subject.SCALING), (IDLE, Subject.ROLLOUT)],

@@ -37,7 +37,7 @@ class Priority(IntEnum):
     """Other writes, and reads that a review waits for."""
     READ = 2
     """Live reads, and all other reads of controllers."""
-    TAKE_BACK = 3
+    RELEASE = 3
     """Reads and writes that free what was granted and not used: all that is underway goes
     before."""
     LIST = 4
@@ -54,14 +54,14 @@ _PATIENCE: Final[Mapping[Priority, float]] = {
     Priority.DELETE: 0,
     Priority.ANSWER: 20,
     Priority.READ: 25,
-    Priority.TAKE_BACK: 26,
+    Priority.RELEASE: 26,
     # Hardly more than a live read: what it shows is needed to go on.
     Priority.LIST: 27,
     Priority.RECORD: 40,
     Priority.REPORT: 45,
 }
 # No answer waits for their writes: they are as urgent as their reads.
-_PATIENT: Final = frozenset({Priority.TAKE_BACK, Priority.REPORT})
+_PATIENT: Final = frozenset({Priority.RELEASE, Priority.REPORT})
 
 
 def choose_priority(call: Call, reads: Priority) -> Priority:

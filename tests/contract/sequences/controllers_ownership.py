@@ -130,7 +130,7 @@ async def a_pod_that_is_selected_no_more(rig: ControllerRig) -> None:
     await _until_status(rig, replicas=2)
     _describe(rig, "it is nobody's, and stays")
     await rig.label("a-1", name="a")
-    await rig.until("taken back", lambda: bool(_owners(rig, "a-1")))
+    await rig.until("adopted again", lambda: bool(_owners(rig, "a-1")))
     await rig.until_whole()
     await rig.rest("whole", has_steps=False)
 
@@ -150,7 +150,7 @@ async def a_pod_that_is_selected_no_more_and_goes(rig: ControllerRig) -> None:
 async def a_pod_that_has_lost_its_owner(rig: ControllerRig) -> None:
     await rig.whole()
     await _metadata(rig, PODS, "a-1", ownerReferences=None)
-    await rig.until("taken back", lambda: bool(_owners(rig, "a-1")))
+    await rig.until("adopted again", lambda: bool(_owners(rig, "a-1")))
     await rig.rest("it is adopted")
 
 

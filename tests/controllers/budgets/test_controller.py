@@ -61,7 +61,7 @@ class Bench:
         await self.wait(UNTOUCHED_FOR)
         return await self.reconcile("a-0")
 
-    async def is_taken_back(self) -> bool:
+    async def is_released(self) -> bool:
         """Have a pod be looked at until it has proven untouched; return whether nothing is left."""
         assert await self.reconcile() == UNTOUCHED_FOR
         return await self.reconcile_late() is None and not self.here.recorded() and not self.grants
@@ -125,7 +125,7 @@ async def test_li07_a_doubtful_grant_is_settled_alike() -> None:
     made.here.client.lost.add("patch pods/ingester-zone-a-0")
     await made.process.evict("a-0")
     made.here.client.lost.clear()
-    assert await made.is_taken_back()
+    assert await made.is_released()
 
 
 @in_virtual_time
@@ -142,13 +142,13 @@ async def test_li07_a_doubtful_grant_whose_record_never_arrived() -> None:
 
 @pytest.mark.parametrize("at", [timedelta(0), -RECORD_COUNTS, RECORD_COUNTS * 1000])
 @in_virtual_time
-async def test_li07_a_record_of_a_process_that_died_is_taken_back(at: timedelta) -> None:
+async def test_li07_a_record_of_a_process_that_died_is_released(at: timedelta) -> None:
     """FP-40: by any process, after as long, although its memory holds nothing. What counts is
     for how long it has been seen here: the time in it may be wrong.
     """
     here = world()
     here.annotate("a-0", record("a-0", here, at=here.now() + at))
-    assert await start(here).is_taken_back()
+    assert await start(here).is_released()
 
 
 @in_virtual_time
@@ -258,7 +258,7 @@ async def test_fp40_an_unreadable_record_ends_too(text: str, lines: list[str]) -
     here.annotate("a-0", text)
     made = start(here)
     assert (await made.process.evict("b-0")).startswith("429 disruption_budget_used")
-    assert await made.is_taken_back()
+    assert await made.is_released()
     assert [line for line in lines if "cannot be read" in line and "ingester-zone-a-0" in line]
 
 
@@ -283,7 +283,7 @@ async def test_fp40_where_it_may_not_be_removed_it_is_looked_at_later() -> None:
     assert made.here.recorded() == ["a-0"]
     made.here.client.before = lambda call: None
     await made.wait(RETRY_FORBIDDEN)
-    assert await made.is_taken_back()
+    assert await made.is_released()
 
 
 @in_virtual_time

@@ -1,4 +1,4 @@
-"""What becomes of downscales that were allowed: recorded where they happened, else taken back."""
+"""What becomes of downscales that were allowed: recorded where they happened, else un-prepared."""
 
 import copy
 from datetime import timedelta
@@ -280,7 +280,7 @@ async def _come_back(world: World, *, runs: bool = True) -> None:
 @pytest.mark.parametrize("waits", [1, 50, 300])
 @pytest.mark.parametrize("crashes", [False, True], ids=["lives on", "crashes"])
 @in_virtual_time
-async def test_li05_taken_back_while_pods_are_terminating(waits: int, *, crashes: bool) -> None:
+async def test_li05_reverted_while_pods_are_terminating(waits: int, *, crashes: bool) -> None:
     """LI-05: pods take long to go; their successors are un-prepared once, when they run."""
     world = three_zones()
     async with world.controlling():

@@ -96,7 +96,7 @@ async def test_a_store_that_cannot_be_called_is_called_again() -> None:
 
 
 @in_virtual_time
-async def test_a_downscale_that_the_cache_does_not_show_is_not_taken_back() -> None:
+async def test_a_downscale_that_the_cache_does_not_show_is_not_reverted() -> None:
     """SI-12: written, and the watch is behind by minutes."""
     async with granted() as world:
         world.commit("zone-a", 3)
@@ -129,7 +129,7 @@ async def test_its_own_record_that_shows_late_is_none_of_another_process() -> No
 
 
 @in_virtual_time
-async def test_si11_what_happened_and_was_taken_back_before_a_restart_counts() -> None:
+async def test_si11_what_happened_and_was_reverted_before_a_restart_counts() -> None:
     """5, 3, 5 while no process was there: only the record on a pod that stays is left of it."""
     world = three_zones(a=WAIT, b=WAIT)
     assert (await world.send_request("zone-a", 3)).is_allowed
@@ -147,7 +147,7 @@ async def test_si11_what_happened_and_was_taken_back_before_a_restart_counts() -
 
 @pytest.mark.parametrize("evidence", ["record", "pods", "none"])
 @in_virtual_time
-async def test_si11_what_happened_unseen_and_was_taken_back_counts(evidence: str) -> None:
+async def test_si11_what_happened_unseen_and_was_reverted_counts(evidence: str) -> None:
     """5, 3, 5 while no event came: the record on the set, or its pods, show it."""
     world = three_zones(a=WAIT, b=WAIT)
     async with world.controlling():

@@ -1,4 +1,4 @@
-"""What becomes of a record in the zone tracker: raised, given back, or found by the next process.
+"""What becomes of a record in the zone tracker: raised, restored, or found by the next process.
 
 D-23, SI-11, LI-05, FP-06, FP-15, FP-22 with `-use-zone-tracker`.
 """
@@ -83,7 +83,7 @@ async def test_si11_what_cannot_be_recorded_yet_is_remembered() -> None:
 
 
 @in_virtual_time
-async def test_a_record_that_cannot_be_given_back_delays_no_pod() -> None:
+async def test_a_record_that_cannot_be_restored_delays_no_pod() -> None:
     """LI-05, D-18: pods are un-prepared; the record is tried until it works."""
     async with granted(tracked({"zone-a": OLD})) as world:
         world.fail(Denied("no", status=403), f"get configmaps/{MAP}")

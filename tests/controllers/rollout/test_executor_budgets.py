@@ -1,4 +1,4 @@
-"""A rollout under budgets: each delete passes the arbiter, and what is not used is given back
+"""A rollout under budgets: each delete passes the arbiter, and what is not used is released
 (ROLL-36, ZPDB-60, W-08, D-15, LI-10).
 """
 
@@ -162,7 +162,7 @@ async def test_d51_a_rollout_whose_cache_lags_reserves_once_for_what_all_pods_wa
     made.here.client.before = lag
     report = await made.executor.carry_out(group, action)
     assert made.deleted == []
-    assert made.here.client.verbs().count(PATCH) == 2  # one record, written and withdrawn
+    assert made.here.client.verbs().count(PATCH) == 2  # one record, written and released
     assert report.is_contradicted
     assert made.here.recorded() == []
 
@@ -236,9 +236,7 @@ async def test_a_pod_without_a_budget_is_deleted_as_ever() -> None:
     ],
 )
 @in_virtual_time
-async def test_zpdb60_what_was_not_deleted_is_given_back(
-    error: ApiError, deleted: list[str]
-) -> None:
+async def test_zpdb60_what_was_not_deleted_is_released(error: ApiError, deleted: list[str]) -> None:
     """Its record goes at once: it holds up nothing."""
     made = rolling(rule(2))
     fail_delete(made, "a-0", error)
@@ -264,7 +262,7 @@ async def test_si18_a_delete_without_an_answer_counts_and_cannot_come_late() -> 
 
 
 @in_virtual_time
-async def test_fp36_a_rollout_that_is_stopped_gives_back_what_it_holds() -> None:
+async def test_fp36_a_rollout_that_is_stopped_releases_what_it_holds() -> None:
     made = rolling(rule(2))
     made.here.client.pause = hold = Hold(DELETE)
     async with asyncio.TaskGroup() as tasks:
@@ -308,7 +306,7 @@ async def test_si09_lists_of_three_seconds_let_pods_under_a_budget_go() -> None:
 
 @in_virtual_time
 async def test_zpdb60_a_live_read_that_fails_leaves_no_record() -> None:
-    """LI-07: what was reserved for it is taken back at once."""
+    """LI-07: what was reserved for it is released at once."""
     made = rolling(rule(2))
     made.here.client.before = failing(LIST, TooManyRequests("busy"))
     report = await made.step()

@@ -63,7 +63,7 @@ async def test_a_status_that_cannot_be_written_is_tried_again_ever_more_rarely()
 
 @in_virtual_time
 async def test_a_reference_that_no_group_wants_is_not_followed_any_more() -> None:
-    """The annotations go, or the group does: what was wanted is given back."""
+    """The annotations go, or the group does: what was wanted is released."""
     bench = Bench([mirroring("b", 2)])
     bench.references.show(2, 2)
     await bench.reconcile()

@@ -305,7 +305,7 @@ async def test_a_pod_that_has_become_ready_is_called_at_once() -> None:
 
 @in_virtual_time
 async def test_a_delete_without_an_answer_counts_until_it_can_arrive_no_more() -> None:
-    """DELAY-08, SI-10: neither an answer to a later one nor a new word takes that back."""
+    """DELAY-08, SI-10: neither an answer to a later one nor a new word reverts that."""
     bench = Bench()
     async with bench.talking():
         bench.calls.silent = {Uid("b4")}

@@ -227,7 +227,7 @@ USED_B = "429 disruption_budget_used: 1 pod not ready in ingester-zone-b"
 async def test_fp20_of_two_at_the_same_time_the_one_with_the_lesser_name_goes_on(
     first: str, second: str
 ) -> None:
-    """Same second, same look: the other withdraws, and the winner waits for that."""
+    """Same second, same read: the other releases, and the winner waits for that."""
     here = world()
     requested = {first: "a-0", second: "b-0"}
     answers = await _request_all(here, requested)
@@ -269,7 +269,7 @@ async def test_fp20_the_earlier_record_wins_also_where_it_arrives_later() -> Non
 
 
 @in_virtual_time
-async def test_fp20_the_winner_gives_up_where_the_other_does_not_withdraw() -> None:
+async def test_fp20_the_winner_gives_up_where_the_other_does_not_release() -> None:
     """It died, or it was given before our record arrived: then both would go."""
     here = world()
     y, x = here.start("y"), here.start("x")
@@ -296,7 +296,7 @@ async def test_fp20_the_loser_does_not_wait() -> None:
 
 @in_virtual_time
 async def test_si02_a_winner_with_another_trouble_does_not_wait() -> None:
-    """A pod is down besides: that the other one withdraws would not help."""
+    """A pod is down besides: that the other one releases would not help."""
     here = world()
 
     def crash(call: str) -> None:

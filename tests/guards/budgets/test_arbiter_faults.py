@@ -1,5 +1,5 @@
 """The arbiter where calls fail, hang or are cancelled: what may be recorded counts until it is
-known, and is withdrawn where no answer confirmed it (SI-17, SI-18, LI-09, FP-11, FP-14, FP-36).
+known, and is released where no answer confirmed it (SI-17, SI-18, LI-09, FP-11, FP-14, FP-36).
 """
 
 import asyncio
@@ -130,10 +130,10 @@ async def test_fp36_the_requester_has_gone_meanwhile(call: str) -> None:
     assert x.inflight == 0
 
 
-@pytest.mark.parametrize("also", [False, True], ids=["the read", "and the withdrawal"])
+@pytest.mark.parametrize("also", [False, True], ids=["the read", "and the release"])
 @in_virtual_time
-async def test_si18_a_read_that_fails_takes_the_record_back_at_once(also: bool) -> None:
-    """SI-18: what cannot be taken back counts."""
+async def test_si18_a_read_that_fails_releases_the_record_at_once(also: bool) -> None:
+    """SI-18: what cannot be released counts."""
     here, x = start()
 
     def fail(call: str) -> None:
@@ -154,7 +154,7 @@ async def test_si18_a_read_that_fails_takes_the_record_back_at_once(also: bool) 
 async def test_si02_what_broke_since_the_cache_is_seen_before_the_answer(
     is_shown: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SI-02: the record is withdrawn; the refusal names what is down.
+    """SI-02: the record is released; the refusal names what is down.
 
     A cache that shows the record may have missed what came before it: it stands in for no list.
     """
@@ -231,9 +231,9 @@ async def test_li07_a_record_of_a_rollout_without_an_answer_is_given_up_in_time(
     assert x.state("a-0") is not None
 
 
-@pytest.mark.parametrize("error", [None, DOWN], ids=["withdrawn", "SI-18: not, and counts"])
+@pytest.mark.parametrize("error", [None, DOWN], ids=["released", "SI-18: not, and counts"])
 @in_virtual_time
-async def test_zpdb60_a_rollout_gives_back_what_it_does_not_use(error: ApiError | None) -> None:
+async def test_zpdb60_a_rollout_releases_what_it_does_not_use(error: ApiError | None) -> None:
     """The next pod may go at once."""
     here, x = start()
     await x.gate.release_pod(x.cached("a-0"))
@@ -264,12 +264,12 @@ async def test_d65_a_record_that_never_had_its_turn_leaves_no_doubt() -> None:
     assert here.recorded() == ["b-0"]
 
 
-# What was recorded for a client that hung up is withdrawn in the background
+# What was recorded for a client that hung up is released in the background
 
 
 @asynccontextmanager
 async def releasing(of: Process) -> AsyncIterator[None]:
-    """Have a process withdraw what is abandoned, until the end of the block."""
+    """Have a process release what is abandoned, until the end of the block."""
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(of.gate.run())
         await asyncio.sleep(0)
@@ -312,7 +312,7 @@ async def test_li09_a_client_without_an_answer_holds_no_other_up(hangs_up: bool)
 
 @in_virtual_time
 async def test_si18_a_record_in_flight_stays_in_doubt() -> None:
-    """SI-18: the patch may be carried out after whatever would withdraw it."""
+    """SI-18: the patch may be carried out after whatever would release it."""
     here, x = start()
     async with releasing(x):
         await hang_up(x, "patch")
@@ -344,7 +344,7 @@ async def test_si17_a_grant_whose_answer_may_have_left_stays() -> None:
 
 
 @in_virtual_time
-async def test_si18_what_cannot_be_withdrawn_is_in_doubt_and_counts() -> None:
+async def test_si18_what_cannot_be_released_is_in_doubt_and_counts() -> None:
     _, x = start()
     async with releasing(x):
         fails = Hold("patch", error=DOWN)
@@ -356,7 +356,7 @@ async def test_si18_what_cannot_be_withdrawn_is_in_doubt_and_counts() -> None:
 
 @pytest.mark.parametrize("ends", [False, True], ids=["LI-07", "FP-36: the process ends"])
 @in_virtual_time
-async def test_si18_a_withdrawal_that_hangs_is_in_doubt_after_four_seconds(ends: bool) -> None:
+async def test_si18_a_release_that_hangs_is_in_doubt_after_four_seconds(ends: bool) -> None:
     """LI-07: from then on the controller of disruptions looks after it, of this or another process
     (FP-36).
     """

@@ -104,7 +104,7 @@ async def test_fp40_a_role_without_the_verb_is_tried_once_a_minute_until_it_is_m
     assert len(client.patches) == 4
 
 
-async def test_si17_only_the_own_record_is_withdrawn() -> None:
+async def test_si17_only_the_own_record_is_released() -> None:
     """By its very text, whatever else has changed on the pod."""
     client, _, recorder, grant = make()
     assert await recorder.remove(grant)
@@ -138,7 +138,7 @@ async def test_si18_whether_a_record_is_gone(error: ApiError, is_gone: bool) -> 
     assert await recorder.remove(grant) is is_gone
 
 
-async def test_li07_any_record_is_taken_back_from_the_pod_as_it_was_seen() -> None:
+async def test_li07_any_record_is_released_from_the_pod_as_it_was_seen() -> None:
     """Where that fails it is raised."""
     client, _, recorder, _ = make()
     await recorder.clear(POD)

@@ -65,7 +65,7 @@ def test_d67_of_a_zone_of_three(steps: str, used: int, pods: str) -> None:
         pytest.param("", 5, "", id="SI-10: at the start all that is wanted is used"),
         pytest.param(
             "scale 3, going 4, scale 5, remove 4, new 4x", 5, "",
-            id="SI-10: a downscale that is taken back before its pods have gone",
+            id="SI-10: a downscale that is reverted before its pods have gone",
         ),
         pytest.param(
             "scale 3, going 4, wait settling, scale 5, remove 4, new 4x", 5, "",

@@ -214,7 +214,7 @@ def test_d23_the_record_of_an_older_downscale_is_not_taken_for_that_of_a_newer(
 
 
 def test_w36_the_pods_of_a_reservation_that_is_replaced_are_not_forgotten(bench: Bench) -> None:
-    """5 to 3 happened; before its pods are gone, 3 to 2 begins and everything is taken back."""
+    """5 to 3 happened; before its pods are gone, 3 to 2 begins and everything is reverted."""
     first = bench.open(start=5, end=3, pods="34")
     bench.downscales.record_persisted(first, EPOCH)
     second = bench.open(start=3, end=2, pods="2")

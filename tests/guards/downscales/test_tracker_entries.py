@@ -1,4 +1,4 @@
-"""Entries of the zone tracker that are to be given back: LI-05, SI-11."""
+"""Entries of the zone tracker that are to be restored: LI-05, SI-11."""
 
 from typing import Final
 
@@ -27,19 +27,19 @@ def test_what_the_tracker_still_lacks_is_taken_over_by_the_next_reservation() ->
     assert bench.downscales.find_entry(A.uid) is None
 
 
-@pytest.mark.parametrize("how", ["reserved again", "closed", "given back"])
+@pytest.mark.parametrize("how", ["reserved again", "closed", "restored"])
 def test_si11_nothing_is_to_do_for_what_has_happened_or_was_released(how: str) -> None:
     """SI-11: the next has to record its own."""
     ledger = (bench := TrackerBench({})).downscales
     reservation = bench.reservation(A)
     reservation.entry = TrackerEntry(NOW, None)
-    if how != "given back":
+    if how != "restored":
         ledger.record_persisted(reservation, EPOCH)
     if how == "reserved again":
         assert bench.reservation(A).entry is None
         return
     ledger.close(reservation, un_prepare=())
-    if how == "given back":
+    if how == "restored":
         ledger.record_restored(A.uid)
         assert not ledger.remembers(A.uid)
     assert ledger.find_entry(A.uid) is None

@@ -296,7 +296,7 @@ async def test_the_whole_map_is_not_put_back_over_what_came_meanwhile() -> None:
 async def test_after_an_error_it_is_known_what_may_be_there(
     call: str | tuple[str, ...], error: ApiError, patches: int
 ) -> None:
-    """SI-18: it is given back later, if it came to be."""
+    """SI-18: it is restored later, if it came to be."""
     bench = TrackerBench({"zone-a": entry()})
     bench.fail(call, error)
     with pytest.raises(type(error), match=re.escape(str(error))):
@@ -307,7 +307,7 @@ async def test_after_an_error_it_is_known_what_may_be_there(
     assert reservation.entry == TrackerEntry(NOW, entry())
 
 
-# What becomes of a record: kept where it happened, else given back
+# What becomes of a record: kept where it happened, else restored
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ async def test_after_an_error_it_is_known_what_may_be_there(
         pytest.param(None, entry(), None, id="SI-11 none stays none"),
     ],
 )
-async def test_what_did_not_happen_is_given_back(
+async def test_what_did_not_happen_is_released(
     held: str | None, before: str | None, after: str | None
 ) -> None:
     """LI-05, SI-11: only what is ours; other zones need not wait for it, foreign entries stay."""
@@ -333,7 +333,7 @@ async def test_what_did_not_happen_is_given_back(
     assert bench.client.objects == {}
 
 
-async def test_giving_back_is_not_put_over_what_came_meanwhile() -> None:
+async def test_a_restore_is_not_put_over_what_came_meanwhile() -> None:
     bench = TrackerBench({"zone-a": NOW})
     bench.client.before = lambda call: (
         bench.set("zone-a", LATER) if call.startswith("patch") else None
@@ -368,7 +368,7 @@ async def test_zone03_no_map_is_made_for_one_zone_of_a_group() -> None:
     assert bench.client.objects == {}
 
 
-async def test_a_downscale_that_is_granted_again_gives_back_what_was_there_at_first() -> None:
+async def test_a_downscale_that_is_granted_again_restores_what_was_there_at_first() -> None:
     """LI-05: of two that did not happen the second does not leave the time of the first."""
     bench = TrackerBench({"zone-a": entry()})
     assert await bench.grant(A, B) is None

@@ -289,14 +289,14 @@ async def test_d_65_what_releases_a_grant_goes_after_live_reads() -> None:
         for verb, reads in (
             ("get", Priority.READ),  # takes the only token
             ("get", Priority.LIST),
-            ("patch", Priority.TAKE_BACK),
-            ("get", Priority.TAKE_BACK),
+            ("patch", Priority.RELEASE),
+            ("get", Priority.RELEASE),
             ("get", Priority.READ),
             ("patch", Priority.LIST),
         ):
             tasks.create_task(call(verb, reads))
     assert served[1:] == [
-        *("patch LIST", "get READ", "patch TAKE_BACK", "get TAKE_BACK", "get LIST"),
+        *("patch LIST", "get READ", "patch RELEASE", "get RELEASE", "get LIST"),
     ]
 
 

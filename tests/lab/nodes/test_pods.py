@@ -77,7 +77,7 @@ def pod(response: Response | None = None, behaviour: Behaviour | None = None) ->
 
 
 @in_virtual_time
-async def test_a_post_prepares_a_delete_takes_it_back_and_a_get_changes_nothing() -> None:
+async def test_a_post_prepares_a_delete_un_prepares_and_a_get_changes_nothing() -> None:
     with pod() as called:
         prepared = []
         for method in ("GET", "POST", "GET", "DELETE", "GET"):

@@ -1,4 +1,4 @@
-"""JSON as the simulated API server gives it back: what vanishes, and what is whose."""
+"""JSON as the simulated API server returns it: what vanishes, and which field is whose."""
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.schemas.tidy import tidied_fields, tidied_metadata

@@ -144,7 +144,7 @@ SPOILT_POLICIES: Final = (
         "0 of 1 pod ready",
     ),
     Case(
-        "a flag takes back what variables ask for",
+        "a flag reverts what variables request",
         operator(f"{ON}=false", WATCH_NAMESPACE=""),
         FindingCode.VARIABLE_OVERRULED,
         "Deployment rollout-operator",

@@ -45,8 +45,10 @@ def names(pods: Sequence[Pod]) -> list[str]:
             4, True, DownscaleOutcome.OPEN, id="SI-12 something else happened, it may still happen"
         ),
         pytest.param(4, False, DownscaleOutcome.FAILED, id="W-36 something else happened instead"),
-        pytest.param(9, True, DownscaleOutcome.OPEN, id="SI-12 taken back, and may be asked again"),
-        pytest.param(9, False, DownscaleOutcome.FAILED, id="W-36 LI-05 taken back: 10 to 9 to 10"),
+        pytest.param(
+            9, True, DownscaleOutcome.OPEN, id="SI-12 reverted, and may be requested again"
+        ),
+        pytest.param(9, False, DownscaleOutcome.FAILED, id="W-36 LI-05 reverted: 10 to 9 to 10"),
     ],
 )
 def test_what_became_of_a_downscale(

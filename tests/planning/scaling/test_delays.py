@@ -314,7 +314,7 @@ def test_seed079_it_is_known_when_the_next_of_them_is_due() -> None:
     )
 
 
-def test_seed077_an_upscale_in_the_midst_of_the_wait_takes_it_back() -> None:
+def test_seed077_an_upscale_in_the_midst_of_the_wait_reverts_it() -> None:
     answers = {"b-4": answer(30 * MINUTE), "b-3": answer(30 * MINUTE)}
     plan = plan_scaling(
         snapshot(

@@ -154,7 +154,7 @@ async def test_a_body_that_breaks_off(world: WebhookWorld) -> None:
 
 
 async def test_those_that_go_away_leave_room(world: WebhookWorld) -> None:
-    """D-68: the room of those that go away while they send or wait is given back."""
+    """D-68: the room of those that go away while they send or wait is released."""
     half = post(padded(MAX_BODY // 2), length=MAX_BODY)
     for _ in range(3):
         lines = [await world.connect() for _ in range(6)]

@@ -322,8 +322,8 @@ async def test_dep92_made_up_objects_keep_no_place_from_true_ones() -> None:
         await asyncio.gather(*requesting)
 
 
-async def test_dep92_who_hangs_up_takes_the_question_back() -> None:
-    """DEP-92, SI-17: the leader learns of it, and withdraws what it was about to grant."""
+async def test_dep92_a_caller_that_hangs_up_cancels_the_question() -> None:
+    """DEP-92, SI-17: the leader learns of it, and releases what it was about to grant."""
     async with both() as (leader, follower):
         ended = asyncio.Event()
 

@@ -158,7 +158,7 @@ async def test_the_time_of_the_last_attempt_is_recorded() -> None:
 @pytest.mark.parametrize("to", [4, 2], ids=["less", "more"])
 @in_virtual_time
 async def test_si12_overlapping_ranges(to: int) -> None:
-    """SI-12, FP-19: the second waits, and its refusal takes nothing back."""
+    """SI-12, FP-19: the second waits, and its refusal reverts nothing."""
     world = three_zones()
     assert (await world.send_request("zone-a", 3)).is_allowed
     verdict = await world.send_request("zone-a", to)
@@ -168,7 +168,7 @@ async def test_si12_overlapping_ranges(to: int) -> None:
 
 
 @in_virtual_time
-async def test_si12_the_next_range_does_not_take_back_the_last_one() -> None:
+async def test_si12_the_next_range_does_not_revert_the_last_one() -> None:
     """SI-12: 5 to 4 is written and its pod is still there; 4 to 3 fails."""
     world = three_zones()
     async with world.controlling():
