@@ -102,7 +102,7 @@ ZONES: Final = [f"web-{letter}-0" for letter in "abc"]
         pytest.param("paused-zone", list_pods("acb"), id="the paused zone last"),
         pytest.param("crash-after-delete", list_pods("ab"), id="no pod twice after a crash"),
         pytest.param("lost-answer", list_pods("ab"), id="no pod twice after a lost answer"),
-        pytest.param("refused-by-somebody-else", [], id="the controller deletes, not we"),
+        pytest.param("refused-by-another-webhook", [], id="the controller deletes, not we"),
         pytest.param("drain-in-a-rollout", list_pods("ab"), id="each once, beside a drain"),
         pytest.param("drain-by-partition", [], id="people evict, not we"),
         pytest.param(
@@ -156,7 +156,7 @@ def test_pods_are_called_only_for_what_holds() -> None:
     called, stays = ("POST", "zone-b-2"), ("DELETE", "zone-b-2")
 
     assert list_requested("forbidden-downscale-and-dry-run") == [called]
-    assert list_requested("refused-by-somebody-else") == [called, stays, called]
+    assert list_requested("refused-by-another-webhook") == [called, stays, called]
     assert list_requested("two-downscales-at-once") == [("POST", "zone-a-2"), called]
 
 

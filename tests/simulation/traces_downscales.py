@@ -98,16 +98,16 @@ TRACES: Final = (
         name="forbidden-downscale-and-dry-run",
         title="A downscale that is forbidden, a dry run, and one that is done",
         about="zone-a has no-downscale: it keeps its pods. zone-b has prepare-downscale: a dry run "
-        "says yes and tells no pod anything, the downscale itself asks the pod that is to go.",
+        "says yes and calls no pod, the downscale itself calls the pod that is to go.",
         zones=[zone("a", {NO_DOWNSCALE: "true"}), zone("b", PREPARED)],
         play=_forbid,
         has_webhooks=True,
     ),
     GoldenScenario(
-        name="refused-by-somebody-else",
-        title="Pods are prepared, and somebody else refuses the downscale",
+        name="refused-by-another-webhook",
+        title="Pods are prepared, and another webhook refuses the downscale",
         about="The operator has prepared zone-b-2 and agreed; then another webhook refuses. The "
-        "pod must not believe for ever that it goes: it is told that it stays. Later the same "
+        "pod must not believe for ever that it goes: it is un-prepared. Later the same "
         "downscale is granted.",
         zones=[zone("a", PREPARED), zone("b", PREPARED)],
         play=_refuse_later,
@@ -117,7 +117,7 @@ TRACES: Final = (
         name="two-downscales-at-once",
         title="Two zones are scaled down at once",
         about="Both zones are labelled to wait five minutes between their downscales. The first is "
-        "granted, the second refused with the reason and before any pod is told; asked again "
+        "granted, the second refused with the reason and before any pod is called; requested again "
         "after five minutes, it is granted as well.",
         zones=[zone("a", WAITING), zone("b", WAITING)],
         play=_take_turns,
@@ -202,7 +202,7 @@ SCALING_TRACES: Final = (
         name="following-zones",
         title="Zones that follow one another, up and down",
         about="zone-b follows zone-a, zone-c follows zone-b. More replicas are everywhere at once. "
-        "Fewer go zone by zone, five minutes apart, and the pods that go are asked before.",
+        "Fewer go zone by zone, five minutes apart, and the pods that go are called before.",
         zones=chain({}),
         play=_follow,
         has_webhooks=True,
@@ -211,7 +211,7 @@ SCALING_TRACES: Final = (
         name="autoscaled-zones",
         title="An autoscaler's object decides for all zones",
         about="An autoscaler scales the ReplicaTemplate, zone-a mirrors it, the others follow. Its "
-        "status tells what zone-a has.",
+        "status says what zone-a has.",
         zones=chain(MIRRORS),
         templates={TEMPLATE: 3},
         play=_autoscale,
@@ -219,10 +219,10 @@ SCALING_TRACES: Final = (
     ),
     GoldenScenario(
         name="delayed-downscale",
-        title="A delayed downscale that is taken back, and then done",
+        title="A delayed downscale that is reverted, and then done",
         about="Pods of zone-a go only once they have been prepared for three minutes, by their own "
-        "word. Two are asked; before their time one, and then both are wanted after all, and told "
-        "so. Asked once more, they begin anew, and go when their time has come.",
+        "answer. Two are called; before their time one, and then both are wanted after all, and "
+        "un-prepared. Called once more, they begin anew, and go when their time has come.",
         zones=[annotated(ZoneSpec(name="zone-a"), DELAYED)],
         templates={TEMPLATE: 3},
         play=_change_mind,

@@ -115,7 +115,7 @@ TRACES: Final = (
         name="native-budget-refuses",
         title="The operator lets a pod go, and a native budget does not",
         about="The operator agrees to an eviction, which a PodDisruptionBudget refuses after "
-        "that. The pod stays; what was written on it is taken back within ten seconds, and "
+        "that. The pod stays; what was written on it is released within ten seconds, and "
         "another zone may lose a pod.",
         zones=zones("ab", 2),
         play=_refuse_later,
@@ -125,9 +125,9 @@ TRACES: Final = (
     GoldenScenario(
         name="crash-after-grant",
         title="The operator dies between its decision and its answer",
-        about=f"What the operator has decided stands on {POD}, and nobody reads its answer. The "
-        "next life finds it there and lets no pod of another zone go, until it has seen that the "
-        "eviction did not happen.",
+        about=f"What the operator has decided stands on {POD}, and its answer is not read. The "
+        "next process finds it there and lets no pod of another zone go, until it has seen that "
+        "the eviction did not happen.",
         zones=zones("ab", 2),
         play=_crash,
         mishap=Mishap(

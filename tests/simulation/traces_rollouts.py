@@ -122,8 +122,8 @@ FAULT_TRACES: Final = (
     GoldenScenario(
         name="crash-after-delete",
         title="The operator dies right after a delete, and comes back",
-        about=f"The API server has carried out the delete of {POD}; nobody reads its answer. The "
-        "next life of the operator knows of nothing but the API server, finds the pod down, and "
+        about=f"The API server has carried out the delete of {POD}; its answer is not read. The "
+        "next process of the operator knows of nothing but the API server, finds the pod down, and "
         "takes no other before it is back.",
         zones=zones("ab"),
         play=_crash,
