@@ -62,7 +62,7 @@ class Log:
 
     def evict(self, at: float, pod: str, code: int = 201) -> None:
         """Add an eviction that is answered half a second later."""
-        self.add(at, "create", f"pods {pod}/eviction", "someone", code, took=0.5)
+        self.add(at, "create", f"pods {pod}/eviction", "person", code, took=0.5)
 
     def ready(self, at: float, pod: str, status: str = "True") -> None:
         body = {"status": {"conditions": [{"type": "Ready", "status": status}]}}

@@ -89,7 +89,7 @@ def test_the_base_reads_no_secret() -> None:
     assert not resources & {"secrets", "pods/exec", "configmaps"}
 
 
-def test_who_has_a_stolen_token_can_do_what_the_page_says() -> None:
+def test_a_stolen_token_can_do_what_the_page_says() -> None:
     """SEC-19: each write of the base stands there in words."""
     writes = {
         (resource, verb)

@@ -124,7 +124,9 @@ def test_without_addresses_it_does_not_render(tmp_path: Path) -> None:
             install(tmp_path / key, NETWORK, more=[{**NETWORK_PARAMETERS, "data": rest}])
 
 
-def test_sec03_only_who_has_a_certificate_is_served(hardened: Rendered, tmp_path: Path) -> None:
+def test_sec03_only_a_client_with_a_certificate_is_served(
+    hardened: Rendered, tmp_path: Path
+) -> None:
     """SEC-03, SEC-20: the name as well, since the CA of a cluster signs for kubelets too."""
     container = container_of(hardened)
     config = read_config([word.replace("$(POD_NAMESPACE)", "a") for word in container["args"]])

@@ -93,7 +93,7 @@ def test_the_site_changes_nothing_that_is_tested() -> None:
     assert shared.items() <= tested.items()
 
 
-def test_an_extra_is_in_no_lock_of_those_who_do_not_request_it() -> None:
+def test_an_extra_is_in_no_lock_without_a_request() -> None:
     """D-62: the image is built from the run-time lock, unless an argument says otherwise."""
     assert [name for name in versions(RUNTIME) if name.startswith(("opentelemetry", "rich"))] == []
     assert "\nARG LOCK=requirements.lock\n" in DOCKERFILE

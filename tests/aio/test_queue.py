@@ -42,7 +42,7 @@ async def test_done_without_a_new_add_brings_nothing_back() -> None:
     assert queue.depth == 0
 
 
-async def test_who_waits_is_woken_by_an_add() -> None:
+async def test_a_waiting_worker_is_woken_by_an_add() -> None:
     queue: WorkQueue[str] = WorkQueue()
     async with asyncio.TaskGroup() as tasks:
         taker = tasks.create_task(queue.take())
@@ -94,7 +94,7 @@ def test_a_delay_of_next_to_nothing_is_one_on_the_loop_of_the_operator() -> None
         assert runner.run(add_twice()) == ["a", "b"]
 
 
-async def test_close_gives_out_nothing_more_and_says_who_waits() -> None:
+async def test_close_gives_out_nothing_more_and_returns_what_waits() -> None:
     queue: WorkQueue[str] = WorkQueue()
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(_expect_closed(queue))

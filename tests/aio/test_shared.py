@@ -53,7 +53,7 @@ async def test_requests_at_a_time_share_one_page() -> None:
 
 
 @in_virtual_time
-async def test_who_comes_in_the_middle_shares_it_too() -> None:
+async def test_a_caller_in_the_middle_shares_it_too() -> None:
     page = Page()
     async with asyncio.TaskGroup() as tasks:
         first = tasks.create_task(page.shared.get())
@@ -87,7 +87,7 @@ async def test_a_page_is_kept_for_a_time(
 
 
 @in_virtual_time
-async def test_where_the_one_who_makes_it_goes_another_does() -> None:
+async def test_where_its_maker_goes_another_makes_it() -> None:
     page = Page()
     async with asyncio.TaskGroup() as tasks:
         maker = tasks.create_task(page.shared.get())

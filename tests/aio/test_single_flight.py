@@ -41,7 +41,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_all_who_come_before_the_answer_and_accept_it_share_one_call() -> None:
+async def test_all_callers_before_the_answer_that_accept_it_share_one_call() -> None:
     rig = Rig()
     async with asyncio.TaskGroup() as tasks:
         requested = [rig.send_request(tasks, least=1) for _ in range(60)]
@@ -50,7 +50,7 @@ async def test_all_who_come_before_the_answer_and_accept_it_share_one_call() -> 
     assert len(rig.calls) == 1
 
 
-async def test_who_comes_after_the_call_began_and_needs_more_shares_the_next_one() -> None:
+async def test_a_caller_after_the_call_began_that_needs_more_shares_the_next_one() -> None:
     """Whatever the next answer is: it began after they came."""
     rig = Rig()
     async with asyncio.TaskGroup() as tasks:

@@ -90,7 +90,9 @@ class Seen:
             self._move(new, "made")
         before, after = _controller(old or new), _controller(new)
         if before != after:
-            self._move(new, f"passed from {before or 'nobody'} to {after or 'nobody'}")
+            self._move(
+                new, f"passed from {before or 'no controller'} to {after or 'no controller'}"
+            )
         if is_going(new) and not (old and is_going(old)) and not is_gone:
             self._move(new, "told to go")
         if is_gone:
@@ -137,7 +139,7 @@ class Seen:
             pod["status"].get("phase", "no phase"),
             "ready" if is_ready(pod) else "unready",
             "going" if is_going(pod) else "",
-            f"of {_controller(pod) or 'nobody'}",
+            f"of {_controller(pod) or 'no controller'}",
         )
         return " ".join(part for part in parts if part)
 
@@ -163,7 +165,9 @@ class Seen:
     def describe_revisions(self) -> dict[str, str]:
         """Return a line for each revision."""
         return {
-            self.call_revision(name): f"number {one['revision']} of {_controller(one) or 'nobody'}"
+            self.call_revision(
+                name
+            ): f"number {one['revision']} of {_controller(one) or 'no controller'}"
             for name, one in sorted(self.revisions.items())
         }
 

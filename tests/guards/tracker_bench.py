@@ -63,7 +63,7 @@ class TrackerBench:
         metadata: Json = {
             "name": NAME,
             "uid": "uid-zones",
-            "labels": {"owner": "somebody"},
+            "labels": {"owner": "another-team"},
             "annotations": {"note": "kept"},
             "resourceVersion": str(version + 1),
         }

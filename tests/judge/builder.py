@@ -95,7 +95,7 @@ class HistoryBuilder:
             Commit(
                 at=s(at),
                 revision=self.revision,
-                actor=how.get("actor", "someone"),
+                actor=how.get("actor", "person"),
                 resource=resource,
                 namespace=NAMESPACE if resource.is_namespaced else "",
                 name=name,

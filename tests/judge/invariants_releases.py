@@ -166,11 +166,11 @@ def _judge_intents(state: _State, commit: Commit) -> Iterator[Violation]:
         yield _violation("RELB-35", commit, "a retry was taken, and nothing was tried again")
     person = child(_head(after), "triggeredBy")
     if text(person, "kind") == "User":
-        who = (commit.name, text(person, "name"))
-        entries = state.credited[who]
+        requester = (commit.name, text(person, "name"))
+        entries = state.credited[requester]
         entries.add(number(_head(after), "id"))
         if len(entries) > 1 and _head(before).get("id") != _head(after).get("id"):
-            yield _violation("RELB-10", commit, f"what {who[1]} asked for is deployed again")
+            yield _violation("RELB-10", commit, f"what {requester[1]} asked for is deployed again")
 
 
 def _judge_tag(book: Book, state: _State, commit: Commit) -> Iterator[Violation]:

@@ -213,7 +213,7 @@ TARGETS = cases(
         "the former path, after a minute": path_changed(60),
         "the former path, after two -> SI-21": path_changed(121),
         "a pod that no statefulset owns -> SI-21": lambda t: t.pod(
-            1, "stray-0", owner="somebody"
+            1, "stray-0", owner="another-set"
         ).prepare(10, "stray-0"),
     }
 )

@@ -23,7 +23,9 @@ OTHER = "operator-2"
         (OTHER, 60, True, True),
     ],
 )
-def test_si22_who_may_write(by: str, at: float, clocks_differ: bool, is_broken: bool) -> None:
+def test_si22_which_process_may_write(
+    by: str, at: float, clocks_differ: bool, is_broken: bool
+) -> None:
     t = HistoryBuilder().zones()
     for second, holder in ((10, OPERATOR), (20, OTHER), (30, OPERATOR)):
         lease: JsonObject = {

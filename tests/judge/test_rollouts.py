@@ -81,9 +81,9 @@ DELETES = cases(
         "SI-07 paused 4 s ago": set_changed(6, "a", paused="true"),
         "SI-08 strategy of another zone -> SI-08": set_changed(5, "c", strategy="RollingUpdate"),
         "SI-08 status of another zone -> SI-08": set_changed(9, "b", generation=2),
-        "SI-06 somebody else's pod -> SI-06": lambda t: t.pod(5, "a-9", owner="somebody").delete(
-            10, "a-9"
-        ),
+        "SI-06 a pod of another owner -> SI-06": lambda t: t.pod(
+            5, "a-9", owner="another-set"
+        ).delete(10, "a-9"),
         "SI-06 of no group -> SI-06": set_changed(2, "a", group=None),
         "SI-07 ended, and no delete -> SI-07": lambda t: t.gone(10, "a-0", actor=OPERATOR),
         "SI-07 a whole collection -> SI-07": lambda t: t.live_read(10).call(10.1, "delete", PODS),

@@ -12,7 +12,7 @@ from tests.virtual_time import VirtualClock, in_virtual_time
 
 
 @in_virtual_time
-async def test_dep92_who_takes_the_lease_writes_where_it_answers() -> None:
+async def test_dep92_the_next_leader_writes_where_it_answers() -> None:
     """DEP-92, D-71: and mends it where another client has edited it."""
     rig = Rig()
     await rig.run_for(SECOND)
@@ -109,7 +109,7 @@ async def test_dep92_no_process_leads_by_a_lease_that_was_released() -> None:
 
 
 @in_virtual_time
-async def test_dep94_one_that_has_released_the_lease_learns_who_leads_next() -> None:
+async def test_dep94_one_that_has_released_the_lease_learns_the_next_leader() -> None:
     """DEP-94: it passes reviews on until it ends, and takes the Lease no more."""
     rig = Rig()
     await rig.run_for(SECOND)

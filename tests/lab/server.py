@@ -29,7 +29,7 @@ class Fields:
     subresource: str = ""
     content_type: str = MERGE_PATCH
     namespace: str = NAMESPACE
-    user: str = "someone"
+    user: str = "person"
 
 
 NOTHING = Fields()

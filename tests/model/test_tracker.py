@@ -32,7 +32,7 @@ def body(**changes: object) -> bytes:
         "metadata": {
             "name": "zones",
             "resourceVersion": "7",
-            "labels": {"owner": "somebody"},
+            "labels": {"owner": "another-team"},
             "annotations": {"note": "kept"},
         },
         "data": {"zone-a": format_entry(AT), "README": "not an entry"},

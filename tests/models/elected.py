@@ -133,11 +133,11 @@ class ElectedGrants:
         for step, base in self._base_steps(state.base):
             if self._may(state, step):
                 yield step, self._follow(state, step, base)
-        for who, lead in enumerate(state.leads):
-            yield from self._elect(state, who, lead)
+        for index, lead in enumerate(state.leads):
+            yield from self._elect(state, index, lead)
             if lead is Lead.LEADS and self._elections.short_cut is not None:
-                yield from self._watch(state, who)
-                yield from self._cut_short(state, who)
+                yield from self._watch(state, index)
+                yield from self._cut_short(state, index)
         if self._elections.has_accidents:
             for place, pod in enumerate(state.base.pods):
                 if pod.is_up:
@@ -167,9 +167,9 @@ class ElectedGrants:
     def _follow(self, state: ElectedState, step: Step, base: State) -> ElectedState:
         after = state._replace(base=base)
         if step.actor in NAMES and step.verb.startswith("be killed"):
-            who = NAMES.index(step.actor)
-            if state.leads[who] is not Lead.OUTSIDE:
-                return self._forget_cache(_turn(after, who, Lead.FOLLOWS))
+            index = NAMES.index(step.actor)
+            if state.leads[index] is not Lead.OUTSIDE:
+                return self._forget_cache(_turn(after, index, Lead.FOLLOWS))
         if self._elections.short_cut is not None and step.verb == "record":
             place = PODS.index(step.what)
             after = after._replace(shown=replaced(state.shown, place, False))
@@ -199,17 +199,17 @@ class ElectedGrants:
                 return state._replace(is_broken=self._grants.exceeds(frozenset(gone)))
         return state
 
-    def _elect(self, state: ElectedState, who: int, lead: Lead) -> Steps[ElectedState]:
-        name = NAMES[who]
+    def _elect(self, state: ElectedState, index: int, lead: Lead) -> Steps[ElectedState]:
+        name = NAMES[index]
         if lead is Lead.LEADS:
-            yield Step("time", "end the lease of", name), _turn(state, who, Lead.LAPSED)
+            yield Step("time", "end the lease of", name), _turn(state, index, Lead.LAPSED)
         if Lead.LEADS in state.leads:
             return
         if lead is Lead.LAPSED:
-            yield Step(name, "renew"), _turn(state, who, Lead.LEADS)
+            yield Step(name, "renew"), _turn(state, index, Lead.LEADS)
         if lead is Lead.FOLLOWS:
             leads = tuple(Lead.SUPERSEDED if one is Lead.LAPSED else one for one in state.leads)
-            elected = _turn(state._replace(leads=leads), who, Lead.LEADS)
+            elected = _turn(state._replace(leads=leads), index, Lead.LEADS)
             if self._elections.short_cut is not None:
                 is_old = Gap.KEEPS_OLD_CACHE in self._gaps
                 none = (False,) * len(state.shows)
@@ -217,23 +217,23 @@ class ElectedGrants:
                 elected = elected._replace(shows=shows, shown=none)
             yield Step(name, "be elected"), elected
 
-    def _watch(self, state: ElectedState, who: int) -> Steps[ElectedState]:
+    def _watch(self, state: ElectedState, index: int) -> Steps[ElectedState]:
         """Let the cache of who leads catch up: with all, or where events get lost, with one."""
         now = _observe(state.base)
         # Of no use to who decides by the Lease alone.
         is_reported = self._elections.short_cut is ShortCut.OWN_RECORD
         every = (is_reported,) * len(now)
-        step = Step(NAMES[who], "be shown")
+        step = Step(NAMES[index], "be shown")
         yield step, state._replace(shows=now, shown=every)
         if Gap.LOSES_EVENTS in self._gaps:
             for place, name in enumerate(PODS[: len(now)]):
                 shows = replaced(state.shows, place, now[place])
                 shown = replaced(state.shown, place, is_reported)
-                yield Step(NAMES[who], "be shown", name), state._replace(shows=shows, shown=shown)
+                yield Step(NAMES[index], "be shown", name), state._replace(shows=shows, shown=shown)
 
-    def _cut_short(self, state: ElectedState, who: int) -> Steps[ElectedState]:
+    def _cut_short(self, state: ElectedState, index: int) -> Steps[ElectedState]:
         """Decide again by the cache and by memory, without a list."""
-        process = state.base.processes[who]
+        process = state.base.processes[index]
         for slot, request in enumerate(process.requests):
             if request is None or request.phase is not Phase.WRITTEN or request.is_late:
                 continue
@@ -242,15 +242,15 @@ class ElectedGrants:
             going = {one for one, is_going in enumerate(state.shows) if is_going}
             going |= {one for one, is_held in enumerate(process.held) if is_held}
             if not self._grants.exceeds(frozenset({*going, request.pod})):
-                base = put_request(state.base, who, slot, request._replace(phase=Phase.CLEARED))
+                base = put_request(state.base, index, slot, request._replace(phase=Phase.CLEARED))
                 yield (
-                    Step(NAMES[who], "go without a list", PODS[request.pod]),
+                    Step(NAMES[index], "go without a list", PODS[request.pod]),
                     state._replace(base=base),
                 )
 
 
-def _turn(state: ElectedState, who: int, lead: Lead) -> ElectedState:
-    return state._replace(leads=replaced(state.leads, who, lead))
+def _turn(state: ElectedState, index: int, lead: Lead) -> ElectedState:
+    return state._replace(leads=replaced(state.leads, index, lead))
 
 
 def _observe(base: State) -> tuple[bool, ...]:

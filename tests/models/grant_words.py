@@ -159,23 +159,23 @@ def keep(state: State, place: int, pod: Pod) -> State:
     return State(replaced(state.pods, place, pod), state.processes)
 
 
-def put_process(state: State, who: int, process: Process) -> State:
+def put_process(state: State, index: int, process: Process) -> State:
     """Change a process."""
-    return State(state.pods, replaced(state.processes, who, process))
+    return State(state.pods, replaced(state.processes, index, process))
 
 
-def put_request(state: State, who: int, slot: int, request: Request | None) -> State:
+def put_request(state: State, index: int, slot: int, request: Request | None) -> State:
     """Change how far a process has come with a request; None ends it."""
-    process = state.processes[who]
+    process = state.processes[index]
     return put_process(
-        state, who, process._replace(requests=replaced(process.requests, slot, request))
+        state, index, process._replace(requests=replaced(process.requests, slot, request))
     )
 
 
-def hold(state: State, who: int, place: int, *, is_held: bool) -> State:
+def hold(state: State, index: int, place: int, *, is_held: bool) -> State:
     """Change what a process remembers of a pod."""
-    process = state.processes[who]
-    return put_process(state, who, process._replace(held=replaced(process.held, place, is_held)))
+    process = state.processes[index]
+    return put_process(state, index, process._replace(held=replaced(process.held, place, is_held)))
 
 
 def make_late(state: State, place: int) -> State:

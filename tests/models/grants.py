@@ -88,8 +88,8 @@ class Grants:
         """Yield all that may happen next."""
         for place in range(len(state.pods)):
             yield from self._live(state, place)
-        for who in range(len(state.processes)):
-            yield from self._run(state, who)
+        for index in range(len(state.processes)):
+            yield from self._run(state, index)
 
     # What happens to pods by itself
 
@@ -118,48 +118,48 @@ class Grants:
 
     # What a process does
 
-    def _run(self, state: State, who: int) -> Steps[State]:
-        process, name = state.processes[who], NAMES[who]
+    def _run(self, state: State, index: int) -> Steps[State]:
+        process, name = state.processes[index], NAMES[index]
         for slot, request in enumerate(process.requests):
             if request is None:
-                yield from self._begin(state, who, slot)
+                yield from self._begin(state, index, slot)
             else:
-                yield from self._go_on(state, who, slot)
+                yield from self._go_on(state, index, slot)
         for place, is_held in enumerate(process.held):
-            if is_held and self._may_release(state, who, place):
-                yield Step(name, "forget", PODS[place]), hold(state, who, place, is_held=False)
+            if is_held and self._may_release(state, index, place):
+                yield Step(name, "forget", PODS[place]), hold(state, index, place, is_held=False)
         if process.is_resting and not any(pod.orphans for pod in state.pods):
             rested = process._replace(is_resting=False)
-            yield Step(name, "end quarantine"), put_process(state, who, rested)
+            yield Step(name, "end quarantine"), put_process(state, index, rested)
         if process.call is not None:
-            yield from self._arrive(state, who, process.call)
+            yield from self._arrive(state, index, process.call)
         if self._setup.has_records:
-            yield from self._reclaim(state, who)
+            yield from self._reclaim(state, index)
         if self._setup.has_faults and self._newborn(process) != process:
-            yield from self._crash(state, who)
+            yield from self._crash(state, index)
 
-    def _begin(self, state: State, who: int, slot: int) -> Steps[State]:
+    def _begin(self, state: State, index: int, slot: int) -> Steps[State]:
         """Decide and reserve: one step, nothing is awaited in between."""
-        process = state.processes[who]
+        process = state.processes[index]
         if process.is_resting or (self._setup.is_once and process.requested > slot):
             return
         if self._setup.is_once:
-            state = put_process(state, who, process._replace(requested=slot + 1))
-        for place in self._setup.wants[who]:
-            if not self._may_begin(state, who, place):
+            state = put_process(state, index, process._replace(requested=slot + 1))
+        for place in self._setup.wants[index]:
+            if not self._may_begin(state, index, place):
                 continue
-            step = Step(NAMES[who], "reserve", PODS[place])
+            step = Step(NAMES[index], "reserve", PODS[place])
             held = state
             if Error.REMEMBERS_NOTHING not in self._errors:
-                held = hold(state, who, place, is_held=True)
+                held = hold(state, index, place, is_held=True)
             for rank in self._setup.ranks:
                 request = Request(Phase.RESERVED, place, rank)
                 if not self._setup.has_records:
                     request = request._replace(phase=Phase.CLEARED)
-                yield step, put_request(held, who, slot, request)
+                yield step, put_request(held, index, slot, request)
 
-    def _may_begin(self, state: State, who: int, place: int) -> bool:
-        pod, process = state.pods[place], state.processes[who]
+    def _may_begin(self, state: State, index: int, place: int) -> bool:
+        pod, process = state.pods[place], state.processes[index]
         if not pod.is_up or process.held[place]:
             return False
         # A view without the record would be an old one, and the write be refused.
@@ -173,55 +173,55 @@ class Grants:
             others |= {one for one, pod in enumerate(state.pods) if not pod.is_up}
         return not self.exceeds(frozenset({*others, place}))
 
-    def _go_on(self, state: State, who: int, slot: int) -> Steps[State]:
-        request = state.processes[who].requests[slot]
+    def _go_on(self, state: State, index: int, slot: int) -> Steps[State]:
+        request = state.processes[index].requests[slot]
         assert request is not None
         if self._setup.has_faults and not request.is_late and request.phase is Phase.CLEARED:
-            stalled = put_request(state, who, slot, request._replace(is_late=True))
-            yield Step(NAMES[who], "stall over", PODS[request.pod]), stalled
+            stalled = put_request(state, index, slot, request._replace(is_late=True))
+            yield Step(NAMES[index], "stall over", PODS[request.pod]), stalled
         match request.phase:
             case Phase.RESERVED:
-                yield from self._write(state, who, slot, request)
+                yield from self._write(state, index, slot, request)
             case Phase.WRITTEN:
-                yield from self._confirm(state, who, slot, request)
+                yield from self._confirm(state, index, slot, request)
             case Phase.CLEARED:
-                yield from self._answer(state, who, slot, request)
+                yield from self._answer(state, index, slot, request)
             case Phase.LEAVING:
-                yield from self._release(state, who, slot, request)
+                yield from self._release(state, index, slot, request)
 
-    def _write(self, state: State, who: int, slot: int, request: Request) -> Steps[State]:
-        name, pod = NAMES[who], PODS[request.pod]
+    def _write(self, state: State, index: int, slot: int, request: Request) -> Steps[State]:
+        name, pod = NAMES[index], PODS[request.pod]
         if (request.is_current or Error.WRITES_BLINDLY in self._errors) and state.pods[
             request.pod
         ].is_up:
-            record = Record(who, request.rank, is_old=False)
+            record = Record(index, request.rank, is_old=False)
             skips = {Error.LISTS_FIRST, Error.DECIDES_ONCE} & self._errors
             phase = Phase.CLEARED if skips else Phase.WRITTEN
             after = request._replace(phase=phase, is_current=True)
             written = put(state, request.pod, self._with_record(state.pods[request.pod], record))
-            yield Step(name, "record", pod), put_request(written, who, slot, after)
+            yield Step(name, "record", pod), put_request(written, index, slot, after)
         if not request.is_current or self._setup.has_faults:
-            ended = hold(put_request(state, who, slot, None), who, request.pod, is_held=False)
+            ended = hold(put_request(state, index, slot, None), index, request.pod, is_held=False)
             yield Step(name, "be refused the record on", pod), ended
         if self._setup.has_faults:
             # Still held in memory: it may be written, now or later.
             late = Call(Late.WRITE, request.pod, request.rank, hits=request.is_current)
-            given_up = self._send(put_request(state, who, slot, None), who, late)
+            given_up = self._send(put_request(state, index, slot, None), index, late)
             yield Step(name, "give up waiting for the record on", pod), given_up
 
-    def _confirm(self, state: State, who: int, slot: int, request: Request) -> Steps[State]:
+    def _confirm(self, state: State, index: int, slot: int, request: Request) -> Steps[State]:
         """List all pods and decide again; where it must wait, it lists again: no step at all."""
-        name, pod = NAMES[who], PODS[request.pod]
-        for step, after in self._read_pods(state, who, request):
-            yield step, put_request(state, who, slot, after)
+        name, pod = NAMES[index], PODS[request.pod]
+        for step, after in self._read_pods(state, index, request):
+            yield step, put_request(state, index, slot, after)
         if self._setup.has_faults:
-            yield Step(name, "refuse", pod), put_request(state, who, slot, _leave(request))
+            yield Step(name, "refuse", pod), put_request(state, index, slot, _leave(request))
             if request.is_current:
                 # No answer to the write: the record stands, and no process will remove it.
-                yield Step(name, "miss the answer on", pod), put_request(state, who, slot, None)
+                yield Step(name, "miss the answer on", pod), put_request(state, index, slot, None)
 
     def _read_pods(
-        self, state: State, who: int, request: Request
+        self, state: State, index: int, request: Request
     ) -> Iterator[tuple[Step, Request]]:
         count = len(state.pods)
         upto = request.read + 1 if self._setup.lists_by_zone else count
@@ -229,13 +229,15 @@ class Grants:
         for place in range(request.read, upto):
             pod = state.pods[place]
             if place == request.pod:
-                is_gone = (request.is_late and not self._may_be_late(who)) or not request.is_current
+                is_gone = (
+                    request.is_late and not self._may_be_late(index)
+                ) or not request.is_current
                 if is_gone and Error.FORGETS_OWN_RECORD not in self._errors:
-                    yield Step(NAMES[who], "miss its record on", PODS[place]), _leave(request)
+                    yield Step(NAMES[index], "miss its record on", PODS[place]), _leave(request)
                     return
             elif not pod.is_up or pod.record is not None:
-                seen.append((place, self._loses(pod, who, request)))
-        step = Step(NAMES[who], "list for", PODS[request.pod])
+                seen.append((place, self._loses(pod, index, request)))
+        step = Step(NAMES[index], "list for", PODS[request.pod])
         if upto < count:
             yield step, request._replace(read=upto, seen=tuple(seen))
             return
@@ -243,11 +245,11 @@ class Grants:
         if verdict is not None or self._setup.lists_by_zone:
             yield step, request._replace(phase=verdict or request.phase, read=0, seen=())
 
-    def _loses(self, pod: Pod, who: int, request: Request) -> bool:
+    def _loses(self, pod: Pod, index: int, request: Request) -> bool:
         record = pod.record
-        if record is None or record.by == who or Error.NONE_WINS in self._errors:
+        if record is None or record.by == index or Error.NONE_WINS in self._errors:
             return False
-        return (request.rank, who) < (record.rank, record.by)
+        return (request.rank, index) < (record.rank, record.by)
 
     def _decide_again(self, place: int, seen: Sequence[tuple[int, bool]]) -> Phase | None:
         """Return what follows; None: the pods in the way will be released, list again."""
@@ -257,53 +259,53 @@ class Grants:
             return Phase.LEAVING
         return Phase.CLEARED if Error.IGNORES_LOSERS in self._errors else None
 
-    def _answer(self, state: State, who: int, slot: int, request: Request) -> Steps[State]:
-        name, place = NAMES[who], request.pod
+    def _answer(self, state: State, index: int, slot: int, request: Request) -> Steps[State]:
+        name, place = NAMES[index], request.pod
         pod = state.pods[place]
         lax = {Error.ANSWERS_LATE, Error.FORGETS_OWN_RECORD} & self._errors
-        if not request.is_late or lax or self._may_be_late(who):
+        if not request.is_late or lax or self._may_be_late(index):
             for times in range(1, self._setup.answers + 1):
-                given = keep(state, place, self._give(pod, who, request, times))
-                yield Step(name, "allow", PODS[place]), put_request(given, who, slot, None)
+                given = keep(state, place, self._give(pod, index, request, times))
+                yield Step(name, "allow", PODS[place]), put_request(given, index, slot, None)
         if request.is_late:
             yield (
                 Step(name, "be too late for", PODS[place]),
-                put_request(state, who, slot, _leave(request)),
+                put_request(state, index, slot, _leave(request)),
             )
 
-    def _may_be_late(self, who: int) -> bool:
+    def _may_be_late(self, index: int) -> bool:
         """Return whether nothing comes of what is answered under a record that was reclaimed."""
-        return who in self._setup.rollouts
+        return index in self._setup.rollouts
 
-    def _give(self, pod: Pod, who: int, request: Request, times: int) -> Pod:
+    def _give(self, pod: Pod, index: int, request: Request, times: int) -> Pod:
         if not request.is_current or pod.record is None:
             # The delete of a rollout names a version that is no more.
-            return pod if who in self._setup.rollouts else _orphan(pod, times)
+            return pod if index in self._setup.rollouts else _orphan(pod, times)
         record = pod.record
         return pod._replace(record=record._replace(permits=min(record.permits + times, MOST)))
 
-    def _release(self, state: State, who: int, slot: int, request: Request) -> Steps[State]:
-        name, pod = NAMES[who], PODS[request.pod]
-        done = hold(put_request(state, who, slot, None), who, request.pod, is_held=False)
+    def _release(self, state: State, index: int, slot: int, request: Request) -> Steps[State]:
+        name, pod = NAMES[index], PODS[request.pod]
+        done = hold(put_request(state, index, slot, None), index, request.pod, is_held=False)
         if request.is_current or Error.RELEASES_BLINDLY in self._errors:
             done = put(done, request.pod, self._with_record(state.pods[request.pod], None))
         yield Step(name, "release on", pod), done
         if self._setup.has_faults:
             late = Call(Late.RELEASE, request.pod, hits=request.is_current)
-            sent = self._send(put_request(state, who, slot, None), who, late)
+            sent = self._send(put_request(state, index, slot, None), index, late)
             yield Step(name, "give up releasing on", pod), sent
 
-    def _may_release(self, state: State, who: int, place: int) -> bool:
-        pod, process = state.pods[place], state.processes[who]
+    def _may_release(self, state: State, index: int, place: int) -> bool:
+        pod, process = state.pods[place], state.processes[index]
         if any(request is not None and request.pod == place for request in process.requests):
             return False
         if not pod.is_up:
             return True
         if not self._setup.has_records:
             return not pod.orphans
-        return pod.record is None or pod.record.by != who
+        return pod.record is None or pod.record.by != index
 
-    def _reclaim(self, state: State, who: int) -> Steps[State]:
+    def _reclaim(self, state: State, index: int) -> Steps[State]:
         """Look at a record live, and remove it where nothing can come of it any more."""
         for place, pod in enumerate(state.pods):
             is_due = pod.record is not None and (
@@ -311,16 +313,16 @@ class Grants:
             )
             if not pod.is_up or not is_due or Error.NEVER_RECLAIMS in self._errors:
                 continue
-            step = Step(NAMES[who], "reclaim", PODS[place])
+            step = Step(NAMES[index], "reclaim", PODS[place])
             yield step, put(state, place, self._with_record(pod, None))
             if self._setup.has_faults and Error.RECLAIMS_BLINDLY in self._errors:
-                yield step, self._send(state, who, Call(Late.RECLAIM, place))
+                yield step, self._send(state, index, Call(Late.RECLAIM, place))
 
-    def _arrive(self, state: State, who: int, call: Call) -> Steps[State]:
+    def _arrive(self, state: State, index: int, call: Call) -> Steps[State]:
         """What was sent by a process that gave up, or is dead, arrives or is lost."""
-        process, pod = state.processes[who], state.pods[call.pod]
-        gone = put_process(state, who, process._replace(call=None))
-        name, what = f"{NAMES[who]} before", f"{call.what.name.lower()} {PODS[call.pod]}"
+        process, pod = state.processes[index], state.pods[call.pod]
+        gone = put_process(state, index, process._replace(call=None))
+        name, what = f"{NAMES[index]} before", f"{call.what.name.lower()} {PODS[call.pod]}"
         yield Step("network", "lose", what), gone
         blind = {
             Late.WRITE: Error.WRITES_BLINDLY,
@@ -329,20 +331,20 @@ class Grants:
         }[call.what]
         if not pod.is_up or not (call.hits or blind in self._errors):
             return
-        record = Record(who, call.rank) if call.what is Late.WRITE else None
+        record = Record(index, call.rank) if call.what is Late.WRITE else None
         yield Step(name, "late", what), put(gone, call.pod, self._with_record(pod, record))
 
-    def _crash(self, state: State, who: int) -> Steps[State]:
-        process = state.processes[who]
-        crashed = put_process(state, who, self._newborn(process))
-        yield Step(NAMES[who], "be killed"), crashed
+    def _crash(self, state: State, index: int) -> Steps[State]:
+        process = state.processes[index]
+        crashed = put_process(state, index, self._newborn(process))
+        yield Step(NAMES[index], "be killed"), crashed
         for request in process.requests:
             if request is not None and request.phase in (Phase.RESERVED, Phase.LEAVING):
                 what = Late.WRITE if request.phase is Phase.RESERVED else Late.RELEASE
                 call = Call(what, request.pod, request.rank, hits=request.is_current)
-                sent = self._send(crashed, who, call)
+                sent = self._send(crashed, index, call)
                 if sent != crashed:
-                    yield Step(NAMES[who], "be killed after sending for", PODS[request.pod]), sent
+                    yield Step(NAMES[index], "be killed after sending for", PODS[request.pod]), sent
 
     def _newborn(self, process: Process) -> Process:
         rests = not self._setup.has_records and Error.SKIPS_QUARANTINE not in self._errors
@@ -350,12 +352,12 @@ class Grants:
         idle = (False,) * len(process.held)
         return Process(nothing, idle, process.call, is_resting=rests, requested=process.requested)
 
-    def _send(self, state: State, who: int, call: Call) -> State:
+    def _send(self, state: State, index: int, call: Call) -> State:
         """Leave a call to the network; one at a time, and none that cannot do anything."""
         blind = {Error.WRITES_BLINDLY, Error.RELEASES_BLINDLY, Error.RECLAIMS_BLINDLY}
         if not call.hits and not blind & self._errors:
             return state
-        return put_process(state, who, state.processes[who]._replace(call=call))
+        return put_process(state, index, state.processes[index]._replace(call=call))
 
     def _with_record(self, pod: Pod, record: Record | None) -> Pod:
         """Return a pod with another record: what was answered under the one before still comes.

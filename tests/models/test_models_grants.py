@@ -103,7 +103,7 @@ def is_granted(state: State) -> bool:
 
 
 @pytest.mark.parametrize("setup", SETUPS)
-def test_the_budget_holds_and_nobody_is_stuck(setup: Setup) -> None:
+def test_the_budget_holds_and_no_process_is_stuck(setup: Setup) -> None:
     walk = walk_through(setup)
 
     assert walk.fault is None, f"\n{walk.fault}"

@@ -75,9 +75,9 @@ async def test_a_release_is_read(
 async def test_what_it_refuses_is_named(host: str, reader: Reader) -> None:
     """RELB-29: no password, a wrong one, no such tag, and no TLS where that is not said."""
     image = parse_reference(f"{host}/{NAME}:1.0.0")
-    nobody, absent = RegistryAccess(is_insecure=True), parse_reference(f"{host}/{NAME}:9.9.9")
+    anonymous, absent = RegistryAccess(is_insecure=True), parse_reference(f"{host}/{NAME}:9.9.9")
     with pytest.raises(RegistryDenied, match="it wants credentials"):
-        await reader.client.fetch_release(image, nobody)
+        await reader.client.fetch_release(image, anonymous)
     with pytest.raises(RegistryDenied, match="it does not accept the pull secret's entry"):
         await reader.client.fetch_release(image, access(host, "wrong"))
     with pytest.raises(ReleaseNotFound):

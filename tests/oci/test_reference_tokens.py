@@ -49,7 +49,7 @@ async def test_one_token_is_good_for_a_repository(
     assert tokens.requested == [f"repository:{NAME}:pull"]
 
 
-async def test_who_has_no_password_has_no_token(
+async def test_without_a_password_there_is_no_token(
     served: tuple[str, TokenServer], reader: Reader
 ) -> None:
     """RELB-29."""

@@ -268,7 +268,7 @@ async def test_a_write_without_answer_is_read_back() -> None:
     assert_sound(rig)
 
 
-async def test_a_client_who_always_writes_first_is_an_error() -> None:
+async def test_a_client_that_always_writes_first_is_an_error() -> None:
     secrets = FakeSecrets({})
 
     async def interfere(verb: str) -> None:

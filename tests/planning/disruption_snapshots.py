@@ -44,7 +44,7 @@ def zones(draw: st.DrawFn, letter: str) -> Zone:
         for pod in zone.pods
     ]
     if draw(rarely):
-        aged.append(member(letter, 2, "C", uid=Uid(f"stray-{letter}"), owner_uid=Uid("someone")))
+        aged.append(member(letter, 2, "C", uid=Uid(f"stray-{letter}"), owner_uid=Uid("stranger")))
     if draw(rarely):
         aged.append(member(letter, 0, draw(st.sampled_from("rt")), uid=Uid(f"double-{letter}")))
     return replace(zone, pods=tuple(aged))

@@ -199,7 +199,7 @@ async def test_what_is_not_confirmed_in_time_has_failed(hasty: PodClient) -> Non
         assert re.fullmatch(r"POST zone-a-[0-2]: no answer within 200ms", f"{failure}")
 
 
-async def test_who_waits_for_a_turn_is_not_sent_late(narrow: PodClient) -> None:
+async def test_a_call_that_waits_for_a_turn_is_not_sent_late(narrow: PodClient) -> None:
     """Turns that others hold do not make a review go on beyond its end, and it leaves none held."""
     async with PodServers(hang) as pods, asyncio.TaskGroup() as tasks:
         other = tasks.create_task(narrow.prepare_all([pods.endpoint(9)]))

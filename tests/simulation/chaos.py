@@ -260,7 +260,7 @@ def later_webhook(
         "failurePolicy": policy,
     }
     body = {**body, "metadata": {"name": name}, "webhooks": [theirs]}
-    return ApiRequest(verb="create", resource=VALIDATING_WEBHOOKS, body=body, user="someone")
+    return ApiRequest(verb="create", resource=VALIDATING_WEBHOOKS, body=body, user="person")
 
 
 class FaultyHooks:

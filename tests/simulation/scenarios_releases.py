@@ -240,15 +240,15 @@ def _list_known(sandbox: Sandbox) -> list[str]:
 def _list_edits(people: People, number: int) -> list[Callable[[], Awaitable[None]]]:
     rng, newest = people.rng, f"1.{number}.0"
     older = f"1.{rng.randint(0, number)}.0"
-    who = f"amy-{number}"
+    user = f"amy-{number}"
     return [
         partial(announce, people, newest),
         partial(announce, people, newest),
         partial(open_gate, people, GATE, is_open=rng.random() < 0.5),
         partial(pin, people, rng.choice((None, older))),
-        partial(request, people, f"forces {older}", force_deploy=older, deploy_user=who),
+        partial(request, people, f"forces {older}", force_deploy=older, deploy_user=user),
         partial(request, people, f"lets {newest} pass gates", bypass_gates=newest),
-        partial(request, people, "tries again", retry=who),
+        partial(request, people, "tries again", retry=user),
         partial(set_tag, people, older),
     ]
 

@@ -56,7 +56,7 @@ class TrackedWorld:
         body: JsonObject = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": NAME, "labels": {"owner": "somebody"}},
+            "metadata": {"name": NAME, "labels": {"owner": "another-team"}},
             "data": dict(data),
         }
         await self.sandbox.call(
@@ -124,7 +124,7 @@ async def test_what_others_keep_in_the_map_stays() -> None:
         assert {key: here.data[key] for key in FOREIGN} == FOREIGN
         assert set(here.data) == {*FOREIGN, "zone-a"}
         assert here.held is not None
-        assert cast(JsonObject, here.held["metadata"])["labels"] == {"owner": "somebody"}
+        assert cast(JsonObject, here.held["metadata"])["labels"] == {"owner": "another-team"}
         calls = here.sandbox.history.list_all(Called)
         own = [call for call in calls if call.actor == here.operator.name]
         verbs = {call.request.verb for call in own if call.request.resource == CONFIG_MAPS}

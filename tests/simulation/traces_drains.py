@@ -65,26 +65,26 @@ async def _drain_both(director: Director) -> None:
 
 
 async def _refuse_later(director: Director) -> None:
-    someone = drainer(director, "a")
-    await guard(someone.people, "native", LABELS)
-    await someone.people.attempt(lambda: someone.evict(POD))
-    await unguard(someone.people, "native")
-    await someone.people.attempt(lambda: someone.evict("zone-b-0"))
+    drain = drainer(director, "a")
+    await guard(drain.people, "native", LABELS)
+    await drain.people.attempt(lambda: drain.evict(POD))
+    await unguard(drain.people, "native")
+    await drain.people.attempt(lambda: drain.evict("zone-b-0"))
     await director.until_unmarked(POD)
-    await someone.evict("zone-b-0")
+    await drain.evict("zone-b-0")
     await director.until_whole()
 
 
 async def _crash(director: Director) -> None:
-    someone = drainer(director, "a")
-    await someone.people.attempt(lambda: someone.evict(POD))
+    drain = drainer(director, "a")
+    await drain.people.attempt(lambda: drain.evict(POD))
     await director.until_dead()
     await asyncio.sleep(1)
     director.start()
     await director.process.wait_ready()
-    await someone.people.attempt(lambda: someone.evict("zone-b-0"))
+    await drain.people.attempt(lambda: drain.evict("zone-b-0"))
     await director.until_unmarked(POD)
-    await someone.evict("zone-b-0")
+    await drain.evict("zone-b-0")
     await director.until_whole()
 
 

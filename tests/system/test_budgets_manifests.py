@@ -35,7 +35,7 @@ LABELS: Final = {"rollout-group": "ingester"}
 OWN_POD: Final = f"{SERVICE}-6b7f9d5c4-x7k2p"
 LOOKALIKES: Final = (f"{SERVICE}-x-10000", f"{SERVICE}-x-22222", f"{SERVICE}-payments-x7k2p")
 SOON: Final = timedelta(seconds=30)
-NOBODY: Final = "failed calling webhook"
+UNANSWERED: Final = "failed calling webhook"
 
 
 async def test_dep87_a_dead_operator_blocks_evictions_and_new_budgets_only(
@@ -56,14 +56,14 @@ async def test_dep87_a_dead_operator_blocks_evictions_and_new_budgets_only(
 
         async def is_held() -> bool:
             answer = await evict(world.api, world.namespace, "probe-0", dry_run=DryRun.QUERY)
-            return answer.status == 500 and NOBODY in answer.message
+            return answer.status == 500 and UNANSWERED in answer.message
 
         await wait_true("held", is_held, SOON)
-        with pytest.raises(ApiError, match=NOBODY):
+        with pytest.raises(ApiError, match=UNANSWERED):
             await world.post(ZONE_BUDGETS, zone_budget("new", LABELS))
-        with pytest.raises(ApiError, match=NOBODY):
+        with pytest.raises(ApiError, match=UNANSWERED):
             await _patch(world, {"spec": {"maxUnavailable": 2}})
-        with pytest.raises(ApiError, match=NOBODY):
+        with pytest.raises(ApiError, match=UNANSWERED):
             await _patch(world, {"metadata": {"annotations": {"a": "b"}}})
         await _patch(world, {"metadata": {"labels": {"a": "b"}}})
         await world.delete(ZONE_BUDGETS, "old")
@@ -72,7 +72,7 @@ async def test_dep87_a_dead_operator_blocks_evictions_and_new_budgets_only(
         await world.delete(PODS, "probe-0")
         for name in LOOKALIKES:
             held = await evict(world.api, world.namespace, name)
-            assert (held.status, NOBODY in held.message) == (500, True), (name, held)
+            assert (held.status, UNANSWERED in held.message) == (500, True), (name, held)
         gone = await evict(world.api, world.namespace, OWN_POD)
         assert gone.status == 201, gone
 

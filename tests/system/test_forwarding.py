@@ -188,7 +188,7 @@ async def test_dep94_one_that_ends_is_called_without_a_failure(world: World) -> 
     await world.judge.assert_clean()
 
 
-async def test_dep92_who_edits_the_lease_gains_refusals(world: World, tmp_path: Path) -> None:
+async def test_dep92_an_edit_of_the_lease_gains_refusals(world: World, tmp_path: Path) -> None:
     """DEP-92, D-68: no review reaches a stranger, and none is answered by him."""
     replicas = await replicate(world)
     address = f"127.0.0.1:{replicas.leader.peer_port}"

@@ -200,7 +200,7 @@ async def leave_a_stray_pod(t: RolloutCase) -> None:
     spec = {"containers": [{"name": "app", "image": "v0"}]}
     await t.world.post(PODS, {"metadata": meta, "spec": spec})
     # Labelled behind the controller's back it would be adopted; an owner of its own prevents that.
-    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "someone", "controller": True}
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "person", "controller": True}
     owner["uid"] = "3e2f0a51-0000-4000-8000-000000000000"
     patch = {"metadata": {"labels": {"name": t.names[0]}, "ownerReferences": [owner]}}
     await t.world.patch(PODS, name, patch)

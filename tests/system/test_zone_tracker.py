@@ -40,7 +40,7 @@ async def _guard(
 
 async def _put(world: World, data: Mapping[str, str]) -> None:
     """Let another client create the ConfigMap."""
-    meta = {"name": NAME, "labels": {"owner": "somebody"}, "annotations": {"note": "kept"}}
+    meta = {"name": NAME, "labels": {"owner": "another-team"}, "annotations": {"note": "kept"}}
     body: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": dict(data)}
     await world.post(CONFIG_MAPS, body)
 
@@ -85,14 +85,14 @@ async def test_zone03_a_fresh_map_lets_zones_wait_and_then_keeps_what_others_wri
     fresh = await _data(world)
     assert set(fresh) == {"a", "b"}
     assert all(ENTRY.fullmatch(text) for text in fresh.values())
-    change: Json = {"metadata": {"labels": {"owner": "somebody"}}, "data": FOREIGN}
+    change: Json = {"metadata": {"labels": {"owner": "another-team"}}, "data": FOREIGN}
     await world.patch(CONFIG_MAPS, NAME, change)
 
     await _insist(guarded, "a")
 
     found = await _find(world)
     assert {key: found["data"][key] for key in FOREIGN} == FOREIGN
-    assert found["metadata"]["labels"] == {"owner": "somebody"}
+    assert found["metadata"]["labels"] == {"owner": "another-team"}
     assert found["data"]["b"] == fresh["b"]
     assert found["data"]["a"] > fresh["a"]
     stored = await world.get(STATEFULSETS, "a")

@@ -260,7 +260,7 @@ def test_the_log_goes_to_stderr() -> None:
     assert err.endswith(b'Z msg="Deleting pod" pod=a-0\n')
 
 
-NOBODY_READS: Final = """
+UNREAD: Final = """
 for number in range(2000):
     log.info("Looking", text="x" * 500)
 print("done", flush=True)
@@ -271,7 +271,7 @@ log.info("Last")
 
 def test_a_process_whose_log_is_not_read_goes_on() -> None:
     """SEC-26: a full pipe; what was lost is reported when the pipe is read again."""
-    with start_script(NOBODY_READS) as process:
+    with start_script(UNREAD) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None

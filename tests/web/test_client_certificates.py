@@ -191,7 +191,7 @@ def expired(folder: Path, authority: Authority) -> Path:
         pytest.param(named(NAME.upper()), NAME, False, id="the name in capitals"),
     ],
 )
-async def test_sec03_who_is_answered(
+async def test_sec03_which_clients_are_answered(
     tmp_path: Path, issue: Issue | None, client_name: str, is_answered: bool
 ) -> None:
     """SEC-03: others are cut before anything of a request is read that came with the handshake."""
@@ -207,7 +207,7 @@ async def test_sec03_who_is_answered(
             assert good.endswith(ALLOWED), "the server goes on"
 
 
-async def test_who_was_turned_away_is_reported(tmp_path: Path, lines: list[str]) -> None:
+async def test_clients_turned_away_are_reported(tmp_path: Path, lines: list[str]) -> None:
     """SEC-03: a wrong `-server-tls.client-name` must be found by readers of the log."""
     authority = Authority()
     async with guarded(tmp_path, authority, client_name=NAME) as world:

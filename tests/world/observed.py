@@ -25,7 +25,7 @@ from tests.judge.objects import Pod, Set
 from tests.world.webpods import PodCall
 
 Json = dict[str, Any]
-SOMEBODY: Final = "somebody"
+PERSON: Final = "a person"
 # A write is seen some moments after its commit, more of them on a busy machine: that of an eviction
 # or of a downscale, by the answers to their requests.
 EVICTION_SEEN_LATE: Final = timedelta(seconds=5)
@@ -258,11 +258,11 @@ class _Reader:
         numbers: dict[int, int] = {}
         ours = {id(each): self._add_delete(each) for each in observed.deletes}
         for version, scaling in match_scalings(observed.changes, observed.writes, offset).items():
-            numbers[version] = self._add_call(scaling, "patch", STATEFULSETS, SOMEBODY)
+            numbers[version] = self._add_call(scaling, "patch", STATEFULSETS, PERSON)
         for request in observed.writes:
             if request.code >= 400 and request.replicas is not None and not request.is_dry_run:
                 requested: JsonObject = {"spec": {"replicas": request.replicas}}
-                self._add_call(request, "patch", STATEFULSETS, SOMEBODY, body=requested)
+                self._add_call(request, "patch", STATEFULSETS, PERSON, body=requested)
         for version, eviction in match_evictions(
             observed.changes, observed.evictions, offset
         ).items():
@@ -285,7 +285,7 @@ class _Reader:
             Commit(
                 at=timedelta.min,
                 revision=0,
-                actor=SOMEBODY,
+                actor=PERSON,
                 resource=VALIDATING_WEBHOOKS,
                 namespace="",
                 name="prepare-downscale",
@@ -352,7 +352,7 @@ class _Reader:
             Commit(
                 at=timedelta(seconds=change.at),
                 revision=change.version,
-                actor=self._observed.operator if is_ours else SOMEBODY,
+                actor=self._observed.operator if is_ours else PERSON,
                 resource=change.resource,
                 namespace=self._observed.namespace,
                 name=change.name,

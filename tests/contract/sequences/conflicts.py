@@ -57,7 +57,7 @@ async def _annotated_while_scaled(world: World) -> None:
 
 
 @sequence()
-async def a_conflict_during_both_kinds_of_hooks_asks_again(world: World) -> None:
+async def a_conflict_during_both_kinds_of_hooks_calls_again(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("a"))
     await _overtaken(world)
     await _patched(world)
@@ -146,7 +146,7 @@ async def created_by_another_during_a_create(world: World) -> None:
 
 
 @sequence()
-async def a_conflict_during_a_scale_asks_again(world: World) -> None:
+async def a_conflict_during_a_scale_calls_again(world: World) -> None:
     await world.make(STATEFULSETS, statefulset("a"))
     await _annotated_while_scaled(world)
     await world.patch(STATEFULSETS, "a/scale", {"spec": {"replicas": 1}})

@@ -165,7 +165,7 @@ async def not_long_enough_to_scale_down(rig: ControllerRig) -> None:
     await rig.change(minReadySeconds=3600)
     await rig.settle()
     await rig.change(replicas=1)
-    await rig.rest("nobody goes")
+    await rig.rest("none goes")
     await rig.change(minReadySeconds=0)
     await rig.rest("the highest goes")
 

@@ -128,7 +128,7 @@ async def a_pod_that_is_selected_no_more(rig: ControllerRig) -> None:
     await rig.until("let go", lambda: not _owners(rig, "a-1"))
     # Its name is taken: the controller fails, and says so in its status.
     await _until_status(rig, replicas=2)
-    _describe(rig, "it is nobody's, and stays")
+    _describe(rig, "it has no owner, and stays")
     await rig.label("a-1", name="a")
     await rig.until("adopted again", lambda: bool(_owners(rig, "a-1")))
     await rig.until_whole()
@@ -159,7 +159,7 @@ async def a_pod_that_has_lost_its_labels(rig: ControllerRig) -> None:
     await rig.whole()
     index = {"apps.kubernetes.io/pod-index": None}
     await rig.label("a-1", **index)
-    await rig.rest("nobody minds")
+    await rig.rest("it stays as it is")
     rig.world.record("labels", found=_labels(rig, "a-1"))
     await rig.label("a-1", **index, **{"statefulset.kubernetes.io/pod-name": None})
     await rig.rest("it gets them back")
@@ -192,7 +192,7 @@ async def pods_that_were_there_before(rig: ControllerRig) -> None:
 
 
 @controlled
-async def a_name_that_somebody_else_has(rig: ControllerRig) -> None:
+async def a_name_of_another_owner(rig: ControllerRig) -> None:
     await _make_stray(rig, "a-1", "other")
     await rig.until_started("a-1")
     await rig.create(web())
@@ -205,7 +205,7 @@ async def a_name_that_somebody_else_has(rig: ControllerRig) -> None:
 
 
 @controlled
-async def a_name_that_somebody_else_has_in_parallel(rig: ControllerRig) -> None:
+async def a_name_of_another_owner_in_parallel(rig: ControllerRig) -> None:
     """Pods are made in batches of one, two, four and so on, up to one that fails."""
     await _make_stray(rig, "a-1", "other")
     await rig.until_started("a-1")
@@ -221,7 +221,7 @@ async def a_name_that_somebody_else_has_in_parallel(rig: ControllerRig) -> None:
 
 
 @controlled
-async def a_revision_that_somebody_deletes(rig: ControllerRig) -> None:
+async def a_revision_that_a_client_deletes(rig: ControllerRig) -> None:
     await rig.whole()
     await rig.version("2")
     await rig.rest("two revisions")
@@ -248,7 +248,7 @@ async def a_revision_s_name_that_is_taken(rig: ControllerRig) -> None:
 
 
 @controlled
-async def a_current_revision_that_somebody_deletes(rig: ControllerRig) -> None:
+async def a_current_revision_that_a_client_deletes(rig: ControllerRig) -> None:
     await rig.whole()
     await rig.version("2")
     await rig.settle()
@@ -258,7 +258,7 @@ async def a_current_revision_that_somebody_deletes(rig: ControllerRig) -> None:
 
 
 @controlled
-async def a_status_that_somebody_else_writes(rig: ControllerRig) -> None:
+async def a_status_that_another_client_writes(rig: ControllerRig) -> None:
     await rig.whole()
     wrong = {"replicas": 9, "readyReplicas": 8, "currentReplicas": 7, "availableReplicas": 8}
     await rig.patch(STATEFULSETS, "a/status", {"status": wrong})
@@ -267,7 +267,7 @@ async def a_status_that_somebody_else_writes(rig: ControllerRig) -> None:
 
 
 @controlled
-async def a_current_revision_that_nobody_knows(rig: ControllerRig) -> None:
+async def an_unknown_current_revision(rig: ControllerRig) -> None:
     await rig.whole()
     wrong = {"currentRevision": "a-nonsense"}
     await rig.patch(STATEFULSETS, "a/status", {"status": wrong})

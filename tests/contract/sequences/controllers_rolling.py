@@ -109,7 +109,7 @@ async def rolling_beyond_a_partition_above_all(rig: ControllerRig) -> None:
     await rig.whole(strategy=ROLLING, pods=PARALLEL)
     await _partition(rig, 4)
     await rig.version("2")
-    await rig.rest("nobody goes")
+    await rig.rest("none goes")
     await rig.change(replicas=5)
     await rig.rest("the first new pod is of the old revision, the second is not", has_steps=False)
 

@@ -65,7 +65,7 @@ async def ordered_down_while_one_that_stays_is_not_ready(rig: ControllerRig) -> 
     await rig.write("a-0")
     await rig.settle()
     await rig.change(replicas=1)
-    await rig.rest("nobody goes")
+    await rig.rest("none goes")
     await rig.ready("a-0")
     await rig.rest("the highest goes")
 

@@ -119,7 +119,7 @@ async def a_group_is_discovered(world: World) -> None:
 
 
 @sequence()
-async def groups_that_nobody_serves(world: World) -> None:
+async def groups_that_are_not_served(world: World) -> None:
     clients = world.clients
     await world.attempt("a group", clients.fetch_group("nothings.example.org"))
     await world.attempt("its kinds", clients.fetch_resources("nothings.example.org", "v1"))

@@ -307,7 +307,7 @@ async def test_a_conflict_is_read_again() -> None:
 
 
 @in_virtual_time
-async def test_who_does_not_act_writes_nothing(lines: list[str]) -> None:
+async def test_a_replica_that_does_not_act_writes_nothing(lines: list[str]) -> None:
     bench = Bench()
     bench.kind.errors.append(NotElected("another one acts"))
     assert await bench.reconcile() is None

@@ -66,7 +66,7 @@ async def test_li11_a_count_that_is_put_back_is_written_ever_more_seldom(replica
 
 
 @in_virtual_time
-async def test_the_reason_names_who_else_writes_it() -> None:
+async def test_the_reason_names_its_other_writers() -> None:
     bench = contested()
     async with bench.living():
         await pass_time(2 * SECOND)

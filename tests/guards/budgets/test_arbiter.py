@@ -70,7 +70,7 @@ async def test_si01_two_requests_at_once_one_is_granted() -> None:
 
 
 @in_virtual_time
-async def test_w55_who_waits_for_a_grant_in_flight_goes_on_in_order_when_it_fails() -> None:
+async def test_w55_requests_that_wait_for_a_grant_in_flight_go_on_in_order_when_it_fails() -> None:
     """The first came to nothing: the one that came second is granted, not the third."""
     here, x = start()
     gone = Conflict("changed", status=409)

@@ -121,7 +121,7 @@ async def test_partitions_wait_for_none_but_their_own() -> None:
 
 
 @in_virtual_time
-async def test_the_caches_alone_show_who_goes_first() -> None:
+async def test_the_caches_alone_show_which_goes_first() -> None:
     """The rollout requests no live read while it holds still, but for the pod that waits."""
     _, x = start()
     await drained(x, "a-1")

@@ -42,7 +42,7 @@ class Bench:
 
 
 @in_virtual_time
-async def test_who_was_refused_is_awaited_for_twice_the_pause_of_kubectl() -> None:
+async def test_a_refused_drain_is_awaited_for_twice_the_pause_of_kubectl() -> None:
     made = Bench()
     made.waiting.record_refused(RULE, FIRST)
     await made.clock.sleep(2 * USUAL_PAUSE)

@@ -28,7 +28,7 @@ from tests.fakes_clock import EPOCH
 from tests.guards.tracker_bench import FRESH, HOUR, NAME, SECOND, TrackerBench, entry, member
 
 A, B, C = (member(letter) for letter in "abc")
-NOBODY: Final = Uid("")
+NO_UID: Final = Uid("")
 NOW: Final = format_entry("2026-01-02T03:04:05Z")
 LATER: Final = format_entry("2026-01-02T03:04:35Z")
 PATCH: Final = f"patch configmaps/{NAME}"
@@ -48,7 +48,7 @@ async def test_without_a_map_all_zones_count_as_just_gone(
 ) -> None:
     """ZONE-02, ZONE-03: it is unknown what was before, so no zone may go at once."""
     bench = TrackerBench()
-    seen = await bench.tracker.fetch_times([member(letter) for letter in letters], but=NOBODY)
+    seen = await bench.tracker.fetch_times([member(letter) for letter in letters], but=NO_UID)
 
     assert bench.data == data
     assert set(seen.times) == {Uid(f"uid-{letter}") for letter in letters}
@@ -66,7 +66,7 @@ async def test_a_zone_that_cannot_be_read_gets_its_entry_too() -> None:
         for name in ("zone-x", "")
     ]  # fmt: skip
     bench = TrackerBench()
-    await bench.tracker.fetch_times([A, *broken], but=NOBODY)
+    await bench.tracker.fetch_times([A, *broken], but=NO_UID)
     assert set(bench.data) == {"zone-a", "zone-x"}
 
 
@@ -140,7 +140,7 @@ async def test_zone05_a_map_that_cannot_be_read_or_made_is_an_error(
         await bench.tracker.read([A])
 
 
-async def test_who_creates_it_first_wins() -> None:
+async def test_the_first_to_create_it_wins() -> None:
     """ZONE-03: two groups at once, or two processes."""
     bench = TrackerBench()
     bench.client.before = lambda call: (
@@ -183,7 +183,7 @@ async def test_zone10_a_set_without_a_group_records_its_own_entry_alone() -> Non
 
 
 @pytest.mark.parametrize("alone", [True, False])
-async def test_who_writes_another_entry_meanwhile_stands_not_in_the_way(alone: bool) -> None:
+async def test_a_write_of_another_entry_meanwhile_stands_not_in_the_way(alone: bool) -> None:
     """W-16: other groups write into the same object."""
     bench = TrackerBench({"zone-b": entry()})
     times = iter(range(ATTEMPTS - 1))

@@ -216,7 +216,7 @@ async def test_fp13_a_line_that_only_opens_is_no_event(bench: Bench) -> None:
         await read_watch(bench.client())
 
 
-async def test_li09_a_put_leaves_out_who_owns_which_field(bench: Bench) -> None:
+async def test_li09_a_put_leaves_out_the_owners_of_fields(bench: Bench) -> None:
     """The API bench.server keeps what it has then; sent, it would have to be nested as deeply."""
     deep: dict[str, object] = {}
     for _ in range(900):

@@ -39,7 +39,7 @@ async def test_fetch_returns_the_object_as_it_came(bench: Bench) -> None:
     assert bench.server.requests[0].query == {}
 
 
-async def test_rate_07_every_request_says_who_we_are(bench: Bench) -> None:
+async def test_rate_07_every_request_names_its_user_agent(bench: Bench) -> None:
     bench.server.on("GET", POD, reply({}))
     bench.server.on("GET", POD_LIST, reply(pods(1)), stream([]))
     bench.server.on("DELETE", POD, reply({}))

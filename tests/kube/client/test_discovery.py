@@ -80,9 +80,9 @@ async def test_what_is_missing_is_requested_once_a_minute() -> None:
     for _ in range(600):
         assert await catalog.find(GROUP, "Thing") is None
         assert await catalog.find(GROUP, "Other") is None
-        assert await catalog.find("nobody", "Thing") is None
+        assert await catalog.find("no-server", "Thing") is None
         await asyncio.sleep(1)
-    assert (shelf.requested[GROUP], shelf.requested["nobody"]) == (10, 10)
+    assert (shelf.requested[GROUP], shelf.requested["no-server"]) == (10, 10)
 
 
 @in_virtual_time
@@ -138,7 +138,7 @@ async def test_a_group_that_hangs_delays_no_other_and_is_read_once() -> None:
         await asyncio.sleep(1)
         slow.takes = timedelta(0)
         async with asyncio.timeout(1):
-            assert await catalog.find("nobody", "Thing") is None
+            assert await catalog.find("no-server", "Thing") is None
     assert all(task.result() is not None for task in waiting)
     assert slow.requested[GROUP] == 1
 

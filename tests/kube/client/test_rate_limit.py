@@ -118,7 +118,7 @@ async def test_rate_03_a_refused_caller_takes_no_token() -> None:
 
 
 @in_virtual_time
-async def test_rate_03_a_deadline_counts_those_who_wait_before() -> None:
+async def test_rate_03_a_deadline_counts_those_that_wait_before() -> None:
     limits = RateLimiter(1, 1)
     line = Line(limits)
     await line.join("a", "b", "c")
@@ -143,7 +143,7 @@ async def test_d_65_a_deadline_counts_only_those_as_urgent() -> None:
 
 @pytest.mark.parametrize("leaver", ["b", "c"], ids=["first in line", "second in line"])
 @in_virtual_time
-async def test_rate_03_who_gives_up_leaves_its_token_to_the_next(leaver: str) -> None:
+async def test_rate_03_a_call_given_up_leaves_its_token_to_the_next(leaver: str) -> None:
     line = Line(RateLimiter(1, 1))
     await line.join("a", "b", "c", "d")
     await asyncio.sleep(0.5)

@@ -333,7 +333,7 @@ def in_cluster(account: Path, url: str = "https://127.0.0.1:1") -> Access:
     return Access(namespace="ops", service_account=account, environ=environ)
 
 
-async def test_refused_credentials_come_with_what_helps_who_has_them(
+async def test_refused_credentials_come_with_what_helps_their_owner(
     account: Path, pki: Pki, kubeconfig: Kubeconfig
 ) -> None:
     """PROC-02: a person has no pod to restart, and a pod cannot log in."""

@@ -109,7 +109,7 @@ def test_a_kind_that_cannot_be_mirrored_is_a_person_s_matter(
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_who_must_act(error: ApiError | InvalidInput, lasts: bool) -> None:
+def test_when_a_person_must_act(error: ApiError | InvalidInput, lasts: bool) -> None:
     assert is_lasting(error) is lasts
     expected = "not allowed in namespace prod: x" if getattr(error, "status", 0) == 403 else "x"
     assert explain(REFERENCE, error, "prod") == NoScale(

@@ -190,7 +190,7 @@ async def test_mirr_04_an_object_that_is_missing_is_seen_when_it_comes() -> None
 
 
 @in_virtual_time
-async def test_mirr_04_an_object_that_goes_while_nobody_watches() -> None:
+async def test_mirr_04_an_object_that_goes_without_a_watch() -> None:
     async with following(timedelta(minutes=30)) as rig:
         await rig.settle()
         rig.trouble.fails["watch"] = Failure.UNAVAILABLE

@@ -53,7 +53,7 @@ def test_a_role_may_forbid_a_verb_on_a_kind() -> None:
     server.api.forbidden.add(("op", "list", "namespaces"))
     wide = server.send_request("list", NAMESPACES, fields=Fields(user="op"))
     assert wide.message.endswith('in API group "" at the cluster scope')
-    server.api.forbidden.add(("someone", "watch", "pods"))
+    server.api.forbidden.add(("person", "watch", "pods"))
     with pytest.raises(ApiRefusal, match="403 Forbidden"):
         server.watch(PODS)
 
@@ -68,7 +68,7 @@ async def test_each_request_is_recorded_with_its_number_and_its_writes_after_it(
     stream.close()
     commit, created, missed, watched = server.history.records
     assert isinstance(commit, Commit)
-    assert (commit.call, commit.actor, commit.at) == (1, "someone", timedelta(seconds=2))
+    assert (commit.call, commit.actor, commit.at) == (1, "person", timedelta(seconds=2))
     assert isinstance(created, Called)
     assert (created.number, created.status, created.reason) == (1, 201, "")
     assert isinstance(missed, Called)

@@ -50,7 +50,7 @@ async def test_a_caller_that_cannot_wait_learns_that_a_webhook_reviews() -> None
     server = Server()
     server.create(CONFIG_MAPS, config_map())
     slow(server, 0, [])
-    with pytest.raises(NotModelled, match="UPDATE of configmaps/c by 'someone'"):
+    with pytest.raises(NotModelled, match="UPDATE of configmaps/c by 'person'"):
         server.send_request("patch", CONFIG_MAPS, "c", Fields(body={"data": {"key": "2"}}))
     assert server.send_request("create", PODS, fields=Fields(body=pod())).status == 201
     assert server.send_request("get", CONFIG_MAPS, "c", NOTHING).status == 200

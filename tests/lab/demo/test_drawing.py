@@ -53,7 +53,7 @@ def test_no_text_of_a_line_commands_a_terminal() -> None:
     assert render_line(line, 3, is_coloured=False) == "a\\x"
 
 
-def test_single_lines_say_who_moved() -> None:
+def test_single_lines_name_what_moved() -> None:
     before, now = [row("zone-a", OLD, ENDING, GONE)], [row("zone-a", OLD, GONE, STARTING)]
 
     assert plain(list(draw_moves(before, now, 2.5))) == [

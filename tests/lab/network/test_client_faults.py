@@ -240,7 +240,7 @@ async def test_a_list_of_the_past_is_shown_to_informers_only() -> None:
 
 
 @in_virtual_time
-async def test_what_the_server_has_forgotten_nobody_shows() -> None:
+async def test_what_the_server_has_forgotten_is_not_shown() -> None:
     world = ClientWorld(ListPlan(actor=ACTOR, plural="secrets", number=1, age=timedelta(seconds=5)))
     for name in "abc":
         await asyncio.sleep(4)

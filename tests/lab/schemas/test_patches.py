@@ -88,7 +88,7 @@ def test_a_patch_is_not_shared_with_its_result() -> None:
         (STRATEGIC_PATCH, {"spec": {"containers": [{"name": "a"}, {"name": "new"}]}}),
     ],
 )
-def test_what_nobody_sends_is_not_modelled(kind: str, body: Body) -> None:
+def test_what_is_never_sent_is_not_modelled(kind: str, body: Body) -> None:
     with pytest.raises(NotModelled):
         apply_patch(DOC, kind, body)
 

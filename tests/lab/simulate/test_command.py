@@ -70,7 +70,7 @@ def test_objects_do_not_command_the_terminal(tmp_path: Path, capsys: Capture) ->
     assert "Sec\\x1b[2Jret" in printed
 
 
-def test_an_exit_code_is_for_those_who_request_it(dump: Path, capsys: Capture) -> None:
+def test_an_exit_code_is_given_on_request(dump: Path, capsys: Capture) -> None:
     words = ["simulate", "-f", str(dump), "-change", "delete pod zone-a-0 at 1s"]
     crossing = [*words, "-change", "delete pod zone-b-0"]
 

@@ -50,7 +50,7 @@ def _times(
     return choose_times(dump, settings, now)
 
 
-def test_the_median_of_those_who_say_counts() -> None:
+def test_the_median_of_those_given_counts() -> None:
     """A pod that became ready again after a day, and a restarted pod, mislead no process."""
     objects = grow(ZoneSpec(name="zone-a", replicas=5))
     for ordinal, ready in enumerate(("03:00:40", "03:00:42", "03:00:50", "23:00:00")):
@@ -108,7 +108,7 @@ def test_odd_times(ready: str, span: timedelta) -> None:
     assert _learn(objects)["ingester"].span == span
 
 
-def test_where_nobody_says_it_is_half_a_minute() -> None:
+def test_without_a_setting_it_is_half_a_minute() -> None:
     objects = grow(ZoneSpec(name="zone-a", replicas=1), failed=["zone-a-0"])
 
     assert _learn(objects) == {"ingester": ReadyTime(30 * SECONDS, 0)}

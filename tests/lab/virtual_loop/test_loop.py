@@ -295,7 +295,7 @@ def test_stop_runs_what_is_ready_and_keeps_the_rest(seed: int | None) -> None:
 
 
 @pytest.mark.parametrize("seed", [None, 3])
-def test_stop_ends_also_who_can_always_go_on(seed: int | None) -> None:
+def test_stop_ends_also_a_task_that_can_always_go_on(seed: int | None) -> None:
     loop = VirtualTimeLoop(random.Random(seed) if seed is not None else None)
     rounds: list[int] = []
 

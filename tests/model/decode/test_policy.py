@@ -44,9 +44,9 @@ def refusals(tree: Any) -> list[tuple[str, str]]:
     assert isinstance(policy, RefusedPolicy)
     assert policy.head == HEAD
     found = [(one.code.value, one.text) for one in policy.refusals]
-    who = "MultiAZRollout prod/db: "
-    assert all(one.text.startswith(f"{who}{one.field}: ") for one in policy.refusals)
-    return [(code, text.removeprefix(who)) for code, text in found]
+    prefix = "MultiAZRollout prod/db: "
+    assert all(one.text.startswith(f"{prefix}{one.field}: ") for one in policy.refusals)
+    return [(code, text.removeprefix(prefix)) for code, text in found]
 
 
 def test_every_field_has_its_default() -> None:

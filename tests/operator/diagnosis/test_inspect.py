@@ -274,7 +274,7 @@ async def test_what_another_program_answers_is_no_end_of_the_command(body: bytes
     ],
 )
 @in_virtual_time
-async def test_who_holds_the_lease_is_said_of_an_operator_that_does_not_answer(
+async def test_the_holder_of_the_lease_is_named_of_an_operator_that_does_not_answer(
     age: float, tail: str
 ) -> None:
     async with observed_cluster(*ZONES) as world:

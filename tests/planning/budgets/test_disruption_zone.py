@@ -211,7 +211,7 @@ def test_a_refusal_has_code_status_and_zone() -> None:
     ("owner", "pods", "expected"),
     [
         pytest.param(None, "rr-", "429 1 pod not ready in ingester-zone-b", id="of no known owner"),
-        pytest.param(Uid("someone"), "rrr", "allow", id="of another set"),
+        pytest.param(Uid("stranger"), "rrr", "allow", id="of another set"),
     ],
 )
 def test_an_unreadable_pod_counts_where_it_may_be_of_the_zone(
@@ -225,7 +225,7 @@ def test_an_unreadable_pod_counts_where_it_may_be_of_the_zone(
 
 def test_pods_of_other_owners_do_not_exist() -> None:
     """D-10: a pod of the right name with another owner neither stands in nor counts as down."""
-    stranger = member("b", 2, "C", owner_uid=Uid("someone"))
+    stranger = member("b", 2, "C", owner_uid=Uid("stranger"))
     base = ingesters("b")
 
     assert answer(snapshot("a-0", replace(base, pods=(*base.pods, stranger)))) == "allow"

@@ -79,7 +79,7 @@ def test_si12_no_pod_is_un_prepared_from_what_has_happened_or_may(
         pytest.param(5, uids(0, 9), ["zone-a-0"], id="of those that are gone nobody"),
     ],
 )
-def test_who_stays(replicas: int, called: set[Uid], expected: list[str]) -> None:
+def test_which_pods_stay(replicas: int, called: set[Uid], expected: list[str]) -> None:
     assert _choose(sts("a", replicas), PODS[::-1], called) == expected
 
 
@@ -94,7 +94,7 @@ def test_who_stays(replicas: int, called: set[Uid], expected: list[str]) -> None
         pytest.param({"name": "zone-a-" + "9" * 240}, id="no ordinal of a set"),
     ],
 )
-def test_who_needs_not_be_reported(changes: dict[str, object]) -> None:
+def test_what_needs_not_be_reported(changes: dict[str, object]) -> None:
     assert _choose(sts("a", 5), [replace(pod("a", 4, "l"), **changes)], uids(4)) == []
 
 

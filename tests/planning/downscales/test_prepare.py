@@ -164,7 +164,7 @@ def read_zone(text: str) -> Zone:
 
 
 @pytest.mark.parametrize(("case", "expected"), read_table(CALLED, read_zone))
-def test_who_is_called(case: Zone, expected: list[str]) -> None:
+def test_which_pods_are_called(case: Zone, expected: list[str]) -> None:
     called, going, skipped = outline(post(case))
     words = [" ".join(["call", *map(str, called)]), " ".join(["go", *map(str, going)])]
     assert "; ".join([*words, *filter(None, [skipped])]) == expected[0]
@@ -253,7 +253,7 @@ SI-10 two pods of one name, one of which never was ready, hide no gap
 
 
 @pytest.mark.parametrize(("case", "expected"), read_table(REFUSED, read_zone))
-def test_who_cannot_be_called_refuses(case: Zone, expected: list[str]) -> None:
+def test_a_pod_that_cannot_be_called_refuses(case: Zone, expected: list[str]) -> None:
     """SI-10, SI-13, D-26: where a retry is worth it, no pod has been called."""
     status, _, why = expected[0].partition(" ")
     assert post(case) == refused(why.replace("MAY BE REPLACED", REPLACED), int(status))

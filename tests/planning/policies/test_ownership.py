@@ -52,8 +52,8 @@ def refused(found: PolicyOwnership) -> dict[str, list[tuple[str, str]]]:
     """Return code and problem of each refusal by policy."""
     problems: dict[str, list[tuple[str, str]]] = {}
     for one in found.refused:
-        who = f"MultiAZRollout {one.head.key}: {SELECTOR}: "
-        each = [(each.code.value, each.text.removeprefix(who)) for each in one.refusals]
+        prefix = f"MultiAZRollout {one.head.key}: {SELECTOR}: "
+        each = [(each.code.value, each.text.removeprefix(prefix)) for each in one.refusals]
         problems[one.head.name] = each
     return problems
 

@@ -176,7 +176,7 @@ WAY_OUT: Final = (
         ),
     ],
 )  # fmt: skip
-def test_d67_whom_newcomers_hold(zones: list[Zone], to: int, status: int | None, end: str) -> None:
+def test_d67_what_newcomers_hold(zones: list[Zone], to: int, status: int | None, end: str) -> None:
     verdict = assess_neighbours(decrease(to), zones[0].sts, group(*zones), {})
 
     assert (None if verdict is None else verdict.code) == status

@@ -163,7 +163,7 @@ def test_what_is_odd(case: Group, expected: list[str]) -> None:
     assert [f"{one.severity} {one.zone} {one.text}" for one in problems] == expected
 
 
-def test_whom_a_wait_is_about_and_how_loud_it_is() -> None:
+def test_what_a_wait_is_about_and_how_loud_it_is() -> None:
     """D-25: it is of the zone that goes. MAZ-25: a policy's turn is no trouble, not to know is."""
     underway = replace(read_group("prev a; zone b"), downscale=UNDERWAY)
     waits = [

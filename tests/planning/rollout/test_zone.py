@@ -48,7 +48,7 @@ SORT-02 natural order: 9 before 10
     zone-a-7 zone-a-8 zone-a-9 zone-a-10 zone-a-11]
   | budget_used a: 1 wait, 0 of 11 down, 11 going
 SEED-113 FP-32 SI-06 a pod with the right name and another owner is none of ours
-  prev a; zone b; pod zone-a-* owner_uid=someone
+  prev a; zone b; pod zone-a-* owner_uid=stranger
   | zone_not_ready: zone-a has 0 of 3 pods ready (zone-a-0: no pod, zone-a-1: no pod and zone-a-2:
     no pod)
   | problem pods_missing zone-a

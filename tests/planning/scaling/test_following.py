@@ -243,7 +243,9 @@ GUARDED: Final = {"grafana.com/prepare-downscale": "true"}
         ),
     ],
 )  # fmt: skip
-def test_who_keeps_the_time_of_its_downscales(zones: list[Zone], keeping: list[str]) -> None:
+def test_which_zones_keep_the_time_of_their_downscales(
+    zones: list[Zone], keeping: list[str]
+) -> None:
     """What is written down is what other zones wait for."""
     sets = [zone.sts for zone in zones]
     assert [sts.name for sts in sets if keeps_time(sts, sets)] == keeping
@@ -285,7 +287,7 @@ def test_scale07_force_values_that_do_not_count_are_named(text: str, why: str) -
     ]
 
 
-def test_force_without_anybody_to_follow_or_mirror_is_named_and_ignored() -> None:
+def test_force_without_a_set_to_follow_or_mirror_is_named_and_ignored() -> None:
     assert show(counted("a", 4, force="5")) == [
         f"problem bad_force_replicas zone-a: StatefulSet zone-a: annotation {FORCE}: zone-a follows"
         " and mirrors nothing: it is ignored"

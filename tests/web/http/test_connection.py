@@ -110,7 +110,7 @@ async def test_garbage_gets_400_and_no_stack_trace(
     assert await admin.get("/livez") == (200, "alive\n")
 
 
-async def test_an_expectation_that_nobody_knows(admin: World) -> None:
+async def test_an_unknown_expectation(admin: World) -> None:
     answer = await admin.send(f"GET /livez HTTP/1.1\r\nExpect: x\r\n{CLOSE}".encode())
 
     assert answer.startswith(b"HTTP/1.1 417 ")

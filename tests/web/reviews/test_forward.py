@@ -366,7 +366,7 @@ def test_dep92_a_certificate_of_an_earlier_operator_is_not_shown() -> None:
     assert serving_of(_of_an_earlier_operator()).peers.calling is None
 
 
-async def test_dep92_who_cannot_show_a_certificate_passes_nothing_on() -> None:
+async def test_dep92_a_caller_without_a_certificate_passes_nothing_on() -> None:
     serving, old = serving_of(fresh()), serving_of(_of_an_earlier_operator())
     async with leading(serving) as leader, following(old, leader.port) as follower:
         assert not follower.led.forwards

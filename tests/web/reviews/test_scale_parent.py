@@ -334,7 +334,7 @@ async def test_si14_that_there_was_no_object_is_not_believed_for_one_that_came_s
 
 
 @in_virtual_time
-async def test_an_error_is_one_for_all_who_came_before_the_read() -> None:
+async def test_an_error_is_one_for_all_callers_before_the_read() -> None:
     """D-53: 60 reviews of what cannot be read are two reads."""
     rig = Rig(stored(), None)
 

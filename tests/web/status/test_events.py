@@ -109,7 +109,7 @@ class Stuck(asyncio.WriteTransport):
 
 
 @in_virtual_time
-async def test_who_takes_nothing_is_waited_for_and_then_cut() -> None:
+async def test_a_reader_that_takes_nothing_is_waited_for_and_then_cut() -> None:
     client = events._Client(web.StreamResponse(), Stuck(), timedelta(seconds=10))
     await asyncio.sleep(9)
     assert client.is_behind()

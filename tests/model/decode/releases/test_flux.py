@@ -268,7 +268,7 @@ MANAGED: Final = [
 ]
 
 
-def test_who_wrote_a_field() -> None:
+def test_which_manager_wrote_a_field() -> None:
     """RELB-13: by the name of the field, whatever else stands there."""
     body = b'{"metadata": {"managedFields": %b}}' % msgspec.json.encode(MANAGED)
 

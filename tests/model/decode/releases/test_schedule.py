@@ -172,7 +172,7 @@ def test_no_selector_of_namespaces_is_not_an_empty_one() -> None:
     assert found.namespaces == LabelSelector()
 
 
-def test_an_invalid_schedule_still_says_whom_it_concerns() -> None:
+def test_an_invalid_schedule_still_says_what_it_concerns() -> None:
     """RELB-31: its new gates do not pass."""
     found = decode_schedule(SCHEDULE, as_json({**SPEC, "rules": [{"daysOfWeek": ["Day"]}]}))
 

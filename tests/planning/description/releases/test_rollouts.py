@@ -105,7 +105,7 @@ def test_a_failed_one_names_what_failed_and_how_often_it_was_tried() -> None:
     assert found.waits[0].remedy.startswith("look at the failed HealthChecks")
 
 
-def test_the_history_is_short_and_says_who_claims_to_have_requested_it() -> None:
+def test_the_history_is_short_and_names_the_claimed_requester() -> None:
     past = [entry(f"1.{number}.0", minutes=number) for number in range(9)]
     requested = entry(
         "2.0.0",
