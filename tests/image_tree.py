@@ -37,9 +37,9 @@ def copy_context(folder: Path) -> None:
     shutil.copy(ROOT / "requirements.lock", folder)
 
 
-def assemble(context: Path, root: Path) -> None:
-    """Run the image's own build step into `root`."""
-    environ = os.environ | {"PYTHON": sys.executable}
+def assemble(context: Path, root: Path, install: str = "") -> None:
+    """Run the image's own build step into `root`; `install` fetches, if not as in the Dockerfile."""
+    environ = os.environ | {"PYTHON": sys.executable, "INSTALL": install}
     subprocess.run([context / "image" / "assemble", root], env=environ, check=True)
 
 
