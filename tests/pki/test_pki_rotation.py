@@ -119,7 +119,7 @@ class World:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.prove), 2])
 async def test_twenty_rotations_under_the_eyes_of_every_client(replicas: int) -> None:
     """SI-19: a client with any bundle of the last minute accepts what is served at any instant.
 

@@ -57,7 +57,7 @@ async def test_rbac_06_a_watch_that_is_granted_later_is_used(verb: str) -> None:
 
 
 @in_virtual_time
-@pytest.mark.parametrize("count", [3, 30, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [3, 30, pytest.param(100, marks=pytest.mark.prove)])
 async def test_seed072_what_may_not_be_watched_is_read_every_interval(count: int) -> None:
     """SEED-072, LI-11: however many there are, and spread over the interval, not in a burst."""
     async with following() as rig:

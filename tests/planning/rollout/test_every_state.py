@@ -6,6 +6,7 @@ Pods of the update revision become ready; none of another revision that is down 
 
 import itertools
 from collections.abc import Iterable
+from functools import cache
 from typing import Final, NamedTuple
 
 import pytest
@@ -40,6 +41,7 @@ class World(NamedTuple):
     current: str
 
 
+@cache
 def _pod(ordinal: int, state: str) -> Pod:
     revision, condition = state[0], state[1]
     return Pod(
@@ -153,7 +155,7 @@ def test_a_rollout_ends_from_every_state_of_up_to_three_pods(world: World) -> No
         _check_end(itertools.product(STATES, repeat=pods), world)
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 @pytest.mark.parametrize("world", WORLDS)
 def test_a_rollout_ends_from_every_state_of_four_pods(world: World) -> None:
     """LI-10, LI-01, D-14, FP-30, SI-03, SI-07: of four pods, in the states that differ most."""
