@@ -38,7 +38,7 @@ def copy_context(folder: Path) -> None:
 
 
 def assemble(context: Path, root: Path, install: str = "") -> None:
-    """Run the image's own build step into `root`; `install` fetches, if not as in the Dockerfile."""
+    """Run the build step of the image into `root`; `install`: what fetches in place of pip."""
     environ = os.environ | {"PYTHON": sys.executable, "INSTALL": install}
     subprocess.run([context / "image" / "assemble", root], env=environ, check=True)
 
