@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 # A sentence ends with one of these and a space behind it. What follows a colon at the end of a line
-# of text is a list, a table or code, and those are looked at by themselves.
+# of text is a list, a table or code, and those are checked by themselves.
 END: Final = re.compile(r"(?<=[.!?:])[)\"'”]*\s+(?=[\"'“(]*[A-ZÄ\d`])")
 # Dots that end nothing.
 SHORT: Final = re.compile(r"\b(e\.g|i\.e|vs|etc|cf)\.")

@@ -86,7 +86,7 @@ def test_d50_d68_no_hostile_bodies_take_more_than_64_mib(paths: Sequence[str]) -
 
 
 def send_all(hooks: Hooks, paths: Sequence[str]) -> None:
-    """Send all bodies to an operator under the limit, and look at its memory after each batch."""
+    """Send all bodies to an operator under the limit, and read its memory after each batch."""
     pid, context = hooks.operator.child.pid, make_context()
     with limited(pid) as is_limited, ThreadPoolExecutor(AT_ONCE) as threads:
         idle = read_memory(pid)["now"]

@@ -384,7 +384,7 @@ def test_what_is_allowed_is_left_alone(tmp_path: Path, rule: Rule, file: str, so
         ("tests/x.py", "import pickle\n\npickle.loads(b'')", "S301"),
     ],
 )
-def test_the_linter_looks_for_what_attackers_use(path: str, code: str, rule: str) -> None:
+def test_the_linter_finds_what_attackers_use(path: str, code: str, rule: str) -> None:
     """Rules `S` (flake8-bandit) are on; what is excepted stands in pyproject.toml, with why."""
     asked = [sys.executable, "-m", "ruff", "check", "--output-format=concise", "--no-cache"]
     found = subprocess.run(

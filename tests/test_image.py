@@ -150,7 +150,7 @@ def test_nothing_is_writable_or_privileged_and_there_is_no_shell(added: Path) ->
 
 
 def test_byte_code_is_compiled_and_believed(added: Path) -> None:
-    """DEP-26, DEP-27: by hash, unchecked: the date of a file is not looked at."""
+    """DEP-26, DEP-27: by hash, unchecked: the date of a file is not read."""
     ours = list((_library(added) / "rollout_operator").rglob("*.py"))
     compiled = list((_library(added) / "rollout_operator").rglob("*.pyc"))
 

@@ -1,4 +1,4 @@
-"""What is looked for by name is found by it, without a look at the other files."""
+"""What is looked for by name is found by it, without a read of the other files."""
 
 import pytest
 

@@ -162,7 +162,7 @@ def test_make_finds_a_python_by_itself() -> None:
 
 
 def make(*arguments: str) -> subprocess.CompletedProcess[str]:
-    # Variables of a `make` around this one would change what is looked at.
+    # Variables of a `make` around this one would change what is checked.
     left_out = {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES", "VENV", "PYTHON", "ARGS"}
     return subprocess.run(
         ["make", *arguments],

@@ -143,7 +143,7 @@ def test_pythons_are_the_oldest_and_that_of_the_image() -> None:
     assert f"python{newest} " in image
 
 
-def test_every_module_of_go_is_looked_after() -> None:
+def test_every_module_of_go_is_kept_up_to_date() -> None:
     updates = read(GITHUB / "dependabot.yml")["updates"]
     modules = {f"/{path.parent.relative_to(ROOT)}" for path in (ROOT / "tests").rglob("go.mod")}
     (gomod,) = (each for each in updates if each["package-ecosystem"] == "gomod")

@@ -86,7 +86,7 @@ def test_d_76_in_a_pod_without_a_kubeconfig_the_service_account_is_used(tmp_path
 
 
 @pytest.mark.parametrize("words", [(), ("-context=prod",)], ids=["nothing", "a context"])
-def test_without_any_cluster_it_says_where_it_looked(words: tuple[str, ...]) -> None:
+def test_without_any_cluster_it_says_where_it_searched(words: tuple[str, ...]) -> None:
     host = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"} if words else {}
     with pytest.raises(ConfigError, match="there is no kubeconfig: give -kubeconfig, or set KUBEC"):
         find(*words, **host)
@@ -99,7 +99,7 @@ def test_files_that_kubeconfig_names_and_that_are_not_there_are_reported(tmp_pat
 
 
 @pytest.mark.parametrize("variable", ["KUBECONFIG", "HOME"])
-def test_a_file_that_may_not_be_looked_for_is_named(
+def test_a_file_that_may_not_be_opened_is_named(
     variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in a container whose home belongs to another user."""

@@ -69,7 +69,7 @@ def test_the_version_goes_to_stdout(words: list[str], capsys: Captured) -> None:
 
 
 def test_version_is_no_flag_of_the_operator(capsys: Captured) -> None:
-    """Only as the first word: behind others it would hide that they are not looked at."""
+    """Only as the first word: behind others it would hide that they are not read."""
     assert main(["-log.level=info", "-version"]) == 2
 
     assert "flag provided but not defined: -version" in capsys.readouterr().err
@@ -338,7 +338,7 @@ print(json.dumps([after - before, gc.isenabled(), gc.get_freeze_count(), run.__m
 """
 
 
-def test_d51_nothing_is_looked_through_for_garbage_while_the_operator_is_imported() -> None:
+def test_d51_no_garbage_is_collected_while_the_operator_is_imported() -> None:
     """Nor later what was imported; what comes to be after that is looked through as ever."""
     done = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, check=True)
     collections, is_enabled, frozen, module = json.loads(done.stdout)

@@ -96,7 +96,7 @@ async def test_without_these_rights_it_is_an_error(tmp_path: Path) -> None:
 
 
 class InspectionSource:
-    """What `-w` looks at, which fails where a test wants it."""
+    """What `-w` reads, which fails where a test wants it."""
 
     def __init__(self, world: ObservedCluster) -> None:
         self._inspector = world.inspector()

@@ -58,7 +58,7 @@ class Wait:
 
 @in_virtual_time
 async def test_d_76_it_ends_with_0_when_all_is_rolled_out_and_not_before() -> None:
-    """Also where the first look comes before the controller has seen the new spec."""
+    """Also where the first read comes before the controller has seen the new spec."""
     async with observed_cluster(*ZONES) as world:
         process = world.sandbox.process()
         process.start()

@@ -30,7 +30,7 @@ def refuse(*words: str) -> str:
 
 
 def needs(flag: str) -> list[str]:
-    """Return what has to be on for a flag to be looked at."""
+    """Return what has to be on for a flag to be read."""
     switches = {"server-tls.self-signed-cert": ON, "zone-tracker": "-use-zone-tracker"}
     return [word for prefix, word in switches.items() if flag.startswith(prefix)]
 

@@ -1,4 +1,4 @@
-"""Objects that sequences create, and looks into what was answered."""
+"""Objects that sequences create, and what is read of answers."""
 
 from typing import Any
 

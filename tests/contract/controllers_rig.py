@@ -9,7 +9,7 @@
         await scene.rest("the pod is gone")
 
 Timing differs between the worlds, so that a sequence compares what is there at rest, and how it
-came to be where only one way is possible. At rest is a world where the controller has looked at
+came to be where only one way is possible. At rest is a world where the controller has reconciled
 each set once more, and nothing has changed.
 """
 
@@ -214,11 +214,11 @@ class ControllerRig:
         )
 
     async def settle(self) -> None:
-        """Wait until the controller has looked, and nothing comes of it any more."""
+        """Wait until the controller has reconciled, and nothing comes of it any more."""
         while not self._is_settled:
             await self.until("all held pods started", self._have_all_started)
             before = self.seen.shape()
-            for _ in range(2):  # a first look may not have had the newest pods in its cache
+            for _ in range(2):  # a first read may not have had the newest pods in its cache
                 await self._let_reconcile()
             if before == self.seen.shape():
                 await self._catch_up()
@@ -234,10 +234,10 @@ class ControllerRig:
             )
             found: Json = patched.body
             wanted = found["metadata"]["generation"] if patched.is_ok else 0
-            await self.until(f"{name} looked at", functools.partial(self._is_seen, name, wanted))
+            await self.until(f"{name} reconciled", functools.partial(self._is_seen, name, wanted))
 
     async def _catch_up(self) -> None:
-        """Wait until the watches have brought all that there is; of sets, a look has shown it."""
+        """Wait until the watches have brought all that there is; of sets, a read has shown it."""
         for resource in (PODS, REVISIONS):
             async with asyncio.timeout(WAIT_LIMIT.total_seconds()):
                 while True:
@@ -276,7 +276,7 @@ class ControllerRig:
             f" {self.seen.describe_revisions()}"
         )
 
-    # Looks
+    # Reads
 
     def _has_changed(self, pod: str, uid: str) -> bool:
         found = self.seen.pods.get(pod)

@@ -16,7 +16,7 @@ Json = Any
 
 WATCHED: Final = (STATEFULSETS, PODS, REVISIONS)
 REVISION_LABEL: Final = "controller-revision-hash"
-# The first changes with each look that a sequence forces; the second is empty.
+# The first changes with each read that a sequence forces; the second is empty.
 _LEFT_OUT: Final = ("observedGeneration", "conditions")
 
 

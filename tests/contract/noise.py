@@ -73,7 +73,7 @@ def without_noise(value: Json) -> Json:
 def _plain_status(status: dict[str, Json]) -> dict[str, Json]:
     """Return a Status without an empty reason, and each cause once.
 
-    The real server looks at the metadata of some objects twice and says so twice.
+    The real server checks the metadata of some objects twice and says so twice.
     """
     if not status.get("reason"):
         status.pop("reason", None)

@@ -93,5 +93,5 @@ class Side(Protocol):
         ...
 
     async def pause(self, span: timedelta) -> None:
-        """Let time pass, as between two looks at something that others bring about."""
+        """Let time pass, as between two reads of something that others bring about."""
         ...

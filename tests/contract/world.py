@@ -123,7 +123,7 @@ class World:
     async def until(
         self, resource: Resource, target: str, holds: Callable[[ApiAnswer], bool]
     ) -> None:
-        """Look again and again, unrecorded, until what is answered satisfies `holds`."""
+        """Read again and again, unrecorded, until what is answered satisfies `holds`."""
         with self.quietly():
             async with asyncio.timeout(WAIT_LIMIT.total_seconds()):
                 while not holds(await self.get(resource, target)):

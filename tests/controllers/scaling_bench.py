@@ -151,11 +151,11 @@ class Bench:
         )  # fmt: skip
 
     async def reconcile(self) -> Result:
-        """Look at the counts of the group once."""
+        """Reconcile the counts of the group once."""
         return await self.memory.scaling.reconcile(GROUP)
 
     async def roll(self) -> Result:
-        """Look at the rollout of the group once."""
+        """Reconcile the rollout of the group once."""
         return await self.memory.rollout.reconcile(GROUP)
 
     def show_store(self) -> None:
@@ -282,7 +282,7 @@ class Bench:
         return self.value("scalings_total", direction=direction, outcome=outcome)
 
     def failures(self, reason: str) -> float | None:
-        """Return how many looks failed for this reason."""
+        """Return how many reconciles failed for this reason."""
         return self.value("scaling_failures_total", reason=reason)
 
     @contextmanager

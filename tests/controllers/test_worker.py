@@ -112,7 +112,7 @@ class Bench:
         return self.reconciled
 
 
-async def test_a_key_added_while_it_is_looked_at_is_looked_at_again() -> None:
+async def test_a_key_added_during_its_reconcile_is_reconciled_again() -> None:
     """LI-12."""
     made = Bench(count=4)
     made.held["a"] = asyncio.Event()

@@ -26,7 +26,7 @@ from tests.world.world import World
 OLD_IMAGE: Final = "v1"
 ZONES: Final = ("zone-a", "zone-b", "zone-c")
 PERSON: Final = "you"
-# Between two looks at the clock and at the operator's log.
+# Between two reads of the clock and of the operator's log.
 TICK: Final = timedelta(milliseconds=100)
 LIMIT: Final = timedelta(minutes=10)
 # One key of a log line: a bare word, or a JSON string.

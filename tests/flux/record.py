@@ -112,7 +112,7 @@ def _shift(status: Json, by: int) -> Json:
         {
             **one,
             "observedGeneration": one["observedGeneration"] + by,
-            # How far an attempt has come depends on when it is looked at.
+            # How far an attempt has come depends on when it is read.
             "message": "" if one["type"] == "Reconciling" else one["message"],
         }
         for one in status.get("conditions") or []

@@ -80,7 +80,7 @@ def read(moment: str, kind: str) -> Json:
     }
 
 
-def test_all_moments_are_looked_at() -> None:
+def test_all_moments_are_judged() -> None:
     assert recorded()["moments"].keys() == WAITS.keys()
 
 

@@ -29,7 +29,7 @@ def is_failing(reason: str) -> Callable[[Json], bool]:
 
 
 def is_requested_again(body: Json) -> bool:
-    """Return whether Flux has taken a request to look at an object."""
+    """Return whether Flux has taken a request to reconcile an object."""
     requested = (body["metadata"].get("annotations") or {}).get(REQUESTED_AT)
     return requested is not None and body["status"].get("lastHandledReconcileAt") == requested
 
@@ -76,7 +76,7 @@ async def wait_calm(world: World, resources: Sequence[Resource]) -> None:
 
 
 async def request_again(world: World, resource: Resource, name: str, value: str) -> None:
-    """Have Flux look at an object again, and wait until it has."""
+    """Have Flux reconcile an object again, and wait until it has."""
     await world.patch(resource, name, {"metadata": {"annotations": {REQUESTED_AT: value}}})
     await wait_flux(
         world, resource, lambda body: is_requested_again(body) and is_settled(body), name

@@ -59,7 +59,7 @@ class JumpingClock(VirtualClock):
 
 
 class CountingPods(PodStore):
-    """Counts how often the pods of a zone are looked at for a decision."""
+    """Counts how often the pods of a zone are read for a decision."""
 
     def __init__(self) -> None:
         super().__init__()

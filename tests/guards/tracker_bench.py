@@ -112,7 +112,7 @@ class TrackerBench:
         return self.downscales.begin(one, key(letter), self.clock.now(), ())
 
     async def grant(self, one: StatefulSet, *others: StatefulSet) -> Blocker | None:
-        """Look, reservation and record, as a review does."""
+        """Read, reservation and record, as a review does."""
         seen = RecordedTimes()
         if others:
             seen = await self.tracker.fetch_times((one, *others), but=one.uid)

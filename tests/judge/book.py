@@ -1,6 +1,6 @@
 """A history as judges read it: slim views of what was written, and who requested it.
 
-Built once per history; nothing is judged here. Only the namespace that is looked after is seen.
+Built once per history; nothing is judged here. Only the namespace that is served is seen.
 """
 
 from dataclasses import dataclass, field

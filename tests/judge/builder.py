@@ -217,7 +217,7 @@ class HistoryBuilder:
         return self.call(at, "list", STATEFULSETS, **parts).call(at, "list", PODS, **parts)
 
     def delete(self, at: float, name: str, *, is_read: bool = True, **parts: Any) -> Self:
-        """Have the operator delete a pod, on a live look just before; `record` marks it before."""
+        """Have the operator delete a pod, on a live read just before; `record` marks it before."""
         if parts.pop("record", False):
             self.mark(at - 0.05, name, engine="rollout")
         if is_read:
@@ -292,7 +292,7 @@ class HistoryBuilder:
     def set_replicas(
         self, at: float, name: str, replicas: int, *, is_read: bool = True, **parts: Any
     ) -> Self:
-        """Have the operator write the replicas of a zone, on a live look a second before."""
+        """Have the operator write the replicas of a zone, on a live read a second before."""
         if is_read:
             self.live_read(at - 1)
         self.zone(at, name, replicas=replicas, actor=OPERATOR, call=self.number + 1)

@@ -64,7 +64,7 @@ class Delete:
     is_lost: bool
     """Its answer never reached who sent it."""
     was_held: bool
-    """Another call of its process was slow between its look and itself (SI-09 allows 5 s)."""
+    """Another call of its process was slow between its read and itself (SI-09 allows 5 s)."""
     group: str = ""
     """Of the set that the pod is named after, as the set was labelled last."""
 
@@ -237,7 +237,7 @@ def _name_groups(book: Book) -> dict[str, str]:
 def _map_groups(book: Book) -> dict[int, _Groups]:
     """Return the groups of the set that owned each deleted pod, by number of the request.
 
-    What a policy had recorded is no group's: it looks at all that its own selector selects.
+    What a policy had recorded is no group's: it reads all that its own selector selects.
     """
     recorded = {
         uid

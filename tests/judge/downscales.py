@@ -41,7 +41,7 @@ class Downscale:
     wait: timedelta
     """The least that the zones have required together since the request was made."""
     removed: tuple[Pod, ...]
-    """Those which existed and had been ready before the hook looked."""
+    """Those which existed and had been ready before the hook read."""
     short: Mapping[str, timedelta]
     """Wanted pods of other zones of the group that were unavailable, and since when."""
     guards: frozenset[str]
@@ -159,9 +159,9 @@ def _read(book: Book, guards: Guards, world: World, change: tuple[Write, Set, Se
 
 
 def _get_live_read(book: Book, write: Write) -> timedelta:
-    """Return when the last look at a group began that allowed a write; its own time without one.
+    """Return when the last read of a group began that allowed a write; its own time without one.
 
-    A pod that becomes ready between look and write was never ready for all that could be known.
+    A pod that becomes ready between read and write was never ready for all that could be known.
     """
     read_at = write.at
     for review in reversed(list_reviews(book, PREPARE_PATH)):

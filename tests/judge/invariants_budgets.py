@@ -1,7 +1,7 @@
 """What is promised of pods under a budget, whatever lets them go: SI-01 to SI-05 and SI-17.
 
 Checked at the commit of each eviction that the operator allowed, and of each of its own deletes.
-Facts count that were there for `known`, or at the operator's look where that was earlier; what the
+Facts count that were there for `known`, or at the operator's read where that was earlier; what the
 operator itself has let go counts at once. While a budget changes, either version will do.
 """
 
@@ -279,7 +279,7 @@ class Grant:
 
     zone: str
     read_at: timedelta
-    """When the look began that it rests on, or any later one before the first call of a pod."""
+    """When the read began that it rests on, or any later one before the first call of a pod."""
     ended_at: timedelta
     """When its request was answered: written, or refused by another webhook."""
 
@@ -338,7 +338,7 @@ def _is_no_decrease(book: Book, review: Reviewed) -> bool:
 
 
 def _find_live_read(book: Book, review: Reviewed) -> timedelta | None:
-    """Return when the last live look of a review began before it called pods; None without both."""
+    """Return when the last live read of a review began before it called pods; None without both."""
     reported = [
         one.begun
         for one in book.pod_calls

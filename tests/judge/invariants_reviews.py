@@ -207,7 +207,7 @@ def _read(stamp: object) -> datetime:
 EVICTION: Final = "eviction"
 # LI-07: a pod that carries a record and is not touched loses it within this.
 RECORD_LASTS: Final = timedelta(seconds=10)
-# To see that it is due, to look at the pod, and to write.
+# To see that it is due, to read the pod, and to write.
 SLACK: Final = timedelta(seconds=3)
 
 

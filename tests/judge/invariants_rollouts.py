@@ -4,7 +4,7 @@ Checked at the commit of each delete of the operator, on the state just before i
 break that it allowed is judged beside it, in `invariants_budgets`. Two allowances
 separate its faults from coincidence: `known`, how long a fact must have been true, and `flight`,
 for the state of sets, of which no precondition of a pod's delete can speak. Where a request was
-made to be late, nothing counts that happened after the look it rests on. Downscales are judged in
+made to be late, nothing counts that happened after the read it rests on. Downscales are judged in
 `invariants_downscale`, what else is promised of pods that a policy drives in `invariants_policies`.
 """
 
@@ -70,7 +70,7 @@ class Case:
         return [zone for zone in members if zone.uid != self.owner.uid]
 
     def list_own(self) -> list[Disruption]:
-        """Return what is going in the same zone: an eviction after the last look is unseen."""
+        """Return what is going in the same zone: an eviction after the last read is unseen."""
         live_read = self.delete.live_read
         return [
             one
@@ -88,7 +88,7 @@ class Case:
 
 
 def cut(delete: Delete, since: timedelta) -> timedelta:
-    """Return a time, or that of the look where that is earlier and the delete came late."""
+    """Return a time, or that of the read where that is earlier and the delete came late."""
     came_late = delete.is_late or delete.was_held
     return min(since, delete.live_read.at) if came_late and delete.live_read else since
 
@@ -186,7 +186,7 @@ def judge_request(delete: Delete, book: Book) -> Iterator[Violation]:
 
 
 def list_blind(deletes: Mapping[int, Delete]) -> Iterator[Violation]:
-    """Yield deletes that follow one without an answer, with no look in between (SI-18)."""
+    """Yield deletes that follow one without an answer, with no read in between (SI-18)."""
     unknown: dict[tuple[str, str], Delete] = {}
     for delete in sorted(deletes.values(), key=lambda each: each.sent_at):
         # What becomes of a pod of another group is no part of the decision.
@@ -200,7 +200,7 @@ def list_blind(deletes: Mapping[int, Delete]) -> Iterator[Violation]:
         )
         if is_blind and before is not None:
             text = (
-                f"delete of {delete.called.request.name} rests on a look that is older than the"
+                f"delete of {delete.called.request.name} rests on a read that is older than the"
                 f" delete of {before.called.request.name}, which got no answer"
             )
             yield Violation(invariant="SI-18", at=delete.called.begun, text=text)
@@ -209,7 +209,7 @@ def list_blind(deletes: Mapping[int, Delete]) -> Iterator[Violation]:
 
 
 def _name_stale(delete: Delete, book: Book) -> str:
-    """Return what the look of a delete lacks, empty where it is good (SI-09)."""
+    """Return what the read of a delete lacks, empty where it is good (SI-09)."""
     called = delete.called
     run = book.runs.find(called.actor, called.begun)
     if delete.live_read is None:
@@ -220,7 +220,7 @@ def _name_stale(delete: Delete, book: Book) -> str:
     age = delete.sent_at - delete.live_read.at
     if age <= most + book.promises.flight or delete.is_ghost:
         return ""
-    return f"rests on a live look {age.total_seconds():.1f} s old"
+    return f"rests on a live read {age.total_seconds():.1f} s old"
 
 
 def _judge(

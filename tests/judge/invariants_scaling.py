@@ -29,7 +29,7 @@ from tests.judge.state import World
 
 # Words have whole seconds, and the API server's time is known to about one.
 CLOCK_ERROR: Final = timedelta(seconds=2)
-# A downscale rests on a look that is not older, but for calls that are slow.
+# A downscale rests on a read that is not older, but for calls that are slow.
 LIVE_READ_LASTS: Final = timedelta(seconds=60)
 
 
@@ -73,7 +73,7 @@ def _judge_source(book: Book, scaling: Scaling) -> Iterator[Violation]:
 def _judge_live_read(scaling: Scaling) -> Iterator[Violation]:
     read_at = scaling.read_at
     if read_at is None or scaling.sent_at - read_at > LIVE_READ_LASTS:
-        text = f"{scaling.text} on no live look of its last {LIVE_READ_LASTS.total_seconds():.0f} s"
+        text = f"{scaling.text} on no live read of its last {LIVE_READ_LASTS.total_seconds():.0f} s"
         yield Violation(invariant="SI-09", at=scaling.at, text=text)
 
 
@@ -81,7 +81,7 @@ def _judge_words(book: Book, scaling: Scaling, words: "_Words") -> Iterator[Viol
     """DELAY-08: each pod that goes had been prepared for long enough, by its own word.
 
     What a person forces, also a step on the way to it, is kept up by none that did not run when the
-    operator looked.
+    operator read.
     """
     delay = scaling.desired.delay
     if not delay or not scaling.desired.template:
@@ -140,9 +140,9 @@ class _Words:
         return [pod for pod in found.values() if pod.owner == scaling.before.uid]
 
     def collect_unused(self, scaling: Scaling) -> set[str]:
-        """Return the names of which no pod was ever ready when the operator looked live.
+        """Return the names of which no pod was ever ready when the operator read live.
 
-        One that becomes ready between that look and the commit is lost to any operator: a write can
+        One that becomes ready between that read and the commit is lost to any operator: a write can
         test the set alone, whose status counts the pod as ready a while after the kubelet does.
         """
         world, (begin, _) = World(), scaling.decided
@@ -153,7 +153,7 @@ class _Words:
         return {*world.idle}
 
     def collect_idle(self, scaling: Scaling) -> set[str]:
-        """Return the names of which no pod ran all the time since the operator last looked.
+        """Return the names of which no pod ran all the time since the operator last read.
 
         One on its way out runs no more: what it confirmed ends with it.
         """
@@ -286,7 +286,7 @@ def _is_outdated(world: World, zone: Set, known: timedelta) -> bool:
 def _list_between(
     world: World, deletes: dict[int, Delete], scaling: Scaling
 ) -> Iterator[Violation]:
-    """Yield deletes in other zones between the look of a downscale and its write."""
+    """Yield deletes in other zones between the read of a downscale and its write."""
     if scaling.read_at is None or scaling.sent_at < scaling.called.begun:
         return
     names = {one.name for one in _list_others(world, scaling, scaling.at)}

@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import Final
 
 KNOWN: Final = timedelta(seconds=5)
-# A template may change between the operator's last look and the commit of its delete.
+# A template may change between the operator's last read and the commit of its delete.
 FLIGHT: Final = timedelta(milliseconds=500)
-# SI-09: no older than this may the live look be on which a delete rests.
+# SI-09: no older than this may the live read be on which a delete rests.
 LIVE_READ_LASTS: Final = timedelta(seconds=5)
 # LI-01: after the last that happened, nothing more may happen for so long.
 QUIET: Final = timedelta(hours=1)

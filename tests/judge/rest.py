@@ -162,7 +162,7 @@ def _status(found: Json | None) -> Json:
 
 
 def _is_decisive(write: Write) -> bool:
-    """Return whether a write changed what rest looks at."""
+    """Return whether a write changed what rest is read from."""
     before, now = write.before, write.now
     if before != now:
         return True

@@ -37,7 +37,7 @@ class Scaling:
     """What the set said when it was written."""
     sent_at: timedelta
     read_at: timedelta | None
-    """When the newest live look at sets and pods began before it was sent, None without one."""
+    """When the newest live read of sets and pods began before it was sent, None without one."""
 
     @property
     def at(self) -> timedelta:
@@ -56,7 +56,7 @@ class Scaling:
 
     @property
     def decided(self) -> tuple[timedelta, timedelta]:
-        """Return the span in which it was decided: from the live look on until it was sent."""
+        """Return the span in which it was decided: from the live read on until it was sent."""
         begin = self.sent_at if self.read_at is None else self.read_at
         return begin, self.sent_at
 
@@ -115,7 +115,7 @@ def _list(book: Book) -> Iterator[Scaling]:
 
 
 def _find_live_read(book: Book, called: Called, sent_at: timedelta) -> timedelta | None:
-    """Return when the newest live look began whose lists of both kinds had been answered."""
+    """Return when the newest live read began whose lists of both kinds had been answered."""
     newest: dict[str, timedelta] = {}
     for one in book.own_calls:
         request = one.request

@@ -35,7 +35,7 @@ def unprepared(t: HistoryBuilder) -> HistoryBuilder:
 
 
 def ready_at(ready: float | None) -> Events:
-    """Add a pod that is ready from a time on, and remove it at 20 s, on a look at 19."""
+    """Add a pod that is ready from a time on, and remove it at 20 s, on a read at 19."""
 
     def events(t: HistoryBuilder) -> None:
         t.zone(1, "a", replicas=4).pod(2, "a-3", ready=False).live_read(18.5)
@@ -62,8 +62,8 @@ PREPARATIONS = cases(
         "told that it stays, then prepared": lambda t: t.prepare(17, "a-2", method="DELETE").scale(
             20
         ),
-        "ready before the hook looked -> SI-10": ready_at(18.9),
-        "D-26 ready since the hook looked": ready_at(19.1),
+        "ready before the hook read -> SI-10": ready_at(18.9),
+        "D-26 ready since the hook read": ready_at(19.1),
     }
 )
 
@@ -158,7 +158,7 @@ VERDICTS = cases(
         ),
         "SI-12 a later review has refused it": refused_later,
         "SI-13 refused, and written -> SI-13": refused_and_written,
-        "SI-13 allowed on a look that failed -> SI-13": allowed_on_a_failed_read,
+        "SI-13 allowed on a read that failed -> SI-13": allowed_on_a_failed_read,
         "SI-02 PREP-19 another zone has been short for long -> SI-02": beside_a_short_zone(4),
         "SI-02 for 4 s when asked": beside_a_short_zone(14),
     }

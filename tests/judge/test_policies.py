@@ -311,8 +311,8 @@ def test_nodes_are_read_for_policies_alone(has_policy: bool, verb: Verb, broken:
     assert list_broken(history.call(5, verb, NODES)) == broken
 
 
-def test_a_look_by_the_selector_of_the_policy() -> None:
-    """SI-09: what a policy deletes rests on a look at all that it selects, of whatever group."""
+def test_a_read_by_the_selector_of_the_policy() -> None:
+    """SI-09: what a policy deletes rests on a read of all that it selects, of whatever group."""
     history = policy(HistoryBuilder().zones(), 0)
     record(history, 9, 1, "a-0").live_read(9.5, query={"labelSelector": "!app"})
     assert list_broken(history.delete(10, "a-0", is_read=False)) == []

@@ -145,7 +145,7 @@ def test_each_promise_is_accounted_for() -> None:
 
 
 def on_live_read(at: float, **how: Any) -> Events:
-    """Delete a pod on a look of this time."""
+    """Delete a pod on a read at this time."""
     return lambda t: t.live_read(at, **how).delete(10, "a-0", is_read=False)
 
 
@@ -182,23 +182,23 @@ def slow_and_overtaken(t: HistoryBuilder) -> None:
 
 LIVE_READS = cases(
     {
-        "SI-09 no look -> SI-09": lambda t: t.delete(10, "a-0", is_read=False),
-        "SI-09 a look 6 s old -> SI-09": on_live_read(4),
-        "SI-09 a look 4.8 s old": on_live_read(5.2),
-        "SI-09 a look at what the API server has cached -> SI-09": on_live_read(
+        "SI-09 no read -> SI-09": lambda t: t.delete(10, "a-0", is_read=False),
+        "SI-09 a read 6 s old -> SI-09": on_live_read(4),
+        "SI-09 a read 4.8 s old": on_live_read(5.2),
+        "SI-09 a read of what the API server has cached -> SI-09": on_live_read(
             9.9, query={"resourceVersion": "0"}
         ),
-        "SI-09 a look that failed -> SI-09": live_read_that_failed,
-        "SI-09 the look of another process -> SI-09": on_live_read(9.9, actor="operator-2"),
-        "SI-09 a look at another group -> SI-09": on_live_read(
+        "SI-09 a read that failed -> SI-09": live_read_that_failed,
+        "SI-09 the read of another process -> SI-09": on_live_read(9.9, actor="operator-2"),
+        "SI-09 a read of another group -> SI-09": on_live_read(
             9.9, query={"labelSelector": "rollout-group=store"}
         ),
-        "SI-09 the look of a former process -> SI-09": live_read_of_a_former_process,
-        "SI-09 a late one on an old look -> SI-09": held("late", "late: 0:00:10", 50.01, 1),
+        "SI-09 the read of a former process -> SI-09": live_read_of_a_former_process,
+        "SI-09 a late one on an old read -> SI-09": held("late", "late: 0:00:10", 50.01, 1),
         "SI-18 no look after a lost answer -> SI-18": lambda t: lost_answer(t, is_read=False),
         "SI-18 a look after a lost answer": lambda t: lost_answer(t, is_read=True),
-        "2.1 what happened after the look of a late one": slow_and_overtaken,
-        "2.1 what happened before the look of a late one -> SI-02": lambda t: held(
+        "2.1 what happened after the read of a late one": slow_and_overtaken,
+        "2.1 what happened before the read of a late one -> SI-02": lambda t: held(
             "slow", "0:00:20", 30
         )(t.pod(4, "b-1", ready=False)),
     }
@@ -245,7 +245,7 @@ def test_the_deletes_of_the_dead_need_reservations() -> None:
 
 
 def grant(t: HistoryBuilder, *, dry_run: bool = False) -> HistoryBuilder:
-    """Have zone-a go down: a look at 18.5 s, a call at 19, the answer at 19.5, the write at 20."""
+    """Have zone-a go down: a read at 18.5 s, a call at 19, the answer at 19.5, the write at 20."""
     t.live_read(18.5).prepare(19, "a-2").review(19.5, "a", begun=s(18.2), dry_run=dry_run)
     return t.send_request(20) if dry_run else t.persist(20)
 

@@ -68,7 +68,7 @@ FOLLOWING = cases(
             900, "b", 5, is_read=False
         ),
         "SCALE-06 forced by a person": lambda t: t.force(10, "b", 7).set_replicas(20, "b", 7),
-        "down without a live look -> SI-09": lambda t: lead(t).set_replicas(
+        "down without a live read -> SI-09": lambda t: lead(t).set_replicas(
             20, "b", 2, is_read=False
         ),
         "down on an old one -> SI-09": lambda t: (
@@ -96,7 +96,7 @@ def test_a_zone_follows_to_counts_that_the_leading_one_has(
 def test_a_write_is_judged_by_when_it_was_sent(
     takes: float, struck: bool, broken: list[str]
 ) -> None:
-    """SCALE-05: what another group looked at while it was on its way says nothing about it."""
+    """SCALE-05: what another group read while it was on its way says nothing about it."""
 
     def events(t: HistoryBuilder) -> None:
         lead(lead(t), 20.5, 3).live_read(19).live_read(26)
@@ -228,7 +228,7 @@ EXCLUSION = cases(
         "T-03 a pod is down by itself": lambda t: lead(t.pod(5, "c-0", ready=False)).set_replicas(
             20, "b", 2
         ),
-        "a delete between look and write -> SI-02": delete_in_between,
+        "a delete between read and write -> SI-02": delete_in_between,
         "D-67 forced, of pods that never were ready": lambda t: renewed(t.force(10, "b", 2)),
         "of such pods, unforced -> SI-02": renewed,
         "forced, of a pod that is up -> SI-02": lambda t: rolling(t.force(4, "b", 2)).set_replicas(

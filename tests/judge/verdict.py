@@ -49,7 +49,7 @@ COVERAGE: Final[Mapping[str, str]] = {
     "SI-16": "judged: refusals of what was just allowed, records written and pods called twice",
     "SI-17": "judged for pods under a budget: a record on the pod, written by compare-and-swap;"
     " else not promised: deletes of a process that had died are listed under it, apart",
-    "SI-18": "judged: no delete on a look older than one that got no answer",
+    "SI-18": "judged: no delete on a read older than one that got no answer",
     "SI-19": "not here: no certificates in this world",
     "SI-20": "not here: no certificates in this world",
     "SI-21": "judged per call of a pod: whose it is, and its path; its port shows in no record",

@@ -53,7 +53,7 @@ async def large_pods(request: web.BaseRequest) -> web.StreamResponse:
 
 @pytest.mark.slow
 async def test_li01_an_informer_lists_in_pages_that_fit(bench: Bench, lines: list[str]) -> None:
-    """And says on the way what is wrong, for /ready and the log; a live look profits from it."""
+    """And says on the way what is wrong, for /ready and the log; a live read profits from it."""
     store = PodStore()
     errors: list[str] = []
     bench.server.on("GET", POD_LIST, large_pods)

@@ -115,7 +115,7 @@ def tree(body: bytes) -> Any:
 
 @pytest.fixture
 async def operator(world: World, tmp_path: Path) -> AsyncIterator[Client]:
-    """Yield a client with the shipped Role, which has a zone `a` of two pods to look at."""
+    """Yield a client with the shipped Role, which has a zone `a` of two pods to read."""
     await world.create(ZoneSpec(name="a", replicas=2))
     async with opened(world, tmp_path, world.token) as client:
         yield client

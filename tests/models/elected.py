@@ -66,7 +66,7 @@ class Gap(Enum):
     KEEPS_OLD_CACHE = auto()
     """It does not list after it was elected."""
     ANSWERS_UNELECTED = auto()
-    """The Lease is not looked at again before the answer."""
+    """The Lease is not read again before the answer."""
     FORGETS_EARLY = auto()
     """Own grants are forgotten before the cache shows what came of them."""
     HAS_OUTSIDER = auto()

@@ -135,7 +135,7 @@ class Setup:
     ranks: tuple[int, ...] = (0,)
     """What `at` may be."""
     lists_by_zone: bool = False
-    """The second look takes one call a pod; else one for all."""
+    """The second read takes one call a pod; else one for all."""
     answers: int = 1
     """How often the same may be answered: a review may come twice."""
     has_quick_pods: bool = True

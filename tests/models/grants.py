@@ -306,7 +306,7 @@ class Grants:
         return pod.record is None or pod.record.by != index
 
     def _reclaim(self, state: State, index: int) -> Steps[State]:
-        """Look at a record live, and remove it where nothing can come of it any more."""
+        """Read a record live, and remove it where nothing can come of it any more."""
         for place, pod in enumerate(state.pods):
             is_due = pod.record is not None and (
                 pod.record.is_old or Error.RECLAIMS_EARLY in self._errors

@@ -6,7 +6,7 @@ from tests.mutants.entry import CROWDED, Mutant
 
 LIMITS: Final = (
     Mutant(
-        name="looks-without-tokens",
+        name="reads-without-tokens",
         old="        for resource in (STATEFULSETS, *(PODS for _ in range(pages))):\n",
         new="        for resource in ():\n",
         breaks="LI-11: live reads pass by the limits of the process (D-65)",

@@ -125,7 +125,7 @@ PLANNING: Final = (
         name="ordinals-from-zero",
         old="return range(self.first_ordinal, self.first_ordinal + self.replicas)",
         new="return range(self.replicas)",
-        breaks="LI-01: with spec.ordinals.start the wrong pods are looked at",
+        breaks="LI-01: with spec.ordinals.start the wrong pods are read",
         scenarios=("walk",),
     ),
     Mutant(

@@ -37,7 +37,7 @@ REVIEWS: Final = (
         name="group-unread-is-no-group",
         old="return request.refuse(Code.GROUP_NOT_READ, why, status=RETRY)\n        if",
         new="return Verdict(is_allowed=True, reason=Reason(Code.GROUP_NOT_READ, why))\n        if",
-        breaks="SI-13: a look that fails lets a guarded downscale pass",
+        breaks="SI-13: a read that fails lets a guarded downscale pass",
         scenarios=DOWNSCALES,
     ),
     Mutant(
@@ -87,7 +87,7 @@ REVIEWS: Final = (
         profile="forged reviews",
     ),
     Mutant(
-        name="other-zones-not-looked-at",
+        name="other-zones-not-read",
         old=("            return _block_unsettled(decrease, scaled, group, other, why)\n"),
         new="            continue\n",
         breaks="SI-02: a zone loses pods while another is short (PREP-17)",

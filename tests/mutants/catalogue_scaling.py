@@ -44,7 +44,7 @@ SCALING: Final = (
         name="downscale-not-announced",
         old="        self._announced[sts.uid] = _Announced(sts.group, underway)\n",
         new="",
-        breaks="SI-02: a rollout begins between the look of a downscale and its write (D-25)",
+        breaks="SI-02: a rollout begins between the read of a downscale and its write (D-25)",
         scenarios=MIRRORING,
     ),
     Mutant(

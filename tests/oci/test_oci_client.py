@@ -178,7 +178,7 @@ async def test_a_proxy_that_knows_no_head(
 
 
 async def test_an_image_is_read_by_its_digest(registry: FakeRegistry, reader: Reader) -> None:
-    """RELB-30: the tag beside it is not looked at."""
+    """RELB-30: the tag beside it is not read."""
     digest = registry.push("1.0.0", {"config": {}})
     image = registry.image("other", digest)
 

@@ -97,7 +97,7 @@ def review(name: str, subresource: str = "", **changes: object) -> Review:
 
 @in_virtual_time
 async def test_a_wait_is_reported_once_it_has_stayed() -> None:
-    """Without another look at the group; what passes is not."""
+    """Without another read of the group; what passes is not."""
     async with working() as desk:
         desk.states.post(waiting())
         await pass_time(WAIT_STAYS / 2)

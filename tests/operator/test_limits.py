@@ -83,7 +83,7 @@ async def test_flag_16_the_flags_bound_the_process_for_each_api_group() -> None:
 @in_virtual_time
 async def test_li_01_sixty_groups_due_at_once_take_little_longer_than_their_deletes() -> None:
     """LI-11: with the default flags they stood still for ever, at 600 lists a
-    minute: each look was too old before it was sent.
+    minute: each read was too old before it was sent.
 
     240 deletes at 5 a second, 10 of them at once, take 46 s.
     """
@@ -103,7 +103,7 @@ async def test_li_01_sixty_groups_due_at_once_take_little_longer_than_their_dele
 @pytest.mark.slow
 @in_virtual_time
 async def test_li_01_groups_of_several_pages_go_on_at_a_steady_pace() -> None:
-    """Groups of more pods than a page stood still: what a look of two pages shows was too old when
+    """Groups of more pods than a page stood still: what a read of two pages shows was too old when
     its second page came. Each delete costs three tokens of one a second.
     """
     async with Sandbox() as sandbox:

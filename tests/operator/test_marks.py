@@ -170,7 +170,7 @@ async def test_li15_a_mark_that_may_not_be_removed_holds_its_group_for_five_minu
 
 @in_virtual_time
 async def test_li15_a_mark_that_another_client_removes_holds_nothing_at_once() -> None:
-    """LI-15: no look is waited for that nothing wakes."""
+    """LI-15: no read is waited for that nothing wakes."""
     async with _world() as sandbox:
         sandbox.api.forbidden.add((OPERATOR, "patch", STATEFULSETS.plural))
         await _mark(sandbox, "x")

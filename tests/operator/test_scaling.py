@@ -95,7 +95,7 @@ async def test_seed066_a_bare_leading_zone_is_waited_for_as_the_readme_says() ->
 
 @in_virtual_time
 async def test_fp24_five_minutes_of_waiting_cost_nothing() -> None:
-    """FP-24, LI-11: no look at the API server, no review and no call while the time runs."""
+    """FP-24, LI-11: no read of the API server, no review and no call while the time runs."""
     async with run_world(CHAIN) as world:
         await world.people.scale("zone-a", 2, Route.SCALE_MERGE)
         # A minute after its pods have gone a downscale is over, and its record goes.
@@ -103,7 +103,7 @@ async def test_fp24_five_minutes_of_waiting_cost_nothing() -> None:
         before, began = len(world.sandbox.history.list_all(PodCalled)), elapsed()
         await asyncio.sleep(190)
         requested = world.requests(began, "get", "list", "patch", "update", "create", "delete")
-        # Beside what follows the collections: no live look, and no write.
+        # Beside what follows the collections: no live read, and no write.
         assert [one for one in requested if "labelSelector" in one.request.query] == []
         assert {one.request.verb for one in requested} <= {"list"}
         assert len(world.sandbox.history.list_all(PodCalled)) == before

@@ -105,7 +105,7 @@ async def test_si25_counts_that_are_due_are_reported() -> None:
 
 @in_virtual_time
 async def test_si25_a_group_that_is_gone_leaves_nothing() -> None:
-    """SI-25: neither a state nor a series, whichever of the two controllers looks last."""
+    """SI-25: neither a state nor a series, whichever of the two controllers reconciles last."""
     async with running(SHADOW) as (sandbox, shadow):
         await annotate(sandbox, "zone-b", LEADING_ZONE, "zone-a")
         await asyncio.sleep(5)

@@ -69,9 +69,9 @@ class Cluster:
     """Whether the caches learn what is written."""
     bundle: bytes = PEM
     stored: bytes = b""
-    """What the next look at the Secret finds, where that is another bundle."""
+    """What the next read of the Secret finds, where that is another bundle."""
     read_errors: deque[ApiError] = field(default_factory=deque)
-    """Of the next looks at the Secret."""
+    """Of the next reads of the Secret."""
     metrics: Metrics = field(default_factory=Metrics)
     version: int = 1
 

@@ -237,7 +237,7 @@ async def test_ca_04_a_cache_that_lags_is_never_written_over() -> None:
 
 @in_virtual_time
 async def test_si_19_what_a_newer_secret_made_another_replica_write_stays() -> None:
-    """SI-19, FP-18: one that was frozen knows an old bundle; it looks before it writes."""
+    """SI-19, FP-18: one that was frozen knows an old bundle; it reads before it writes."""
     cluster = Cluster(configuration("guard", OTHER_PEM), stored=OTHER_PEM)
     async with cluster.running():
         await after(60)

@@ -198,7 +198,7 @@ async def test_a_good_secret_of_another_client_is_taken_over() -> None:
 
 
 async def test_si19_a_bundle_that_is_confirmed_is_that_of_the_secret() -> None:
-    """SI-19: at once, not with the next look; nothing is learned where the Secret shows nothing."""
+    """SI-19: at once, not with the next read; nothing is learned where the Secret shows nothing."""
     rig = await started(FakeSecrets())
     await rig.controller.confirm()
     assert len(rig.bundles) == 1

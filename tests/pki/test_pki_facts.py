@@ -41,7 +41,7 @@ def legacy(data: dict[str, bytes] | None = None) -> KeyMaterial:
     return KeyMaterial(cert=data["cert"], key=data["key"], ca=data["ca"])
 
 
-def test_what_a_leaf_looks_like() -> None:
+def test_what_a_leaf_is_made_of() -> None:
     """TLS-02, DEP-17, W-11: names, purposes, P-256, PKCS8, a start put back."""
     material = fresh()
     leaf, key = load(material.cert), serialization.load_pem_private_key(material.key, None)
@@ -60,7 +60,7 @@ def test_what_a_leaf_looks_like() -> None:
     assert not usage.key_cert_sign
 
 
-def test_what_a_ca_looks_like() -> None:
+def test_what_a_ca_is_made_of() -> None:
     """TLS-01, W-11: a CA by all signs, with a name and a serial of its own."""
     one, two = load(issue_ca(WANTED, EPOCH).cert), load(issue_ca(WANTED, EPOCH).cert)
     constraints = one.extensions.get_extension_for_class(x509.BasicConstraints)

@@ -27,7 +27,7 @@ async def test_a_secret_of_another_application_is_left_alone_until_a_person_help
     lines: list[str],
     data: Data,
 ) -> None:
-    """D-31: nothing is written, served or published; it says so, and looks again."""
+    """D-31: nothing is written, served or published; it says so, and reads again."""
     secrets = FakeSecrets(data)
     rig = Rig(secrets)
     start = asyncio.create_task(rig.start())

@@ -168,7 +168,7 @@ async def test_a_rotation_waits_for_a_bundle_that_is_late() -> None:
 
 
 async def test_five_years_with_defaults() -> None:
-    """SEED-109, SEED-101: leaves of a year, a look a day; then a new CA."""
+    """SEED-109, SEED-101: leaves of a year, a read a day; then a new CA."""
     secrets = FakeSecrets()
     rig = await started(secrets)
     issued = [rig.served]

@@ -273,7 +273,7 @@ def answer(since: timedelta | None, *, ago: timedelta = SECOND, problem: str = "
 
 
 def outline(plan: ScalingPlan) -> list[str]:
-    """Return the whole plan as short lines, but for the times of the next looks."""
+    """Return the whole plan as short lines, but for the times of the next reconciles."""
     lines = [f"{one.reason.code}: {one.reason.text}" for one in plan.scale]
     lines += [f"publish {one.replicas} to {one.reference}" for one in plan.publish]
     lines += [_outline_calls(calls) for calls in plan.pod_calls]

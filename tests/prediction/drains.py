@@ -16,7 +16,7 @@ from tests.world.budgets import TRY_AGAIN, evict
 from tests.world.sets import is_ready
 from tests.world.world import World
 
-# As kubectl waits after an eviction that was refused, and between two looks at a pod that goes.
+# As kubectl waits after an eviction that was refused, and between two reads of a pod that goes.
 RETRY: Final = 5.0
 POLL: Final = 1.0
 GONE: Final = (200, 201, 404)
@@ -32,7 +32,7 @@ class NodesDrain:
     _place: int = 0
     """Of the node which is being emptied."""
     _requested: dict[str, float] = field(default_factory=dict)
-    """Pods of this node that have not gone, and when each is requested or looked at next."""
+    """Pods of this node that have not gone, and when each is requested or read next."""
     _refused: set[str] = field(default_factory=set)
     """Those of them whose eviction was refused last."""
 

@@ -149,7 +149,7 @@ class PlannedFaults(ScriptedFaults):
 
     def _get_last(self, plural: str) -> timedelta:
         """Return when an object of a kind was last changed."""
-        assert self._sandbox is not None, "look at a world first"
+        assert self._sandbox is not None, "read a world first"
         for record in reversed(self._sandbox.history.records):
             if isinstance(record, Commit) and record.resource.plural == plural:
                 return record.at

@@ -1,7 +1,7 @@
 """What people and their scripts do to a simulated world, and what they do when it says no.
 
 Each change is a request as of kubectl or an autoscaler, recorded in the history. What is
-refused is tried again by `insist`, as people do; nothing here looks at the operator.
+refused is tried again by `insist`, as people do; nothing here reads the operator.
 """
 
 import asyncio

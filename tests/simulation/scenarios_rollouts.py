@@ -120,7 +120,7 @@ def _rolling(size: Size, image: str) -> Script:
     return script
 
 
-# Forty-three and more never moved, when the age of a look counted from before its turn.
+# Forty-three and more never moved, when the age of a read counted from before its turn.
 GROUPS: Final = 50
 GUARDED_GROUPS: Final = 8
 

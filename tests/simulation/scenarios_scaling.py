@@ -44,7 +44,7 @@ APART: Final = {MIN_TIME_BETWEEN_DOWNSCALES: WAIT}
 # The zone of S5 that no webhook guards.
 UNGUARDED: Final = 2
 URL: Final = "http://localhost:8080/ingester/prepare-delayed"
-# Of the autoscaler between two looks, and of troubles.
+# Of the autoscaler between two reads, and of troubles.
 PERIODS: Final = (0, 90)  # seconds
 # Of the other writer: how long it goes on, and how soon it sees what others write.
 CONTESTS: Final = (60, 900)  # seconds

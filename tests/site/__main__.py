@@ -1,4 +1,4 @@
-"""Build the site strictly, and look at what has come of it: `make docs`."""
+"""Build the site strictly, and check what has come of it: `make docs`."""
 
 import os
 import re

@@ -13,7 +13,7 @@ POLICIES: Final = Resource("rollout.grafana.com/v1alpha1", MULTI_AZ_ROLLOUTS.plu
 ONLY_ONE: Final = {"key": "name", "operator": "In", "values": ["zone-a"]}
 
 Find = Callable[..., Awaitable[Diagnosis]]
-"""Looks until findings of these codes are there."""
+"""Reads until findings of these codes are there."""
 
 
 async def provoke_policies(world: World, find: Find) -> None:

@@ -42,9 +42,9 @@ pytestmark = pytest.mark.controlplane
 EXPIRATION: Final = "-server-tls.self-signed-cert.expiration"
 LIFE: Final = timedelta(seconds=4)
 ROTATIONS: Final = 12
-# So that the Secret is looked at every two seconds.
+# So that the Secret is read every two seconds.
 SHORT_LIFE: Final = timedelta(seconds=3)
-# Of the ways to break a Secret so many are tried on a running operator; each costs such a look.
+# Of the ways to break a Secret so many are tried on a running operator; each costs such a read.
 WHILE_RUNNING: Final = 12
 # A new CA is published a twelfth of a life before it is used; half of that is for our own watch.
 STILL_USED: Final = LIFE.total_seconds() / 12 / 2

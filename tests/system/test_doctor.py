@@ -1,6 +1,6 @@
 """`doctor` on the real control plane: silent on what our manifests make, and each finding provoked.
 
-One world for all, since installing takes longer than looking. Not provoked here: a `caBundle` that
+One world for all, since installing takes longer than reading. Not provoked here: a `caBundle` that
 is none, which the API server itself refuses.
 """
 
@@ -75,7 +75,7 @@ class Clinic:
             return await examine(client, access.namespace, datetime.now(UTC))
 
     async def find(self, *codes: FindingCode) -> Diagnosis:
-        """Look until these are found. Raises AssertionError with what is found instead."""
+        """Read until these are found. Raises AssertionError with what is found instead."""
         for _ in range(_MOST_ATTEMPTS):
             diagnosis = await self.examine()
             found = {finding.code for finding in diagnosis.findings}

@@ -166,7 +166,7 @@ def fill_in(expression: str, namespace: str) -> str:
 
 
 def drop_comparisons(expression: str) -> str:
-    """Return what an alert looks at, whether it is too much or not.
+    """Return what an alert reads, whether it is too much or not.
 
     Answers with a status of 500 are a fault of ours, which no script brings about.
     """

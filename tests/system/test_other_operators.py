@@ -52,7 +52,7 @@ async def roll_out(
 ) -> list[float]:
     """Do as grafana's operator does, until so many pods are deleted; return when each was.
 
-    At each look: the first zone by name that has outdated pods, where every pod of all zones is
+    Each reconcile: the first zone by name that has outdated pods, where every pod of all zones is
     ready; one of them, without preconditions.
     """
     times: list[float] = []

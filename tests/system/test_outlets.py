@@ -145,7 +145,7 @@ async def has_ended(world: World) -> bool:
 
 
 class Outlets:
-    """All that a person or a program can look at, by name; each returns what it shows."""
+    """All that a person or a program can read, by name; each returns what it shows."""
 
     def __init__(self, world: World, operator: OperatorProcess) -> None:
         self._operator = operator

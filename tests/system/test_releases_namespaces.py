@@ -32,7 +32,7 @@ RULES = (
 )
 
 
-async def test_a_rollout_makes_its_namespace_one_to_look_after(world: World) -> None:
+async def test_a_rollout_makes_its_namespace_one_to_serve(world: World) -> None:
     """MAZ-65: where all namespaces are watched."""
     world.may_be_forbidden = True  # in the operator's own namespace nothing is granted for releases
     async with beside(world) as other, granting(world, *RULES):

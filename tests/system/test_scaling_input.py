@@ -37,7 +37,7 @@ class Case:
     says: Sequence[str]
     zones: Sequence[ZoneSpec]
     is_failure: bool = True
-    """Whether it is counted at each look."""
+    """Whether it is counted at each reconcile."""
 
 
 def _zone(name: str, replicas: int = 1) -> ZoneSpec:
@@ -182,7 +182,7 @@ async def _wait_named(guarded: Guarded, case: Case) -> str:
 
 
 async def _touch(guarded: Guarded, case: Case) -> None:
-    """Have a group looked at again some times, by changes of what is read of its zone."""
+    """Have a group reconciled again some times, by changes of what is read of its zone."""
     world = guarded.world
     for turn in range(PASSES):
         before = await _count_failures(guarded, case)

@@ -49,7 +49,7 @@ async def test_a_cluster_and_its_files_have_the_same_future(world: World) -> Non
         await create(world, ROLLOUTS, "Rollout", name, spec, labels={"of": name})
     window = {"name": "window", "timeRange": {"start": "22:00", "end": "06:00"}}
     rules = {"timezone": "Asia/Tokyo", "action": "Allow", "rules": [window]}
-    # Closed until the year that is looked at: whatever the hour of the test is.
+    # Closed until the year that is read: whatever the hour of the test is.
     dated = {**window, "dateRange": {"start": "2126-01-01", "end": "2126-12-31"}}
     selector = {"rolloutSelector": {"matchLabels": {"of": "app"}}}
     await create(

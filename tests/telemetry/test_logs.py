@@ -171,7 +171,7 @@ def test_other_formats_and_levels_are_refused(format: str, level: str, message: 
     assert str(caught.value) == message
 
 
-def test_records_of_libraries_look_like_ours(lines: list[str]) -> None:
+def test_records_of_libraries_read_like_ours(lines: list[str]) -> None:
     """LOG-05."""
     with bridge():
         logging.getLogger("aiohttp.server").error("Error in %s", "request")

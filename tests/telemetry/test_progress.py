@@ -107,7 +107,7 @@ def test_plans_are_shown_when_posted_and_while_carried_out() -> None:
         assert read(metrics, "updated") == 2
     states.post(Plan(group=G, waits=(Reason(Code.UP_TO_DATE, "u"),)))
     assert since(metrics) == clock.now().timestamp(), "the pause of scaling leads now"
-    assert read(metrics, "updated") == 2, "not looked at: as before"
+    assert read(metrics, "updated") == 2, "not read: as before"
 
 
 def record() -> Action:

@@ -82,7 +82,7 @@ def slow(severity: str) -> Reason:
 
 
 def lately(left: str, zone: str = "zone-b") -> Reason:
-    """Return a wait whose text changes with each look, and whose gist does not."""
+    """Return a wait whose text changes with each reconcile, and whose gist does not."""
     text = f"{zone} in {left}"
     return Reason(
         code=Code.ZONE_DOWNSCALED_LATELY, text=text, stable_text=f"{zone} waits", zone=zone

@@ -359,7 +359,7 @@ async def test_only_mutating_paths_are_patched(may_patch: bool) -> None:
 
 
 async def test_the_server_of_patches_is_read_only_where_there_is_one() -> None:
-    """D-53: the answer looks through all webhook configurations of the cluster."""
+    """D-53: the answer reads all webhook configurations of the cluster."""
     requested: list[str] = []
 
     def may_patch(path: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 PR_SET_PDEATHSIG: Final = 1
 LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
-# How often an exit is looked for; an exit has no event that works from every event loop.
+# How often an exit is read; an exit has no event that works from every event loop.
 EXIT_POLL: Final = timedelta(milliseconds=20)
 TAIL_LINES: Final = 30
 # Below those that Linux gives to outgoing connections: one of these would take a port between the

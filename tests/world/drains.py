@@ -18,7 +18,7 @@ from tests.world.budgets import TRY_AGAIN, evict
 # kubectl waits for 5 s, which only makes tests longer.
 RETRY: Final = timedelta(milliseconds=200)
 CREATED: Final = (200, 201)
-# Replaced or gone since it was looked at: there is nothing left to do.
+# Replaced or gone since it was read: there is nothing left to do.
 OVER: Final = (404, 409)
 # What the API server itself says while no operator answers.
 UNANSWERED: Final = "failed calling webhook"

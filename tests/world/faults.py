@@ -20,7 +20,7 @@ REASONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a rule may look at."""
+    """What a rule may read."""
 
     method: str
     path: str

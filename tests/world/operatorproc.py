@@ -140,7 +140,7 @@ class OperatorProcess:
         """Wait until it ends by itself and return its exit code. Raises TimeoutError."""
         return await self.child.wait(limit)
 
-    # Looks
+    # Reads
 
     @property
     def tls_port(self) -> int:

@@ -178,7 +178,7 @@ async def wait_pod(
 def each_of(names: Iterable[str], missing: Callable[[Snapshot, str], Missing]) -> Check:
     """Return a check that nothing is missing of any set.
 
-    The set that lacked something is looked at first the next time: most often it still does.
+    The set that lacked something is read first the next time: most often it still does.
     """
     order = list(names)
 

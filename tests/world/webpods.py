@@ -218,7 +218,7 @@ class WebPods:
         if name in self._seats and self._seats[name].server is None:
             await self._listen(self._seats[name])
 
-    # Looks
+    # Reads
 
     def calls_to(self, name: str, method: str = "") -> list[PodCall]:
         """Return the requests to pods of a name, of one method if it is named."""

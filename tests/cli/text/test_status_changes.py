@@ -1,4 +1,4 @@
-"""What changes between two looks, one line each."""
+"""What changes between two reads, one line each."""
 
 from datetime import timedelta
 

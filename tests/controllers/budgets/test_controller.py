@@ -47,7 +47,7 @@ class Bench:
         )
 
     async def reconcile(self, pod: str = "a-0", *, sync: bool = True) -> timedelta | None:
-        """Reconcile one pod, with an up-to-date cache, and return when to look again."""
+        """Reconcile one pod, with an up-to-date cache, and return when the next is due."""
         if sync:
             self.process.sync()
         return (await self.controller.reconcile(("test", name_of(pod)))).again
@@ -62,7 +62,7 @@ class Bench:
         return await self.reconcile("a-0")
 
     async def is_released(self) -> bool:
-        """Have a pod be looked at until it has proven untouched; return whether nothing is left."""
+        """Reconcile a pod until it has proven untouched; return whether nothing is left."""
         assert await self.reconcile() == UNTOUCHED_FOR
         return await self.reconcile_late() is None and not self.here.recorded() and not self.grants
 
@@ -207,7 +207,7 @@ async def test_li07_what_the_cache_shows_to_go_is_forgotten_at_once(change: str)
 
 
 @in_virtual_time
-async def test_si17_a_pod_that_changes_while_it_is_looked_at_is_looked_at_again() -> None:
+async def test_si17_a_pod_that_changes_while_it_is_read_is_read_again() -> None:
     made = await granted()
     made.here.client.before = lambda call: (
         made.here.change("a-0", labels={}) if call.startswith("patch") else None
@@ -274,7 +274,7 @@ async def test_d10_a_copy_of_the_record_of_another_pod_is_removed_at_once() -> N
 
 
 @in_virtual_time
-async def test_fp40_where_it_may_not_be_removed_it_is_looked_at_later() -> None:
+async def test_fp40_where_it_may_not_be_removed_it_is_tried_later() -> None:
     """Memory is freed; the record itself ends by its time, and the role may be mended."""
     made = await granted()
     made.here.client.before = failing("patch", FORBIDDEN)
@@ -301,7 +301,7 @@ async def test_fp40_a_grant_in_memory_only_ends_without_a_write() -> None:
 
 
 @in_virtual_time
-async def test_a_pod_that_cannot_be_read_live_is_looked_at_again() -> None:
+async def test_a_pod_that_cannot_be_read_live_is_read_again() -> None:
     made = await granted()
     await made.wait(UNTOUCHED_FOR)
     held = made.here.client.objects["pods", name_of("a-0")]
@@ -348,7 +348,7 @@ async def test_si17_a_grant_that_is_decided_on_anew_while_we_read_is_left_alone(
 @pytest.mark.parametrize("kind", ["pods", "patch pods"])
 @in_virtual_time
 async def test_d65_the_time_limit_of_a_live_read_begins_when_it_is_sent(kind: str) -> None:
-    """D-65, LI-07: under our own rate limits each look would be given up before it was sent."""
+    """D-65, LI-07: under our own rate limits each read would be given up before it was sent."""
     made = await granted()
 
     async def wait(of: str) -> None:

@@ -338,7 +338,7 @@ async def test_a_downscale_that_is_not_reverted_is_forgotten_with_its_pods() -> 
 async def test_li05_a_pod_that_comes_back_within_a_minute_is_un_prepared(
     waits: int, called: list[str], unseen: int
 ) -> None:
-    """LI-05: the minute begins when they have gone, however long ago they were looked at last."""
+    """LI-05: the minute begins when they have gone, however long ago they were read last."""
     world = three_zones()
     async with world.controlling():
         await _scale_down(world)

@@ -95,7 +95,7 @@ async def test_maz14_a_template_is_read_once_until_its_set_is_gone() -> None:
 
 
 @in_virtual_time
-async def test_another_key_is_looked_for_in_a_template_that_was_read() -> None:
+async def test_another_key_is_found_in_a_template_that_was_read() -> None:
     """Nothing else of it was kept."""
     rig = Rig(template("a", {TOPOLOGY_KEYS[0]: "2a", "example.com/rack": "r1"}))
 

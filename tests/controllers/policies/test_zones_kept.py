@@ -1,4 +1,4 @@
-"""Zones stay as they are while a batch is open, or a rollout, whichever process looks at them."""
+"""Zones stay as they are while a batch is open, or a rollout, whichever process reads them."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -61,7 +61,7 @@ async def test_maz20_another_key_counts_once_no_batch_is_open_over_restarts() ->
 
 @in_virtual_time
 async def test_mt14_a_node_of_another_zone_changes_nothing_in_mid_rollout_over_restarts() -> None:
-    """MAZ-20: nor does one that is gone; when the rollout is complete they are looked at again."""
+    """MAZ-20: nor does one that is gone; when the rollout is complete they are read again."""
     async with Sandbox(choose=choose) as sandbox:
         world = PolicyWorld(sandbox)
         for letter, zone in (("a", "z1"), ("b", "z2")):

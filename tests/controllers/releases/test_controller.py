@@ -213,7 +213,7 @@ async def test_nothing_is_decided_by_what_is_not_known(what: str) -> None:
 
 @pytest.mark.parametrize(("interval", "again"), [("10s", 10), ("1h", 60)])
 @in_virtual_time
-async def test_a_rollout_is_looked_at_once_an_interval(interval: str, again: int) -> None:
+async def test_a_rollout_is_reconciled_once_an_interval(interval: str, again: int) -> None:
     """RELB-01, REL-13: what its image policy in another namespace selects is known by that."""
     bench = ReleaseBench()
     bench.create(releaseUpdateInterval=interval)

@@ -26,7 +26,7 @@ EXISTS = (SelectorTerm(key="app", operator="Exists"),)
 def test_a_rollout_is_found_by_the_labels_of_what_it_selects(
     selector: LabelSelector | None, labels: dict[str, str], is_found: bool
 ) -> None:
-    """REL-54: among thousands, without a look at each of them."""
+    """REL-54: among thousands, without a read of each of them."""
     of = rollout(checks=CheckSelector(selector=selector))
     found = {*list_tags(of)} & {*tag_labels(labels)}
 

@@ -1,4 +1,4 @@
-"""One look at a group: what it does, what it counts, and when it looks again."""
+"""One reconcile of a group: what it does, what it counts, and when the next follows."""
 
 from collections import deque
 from datetime import timedelta
@@ -61,7 +61,7 @@ async def test_what_is_underway_is_shown_while_it_waits_for_its_turn() -> None:
     assert made.group_states.map_underway() == {}
 
 
-async def test_an_idle_group_costs_no_call_and_is_looked_at_every_four_minutes() -> None:
+async def test_an_idle_group_costs_no_call_and_is_reconciled_every_four_minutes() -> None:
     """LI-11, DEP-09."""
     made = bench(
         [set_json("a", current="new")], [pod_json("a", n, revision="new") for n in range(3)]
@@ -203,7 +203,7 @@ async def test_a_cache_that_does_not_show_an_own_delete_is_listed_again() -> Non
 
 
 async def test_a_cache_that_the_store_contradicts_is_listed_again() -> None:
-    """FP-02, FP-09: a frozen watch; looks become rarer, then the cache is filled anew."""
+    """FP-02, FP-09: a frozen watch; reads become rarer, then the cache is filled anew."""
     made = rollable()
     made.client.put("pods", pod_json("a", 0, revision="new", ready=False))
     waits: list[timedelta] = []
@@ -220,7 +220,7 @@ async def test_a_cache_that_the_store_contradicts_is_listed_again() -> None:
 
 
 async def test_a_group_that_spells_its_label_long_is_rolled() -> None:
-    """SEED-011: members with either spelling are one group, live look included."""
+    """SEED-011: members with either spelling are one group, live read included."""
     long = {"grafana.com/rollout-group": "ingester"}
     made = bench(
         [set_json("a", current="new"), set_json("b", labels=long)],
@@ -263,7 +263,7 @@ async def test_the_live_read_lists_pods_by_the_labels_of_all_selectors(
 
 
 async def test_li_11_a_live_read_that_is_always_too_old_backs_off_and_says_so() -> None:
-    """LISTs that take longer than a look lasts: doubling waits, a warning, and no success.
+    """LISTs that take longer than a read lasts: doubling waits, a warning, and no success.
 
     It came back after 50 ms for ever, with a time of the last success that moved on.
     """

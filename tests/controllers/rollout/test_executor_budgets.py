@@ -131,7 +131,7 @@ async def test_zpdb60_what_the_budget_holds_stays_and_says_why() -> None:
 
 
 @in_virtual_time
-async def test_d51_a_rollout_that_a_budget_holds_looks_at_its_pods_a_few_times() -> None:
+async def test_d51_a_rollout_that_a_budget_holds_reads_its_pods_a_few_times() -> None:
     """D-51: 40 outdated pods, 20 of which may be unavailable, under a budget of 2."""
     made = rolling(rule(2), limit="20", pods=40)
     report = await made.step()
@@ -192,7 +192,7 @@ async def test_w34_no_live_read_where_the_caches_know_that_all_are_held() -> Non
 
 @in_virtual_time
 async def test_d40_the_group_waits_for_what_its_budget_says() -> None:
-    """The reason is on the board, with its zone; it is looked at when time alone may change it."""
+    """The reason is reported with its zone; time alone that may change it wakes the group."""
     made = rolling(rule(1, pattern=PATTERN, delay=DELAY))
     await made.process.clock.sleep(DELAY - timedelta(seconds=2))
     made.process.sync()
@@ -207,7 +207,7 @@ async def test_d40_the_group_waits_for_what_its_budget_says() -> None:
 
 
 @in_virtual_time
-async def test_d40_what_no_time_is_known_for_is_looked_at_soon() -> None:
+async def test_d40_what_no_time_is_known_for_is_reconciled_soon() -> None:
     """The blocker may be of another group, whose events wake nothing here. No call is due."""
     made = rolling(rule(selector={"name": name_of("a")}))
     result = await made.controller.reconcile(GROUP)
@@ -229,8 +229,8 @@ async def test_a_pod_without_a_budget_is_deleted_as_ever() -> None:
     ("error", "deleted"),
     [
         pytest.param(Refused("not now", status=403), ["a-1", "a-2"], id="refused: the next two"),
-        pytest.param(Conflict("changed", status=409), [], id="changed: a new look"),
-        pytest.param(Throttled("later"), [], id="our own limiter: a new look"),
+        pytest.param(Conflict("changed", status=409), [], id="changed: a new read"),
+        pytest.param(Throttled("later"), [], id="our own limiter: a new read"),
         pytest.param(TooManyRequests("busy"), [], id="turned away: an error"),
         pytest.param(NotFound("gone", status=404), [], id="it was gone already"),
     ],
@@ -275,7 +275,7 @@ async def test_fp36_a_rollout_that_is_stopped_releases_what_it_holds() -> None:
 
 @in_virtual_time
 async def test_si09_a_gate_that_takes_long_leaves_no_time_for_a_delete() -> None:
-    """The look that the delete rests on has expired meanwhile."""
+    """The read that the delete rests on has expired meanwhile."""
     made = rolling(rule(2))
 
     def freeze(call: str) -> None:
@@ -320,7 +320,7 @@ async def test_zpdb60_a_live_read_that_fails_leaves_no_record() -> None:
     [
         pytest.param(Conflict("changed", status=409), "contradicted", id="the pod has changed"),
         pytest.param(NotFound("gone", status=404), "contradicted", id="the pod is gone"),
-        pytest.param(Throttled("later"), "cut short", id="our own limiter: a new look"),
+        pytest.param(Throttled("later"), "cut short", id="our own limiter: a new read"),
         pytest.param(TooManyRequests("busy"), "failed", id="turned away: an error"),
         pytest.param(Unreachable("refused"), "failed", id="nothing could be sent: an error"),
         pytest.param(UnknownOutcome("no answer"), "failed", id="no answer: an error"),

@@ -77,7 +77,7 @@ async def test_a_downscale_that_reads_first_wins(call: str) -> None:
 
 @in_virtual_time
 async def test_a_rollout_that_reads_first_wins() -> None:
-    """The downscale waits with its look until the pod has been deleted, and is refused."""
+    """The downscale waits with its read until the pod has been deleted, and is refused."""
     world = three_zones()
     verdict, report = await _meet(world, "delete pods", rolls_first=True)
     assert report.deleted == 1

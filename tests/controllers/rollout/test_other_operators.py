@@ -89,7 +89,7 @@ def by_us(bench: Bench) -> None:
 
 
 def by_us_as_a_list_shows(bench: Bench) -> None:
-    """The group is looked at before a list has reported all that it shows."""
+    """The group is reconciled before a list has reported all that it shows."""
     for ordinal in range(3):
         bench.deletes.begin(pod("a", ordinal))
     bench.deletes.map_deletions([])  # the cache shows none of these pods any more
@@ -200,7 +200,7 @@ def test_the_memory_is_bounded_and_goes_with_the_group() -> None:
     assert len(bench.others) == 0
 
 
-def test_the_pods_of_other_groups_and_owners_are_not_looked_at() -> None:
+def test_the_pods_of_other_groups_and_owners_are_not_read() -> None:
     bench = Bench()
     before = pod("a", 0)
     after = replace(before, is_terminating=True, is_ready=False)

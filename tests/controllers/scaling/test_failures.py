@@ -84,7 +84,7 @@ async def test_li11_what_fails_for_ever_is_tried_twice_a_minute(
         await pass_time(600 * SECOND)
         assert bench.client.tries("zone-b") in (range(4, 6) if is_held else range(18, 21))
         # Two lists, and two of a mark that comes and goes, before and after the count itself.
-        assert len(bench.client.calls) <= 5 * 20, "looks before a downscale are bounded with it"
+        assert len(bench.client.calls) <= 5 * 20, "reads before a downscale are bounded with it"
         bench.client.before = lambda call: None
         await pass_time(121 * SECOND if is_held else 31 * SECOND)
     assert bench.client.patched == [f"zone-b {replicas}"]

@@ -171,7 +171,7 @@ async def test_li15_a_group_goes_on_where_the_removal_of_a_mark_is_refused(
         assert ("; its group goes on nevertheless in " in warning.text) is goes_on
         result = await bench.roll()
         assert HELD in bench.waits()
-        # To the moment, not at the next routine look.
+        # To the moment, not at the next routine reconcile.
         assert result.again is not None
         assert (result.again <= SECOND) is goes_on
         await pass_time(2 * SECOND)
@@ -218,7 +218,7 @@ def list_calls(bench: Bench) -> list[str]:
 @pytest.mark.parametrize("prefix", ["mark", "patch", ""])
 @in_virtual_time
 async def test_si09_a_slow_api_server_keeps_no_zone_from_being_scaled_down(prefix: str) -> None:
-    """LI-01: the look comes after the mark, and must only be young when the count is sent."""
+    """LI-01: the read comes after the mark, and must only be young when the count is sent."""
     bench = follower()
     slow_down(bench, 4.5 if prefix == "" else 7, prefix)
     await bench.reconcile()
@@ -355,7 +355,7 @@ async def test_si22_a_process_that_stops_sends_no_count_after_its_mark() -> None
 
 @pytest.mark.parametrize("text", [None, "another"])
 @in_virtual_time
-async def test_a_mark_that_is_another_by_now_is_looked_at_live(text: str | None) -> None:
+async def test_a_mark_that_is_another_by_now_is_read_live(text: str | None) -> None:
     """FP-11: the cache still shows it, and nothing waits for that; another mark is revoked, too."""
     bench = follower()
     write_mark(bench, "of somebody")

@@ -1,4 +1,4 @@
-"""What is shown of a group whose zones are scaled together, from its first look to its last."""
+"""What is shown of a group that is scaled together, from its first reconcile to its last."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ def waiting() -> Bench:
 
 @in_virtual_time
 async def test_a_group_without_scaling_costs_nothing() -> None:
-    """No metric, no line on the page, no look without an event."""
+    """No metric, no line on the page, no reconcile without an event."""
     bench = Bench([zone("a", 2), zone("b", 5)])
     assert (await bench.reconcile()).again is None
     assert bench.memory.group_states.entries() == ()
@@ -54,7 +54,7 @@ async def test_the_time_until_the_next_downscale_runs() -> None:
 
 @in_virtual_time
 async def test_a_reason_is_reported_once_though_its_time_runs() -> None:
-    """W-46: in an hour of looks one line, and the page shows what is left."""
+    """W-46: in an hour of reconciles one line, and the page shows what is left."""
     bench = waiting()
     with bench.listening() as lines:
         async with bench.living():

@@ -30,7 +30,7 @@ FOUR = [zone("a", 4), mirroring("b", 5), mirroring("c", 5, write_back="true"), m
 async def test_t04(
     zones: Sequence[Json], scale: tuple[int, int], patched: list[str], published: list[int]
 ) -> None:
-    """All in one look: what was published is what had been written by then."""
+    """All in one reconcile: what was published is what had been written by then."""
     bench = Bench(zones)
     bench.references.show(*scale)
     await bench.reconcile()

@@ -87,7 +87,7 @@ async def test_a_downscale_of_ours_that_was_answered_begins_anew() -> None:
 
 @in_virtual_time
 async def test_si18_marks_of_ours_wait_for_none_of_others() -> None:
-    """SI-18: what got no answer is revoked at the next look."""
+    """SI-18: what got no answer is revoked at the next reconcile."""
     removals, intents = make()
     for number in range(AT_ONCE):
         assert try_to_remove(removals, marked(number))

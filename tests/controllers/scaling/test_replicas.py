@@ -92,7 +92,7 @@ async def test_d25_a_downscale_that_reads_first_holds_the_rollout_back() -> None
 
 @in_virtual_time
 async def test_d25_a_rollout_that_reads_first_holds_the_downscale_back() -> None:
-    """SEED-111: planned on a cache without it, and seen in the live look after the lock."""
+    """SEED-111: planned on a cache without it, and seen in the live read after the lock."""
     bench = follower()
     reconciling: list[asyncio.Task[object]] = []
     async with asyncio.TaskGroup() as tasks:

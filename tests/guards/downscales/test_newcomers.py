@@ -154,5 +154,5 @@ def test_a_set_that_is_gone_has_no_newcomers() -> None:
     assert world.arrivals.get(world.sts.uid) is None
 
 
-def test_an_upscale_by_very_many_is_not_looked_at_one_by_one() -> None:
+def test_an_upscale_by_very_many_is_not_checked_one_by_one() -> None:
     assert World(3, "lll", f"scale {3 + MOST_ADDED + 1}").used == 3 + MOST_ADDED + 1

@@ -216,7 +216,7 @@ async def test_a_write_of_another_entry_meanwhile_stands_not_in_the_way(alone: b
     ],
 )  # fmt: skip
 async def test_w15_two_processes_do_not_let_two_zones_go(wait: str, code: Code, words: str) -> None:
-    """W-15, SI-11, D-25: both look, both find that they may; the second one is judged again."""
+    """W-15, SI-11, D-25: both read, both find that they may; the second one is judged again."""
     one, other = member("a", wait="1h" if wait else ""), member("b", wait=wait)
     bench, second = TrackerBench({"zone-b": entry(10 * HOUR)}), TrackerBench()
     second.client, second.tracker = bench.client, bench.another()
@@ -362,7 +362,7 @@ async def test_si11_what_has_happened_is_kept(held: str | None, after: str) -> N
 
 
 async def test_zone03_no_map_is_made_for_one_zone_of_a_group() -> None:
-    """The next look finds none, and lets all zones wait from then on."""
+    """The next read finds none, and lets all zones wait from then on."""
     bench = TrackerBench()
     await bench.tracker.keep(A, EPOCH)
     assert bench.client.objects == {}

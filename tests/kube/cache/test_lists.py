@@ -129,7 +129,7 @@ async def test_d54_a_stream_that_does_not_work_is_given_up(
 
 @in_virtual_time
 async def test_d54_what_fits_into_a_page_is_not_streamed() -> None:
-    """The role may let us watch and not list: that shows at once, and live looks need it."""
+    """The role may let us watch and not list: that shows at once, and live reads need it."""
     rig = make([[page(9, pod("a-0", 5))]])
     rig.api.states.append([added(pod("a-1", 7)), end(9)])
     async with running(rig):

@@ -58,7 +58,7 @@ async def test_fp_13_a_watch_whose_connection_breaks_is_left_to_its_caller(bench
 
 
 async def test_si_09_a_delete_is_not_sent_later_than_what_it_rests_on(bench: Bench) -> None:
-    """The next token is due in ten seconds: within the time of a write, but the look expires."""
+    """The next token is due in ten seconds: within the time of a write, but the read expires."""
     bench.server.on("DELETE", POD, reply({}))
     client = bench.client(RateLimiter(0.1, 1))
     await DELETE.run(client)

@@ -221,7 +221,7 @@ async def test_a_reading_is_of_one_moment() -> None:
 
 
 @in_virtual_time
-async def test_a_status_that_changes_does_not_look_like_a_new_count() -> None:
+async def test_a_status_that_changes_is_not_taken_for_a_new_count() -> None:
     async with following(timedelta(seconds=30)) as rig:
         await rig.settle()
         rig.patch("demo", {"status": {"replicas": 2}}, "status")

@@ -129,7 +129,7 @@ async def test_between_stories_there_is_time_to_read_and_the_next_title() -> Non
     reported = [
         now for now in reader.snapshots if (("Next: A bad revision", Style.YELLOW),) in now.end
     ]
-    # The clock of the picture stands: each look is a tick.
+    # The clock of the picture stands: each read is a tick.
     assert len(reported) * TICK >= timedelta(seconds=5)
 
 

@@ -220,7 +220,7 @@ async def test_a_crash_within_a_write(point: CrashPoint, happens: bool) -> None:
 
 @in_virtual_time
 async def test_a_list_of_the_past_is_shown_to_informers_only() -> None:
-    """Section 3.2, stale view: what an informer lists may be old; a live look never is."""
+    """Section 3.2, stale view: what an informer lists may be old; a live read never is."""
     world = ClientWorld(
         ListPlan(actor=ACTOR, plural="secrets", number=1, age=timedelta(seconds=5)),
         ListPlan(actor=ACTOR, plural="secrets", number=2, age=timedelta(hours=1)),

@@ -40,7 +40,7 @@ def created(kind: ObjectKind, obj: JsonObject) -> JsonObject:
 
 
 def part(obj: JsonObject, *path: str) -> JsonObject:
-    """Return the object at a path, for a test to look at or to change."""
+    """Return the object at a path, for a test to read or to change."""
     for key in path:
         inner = obj[key]
         assert isinstance(inner, dict), f"{key} is {inner!r}"

@@ -36,7 +36,7 @@ def test_everything_that_the_operator_sees_is_kept() -> None:
     assert found.places == ("zone-a-3", "zone-a-4", "zone-a-5")
 
 
-def test_what_nobody_looks_at_goes_no_further() -> None:
+def test_what_is_not_read_goes_no_further() -> None:
     """Environment, commands, volumes, copies of the whole object: secrets may be in any of them."""
     objects = grow()
     for one in objects:

@@ -33,7 +33,7 @@ OPERATOR = "operator-1"
 
 @dataclass(frozen=True)
 class Moment:
-    """One look at the objects of a rollout, and what the operator has deleted before."""
+    """One read of the objects of a rollout, and what the operator has deleted before."""
 
     objects: list[Json]
     at: datetime
@@ -41,7 +41,7 @@ class Moment:
 
 
 async def _roll() -> tuple[list[Moment], list[str]]:
-    """Return looks at a rollout, and all pods that were deleted, in order."""
+    """Return reads of a rollout, and all pods that were deleted, in order."""
     async with Sandbox(namespace=NAMESPACE, seed=4711, choose=always(SLOW)) as sandbox:
 
         async def send(verb: Literal["create", "patch"], name: str, body: JsonObject) -> None:

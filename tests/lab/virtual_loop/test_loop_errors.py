@@ -11,7 +11,7 @@ from tests.lab.virtual_loop.test_loop import current_loop, run
 
 @pytest.mark.parametrize("is_reported", [False, True], ids=["raised", "reported"])
 def test_an_error_in_a_callback_ends_the_run(is_reported: bool) -> None:
-    """A kubelet that has failed must not leave a world that stands still and looks at rest."""
+    """A kubelet that has failed must not leave a world that stands still and seems at rest."""
 
     async def main() -> None:
         loop = current_loop()

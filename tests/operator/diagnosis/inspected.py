@@ -1,4 +1,4 @@
-"""A simulated cluster that is looked at from outside, with or without an operator in it."""
+"""A simulated cluster that is read from outside, with or without an operator in it."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

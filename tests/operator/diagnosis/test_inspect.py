@@ -1,4 +1,4 @@
-"""Looking at a namespace from outside (D-76): the same core, without an operator, by reads only."""
+"""Reading a namespace from outside (D-76): the same core, without an operator, by reads only."""
 
 from datetime import timedelta
 

@@ -134,7 +134,7 @@ async def test_what_may_not_be_read_is_left_out(
 
 
 @in_virtual_time
-async def test_checks_of_other_namespaces_are_looked_for_where_they_are_selected() -> None:
+async def test_checks_of_other_namespaces_are_read_where_they_are_selected() -> None:
     async with Sandbox() as sandbox:
         world = ReleaseSandbox(sandbox)
         await world.create(NAMESPACES, "other", {})

@@ -50,7 +50,7 @@ ZPDB-90 a pod that is scaled away, of another partition
   a-0; b rrrt replicas=3; partitions | allow
 ZPDB-90 a pod that is scaled away, of this partition
   a-3; a rrrr; b rrrt replicas=3; partitions 2 | 429 1 pod not ready, 1 pod unknown in partition 3
-of very many absent pods only some are looked at
+of very many absent pods only some are read
   a-0; b r replicas=2000000000; partitions | 429 1999998999 pods unknown in partition 0
 LI-10 the rollout counts for a pod that is up
   a-0; b Crr; partitions; rollout | 429 1 pod not ready in partition 0

@@ -104,7 +104,7 @@ def test_a_refusal_stays_when_one_more_pod_goes_down(
 @REPEATABLE
 @given(any_snapshot)
 def test_time_alone_does_what_a_refusal_says(case: BudgetSnapshot) -> None:
-    """At the time to look again one pod fewer is down; before that, nothing has changed."""
+    """At the time of the next reconcile one pod fewer is down; before that, nothing has changed."""
     refusal = assess_disruption(case)
     if refusal is None or refusal.requeue_after is None:
         return

@@ -129,7 +129,7 @@ def test_a_refusal_is_the_headline_whatever_the_status_says() -> None:
     assert found.next_batch is None
 
 
-def test_one_that_is_being_deleted_or_was_never_looked_at_says_so() -> None:
+def test_one_that_is_being_deleted_or_was_never_reconciled_says_so() -> None:
     assert (
         describe_policy(watched(), None, now=NOW).headline == "it is being deleted: no batch begins"
     )

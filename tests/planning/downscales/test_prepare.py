@@ -308,7 +308,7 @@ def test_si10_every_pod_that_may_have_data_is_called_exactly_once(
 
 
 def test_d51_a_mistyped_count_costs_no_walk_through_all_ordinals() -> None:
-    """A pod with another name carries the reference: none of the ordinals is looked at for it."""
+    """A pod with another name carries the reference: none of the ordinals is read for it."""
     odd = pod("a", 0, "l", name="zone-a-debug")
     huge = Zone(sts=sts("a", 2**31 - 1), pods=(odd,))
 

@@ -250,7 +250,7 @@ def test_si14_ordinals_that_go_are_a_downscale_whatever_the_count(
 CHANGES = """
 PREP-01 SEED-094 dry run
   3 prepared -> 1 prepared; dry run | allow dry_run
-PREP-01 SI-15 nothing is looked at in a dry run
+PREP-01 SI-15 nothing is read in a dry run
   broken -> broken; dry run | allow dry_run
 T-07 1 2 to 5
   2 prepared -> 5 | allow not_a_downscale

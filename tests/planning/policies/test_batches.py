@@ -74,7 +74,7 @@ def times(found: PolicyPlan) -> list[float | None]:
         ),
         pytest.param(
             at(prev("a", "ppl"), 2, ready=-5), batch("a-2", completion=-20), "interval_wait",
-            [-20, 25], id="MT-28 MAZ-40 it recovered while nobody looked",
+            [-20, 25], id="MT-28 MAZ-40 it recovered unseen",
         ),
         pytest.param(
             at(prev("a", "ppl"), 2, ready=7), batch("a-2", completion=-20), "interval_wait",

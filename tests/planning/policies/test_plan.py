@@ -203,7 +203,7 @@ def test_nothing_moves_unless_all_other_zones_are_whole(
 
 
 def test_a_pod_counts_once_it_is_ready_long_enough() -> None:
-    """MAZ-32: `minReadySeconds` of a StatefulSet; the plan says when to look again."""
+    """MAZ-32: `minReadySeconds` of a StatefulSet; the plan says when to plan again."""
     young = with_pods(zone("b", min_ready_seconds=30), ready_since=NOW - seconds(20))
 
     found = plan(prev("a"), young)

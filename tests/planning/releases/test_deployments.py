@@ -233,7 +233,7 @@ def test_a_release_for_which_failures_do_not_count_can_succeed() -> None:
 
 
 def test_nothing_bakes_while_health_is_waited_for() -> None:
-    """REL-75: the status says for which HealthCheck, and when it is looked at again (REL-90)."""
+    """REL-75: the status says for which HealthCheck, and when it is read again (REL-90)."""
     world = deployed("1.0.0", deploy_timeout=7 * MINUTE, checks=ALL_CHECKS)
     world.checks = (check(status="Pending"),)
     world.wait(2)

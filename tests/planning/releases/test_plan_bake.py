@@ -312,7 +312,7 @@ def test_a_release_that_recovers_is_not_read_all_the_time() -> None:
         ({"bake_time": FIVE}, False, 10, 10),
     ],
 )
-def test_when_a_pin_is_looked_at_again(
+def test_when_a_pin_is_planned_again(
     spec: dict[str, Any], begins: bool, least: float, most: float
 ) -> None:
     """RT-91, REL-90."""

@@ -1,6 +1,6 @@
 """Every state in which a zone of a few pods may be found: its rollout ends from each of them.
 
-The world is one zone, a StatefulSet controller and kubelets that do all they can between two looks.
+The world is one zone, a StatefulSet controller and kubelets that do all they can between two reads.
 Pods of the update revision become ready; none of another revision that is down ever recovers.
 """
 

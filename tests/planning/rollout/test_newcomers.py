@@ -70,7 +70,7 @@ def pending_two(**changes: object) -> Zone:
         ),
         pytest.param(
             seen(pending_two(), 3, 3, 4, 5), 5,
-            id="SI-10 a live look lacks one of them: it may have been ready since it was seen",
+            id="SI-10 a live read lacks one of them: it may have been ready since it was seen",
         ),
         pytest.param(
             seen(pending_two(), 3, 3), 5, id="SI-10 one came that this process did not see"
@@ -301,7 +301,7 @@ def test_d67_newcomers_in_a_delayed_downscale(
     assert all(one.is_exact for one in plan.scale)
 
 
-def test_d67_the_group_is_looked_at_again_when_they_have_settled() -> None:
+def test_d67_the_group_is_reconciled_again_when_they_have_settled() -> None:
     for plan in (
         plan_group(group(settling("a"))),
         plan_scaling(snapshot(settling("a"), scale="5/5")),

@@ -155,7 +155,7 @@ def break_two(here: World) -> None:
             [rule()], remove, 'allow pods "ingester-zone-a-0" not found', ["get"],
             ("pod-not-found", "200"), id="T-11 #4, W-53 it does not exist",
         ),
-        # Also where another pod is down: nothing is disrupted. Its phase is looked at live.
+        # Also where another pod is down: nothing is disrupted. Its phase is read live.
         *(
             pytest.param(
                 [rule()], of_phase(phase), "allow pod is not ready", ["get"],
@@ -247,7 +247,7 @@ async def test_zpdb54_a_pod_that_began_to_run_a_moment_ago_is_not_exempt() -> No
 
 @pytest.mark.parametrize("is_covered", [False, True], ids=["ZPDB-56", "W-54"])
 @in_virtual_time
-async def test_a_pod_that_the_cache_does_not_know_is_looked_at(is_covered: bool) -> None:
+async def test_a_pod_that_the_cache_does_not_know_is_read(is_covered: bool) -> None:
     """W-54, ZPDB-56: under a budget it is reviewed again, once the cache shows it."""
     made = court(rule() if is_covered else rule(selector=OTHER))
     made.process.pods.replace_all([])
@@ -309,7 +309,7 @@ async def test_w54_a_pod_that_cannot_be_read_is_not_let_go() -> None:
 
 @in_virtual_time
 async def test_w55_the_verdict_is_out_before_the_review_is_over() -> None:
-    """A look that hangs, and a grant that does: 429 either way."""
+    """A read that hangs, and a grant that does: 429 either way."""
     made = court()
     made.here.client.pause = Hold("get", "patch")
     assert (await made.send_request(within=2 * SECOND)).startswith(

@@ -128,7 +128,7 @@ async def test_a_cache_that_follows_in_a_moment_is_waited_for() -> None:
     begin = rig.clock.elapsed()
 
     class Following(StatefulSetStore):
-        """Shows the new version from the third look on."""
+        """Shows the new version from the third read on."""
 
         reads = 0
 

@@ -44,8 +44,8 @@ from rollout_operator.planning.releases.checks.evaluate import (
 )
 from rollout_operator.planning.releases.checks.failures import (
     FluxFailure,
-    get_next_look,
     has_lasted,
+    next_read,
     track_failure,
 )
 from rollout_operator.planning.releases.flux.inventory import (
@@ -141,7 +141,7 @@ class CheckReader:
             findings = await self._read_inventory(tree, request, failures)
             has_unread = any(inventory.problem and inventory.may_pass for inventory in findings)
             finding = assess_kustomization(own, findings, request.unread + 1 if has_unread else 0)
-        again = get_next_look(failures.values(), request.now, request.check.failure_grace)
+        again = next_read(failures.values(), request.now, request.check.failure_grace)
         return Evaluation(finding=finding, has_unread=has_unread, again=again, failures=failures)
 
     async def _read_inventory(

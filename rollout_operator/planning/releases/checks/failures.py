@@ -62,9 +62,7 @@ def has_lasted(failure: FluxFailure | None, now: datetime, grace: timedelta) -> 
     return failure is not None and now - failure.since >= grace
 
 
-def get_next_look(
-    failures: Iterable[FluxFailure], now: datetime, grace: timedelta
-) -> timedelta | None:
+def next_read(failures: Iterable[FluxFailure], now: datetime, grace: timedelta) -> timedelta | None:
     """Return after what time one of them counts, None where there is none that may."""
     waits = [
         grace - (now - failure.since) for failure in failures if not has_lasted(failure, now, grace)

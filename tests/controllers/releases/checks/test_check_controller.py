@@ -117,7 +117,7 @@ async def test_a_kustomization_and_what_it_applied() -> None:
 
 @in_virtual_time
 async def test_what_is_in_another_namespace_is_refused_where_a_flag_says_so() -> None:
-    """RELB-26: at once, and without a look."""
+    """RELB-26: at once, and without a read."""
     async with Sandbox() as sandbox:
         world = ReleaseSandbox(sandbox)
         await create_check(world, **{"healthcheck.kuberik.com/kustomization": "x/app"})
@@ -132,7 +132,7 @@ async def test_what_is_in_another_namespace_is_refused_where_a_flag_says_so() ->
 
 @in_virtual_time
 async def test_what_cannot_be_read_is_no_failure_at_once() -> None:
-    """RELB-37, RT-129: after three looks it is, and it is over as soon as it can be read."""
+    """RELB-37, RT-129: after three reads it is, and it is over as soon as it can be read."""
     async with Sandbox() as sandbox:
         world = ReleaseSandbox(sandbox)
         await create_check(world)

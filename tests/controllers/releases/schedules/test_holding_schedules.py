@@ -186,7 +186,7 @@ async def test_a_schedule_whose_gate_is_refused_is_obeyed_all_the_same() -> None
 
 @in_virtual_time
 async def test_a_schedule_that_is_gone_holds_nothing() -> None:
-    """RELB-42: the Rollout is looked at again as soon as it goes."""
+    """RELB-42: the Rollout is reconciled again as soon as it goes."""
     async with deployed() as world:
         world.sandbox.api.forbidden.add(("operator-1", "create", "rolloutgates"))
         await world.create(ROLLOUT_SCHEDULES, "freeze", ALWAYS)

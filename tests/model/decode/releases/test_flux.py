@@ -51,7 +51,7 @@ def test_a_policy_of_the_current_version() -> None:
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        pytest.param(None, None, id="REL-24 not looked at yet"),
+        pytest.param(None, None, id="REL-24 not reconciled yet"),
         pytest.param({"latestRef": {"name": "a"}}, None, id="REL-24 it selects none"),
         pytest.param(
             {"latestImage": "ghcr.io/team/app:1.0"},
@@ -168,7 +168,7 @@ def test_a_tag_below_another_field_is_none() -> None:
     assert found.reference == {}
 
 
-def test_objects_that_flux_has_not_looked_at() -> None:
+def test_objects_that_flux_has_not_reconciled() -> None:
     """REL-27 and REL-28: Flux begins with the generation -1."""
     status = {"observedGeneration": -1}
 

@@ -53,7 +53,7 @@ def test_a_status_of_a_megabyte_is_cut() -> None:
     assert (found.status.status, found.status.message) == ("s" * 1024, "m" * 1024)
 
 
-def test_what_else_it_may_look_at() -> None:
+def test_what_else_it_may_read() -> None:
     """RELB-36, RELB-37: a grace that is none is the default."""
     found = decode_health_check(
         as_json(

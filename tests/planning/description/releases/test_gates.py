@@ -64,7 +64,7 @@ def test_rel97_a_schedule_is_open_or_closed_and_says_until_when(
     assert render_schedule(found).startswith("RolloutSchedule prod/nights: ")
 
 
-def test_one_that_no_operator_has_looked_at_says_so() -> None:
+def test_one_that_no_operator_has_reconciled_says_so() -> None:
     assert describe_schedule(schedule()).text == "no operator has decided on it yet"
 
 

@@ -8,8 +8,8 @@ import pytest
 from rollout_operator.model.units import format_rfc3339
 from rollout_operator.planning.releases.checks.failures import (
     FluxFailure,
-    get_next_look,
     has_lasted,
+    next_read,
     track_failure,
 )
 from tests.planning.releases.builders import at
@@ -42,7 +42,7 @@ def attempt(ready: tuple[str, str], since: datetime, **more: Any) -> dict[str, A
 
 
 def track(*seen: tuple[float, dict[str, Any]]) -> FluxFailure | None:
-    """Return what is known after looks at these minutes."""
+    """Return what is known after reads at these minutes."""
     known: FluxFailure | None = None
     for minutes, tree in seen:
         known = track_failure(tree, known, at(minutes))
@@ -66,7 +66,7 @@ def track(*seen: tuple[float, dict[str, Any]]) -> FluxFailure | None:
         ),
         pytest.param(
             attempt(FAILED, at(3), lastHandledReconcileAt="now"), at(3) + SECOND,
-            id="RELB-35 it was asked to look again",
+            id="RELB-35 a retry was requested",
         ),
         pytest.param(
             attempt(UNKNOWN, at(3), generation=3), None, id="RELB-37 another generation is tried"
@@ -94,12 +94,12 @@ def test_objects_of_others_do_not_fail_so() -> None:
 
 
 def test_when_a_failure_counts() -> None:
-    """RELB-37: it is looked at then, however long the interval is."""
+    """RELB-37: it is read then, however long the interval is."""
     failing = FluxFailure(since=at(0), text="m", attempt=())
     later = FluxFailure(since=at(1), text="m", attempt=())
 
-    assert get_next_look([later, failing], at(0.5), GRACE) == timedelta(minutes=1.5)
-    assert get_next_look([failing], at(2), GRACE) is None
-    assert get_next_look([], at(2), GRACE) is None
+    assert next_read([later, failing], at(0.5), GRACE) == timedelta(minutes=1.5)
+    assert next_read([failing], at(2), GRACE) is None
+    assert next_read([], at(2), GRACE) is None
     assert has_lasted(failing, at(2), GRACE)
     assert not has_lasted(None, at(2), GRACE)

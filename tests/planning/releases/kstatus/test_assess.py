@@ -166,7 +166,7 @@ def test_kinds_of_kubernetes(tree: Mapping[str, object], expected: ObjectStatus)
 
 
 @pytest.mark.parametrize(("minutes", "expected"), [(0.2, IN_PROGRESS), (0.25, FAILED)])
-def test_a_pod_may_look_for_a_node_for_15_seconds(minutes: float, expected: ObjectStatus) -> None:
+def test_a_pod_may_wait_for_a_node_for_15_seconds(minutes: float, expected: ObjectStatus) -> None:
     """REL-114."""
     assert assess_status(thing("Pod", NO_NODE, phase="Pending"), at(minutes)).status is expected
 

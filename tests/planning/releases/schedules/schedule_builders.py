@@ -1,4 +1,4 @@
-"""Schedules and what they look at, in a line each."""
+"""Schedules and what they select, in a line each."""
 
 from collections.abc import Mapping
 from typing import Any, Final

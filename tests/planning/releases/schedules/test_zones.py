@@ -39,7 +39,7 @@ def test_a_zone_that_does_not_exist(name: str) -> None:
         pytest.param("", id="none"),
     ],
 )
-def test_a_name_that_no_zone_has_is_not_looked_for(name: str) -> None:
+def test_a_name_that_no_zone_has_is_not_searched(name: str) -> None:
     """REL-96, LI-09: to look for hundreds of parts ends in a RecursionError."""
 
     def load(name: str) -> ZoneInfo:
@@ -49,7 +49,7 @@ def test_a_name_that_no_zone_has_is_not_looked_for(name: str) -> None:
         get_time_zone(name, load)
 
 
-def test_each_zone_of_the_database_has_a_name_that_is_looked_for() -> None:
+def test_each_zone_of_the_database_has_a_name_that_is_searched() -> None:
     """REL-91: also in the copies that some systems keep."""
     for name in sorted(available_timezones() - {"localtime", "posixrules"}):
         for copy in (name, f"posix/{name}", f"right/{name}"):
