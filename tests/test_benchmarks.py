@@ -81,7 +81,7 @@ SLOW = {
             "cpu_ratio": SOME,
         },
     ),
-    "D-53: reviews, saturated and at a pace, against a bare server; the API is not asked": Smoke(
+    "D-53: reviews, saturated and at a pace, against a bare server; the API is not called": Smoke(
         name="reviews",
         most={
             f"{kind}_{name}": most
@@ -105,7 +105,7 @@ SLOW = {
             )
         },
     ),
-    "D-50, D-53: silent connections, with a handshake and without, and new ones that ask": Smoke(
+    "D-50, D-53: silent connections, with a handshake and without, and new ones that send": Smoke(
         name="connections",
         most={"greeted_growth_mib": 64, "new_cpu_us": 1_500},
         least={"new_per_s": 500},
@@ -139,7 +139,7 @@ SLOW = {
             "growth_mib": (-math.inf, 63.99),
         },
     ),
-    "PREP-20: each pod is called once, and the API server is asked little": Smoke(
+    "PREP-20: each pod is called once, and the API server has little to do": Smoke(
         name="prepare",
         most={"in_flight": 32, "p99_ms": 600},
         figures={
@@ -218,7 +218,7 @@ ON_A_CONTROL_PLANE = {
             "three_policy_median_ms": SOME,
         },
     ),
-    "W-06: pods are asked while another group rolls": Smoke(
+    "W-06: pods are called while another group rolls": Smoke(
         name="scaling_delays",
         most={"asked_median_s": 3, "rollout_delay_ms": 100},
         figures={"calls_per_pod": 1, "begun_median_s": SOME},

@@ -44,7 +44,7 @@ def test_a_file_of_the_repository_is_linked_as_a_file(page: Path) -> None:
 @pytest.mark.parametrize(
     ("heading", "anchor"),
     [
-        ("Who may ask", "who-may-ask"),
+        ("Who may act", "who-may-act"),
         ("The fields of /status.json", "the-fields-of-statusjson"),
         ("W: better than the original", "w-better-than-the-original"),
         ("8443: webhooks — TLS", "8443-webhooks--tls"),

@@ -113,7 +113,7 @@ def test_a_run_writes_nothing(tree: Path) -> None:
 
 
 @pytest.mark.controlplane
-@pytest.mark.skipif(not can_contain(), reason="this machine lets nobody mount")
+@pytest.mark.skipif(not can_contain(), reason="this machine lets no process mount")
 async def test_dep96_it_works_within_the_limits_of_a_container(world: World, tree: Path) -> None:
     """DEP-23, DEP-24, DEP-25, DEP-96: a user id of no one, a read-only root, 200 MiB.
 

@@ -246,7 +246,7 @@ def test_the_option_leaves_the_operator_and_rollouts_alone(everything: Rendered)
     own = conditions["not-the-operator"]
     assert "request.name == 'rollout-operator'" in own
     assert "owner.name == 'rollout-operator'" in own
-    assert "matches(" not in own, "what the server makes of it is asked in tests/system"
+    assert "matches(" not in own, "what the server makes of it is tested in tests/system"
     assert ("Deployment", "rollout-operator") in everything
     assert "deployment-controller'" in conditions["not-the-deployment-controller"]
 

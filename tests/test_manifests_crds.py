@@ -30,7 +30,7 @@ KINDS: Final = {
 BUDGETS, TEMPLATES, POLICIES = KINDS
 SCHEMA: Final = "spec.versions.0.schema.openAPIV3Schema"
 FIELDS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
-    "ZPDB-01 the kind of budgets, which nobody deletes with `all`": (
+    "ZPDB-01 the kind of budgets, which no person deletes with `all`": (
         BUDGETS,
         {
             "spec.names.singular": "zoneawarepoddisruptionbudget",
@@ -49,7 +49,7 @@ FIELDS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
             },
         },
     ),
-    "MAZ-01 the kind of policies, which nobody deletes with `all`": (
+    "MAZ-01 the kind of policies, which no person deletes with `all`": (
         POLICIES,
         {
             "spec.names.singular": "multiazrollout",

@@ -47,7 +47,7 @@ INTERNET: Final = End(address="203.0.113.9")
 METADATA: Final = End(address="169.254.169.254")
 
 MUST_PASS: Final = {
-    "the API server asks a webhook": Flow(source=CALLING, target=OPERATOR, port=8443),
+    "the API server calls a webhook": Flow(source=CALLING, target=OPERATOR, port=8443),
     "a kubelet probes": Flow(source=NODE, target=OPERATOR, port=8001),
     "Prometheus scrapes": Flow(source=PROMETHEUS, target=OPERATOR, port=8001),
     "a replica passes a review on": Flow(source=REPLICA, target=OPERATOR, port=8444),
@@ -55,7 +55,7 @@ MUST_PASS: Final = {
     "to the API server behind it": Flow(source=OPERATOR, target=API_SERVER, port=6443),
     "a name is looked up": Flow(source=OPERATOR, target=DNS, port=53, protocol="UDP"),
     "a long answer to that": Flow(source=OPERATOR, target=DNS, port=53),
-    "a pod is told of its downscale": Flow(source=OPERATOR, target=INGESTER, port=3100),
+    "a pod is called for its downscale": Flow(source=OPERATOR, target=INGESTER, port=3100),
     "other pods do as before": Flow(source=INGESTER, target=STRANGER, port=9095),
     "and are reached as before": Flow(source=STRANGER, target=INGESTER, port=9095),
 }
@@ -67,7 +67,7 @@ MUST_NOT_PASS: Final = {
     "a replica does": Flow(source=REPLICA, target=OPERATOR, port=8443),
     "a pod of the namespace plays a replica": Flow(source=INGESTER, target=OPERATOR, port=8444),
     "a pod with its labels elsewhere does": Flow(source=LOOKALIKE, target=OPERATOR, port=8444),
-    "whoever calls webhooks does": Flow(source=CALLING, target=OPERATOR, port=8444),
+    "the caller of webhooks does": Flow(source=CALLING, target=OPERATOR, port=8444),
     "a pod of the namespace reads the status": Flow(source=INGESTER, target=OPERATOR, port=8001),
     "the internet does": Flow(source=INTERNET, target=OPERATOR, port=8001),
     "to pods of other namespaces": Flow(source=OPERATOR, target=STRANGER, port=3100),

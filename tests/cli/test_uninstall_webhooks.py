@@ -184,7 +184,7 @@ async def test_what_took_its_place_is_judged_anew(newer: JsonObject) -> None:
 @pytest.mark.parametrize(
     ("error", "is_gone"),
     [
-        pytest.param(NotFound("gone", status=404), True, id="someone was faster"),
+        pytest.param(NotFound("gone", status=404), True, id="another client was faster"),
         pytest.param(UnknownOutcome("no answer"), True, id="no answer, but done"),
         pytest.param(UnknownOutcome("no answer"), False, id="no answer, not done"),
     ],

@@ -73,7 +73,7 @@ async def test_d_76_it_ends_with_0_when_all_is_rolled_out_and_not_before() -> No
         assert group.updated == group.desired
         assert "the status of" in wait.reported[0]
         assert "rolled out, 6/6 ready, 6/6 updated" in wait.reported[-1]
-        assert len(wait.reported) == len(set(wait.reported)), "only what changes is told"
+        assert len(wait.reported) == len(set(wait.reported)), "only what changes is printed"
 
 
 @in_virtual_time

@@ -94,7 +94,7 @@ class Seen:
                 new, f"passed from {before or 'no controller'} to {after or 'no controller'}"
             )
         if is_going(new) and not (old and is_going(old)) and not is_gone:
-            self._move(new, "told to go")
+            self._move(new, "terminating")
         if is_gone:
             self._move(new, "gone")
 

@@ -53,7 +53,7 @@ def test_versions_are_shown_by_their_order_and_uids_by_their_appearance() -> Non
         pytest.param(
             {"kind": "Status", "details": {"causes": [{"field": "a"}, {"field": "a"}]}},
             {"kind": "Status", "details": {"causes": [{"field": "a"}]}},
-            id="a cause told twice",
+            id="a cause named twice",
         ),
         pytest.param(
             {"kind": "Pod", "spec": {"serviceAccountName": "default"}},

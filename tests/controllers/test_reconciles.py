@@ -55,7 +55,7 @@ class Bench:
         pytest.param(Refused("no"), FIRST, ["a: no"], id="refused"),
         pytest.param(DecodeError("odd"), FIRST, ["a: odd"], id="an answer that cannot be read"),
         pytest.param(
-            TooManyRequests("busy", retry_after=BUSY), BUSY, ["a: busy"], id="as the server asks"
+            TooManyRequests("busy", retry_after=BUSY), BUSY, ["a: busy"], id="as the server says"
         ),
     ],
 )

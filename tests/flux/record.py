@@ -57,7 +57,7 @@ def normalise(body: Json, names: Mapping[str, str]) -> Json:
         kept["artifact"] = {"revision": status["artifact"]["revision"]}
     requested = (metadata.get("annotations") or {}).get(REQUESTED_AT)
     if requested is not None and kept.get("lastHandledReconcileAt") == requested:
-        kept["lastHandledReconcileAt"] = "as it was asked"
+        kept["lastHandledReconcileAt"] = "as it was requested"
     cleaned: Json = _clean(_shift(kept, GENERATION - metadata["generation"]), names)
     return cleaned
 

@@ -243,7 +243,7 @@ class Targets:
             # Where a pod was prepared it is un-prepared, however late (D-24).
             known = [path for since, each in paths if since <= call.begun for path in each]
         path = call.path.strip("/")
-        return "" if path in known else f"its set asks for {' or '.join(known) or 'none'}"
+        return "" if path in known else f"its set wants {' or '.join(known) or 'none'}"
 
     def _list_paths(self, paths: list[_Paths], at: timedelta) -> list[str]:
         begun = [place for place, (since, _) in enumerate(paths) if since <= at - STALE]

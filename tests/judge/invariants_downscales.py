@@ -172,7 +172,7 @@ def _judge_requested(book: Book, downscale: Downscale) -> Iterator[Violation]:
     number = -1 if called is None else called.number
     reviews = [one for one in list_reviews(book, PREPARE_PATH) if one.call == number]
     if not reviews or not reviews[-1].allowed:
-        text = f"{downscale.text} was written and {'refused' if reviews else 'not asked about'}"
+        text = f"{downscale.text} was written and {'refused' if reviews else 'not reviewed'}"
         yield Violation(invariant="SI-13", at=downscale.at, text=text)
         return
     last = reviews[-1]

@@ -138,7 +138,7 @@ def _judge_end(
 ) -> Iterator[Violation]:
     write, requested = what
     pod, at = write.ended_pod, write.at
-    assert pod is not None, "asked for only then"
+    assert pod is not None, "requested only then"
     found = policies.list_owners(pod.owner, _cut(requested, at - book.promises.known), at)
     owners = tuple(one for one in found if one is not None)
     owner = state.world.find_owner(pod.owner, at - book.promises.known)

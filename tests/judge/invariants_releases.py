@@ -170,7 +170,7 @@ def _judge_intents(state: _State, commit: Commit) -> Iterator[Violation]:
         entries = state.credited[requester]
         entries.add(number(_head(after), "id"))
         if len(entries) > 1 and _head(before).get("id") != _head(after).get("id"):
-            yield _violation("RELB-10", commit, f"what {requester[1]} asked for is deployed again")
+            yield _violation("RELB-10", commit, f"what {requester[1]} requested is deployed again")
 
 
 def _judge_tag(book: Book, state: _State, commit: Commit) -> Iterator[Violation]:

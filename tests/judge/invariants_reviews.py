@@ -90,7 +90,7 @@ def _list_other_answers(book: Book) -> Iterator[Violation]:
         turned = first.allowed and not second.allowed and second.status != NO_ANSWER
         if is_same and turned and first.at <= second.begun and _is_quiet(book, first, second):
             text = (
-                f"the write of {second.name} was allowed by {second.actor} and refused when asked"
+                f"the write of {second.name} was allowed by {second.actor} and refused when sent"
                 f" again: {second.message}"
             )
             yield Violation(invariant="SI-16", at=second.at, text=text)
@@ -224,7 +224,7 @@ def list_unrequested_records(book: Book) -> Iterator[Violation]:
         forged = list_earnest(book, EVICTION_PATH, record.pod)
         is_forged = any(at <= sent <= at + REVIEW_LASTS for at in forged)
         if not is_forged and not any(not _is_dry(book, one) for one in requesting):
-            why = "a dry run" if requesting else "nobody"
+            why = "a dry run" if requesting else "no client"
             text = f"{record.pod} was marked as going for {why}"
             yield Violation(invariant="SI-15", at=write.at, text=text)
 

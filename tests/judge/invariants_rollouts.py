@@ -114,7 +114,7 @@ def _judge_end(
 ) -> Iterator[Violation]:
     """Judge the end of a pod, if the operator has a part in it."""
     (world, _), pod, book = state, write.ended_pod, judge.book
-    assert pod is not None, "asked for only then"
+    assert pod is not None, "requested only then"
     since = write.at - book.promises.known
     disruption = judge.find(world, write, cut(requested, since) if requested else None)
     rules = judge.list_rules(disruption) if disruption else []

@@ -66,7 +66,7 @@ def _judge_source(book: Book, scaling: Scaling) -> Iterator[Violation]:
         rule, source = "MIRR-04", desired.template
     forced = collect_forced(book, scaling.before.uid, (scaling.known(OLDEST_SNAPSHOT), scaling.at))
     if count not in wanted | forced:
-        text = f"{scaling.text}; {source or 'nobody'} wanted {sorted(wanted)}"
+        text = f"{scaling.text}; {source or 'no source'} wanted {sorted(wanted)}"
         yield Violation(invariant=rule, at=scaling.at, text=text)
 
 

@@ -48,7 +48,7 @@ def ready_at(ready: float | None) -> Events:
 
 PREPARATIONS = cases(
     {
-        "prepared, asked and written": lambda t: t.scale(20),
+        "prepared, requested and written": lambda t: t.scale(20),
         "not called -> SI-10": unprepared,
         "it acted, but did not confirm -> SI-10": lambda t: unprepared(
             t.prepare(18.9, "a-2", status=0)
@@ -160,7 +160,7 @@ VERDICTS = cases(
         "SI-13 refused, and written -> SI-13": refused_and_written,
         "SI-13 allowed on a read that failed -> SI-13": allowed_on_a_failed_read,
         "SI-02 PREP-19 another zone has been short for long -> SI-02": beside_a_short_zone(4),
-        "SI-02 for 4 s when asked": beside_a_short_zone(14),
+        "SI-02 for 4 s when requested": beside_a_short_zone(14),
     }
 )
 
@@ -209,7 +209,7 @@ TARGETS = cases(
         "another path -> SI-21": lambda t: t.prepare(10, "a-2", path="/ingester/shutdown"),
         "another method -> SI-21": lambda t: t.prepare(10, "a-2", method="GET"),
         "another pod -> SI-21": lambda t: t.prepare(10, "a-2", uid="foreign"),
-        "somebody else": lambda t: t.prepare(10, "a-2", actor="prometheus", method="GET"),
+        "another set": lambda t: t.prepare(10, "a-2", actor="prometheus", method="GET"),
         "the former path, after a minute": path_changed(60),
         "the former path, after two -> SI-21": path_changed(121),
         "a pod that no statefulset owns -> SI-21": lambda t: t.pod(

@@ -202,7 +202,7 @@ def gone_for(seconds: float, fault: str = "crash_loop") -> Events:
 LEFT = cases(
     {
         "it stays, and does not know -> LI-05": left,
-        "it was told": lambda t: left(t).prepare(90, "c-2", method="DELETE"),
+        "it was un-prepared": lambda t: left(t).prepare(90, "c-2", method="DELETE"),
         "it did not act on it -> LI-05": lambda t: left(t).prepare(
             90, "c-2", method="DELETE", acted=False, status=500
         ),

@@ -275,7 +275,7 @@ OVERLAPS = cases(
     {
         "SI-02 D-25 a downscale is being granted -> SI-02": beside_a_grant(19.2),
         "D-25 in its own zone": beside_a_grant(19.2, "a-0"),
-        "D-25 after the write, which everybody sees": beside_a_grant(20.5),
+        "D-25 after the write, which all processes see": beside_a_grant(20.5),
         "D-25 before it, with another write under review -> SI-02": beside_a_new_image(19.2),
         "D-25 after it, with another write under review": beside_a_new_image(20.5),
         "D-25 by a process that knows nothing of it yet": by_another_process,
@@ -336,10 +336,10 @@ REVISIONS = cases(
             rolled(t).pod(2, "a-1", uid="old-1"), 10
         ),
         "a pod has not been ready for 6 s -> ROLL-39": lambda t: record(short_since(t, 4), 10),
-        "nothing tells that a pod is not ready": lambda t: record(
+        "nothing says that a pod is not ready": lambda t: record(
             short_since(lost_event(t.zone(0.5, "a", ready=3)), 4), 10
         ),
-        "the set tells of it -> ROLL-39": lambda t: record(
+        "the set says so -> ROLL-39": lambda t: record(
             short_since(lost_event(t), 4).zone(4.5, "a", ready=2), 10
         ),
         "a pod is not there yet -> ROLL-39": lambda t: record(

@@ -110,7 +110,7 @@ def test_a_write_is_judged_by_when_it_was_sent(
 MIRRORING = cases(
     {
         "down to what it wants": lambda t: t.template(10, 2).set_replicas(20, "a", 2),
-        "what nobody wanted -> MIRR-04": lambda t: t.template(10, 2).set_replicas(20, "a", 1),
+        "what no source wanted -> MIRR-04": lambda t: t.template(10, 2).set_replicas(20, "a", 1),
         "nothing mirrored -> MIRR-04": lambda t: t.set_replicas(20, "b", 2),
     }
 )
@@ -161,10 +161,10 @@ DELAYS = cases(
         "prepared for long enough": prepared,
         "too early -> DELAY-08": lambda t: prepared(t, 40),
         "further down than wanted -> MIRR-04": lambda t: down(called(t.delay(14, "a-1")), 1),
-        "not asked -> DELAY-08": lambda t: down(t.template(10, 2)),
+        "not called -> DELAY-08": lambda t: down(t.template(10, 2)),
         "it answers, and does nothing -> DELAY-08": lambda t: down(called(t, acted=False)),
         "prepared, without an answer -> DELAY-08": lambda t: down(called(t, status=0)),
-        "one of two was not asked -> DELAY-08": lambda t: down(called(t, 1), 1),
+        "one of two was not called -> DELAY-08": lambda t: down(called(t, 1), 1),
         "told that it stays: its time begins anew -> DELAY-08": lambda t: down(
             called(t).delay(40, "a-2", method="DELETE").delay(41, "a-2")
         ),
@@ -251,13 +251,13 @@ def wanted_again(t: HistoryBuilder) -> HistoryBuilder:
 RESTS = cases(
     {
         "not mirrored -> LI-01": lambda t: t.template(20, 2),
-        "the status tells of fewer -> LI-01": lambda t: t.template(20, 3, status=2),
-        "asked, wanted again, not told so -> LI-05": wanted_again,
-        "and told so": lambda t: wanted_again(t).delay(30, "a-2", method="DELETE"),
-        "and told so ten minutes later -> LI-05": lambda t: wanted_again(t).delay(
+        "the status says fewer -> LI-01": lambda t: t.template(20, 3, status=2),
+        "called, wanted again, not un-prepared -> LI-05": wanted_again,
+        "and un-prepared": lambda t: wanted_again(t).delay(30, "a-2", method="DELETE"),
+        "and un-prepared ten minutes later -> LI-05": lambda t: wanted_again(t).delay(
             600, "a-2", method="DELETE"
         ),
-        "SEED-079 and told so again": lambda t: (
+        "SEED-079 and un-prepared again": lambda t: (
             wanted_again(t).delay(30, "a-2", method="DELETE").delay(630, "a-2", method="DELETE")
         ),
     }

@@ -61,7 +61,7 @@ def say(t: HistoryBuilder, where: str, at: float, last: float | None, actor: str
 @pytest.mark.parametrize(
     ("last", "actor", "broken"),
     [
-        pytest.param(20, OPERATOR, ["SI-11"], id="nobody changed it"),
+        pytest.param(20, OPERATOR, ["SI-11"], id="nothing changed it"),
         pytest.param(-3600, "carol", [], id="set back by a person"),
         pytest.param(-500, "carol", ["SI-11"], id="not far enough"),
         pytest.param(None, OPERATOR, ["SI-11"], id="removed by the operator"),

@@ -42,10 +42,10 @@ COVERAGE: Final[Mapping[str, str]] = {
     "SI-11": "judged per pair of such downscales, on the time of the world; the later one may be of"
     " a zone that follows, without a webhook; what a person writes of the earlier one is the truth",
     "SI-12": "judged per un-prepare: downscales that persist, and reviews that were allowed",
-    "SI-13": "judged for prepare-downscale: asked, allowed last, and on a read that succeeded",
+    "SI-13": "judged for prepare-downscale: reviewed, allowed last, and on a read that succeeded",
     "SI-14": "judged per downscale that persists while its webhook is in force",
-    "SI-15": "judged: writes of dry runs, calls and records while only dry runs are asked about,"
-    " and records of evictions that nobody asks for in earnest",
+    "SI-15": "judged: writes of dry runs, calls and records while only dry runs are reviewed,"
+    " and records of evictions that no client requests in earnest",
     "SI-16": "judged: refusals of what was just allowed, records written and pods called twice",
     "SI-17": "judged for pods under a budget: a record on the pod, written by compare-and-swap;"
     " else not promised: deletes of a process that had died are listed under it, apart",
@@ -62,7 +62,7 @@ COVERAGE: Final[Mapping[str, str]] = {
     "LI-03": "seen by LI-02 only: a view that stays frozen never comes to rest",
     "LI-04": "seen by LI-01 only: a view without a list never comes to rest",
     "LI-05": "judged at the end: no pod is prepared that stays; of delayed downscales also when it"
-    " was told so",
+    " was un-prepared",
     "LI-06": "not yet",
     "LI-07": "judged: records on untouched pods, once all is well; drains as LI-01",
     "LI-08": "seen by LI-01 only; how soon another process acts is shown by tests of failovers",
@@ -74,7 +74,7 @@ COVERAGE: Final[Mapping[str, str]] = {
     "LI-12": "not here: measured on real clocks",
     "LI-13": "not here: no certificates in this world",
     "LI-14": "not here: the process itself is not simulated",
-    "LI-15": "not here: nobody is forbidden to patch in these schedules",
+    "LI-15": "not here: no process is forbidden to patch in these schedules",
     "SCALE-05": "judged per count that the operator writes for a zone that follows: one that the"
     " leading zone had",
     "MIRR-04": "judged per count that it writes for a zone that mirrors; LI-01 judges what follows"
@@ -90,14 +90,14 @@ COVERAGE: Final[Mapping[str, str]] = {
     "MAZ-40": "judged per delete of a healthy pod: since when all had been available, to a second",
     "MAZ-43": "as MAZ-40, where a process began in the pause",
     "MAZ-46": "judged per delete: a policy that is paused only carries out what it had recorded",
-    "REL-01": "judged per entry that is added to a history: asked for by name, or after a bake that"
+    "REL-01": "judged per entry that is added to a history: requested by name, or after a bake that"
     " has succeeded, or a failure that was unblocked",
-    "REL-50": "judged per entry that was not asked for by name, on gates closed for 5 s; for six"
+    "REL-50": "judged per entry that was not requested by name, on gates closed for 5 s; for six"
     " minutes where events of gates may have been lost",
     "RELB-10": "judged per annotation that is removed: on record before, with its effect, and per"
     " name of a person: one entry",
     "RELB-15": "judged per tag that Flux is given: on record at the head of the history by then",
-    "RELB-42": "judged per entry that was not asked for by name, on schedules that have been closed"
+    "RELB-42": "judged per entry that was not requested by name, on schedules that have been closed"
     " for half a second, with or without a gate; for six minutes where events may have been lost",
     "RELB-35": "judged per retry that is recorded: the entry is tried again",
     "ROLL-39": "judged per status write that sets the current revision, on what has lasted for 5 s",

@@ -13,7 +13,7 @@ from rollout_operator.model.lease import LEASE_DURATION, RENEW_DEADLINE, Identit
 from tests.kube.election_rig import HERE, SECOND, Rig, StoredLease
 from tests.virtual_time import in_virtual_time
 
-STRANGER = "somebody-else"
+STRANGER = "another-holder"
 FORBIDDEN = Denied("forbidden", status=403)
 ODD: dict[str, dict[str, object]] = {
     "of the future": {

@@ -134,7 +134,7 @@ async def test_what_only_a_real_server_words(operator: Client, world: World) -> 
     with pytest.raises(Unreachable) as caught:
         await operator.fetch_page(PODS, space, resource_version="999999999999")
     assert caught.value.reason == "ResourceVersionTooLarge", "FP-10"
-    some = await operator.fetch_page(PODS, space, selector="name=nobody")
+    some = await operator.fetch_page(PODS, space, selector="name=absent")
     assert len(some.items) == 0
     shown = operator.server_time()
     assert shown is not None
@@ -269,7 +269,7 @@ async def test_sec_18_one_of_the_cluster_is_listed_and_watched_by_name(
 
 async def test_rbac_08_a_missing_cluster_role_is_named(world: World, tmp_path: Path) -> None:
     """Of an account without any rights, in a namespace of its own making."""
-    token = await world.plane.create_account(world.api, world.namespace, "nobody")
+    token = await world.plane.create_account(world.api, world.namespace, "powerless")
     async with opened(world, tmp_path, token) as client:
         with pytest.raises(Denied) as caught:
             await client.patch(VALIDATING_WEBHOOKS, "", "guard", [])

@@ -38,8 +38,8 @@ OTHERS: Final[Mapping[str, str]] = {
     "replace": "the StatefulSet controller and a kubelet",
     "age the record on": "time: what it allowed has happened by now, or never will",
     "end the effect of an answer on": "time: the same, of a record that stands no more",
-    "be killed": "whoever kills processes",
-    "be killed after sending for": "whoever kills processes",
-    "late": "the API server: a call of somebody who does not wait for it any more",
+    "be killed": "what kills processes",
+    "be killed after sending for": "what kills processes",
+    "late": "the API server: a call of a process that does not wait for it any more",
     "lose": "the network",
 }

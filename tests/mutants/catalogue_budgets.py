@@ -54,14 +54,14 @@ BUDGETS: Final = (
         name="rollout-lets-no-eviction-pass",
         old="        return self.free_until is None and engine is not self.side\n",
         new="        return False\n",
-        breaks="LI-01: every free place is the rollout's before a drain asks again",
+        breaks="LI-01: every free place is the rollout's before a drain tries again",
         scenarios=("s8-turns", "s8"),
     ),
     Mutant(
         name="rollout-does-not-record",
         old="        if request.dry_run:\n",
         new="        if request.dry_run or request.engine is DisruptionSource.ROLLOUT:\n",
-        breaks="SI-17, SI-01, SI-05: a rollout asks the caches and leaves no record",
+        breaks="SI-17, SI-01, SI-05: a rollout trusts the caches and leaves no record",
         scenarios=EVICTING,
     ),
 )

@@ -25,7 +25,7 @@ CACHES: Final = (
         name="gone-retried-in-place",
         old="needs_list=not has_list or isinstance(error, Gone) or self.resumes >= FAILED_RESUMES,",
         new="needs_list=not has_list,",
-        breaks="LI-04: a version that is too old is asked for again and again",
+        breaks="LI-04: a version that is too old is requested again and again",
     ),
     Mutant(
         name="never-listed-again",
@@ -36,9 +36,9 @@ CACHES: Final = (
         scenarios=("s1-small", "s1"),
     ),
     Mutant(
-        name="changes-by-list-not-told",
+        name="changes-by-list-not-passed-on",
         old="            self._notify(changes[start : start + STEP])\n",
         new="",
-        breaks="LI-02: what a list shows wakes nobody",
+        breaks="LI-02: what a list shows wakes no subscriber",
     ),
 )

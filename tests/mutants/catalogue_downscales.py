@@ -61,7 +61,7 @@ DOWNSCALE_CONTROL: Final = (
         name="one-cancel-is-enough",
         old="[due_cancel for due_cancel, pod in here.items() if pod.uid not in failed]\n",
         new="list(here)\n        failed = {}\n",
-        breaks="LI-05: a pod that was out of reach is not told again",
+        breaks="LI-05: a pod that was out of reach is not un-prepared again",
         scenarios=DOWNSCALES,
         profile="lost pods",
     ),
@@ -84,7 +84,7 @@ DOWNSCALE_CONTROL: Final = (
         name="records-not-read",
         old="        records = self._read_records(sts, pods)\n",
         new="        records = self._read_records(sts, pods)[:0]\n",
-        breaks="LI-05: after a crash nobody asks which pods were told to go",
+        breaks="LI-05: after a crash it is not read which pods were prepared",
         scenarios=DOWNSCALES,
     ),
     Mutant(
@@ -105,7 +105,7 @@ DOWNSCALE_CONTROL: Final = (
         name="undone-where-the-set-says-now",
         old="    target = called_at or plan_target(sts.annotations, sts.service_name)\n",
         new="    target = plan_target(sts.annotations, sts.service_name)\n",
-        breaks="LI-05: pods wait for ever where they had been told to go",
+        breaks="LI-05: pods wait for ever where they had been prepared",
         scenarios=DOWNSCALES,
     ),
 )

@@ -23,7 +23,7 @@ REVIEWS: Final = (
         name="dry-run-prepares",
         old="    if review.dry_run:\n        return allow(Code.DRY_RUN)\n",
         new="",
-        breaks="SI-15: a rehearsal tells pods to go",
+        breaks="SI-15: a rehearsal prepares pods",
         scenarios=DOWNSCALES,
     ),
     Mutant(
@@ -97,7 +97,7 @@ REVIEWS: Final = (
         name="records-not-written",
         old="errors = await gather_all(self._put(pod, text) for pod in annotated)",
         new="errors = await gather_all(self._put(pod, text) for pod in annotated[:0])",
-        breaks="LI-05: after a crash nobody knows which pods were told to go",
+        breaks="LI-05: after a crash no process knows which pods were prepared",
         scenarios=DOWNSCALES,
     ),
     Mutant(

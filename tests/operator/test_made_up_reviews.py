@@ -35,7 +35,7 @@ class Made(StrEnum):
     GROUP = "sets of groups that never were"
     MEMBER = "sets of a group that there is"
     SCALE = "Scales of sets"
-    UNLABELLED = "Scales that no-downscale is asked about"
+    UNLABELLED = "Scales that no-downscale reviews"
     DEPLOYMENT = "Scales of Deployments"
 
 

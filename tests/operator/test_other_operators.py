@@ -19,7 +19,7 @@ from tests.virtual_time import in_virtual_time
 
 PODS_EACH = 3
 ZONES = ("zone-a", "zone-b")
-OTHER = "somebody-else"
+OTHER = "another-holder"
 
 
 @in_virtual_time

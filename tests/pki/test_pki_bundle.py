@@ -61,7 +61,7 @@ def test_ca_03_where_nothing_differs_nothing_is_planned() -> None:
     [
         pytest.param({}, id="CA-02 none"),
         pytest.param({INJECT_CA_LABEL: "true"}, id="CA-02 no namespace"),
-        pytest.param({NAMESPACE_LABEL: "ops"}, id="CA-02 not asked for"),
+        pytest.param({NAMESPACE_LABEL: "ops"}, id="CA-02 not requested"),
         pytest.param({INJECT_CA_LABEL: "True", NAMESPACE_LABEL: "ops"}, id="CA-02 other spelling"),
         pytest.param({INJECT_CA_LABEL: "false", NAMESPACE_LABEL: "ops"}, id="CA-02 false"),
         pytest.param({INJECT_CA_LABEL: "true", NAMESPACE_LABEL: "ops2"}, id="SI-20 of another"),

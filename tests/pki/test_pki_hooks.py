@@ -46,7 +46,7 @@ def called(*hosts: str) -> WebhookConfiguration:
         pytest.param("rollout-operator.prod.svc", False, id="of another namespace"),
         pytest.param(f"x.{HOST}", False, id="below ours"),
         pytest.param("10.0.0.1", False, id="an address"),
-        pytest.param("", False, id="none that can be told"),
+        pytest.param("", False, id="none that is known"),
     ],
 )
 def test_d31_only_hooks_that_call_us_are_written(host: str, is_ours: bool) -> None:

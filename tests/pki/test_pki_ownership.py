@@ -18,7 +18,7 @@ SECRETS = [
     pytest.param(
         {"tls.crt": FOREIGN["cert"], "tls.key": FOREIGN["key"]}, id="as cert-manager does"
     ),
-    pytest.param({"cert": b"garbage", "key": b"garbage"}, id="nobody can tell"),
+    pytest.param({"cert": b"garbage", "key": b"garbage"}, id="no certificate"),
 ]
 
 

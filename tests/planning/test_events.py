@@ -144,7 +144,7 @@ def test_what_is_not_at_rest_is_no_end() -> None:
             id="the last pod of a zone starts",
         ),
         pytest.param(
-            waiting(severity=Severity.DEBUG), WAIT_STAYS, None, id="nobody has to know of it"
+            waiting(severity=Severity.DEBUG), WAIT_STAYS, None, id="no person has to know of it"
         ),
         pytest.param(Plan(group=GroupName("g")), WAIT_STAYS, None, id="it waits for nothing"),
     ],

@@ -62,7 +62,7 @@ class Run:
         """Let everything happen. Raises TimeoutError where it does not come to an end."""
         self.begun = time.monotonic()
         async with asyncio.timeout(LIMIT.total_seconds()), asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._request_all(), name="asks")
+            tasks.create_task(self._request_all(), name="requests")
             tasks.create_task(self._take_all(), name="dumps")
         async with asyncio.timeout(LIMIT.total_seconds()):
             over = OVER if self.plan.wait or self.plan.budgets else SOON_OVER

@@ -61,7 +61,7 @@ def _make_parser() -> argparse.ArgumentParser:
     plan.add_argument("--scenario", choices=NAMES, default=SMALL_ONES[0])
     plan.add_argument("--kind", type=Kind, choices=list(Kind), default=Kind.CRASH)
     plan.add_argument("--number", type=int, help="only this one, as counted by a run of all")
-    many = commands.add_parser("campaign", help="as many as asked for, on all cores")
+    many = commands.add_parser("campaign", help="as many as wanted, on all cores")
     many.add_argument("--schedules", type=int, default=5000)
     many.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing after")
     many.add_argument("--jobs", type=int, help="processes; as many as cores by default")

@@ -104,7 +104,7 @@ class Chaos:
             case "crash_at_step":
                 self._crash_at_step(blow)
             case "stop":
-                self._record(blow, f"is told to stop, and comes back after {_seconds(blow.lasts)}")
+                self._record(blow, f"is stopped, and comes back after {_seconds(blow.lasts)}")
                 self._patient.terminate(blow.lasts)
             case "partition":
                 self._record(blow, f"has no network for {_seconds(blow.lasts)}")

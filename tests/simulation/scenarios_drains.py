@@ -35,7 +35,7 @@ ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 NODES_OF_A_ZONE: Final = 2
 PATTERN: Final = "ingester-zone-[a-z]-([0-9]+)"
 DELAY: Final = 5  # seconds
-NATIVE: Final = "somebody-elses"
+NATIVE: Final = "of-another-owner"
 # All drains begin within so long, in a share of the schedules in the same moment.
 BEGIN: Final = 40.0  # seconds
 TOGETHER: Final = 0.6
@@ -251,5 +251,5 @@ async def _rehearse(drainer: Drainer) -> None:
         pods = people.sandbox.api.list(PODS, people.sandbox.namespace)
         if pods and people.rng.random() < 0.5:
             pod = name_of(people.rng.choice(pods))
-            people.say(f"asks for the eviction of {pod}, and goes away")
+            people.say(f"requests the eviction of {pod}, and goes away")
             await drainer.leave(pod, people.rng.uniform(0.005, 0.5))

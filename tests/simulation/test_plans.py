@@ -52,7 +52,7 @@ def test_every_call_dies_at_every_point_with_every_age_of_caches(recording: Reco
 
     assert len(plans) == len(set(plans)) == recording.calls * len(CrashPoint) * len(CacheAge)
     assert {plan.number for plan in plans} == set(range(1, recording.calls + 1))
-    assert {plan.step for plan in plans} == {Step.CALL}, "nobody calls pods in a rollout"
+    assert {plan.step for plan in plans} == {Step.CALL}, "no pod is called in a rollout"
 
 
 def test_every_event_meets_every_trouble(recording: Recording) -> None:

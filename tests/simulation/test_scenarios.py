@@ -106,7 +106,7 @@ def test_s7_zones_go_down_where_people_insist_and_the_third_never_does() -> None
 
     assert ends >= {(2, 2)}
     assert ends & {(2, 3), (3, 2), (3, 3)}
-    assert undone, "pods of those who gave up were told that they stay"
+    assert undone, "pods of clients that gave up were told that they stay"
 
 
 def test_s2_pods_must_stay_ready_for_a_while() -> None:

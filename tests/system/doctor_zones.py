@@ -18,7 +18,7 @@ TROUBLE: Final = (
         annotations={
             "grafana.com/rollout-downscale-leeder": "a",
             "grafana.com/no-downscale": "true",
-            "grafana.com/rollout-downscale-leader": "nobody",
+            "grafana.com/rollout-downscale-leader": "absent",
         },
     ),
     ZoneSpec(

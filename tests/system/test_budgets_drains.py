@@ -53,7 +53,7 @@ async def test_fp21_drains_and_a_rollout_and_kills(
     await world.wait_adopted(held.names)
     await world.judge.assert_clean()
     assert drain.unexpected() == []
-    assert await _is_reported(drain, UNANSWERED), "it was never away while it was asked"
+    assert await _is_reported(drain, UNANSWERED), "it was never away while it was called"
     assert await _uids(held) & {pod.uid for pod in before} == set()
     evicted = [one for one in await world.judge.evictions() if one.is_done]
     assert evicted, "the rollout was faster"

@@ -124,7 +124,7 @@ async def test_t11_t12_reviews_of_evictions_and_budgets(world: World) -> None:
             answer = await caller.send_request(EVICTION_PATH, review)
             assert (answer.is_allowed, answer.code) == (False, 403), fields
         absent = await caller.send_request(
-            EVICTION_PATH, eviction_review(world.namespace, "nobody-0")
+            EVICTION_PATH, eviction_review(world.namespace, "absent-0")
         )
         assert absent.is_allowed, "the API server answers 404"
         await held.set_budget("mock", maxUnavailable=1)

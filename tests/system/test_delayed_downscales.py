@@ -47,7 +47,7 @@ async def _wait_called(guarded: Guarded, *names: str) -> None:
         pods = guarded.pods
         return all(say(pods, name)[-1:] == ["POST"] for name in names)
 
-    await guarded.pods.wait_until(f"{names} asked", are_called)
+    await guarded.pods.wait_until(f"{names} called", are_called)
 
 
 async def _assert_judged(guarded: Guarded) -> None:
@@ -102,7 +102,7 @@ async def test_seed077_an_upscale_meanwhile_cancels(world: World) -> None:
 
     for name in GOING:
         assert say(guarded.pods, name) == ["DELETE", "POST", "DELETE"], guarded.pods.describe()
-    assert not guarded.pods.delayed_since, "nobody is prepared any more"
+    assert not guarded.pods.delayed_since, "no pod is prepared any more"
     await template.scale(5)
     await wait_counts(world, {NAME: 5})
     await world.judge.settle()
@@ -168,7 +168,7 @@ async def test_w06_pods_that_hang_hold_up_no_other(world: World) -> None:
 
     for template in templates:
         await template.scale(2)
-    await pods.wait_until("hanging-2 asked", lambda: "POST" in say(pods, "hanging-2"))
+    await pods.wait_until("hanging-2 called", lambda: "POST" in say(pods, "hanging-2"))
     await world.set_image(["hanging"], "v2")
     await wait_counts(world, {"quick": 2})
     await world.wait_adopted(["hanging"])

@@ -272,7 +272,7 @@ async def _provoke_settings(clinic: Clinic) -> None:
     world = clinic.world
     for zone in TROUBLE:
         await world.post(STATEFULSETS, statefulset(zone, world.namespace))
-    steps = [{"op": "add", "path": "/spec/template/spec/serviceAccountName", "value": "nobody"}]
+    steps = [{"op": "add", "path": "/spec/template/spec/serviceAccountName", "value": "absent"}]
     await world.patch(STATEFULSETS, "alone", steps, kind="json")
     for name, most in (("none", 0), ("another", 1), ("all", 2)):
         await world.post(BUDGETS, native_budget(name, APP, most))

@@ -52,7 +52,7 @@ async def test_seed092_one_pod_of_four_does_not_confirm(world: World) -> None:
         assert answer.message.startswith(guarded.refusal(name, (5, 1), start)), answer
         assert await guarded.workload(name).replicas() == 5
     assert "deaf-2" not in [call.pod for call in pods.calls]
-    assert "deaf-2" in await guarded.list_recorded(), "it is still to be told"
+    assert "deaf-2" in await guarded.list_recorded(), "it is still to be un-prepared"
     await pods.listen("deaf-2")
     # All that might have been prepared are un-prepared twice, late calls being what they are.
     await guarded.wait_unrecorded(*names)
@@ -63,7 +63,7 @@ async def test_seed092_one_pod_of_four_does_not_confirm(world: World) -> None:
         assert not pods.calls_to(f"{name}-0")
         answer = await guarded.workload(name).scale(4, Route.MERGE)
         assert answer.status == 200, answer
-        assert pods.calls_to(f"{name}-4")[-1].method == "POST", "asked anew, whatever was before"
+        assert pods.calls_to(f"{name}-4")[-1].method == "POST", "called anew, whatever was before"
     await guarded.assert_judged()
 
 

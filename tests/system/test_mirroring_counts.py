@@ -174,4 +174,4 @@ async def _assert_verbs(guarded: Guarded, *, may_watch: bool) -> None:
     else:
         assert done == needed
         assert {(each.verb, each.resource) for each in refused} == {("list", "replicatemplates")}
-        assert len(refused) == 1, "asked once, and not again for minutes"
+        assert len(refused) == 1, "requested once, and not again for minutes"

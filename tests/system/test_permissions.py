@@ -104,7 +104,7 @@ async def test_sec17_each_verb_of_the_role_is_needed_by_rollouts(world: World) -
         assert "level=warn" in await wait_line(operator, *words)
         waiting = "rollout_operator_group_waiting"
         assert await read_metric(operator, waiting, reason="backing_off") == 1
-        await wait_true("told on the page", partial(_is_on_page, operator))
+        await wait_true("reported on the page", partial(_is_on_page, operator))
         assert (await operator.fetch("/ready"))[0] == 200, "it works, and a restart mends nothing"
         assert {one.code for one in await world.judge.deletes() if not one.is_done} == {403}
     await world.wait_adopted(names)

@@ -51,7 +51,7 @@ def _cases() -> list[Case]:
             code="no_leading_zone",
             zone="lost-b",
             says=["could not find leader for lost-b", "grafana.com/rollout-downscale-leader"],
-            zones=[_zone("lost-a"), follow(_zone("lost-b"), "nobody")],
+            zones=[_zone("lost-a"), follow(_zone("lost-b"), "absent")],
         ),
         Case(
             code="leading_zones_circle",
@@ -92,8 +92,8 @@ def _cases() -> list[Case]:
         Case(
             code="bad_reference",
             zone="absent-a",
-            says=["ReplicaTemplate.rollout-operator.grafana.com nobody", "not found"],
-            zones=[mirror(_zone("absent-a"), name="nobody")],
+            says=["ReplicaTemplate.rollout-operator.grafana.com absent", "not found"],
+            zones=[mirror(_zone("absent-a"), name="absent")],
         ),
         Case(
             code="bad_reference",

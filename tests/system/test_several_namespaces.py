@@ -235,7 +235,7 @@ async def test_maz65_all_namespaces_are_watched_where_the_role_permits_it(world:
         await world.roll(names, "v2")
         assert await operator.terminate() == 0
         other.judge.elsewhere = {world.namespace}
-        assert await other.judge.deletes() == [], "it may, but has not been told of it"
+        assert await other.judge.deletes() == [], "it may, but has no flag for it"
         begun = world.plane.audit_size()
         async with granting(world, *CLUSTER_RULES):
             operator.start()

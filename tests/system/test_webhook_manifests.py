@@ -147,7 +147,7 @@ async def test_dep86_only_decreases_reach_the_operator(world: World, tmp_path: P
         await world.annotate("a", remark="new")
         await world.label("a", remark="new")
         await world.set_image(["a"], "v2")
-        assert reviewer.seen == [], "nothing but a decrease is asked about"
+        assert reviewer.seen == [], "nothing but a decrease is reviewed"
 
         for route in EVERY_ROUTE:
             for count in (2, 0):

@@ -151,7 +151,7 @@ async def test_the_longest_lag_is_shown_for_the_window() -> None:
     ("stalls", "is_fault"),
     [
         pytest.param([], False, id="a loop that runs"),
-        pytest.param([2 * STALL], False, id="a frozen node: it is over when we can tell of it"),
+        pytest.param([2 * STALL], False, id="a frozen node: it is over when we can say so"),
         pytest.param([STALL + SECOND] * 2, True, id="LI-14 one that keeps getting stuck"),
         pytest.param([STALL - SECOND] * 5, False, id="short ones"),
     ],

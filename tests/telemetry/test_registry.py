@@ -106,7 +106,7 @@ PAUSED: Final = wait("p", Code.PAUSED)
         ),
         pytest.param(
             [slow("warn"), slow("info"), slow("warn"), slow("debug"), slow("warn")],
-            QUIET, ["warn slow"], id="less severe is told already: what flaps fills no log",
+            QUIET, ["warn slow"], id="less severe is logged already: what flaps fills no log",
         ),
         pytest.param(
             [wait(f"{number}") for number in range(21)],
@@ -143,11 +143,11 @@ def test_a_reason_is_logged_when_it_is_new(
     [
         pytest.param(
             [(NOW, wait("1"), None), (NOW, wait("2"), QUIET), (QUIET, wait("2"), None)],
-            ["info 1", "info 2"], id="told later, if it still holds",
+            ["info 1", "info 2"], id="logged later, if it still holds",
         ),
         pytest.param(
             [(NOW, wait("1"), None), (NOW, wait("2"), QUIET), (NOW, wait("1"), None)],
-            ["info 1"], id="told already",
+            ["info 1"], id="logged already",
         ),
         pytest.param(
             [(NOW, slow("debug"), None), (NOW, slow("warn"), QUIET), (QUIET, slow("warn"), None)],
@@ -162,7 +162,7 @@ def test_a_reason_is_logged_when_it_is_new(
                 (STAYS, MISSING, None),
             ],
             ['info "rolled out"', "info missing"],
-            id="SEED-104 what passes by in every rollout is told when it stays",
+            id="SEED-104 what passes by in every rollout is logged when it stays",
         ),
     ],
 )  # fmt: skip
@@ -275,7 +275,7 @@ def test_the_gauge_follows_the_plan(world: World) -> None:
         ),
         pytest.param(
             [(lately("1h"), Subject.SCALING), (BUSY, Subject.ROLLOUT), (lately("2h"), "scaling")],
-            ["budget_used", "zone_downscaled_lately"], id="rollouts first, whoever posts last",
+            ["budget_used", "zone_downscaled_lately"], id="rollouts first, whichever posts last",
         ),
         pytest.param(
             [(lately("1h"), Subject.SCALING)], ["zone_downscaled_lately"], id="counts alone"

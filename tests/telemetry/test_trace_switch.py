@@ -18,7 +18,7 @@ INSTEAD: Final = "set OTEL_EXPORTER_OTLP_ENDPOINT to the port for OTLP over HTTP
 @pytest.mark.parametrize(
     ("environ", "choice"),
     [
-        pytest.param({}, OFF, id="TRACE-01 nothing asks for it"),
+        pytest.param({}, OFF, id="TRACE-01 no variable switches it on"),
         pytest.param({"OTEL_SERVICE_NAME": "a", "OTEL_TRACES_SAMPLER": "always_on"}, OFF),
         pytest.param(ENDPOINT, ON, id="TRACE-01 an endpoint"),
         pytest.param({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c/v1/traces"}, ON),

@@ -199,7 +199,7 @@ async def test_a_hook_that_breaks_refuses(world: WebhookWorld, lines: list[str])
     ("flag", "query"),
     [
         pytest.param(100, "", id="ADM-08 nine tenths of the flag"),
-        pytest.param(10_000, "?timeout=100ms", id="the asker's own limit"),
+        pytest.param(10_000, "?timeout=100ms", id="the caller's own limit"),
         pytest.param(100, "?timeout=30s", id="the shorter one counts"),
     ],
 )

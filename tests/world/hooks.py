@@ -308,7 +308,7 @@ async def _remove(api: Api, resource: Resource, name: str) -> None:
 
 async def _poll(missing: Callable[[], Awaitable[str]], limit: timedelta) -> None:
     """Try until nothing is missing. Raises TimeoutError with what is."""
-    text = "nothing was asked"
+    text = "nothing was requested"
     try:
         async with asyncio.timeout(limit.total_seconds()):
             while text := await missing():  # noqa: ASYNC110 (an answer, no event)

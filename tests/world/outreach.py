@@ -125,7 +125,7 @@ def _wrong_edit(write: HookWrite, before: Json | None, namespace: str) -> Iterat
         yield "it is gone"
         return
     if before is None:
-        yield "nobody else had written it"
+        yield "no other client had written it"
         return
     labels = before["metadata"].get("labels") or {}
     if labels.get(INJECT_LABEL) != "true" or labels.get(NAMESPACE_LABEL) != namespace:

@@ -63,11 +63,11 @@ def unlabelled(labels: Mapping[str, str]) -> list[HookWrite]:
 FOREIGN = {
     "no labels of ours: no labels": unlabelled({}),
     "no labels of ours: other operator": unlabelled(OURS | {NAMESPACE_LABEL: "other"}),
-    "no labels of ours: not asked for": unlabelled(OURS | {INJECT_LABEL: "yes"}),
+    "no labels of ours: not requested": unlabelled(OURS | {INJECT_LABEL: "yes"}),
     "something else: address": patched(url="https://b"),
     "something else: label": patched(OURS | {"more": "x"}),
     "it is gone: deleted": [CREATED, write("operator", "delete", {})],
-    "nobody else: created": [write("operator", "create", configuration(1, OURS))],
+    "no other writer: created": [write("operator", "create", configuration(1, OURS))],
 }
 
 

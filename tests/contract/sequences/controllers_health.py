@@ -32,7 +32,7 @@ async def failed_while_it_goes(rig: ControllerRig) -> None:
     await rig.remove("a-1")
     await rig.settle()
     await rig.write("a-1", phase="Failed")
-    await rig.rest("it is told nothing more")
+    await rig.rest("it is sent nothing more")
     await rig.end("a-1")
     await rig.rest("it is made anew")
 

@@ -7,7 +7,7 @@ from tests.contract.controllers_sets import PARALLEL, ROLLING, THREE, web
 async def _move_each(rig: ControllerRig) -> None:
     await rig.version("2")
     for pod in reversed(THREE):
-        await rig.rest(f"{pod} is told to go")
+        await rig.rest(f"{pod} terminates")
         await rig.end(pod)
         await rig.rest(f"{pod} is made anew")
         await rig.ready(pod)
@@ -35,7 +35,7 @@ async def rolling_back_in_the_middle(rig: ControllerRig) -> None:
     await rig.version("1")
     await rig.rest("back, while it is going")
     await rig.renew("a-1")
-    await rig.rest("the highest is told to go")
+    await rig.rest("the highest terminates")
     await rig.renew("a-2")
     await rig.rest("whole as before")
 
@@ -61,7 +61,7 @@ async def rolling_in_parallel_replaces_a_broken_new_pod(rig: ControllerRig) -> N
     await rig.end("a-2")
     await rig.rest("it is not ready")
     await rig.version("3")
-    await rig.rest("it is told to go")
+    await rig.rest("it terminates")
 
 
 @controlled

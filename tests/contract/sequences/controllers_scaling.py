@@ -41,7 +41,7 @@ async def parallel_up_while_a_lower_one_is_not_ready(rig: ControllerRig) -> None
 async def ordered_down(rig: ControllerRig) -> None:
     await rig.whole()
     await rig.change(replicas=1)
-    await rig.rest("the highest is told to go, and no other")
+    await rig.rest("the highest terminates, and no other")
     await rig.end("a-2")
     await rig.rest("then the next")
     await rig.end("a-1")
@@ -52,7 +52,7 @@ async def ordered_down(rig: ControllerRig) -> None:
 async def parallel_down(rig: ControllerRig) -> None:
     await rig.whole(pods=PARALLEL)
     await rig.change(replicas=1)
-    await rig.rest("both are told to go", has_steps=False)
+    await rig.rest("both terminate", has_steps=False)
     await rig.end("a-1")
     await rig.rest("the lower one is gone first")
     await rig.end("a-2")
@@ -120,7 +120,7 @@ async def ordered_to_none_and_back(rig: ControllerRig) -> None:
 async def ordered_down_and_up_before_the_pod_is_gone(rig: ControllerRig) -> None:
     await rig.whole()
     await rig.change(replicas=2)
-    await rig.rest("it is told to go")
+    await rig.rest("it terminates")
     await rig.change(replicas=4)
     await rig.rest("its end is waited for")
     await rig.end("a-2")
@@ -131,7 +131,7 @@ async def ordered_down_and_up_before_the_pod_is_gone(rig: ControllerRig) -> None
 async def parallel_down_and_up_before_the_pod_is_gone(rig: ControllerRig) -> None:
     await rig.whole(pods=PARALLEL)
     await rig.change(replicas=2)
-    await rig.rest("it is told to go")
+    await rig.rest("it terminates")
     await rig.change(replicas=4)
     await rig.rest("the one above comes")
     await rig.end("a-2")

@@ -40,7 +40,7 @@ def _acts(rig: ControllerRig, rng: random.Random) -> Mapping[str, tuple[int, Act
         (going, "gone", 9, rig.end),
         (waiting, "ready", 9, partial(rig.write, is_ready=True)),
         (ready, "unready", 1, rig.write),
-        (staying, "told to go", 3, rig.remove),
+        (staying, "terminating", 3, rig.remove),
         (staying, "failed", 1, partial(rig.write, phase="Failed")),
     ):
         if names:

@@ -93,7 +93,7 @@ async def test_w20_pods_that_do_not_confirm_hold_back_no_upscale() -> None:
         await pass_time(600 * SECOND)
         for pod in ("zone-b-0", "zone-b-1"):
             soon = bench.stores.calls.count(f"DELETE {pod}")
-            assert 1 <= soon <= 1 + SOON_TRIES, "the process before this one may have asked it"
+            assert 1 <= soon <= 1 + SOON_TRIES, "the process before this one may have called it"
         bench.stores.take()
         await pass_time(1800 * SECOND)
     for pod in ("zone-b-0", "zone-b-1"):

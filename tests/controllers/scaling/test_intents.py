@@ -358,7 +358,7 @@ async def test_si22_a_process_that_stops_sends_no_count_after_its_mark() -> None
 async def test_a_mark_that_is_another_by_now_is_read_live(text: str | None) -> None:
     """FP-11: the cache still shows it, and nothing waits for that; another mark is revoked, too."""
     bench = follower()
-    write_mark(bench, "of somebody")
+    write_mark(bench, "of another client")
     bench.scale("a", 5)
     bench.show_store()
     write_mark(bench, text)

@@ -99,7 +99,7 @@ async def test_si18_a_record_without_an_answer_counts_and_is_not_confirmed() -> 
     ("call", "within", "took"),
     [
         pytest.param("patch", LONG, ANSWER_LIMIT, id="a record"),
-        pytest.param("patch", SECOND, SECOND, id="whoever asks has less time"),
+        pytest.param("patch", SECOND, SECOND, id="the caller has less time"),
         pytest.param("list", LONG, ANSWER_LIMIT, id="the read after the record"),
     ],
 )

@@ -164,7 +164,7 @@ def test_w55_what_may_still_come_to_nothing_is_listed_by_budget() -> None:
         pytest.param(recorded(A0, age=RECORD_COUNTS), False, id="LI-07: 120 s"),
         pytest.param(recorded(A0, age=-SECOND), True, id="one of the future"),
         pytest.param(recorded(A0, uid="uid-b-0"), False, id="a copy of another pod's"),
-        pytest.param(pod("a", 0, disruption="{"), True, id="one that nobody can read"),
+        pytest.param(pod("a", 0, disruption="{"), True, id="one that cannot be read"),
         pytest.param(pod("a", 0, disruption='{"uid":"uid-a-0"}'), True, id="one without a time"),
         pytest.param(pod("a", 0, disruption="[" * 9999), True, id="one that is deep"),
     ],

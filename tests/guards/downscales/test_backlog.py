@@ -109,7 +109,7 @@ def test_si12_a_debt_remembers_which_state_of_the_set_it_is_of(bench: Bench) -> 
     ledger.backlog.record_un_prepared(A, waiting("2"))
     assert ledger.backlog.get_version(A) == ""
     ledger.close(ledger.begin(seen, key("a"), EPOCH, named("1")), un_prepare=())
-    assert ledger.backlog.get_version(A) == "", "nobody is owed anything"
+    assert ledger.backlog.get_version(A) == "", "no pod is left to un-prepare"
     ledger.close(ledger.begin(seen, key("a"), EPOCH, named("1")), un_prepare=uids("1"))
     ledger.forget_set(A)
     assert ledger.backlog.get_version(A) == ""

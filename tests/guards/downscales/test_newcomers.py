@@ -21,7 +21,7 @@ UP: Final = "scale 5, new 3 4"
     ("steps", "used", "pods"),
     [
         pytest.param(UP, 3, "uid-a-3 uid-a-4", id="D-67: what comes after an upscale is new"),
-        pytest.param("new 3, scale 5", 3, "uid-a-3", id="D-67: pods are told before their set"),
+        pytest.param("new 3, scale 5", 3, "uid-a-3", id="D-67: pods are seen before their set"),
         pytest.param("scale 4, new 3, scale 5", 3, "uid-a-3", id="D-67: an upscale in steps"),
         pytest.param(
             f"{UP}, ready 3, new 3, remove 3, new 3x", 4, "uid-a-4",
@@ -37,13 +37,13 @@ UP: Final = "scale 5, new 3 4"
         ),
         pytest.param(
             "new 3, ready 3, remove 3, new 3x, scale 5", 5, "",
-            id="SI-10: the watch of sets lags, a pod has gone before its upscale was told",
+            id="SI-10: the watch of sets lags, a pod has gone before its upscale was seen",
         ),
         pytest.param(
-            "new 3, ready 3, scale 5", 4, "", id="SI-10: ready before its upscale was told"
+            "new 3, ready 3, scale 5", 4, "", id="SI-10: ready before its upscale was seen"
         ),
         pytest.param(
-            f"{UP}, new 3x", 4, "uid-a-4", id="SI-10: its end was not told: it may have been ready"
+            f"{UP}, new 3x", 4, "uid-a-4", id="SI-10: its end was not seen: it may have been ready"
         ),
         pytest.param(f"{UP}, list pods", 5, "", id="FP-09: in a gap a pod may have come and gone"),
         pytest.param(

@@ -17,7 +17,7 @@ TAKE_DOWN: Final = "scale 1, remove 2 1"
 OVER_VOLUMES: Final = "delete, remove 2 1 0, create 1"
 WAYS: Final = {
     "take down": TAKE_DOWN,
-    "recreate over orphans": "own nobody, create 1, own set, remove 2 1",
+    "recreate over orphans": "own none, create 1, own set, remove 2 1",
     "recreate over volumes": OVER_VOLUMES,
     "recreate before pods go": "delete, create 1, remove 2 1 0",
     "recreate twice": f"{OVER_VOLUMES}, delete, create 1",
@@ -79,15 +79,15 @@ def test_si02_a_spec_that_was_missed_may_have_wanted_any_ordinal(miss: str) -> N
     "steps",
     [
         pytest.param(
-            "own nobody, wait hour, remove 2 1 0, create 1, wait settling, scale 4",
+            "own none, wait hour, remove 2 1 0, create 1, wait settling, scale 4",
             id="orphans of long ago: who deletes them may create their set again",
         ),
         pytest.param(
-            "own nobody, remove 0, wait hour, create 1, wait hour, scale 4",
+            "own none, remove 0, wait hour, create 1, wait hour, scale 4",
             id="a pod of the name that the set does not own",
         ),
         pytest.param(
-            "own nobody, wait hour, create 1, wait hour, remove 2, wait hour-, scale 4",
+            "own none, wait hour, create 1, wait hour, remove 2, wait hour-, scale 4",
             id="one that goes after its set came",
         ),
         pytest.param(

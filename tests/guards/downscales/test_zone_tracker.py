@@ -78,7 +78,7 @@ async def test_a_zone_that_cannot_be_read_gets_its_entry_too() -> None:
         pytest.param({"zone-b": entry()}, {"b": 2, "c": 0}, {"b": 1, "c": 0}, id="SI-11 its"),
         pytest.param(
             {"other": "garbage", "README": "", "zone-b": entry()}, {}, {"b": 1},
-            id="D-18 LI-09 what another group has broken delays nobody",
+            id="D-18 LI-09 what another group has broken delays no zone",
         ),
     ],
 )  # fmt: skip

@@ -94,7 +94,7 @@ class World:
 
     def _own(self, owner: str) -> None:
         """Have all pods be without owner, as after `--cascade=orphan`, or by the set."""
-        if owner == "nobody":
+        if owner == "none":
             self.delete()
         for one in self.listed:
             self.put(replace(one, owner_uid=self.sts.uid if owner == "set" else None))

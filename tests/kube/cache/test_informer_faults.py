@@ -266,7 +266,9 @@ FIRST_FAILURES = pytest.mark.parametrize(
         pytest.param(WentBack("x"), RetryCause.WENT_BACK, 2.1, Severity.WARN, id="FP-05 older"),
         pytest.param(Throttled("x"), RetryCause.THROTTLED, 0.1, Severity.WARN, id="own limiter"),
         pytest.param(busy(), RetryCause.THROTTLED, 0.1, Severity.WARN, id="FP-12 429"),
-        pytest.param(busy(seconds=7), RetryCause.THROTTLED, 7.1, Severity.WARN, id="FP-12 asked"),
+        pytest.param(
+            busy(seconds=7), RetryCause.THROTTLED, 7.1, Severity.WARN, id="FP-12 as the server says"
+        ),
         pytest.param(busy(days=1), RetryCause.THROTTLED, 30.1, Severity.WARN, id="FP-12 bounded"),
         pytest.param(DENIED, RetryCause.DENIED, 1, Severity.ERROR, id="W-22 denied"),
         pytest.param(MISSING, RetryCause.REFUSED, 1, Severity.ERROR, id="W-22 404"),

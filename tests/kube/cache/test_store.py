@@ -164,7 +164,7 @@ def play(store: PodStore, steps: str) -> str:
             "=a-0@5/one =a-0@9/two",
             "a-0@5/one> >a-0@9/two",
             "a-0@9/two",
-            id="FP-07 a list after a gap tells of both incarnations",
+            id="FP-07 a list after a gap shows both incarnations",
         ),
         pytest.param(
             "=a-0@90 =a-0@7", "a-0@90>a-0@7", "a-0@7", id="FP-05 an older list is the truth"

@@ -90,7 +90,7 @@ async def test_what_is_doubted_is_requested_once_a_minute() -> None:
     shelf = Shelf({"v1": [served("Thing", "v1", "scale")]})
     catalog = KindCatalog(shelf, VirtualClock())
     await catalog.find(GROUP, "Thing")
-    catalog.doubt("nobody asked for this one")
+    catalog.doubt("no client has requested this")
     for _ in range(600):
         catalog.doubt(GROUP)
         await catalog.find(GROUP, "Thing")

@@ -84,8 +84,8 @@ def status(code: int, reason: str = "", message: str = "") -> Status:
         pytest.param(DELETE, 500, "InternalError", "etcd", UnknownOutcome, id="SI-18 500 write"),
         pytest.param(DELETE, 503, "", "refused", UnknownOutcome, id="SI-18 503 write"),
         pytest.param(UPDATE, 504, "Timeout", "", UnknownOutcome, id="SI-18 504 write"),
-        pytest.param(GET, 200 + 400, "", "", Unreachable, id="a code nobody knows, read"),
-        pytest.param(DELETE, 600, "", "", UnknownOutcome, id="a code nobody knows, write"),
+        pytest.param(GET, 200 + 400, "", "", Unreachable, id="an unknown code, read"),
+        pytest.param(DELETE, 600, "", "", UnknownOutcome, id="an unknown code, write"),
     ],
 )
 def test_class_of_a_failure(

@@ -35,7 +35,7 @@ async def test_mirr_03_groups_and_kinds_are_discovered(bench: Bench) -> None:
     bench.server.on("GET", "/api/v1", reply({"resources": []}))
     client = bench.client()
     assert await client.fetch_group(GROUP) == ("v2", "v1")
-    assert await client.fetch_group("") == ("v1",), "known without asking"
+    assert await client.fetch_group("") == ("v1",), "known without a request"
     (thing,) = await client.fetch_resources(GROUP, "v2")
     assert await client.fetch_resources("", "v1") == ()
     assert thing.resource == Resource(GROUP, "v2", "things", "Thing")

@@ -47,7 +47,7 @@ async def test_dep_11_a_refused_token_is_read_again_at_once(file: Path) -> None:
     assert credential.value == "Bearer second"
     file.write_text("third")  # noqa: ASYNC240 - a test may block
     await credential.replace_refused("Bearer first")
-    assert credential.value == "Bearer second", "someone else had renewed it"
+    assert credential.value == "Bearer second", "another call had renewed it"
 
 
 @pytest.mark.parametrize("broken", ["", " \n", "a b", "a\nb: c", "zürich", "\x00"])

@@ -83,7 +83,7 @@ async def test_w_44_many_changes_at_once_are_few_reads() -> None:
 async def test_what_a_read_has_shown_is_not_read_again() -> None:
     async with following() as rig:
         await rig.settle()
-        assert rig.requested()[READ] == 1, "the list and its versions tell nothing new"
+        assert rig.requested()[READ] == 1, "the list and its versions show nothing new"
 
 
 @in_virtual_time

@@ -365,4 +365,4 @@ async def test_an_unwanted_reference_is_polled_no_more() -> None:
         assert rig.requested(begin).total() == 0
         rig.want("store", "demo")
         await rig.until_shown(3)
-        assert rig.requested(begin)["discover"] == 2, "nothing is remembered of what nobody wanted"
+        assert rig.requested(begin)["discover"] == 2, "nothing is remembered of what was not wanted"

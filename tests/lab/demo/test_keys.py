@@ -15,7 +15,7 @@ ACTS = {"k": "kill a pod"}
         pytest.param("++++++", [2, 4, 8, 16, 16, 16], id="not for ever faster"),
         pytest.param("----", [0.5, 0.25, 0.125, 0.125], id="nor slower"),
         pytest.param("+ +", [2, 0, 0], id="what stands stays so"),
-        pytest.param(" k", [0, 1], id="whatever is asked for lets it go on"),
+        pytest.param(" k", [0, 1], id="whatever is requested lets it go on"),
         pytest.param("x", [1], id="others do nothing"),
     ],
 )

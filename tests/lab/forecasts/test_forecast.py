@@ -149,7 +149,7 @@ BLOCKED: Final = "SomeGatesBlocking"
             [rollout(), policy(), schedule(zone="Mars/Base")],
             NOON,
             [f"1.1.0 person: {BLOCKED}"],
-            id="a time zone that nobody knows opens nothing",
+            id="an unknown time zone opens nothing",
         ),
         pytest.param(
             [rollout(bake="Failed"), policy()], NOON, ["1.1.0 person: BakeTimeFailed"], id="failed"

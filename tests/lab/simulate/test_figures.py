@@ -135,7 +135,7 @@ def test_how_many_pods_are_down_and_zones_together(
         pytest.param(
             [_gone(1, "zone-a-0"), _gone(2, "zone-a-1"), _gone(3, "zone-a-1")],
             ["zone-a-1 is number 2 down of zone-a, of 1 allowed"],
-            id="a second one of a zone, told once",
+            id="a second one of a zone, named once",
         ),
         pytest.param(
             [_gone(1, "zone-a-0"), _gone(2, "zone-c-1")],

@@ -248,7 +248,7 @@ def test_a_drain_that_a_budget_never_allows_is_not_done() -> None:
     simulated = _simulate([*_spread(), NATIVE("never", maxUnavailable=0)], "drain node-b1")
 
     assert [status for _, _, status in _evicted(simulated)] == [429, 429], (
-        "each refusal is told once"
+        "each refusal is printed once"
     )
     assert len(simulated.play.undone) == 2
     assert not simulated.play.is_cut

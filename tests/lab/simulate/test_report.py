@@ -70,7 +70,7 @@ def test_nothing_at_all_is_said() -> None:
     assert _part(lines, "What happens:") == ["nothing"]
     assert "In the end:" in lines
     assert "0 deletes by the operator" in _part(lines, "In the end:")
-    assert not [line for line in lines if "refused" in line], "nobody has asked for anything"
+    assert not [line for line in lines if "refused" in line], "nothing was requested"
 
 
 def test_what_the_first_instant_is_made_of_is_not_shown() -> None:

@@ -152,7 +152,7 @@ def test_an_autoscalers_object_can_be_scaled() -> None:
     assert "you scale ingesters to 4" in story
     assert [count for _, count in _list_counts(run, "zone-a")] == [4]
     assert _list_counts(run, "zone-b") == []
-    assert "replicas 4)" in story, "its status is told"
+    assert "replicas 4)" in story, "its status is printed"
     assert "left out" not in story
 
 

@@ -63,7 +63,7 @@ def test_the_median_of_those_given_counts() -> None:
 @pytest.mark.parametrize(
     ("seconds", "span"),
     [((1, 2, 2), 5 / 3), ((1, 1, 2, 2), 1.5), ((2, 2, 2), 2), ((1, 2, 2, 2, 30), 1.75)],
-    ids=["two of three later", "half", "all alike", "one that took long misleads nobody"],
+    ids=["two of three later", "half", "all alike", "one that took long misleads no forecast"],
 )
 def test_stamps_of_whole_seconds_say_less_than_a_second_together(
     seconds: tuple[int, ...], span: float

@@ -110,7 +110,7 @@ def wishes(written: HistoryBuilder) -> None:
         pytest.param(
             delete_unannounced,
             ["*** started", "zone-a-0 going down", "deletes zone-a-0"],
-            id="a delete that no log has told of",
+            id="a delete that no log has shown",
         ),
         pytest.param(
             refused,

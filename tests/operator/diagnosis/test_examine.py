@@ -162,7 +162,7 @@ async def test_everything_is_read_and_nothing_written() -> None:
     cluster.put(
         "validatingwebhookconfigurations", configuration("/admission/no-downscale", data["ca"])
     )
-    cluster.put("validatingwebhookconfigurations", configuration("/somebody/else"))
+    cluster.put("validatingwebhookconfigurations", configuration("/another/image"))
     cluster.put("services", {"metadata": {"name": "rollout-operator"}, "spec": {"ports": []}})
     labels = {"kubernetes.io/service-name": "rollout-operator"}
     conditions = [{"conditions": {"ready": ready}} for ready in (True, False)]

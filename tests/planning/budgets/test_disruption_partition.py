@@ -98,7 +98,7 @@ ZPDB-93 the delay is for this partition only
   a-0; b; pod b-1 b-2 ready_for=0; partitions delay=60 | allow
 ZPDB-90 a pod without a partition is of another one
   a-0; b rrF; partitions pattern=ingester-zone-[a-c]-([0-1]) | allow
-ZPDB-90 an absent one may be of any: it cannot be told apart where names have no partition
+ZPDB-90 an absent one may be of any: it is not known where names have no partition
   a-0; b rr-; partitions pattern=ingester-zone-[a-c]-([0-1]) | 429 1 pod unknown in partition 0
 partitions need not be ordinals: all of a name
   a-0; b rrF; partitions pattern=(ingester)-zone-[a-c]-[0-9]+

@@ -63,7 +63,7 @@ ZPDB-59 ZPDB-75 an unready pod is no exemption, and does not count itself
   a-0; a CCC; budget 2 | 429 2 pods not ready in ingester-zone-a
 ZPDB-75 the pod itself never counts
   a-0; a Crr | allow
-SI-16 asked again, the same pod may go
+SI-16 requested again, the same pod may go
   a-0; granted a-0 | allow
 ZPDB-75 terminating, absent and unreadable pods
   a-0; b rt-u | 429 2 pods not ready, 1 pod unknown in ingester-zone-b

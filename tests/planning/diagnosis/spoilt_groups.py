@@ -113,7 +113,7 @@ SPOILT_GROUPS: Final = (
         "annotation is not set or empty",
     ),
     Case(
-        "a place, and nothing that asks for it",
+        "a place, and nothing that needs it",
         with_sets(zone_set("zone-c", annotations=PREPARED)),
         FindingCode.PREPARE_WITHOUT_LABEL,
         "StatefulSet zone-c",
@@ -141,7 +141,7 @@ SPOILT_GROUPS: Final = (
         "HTTP status 502",
     ),
     Case(
-        "follows nobody",
+        "follows no set",
         with_sets(zone_set("zone-c", annotations={LEADING_ZONE: "zone-x"})),
         FindingCode.LEADING_ZONE_UNKNOWN,
         "StatefulSet zone-c",

@@ -131,7 +131,7 @@ SPOILT_OPERATORS: Final = (
         "no webhook configuration names this namespace",
     ),
     Case(
-        "webhooks that nobody serves",
+        "webhooks without a server",
         _operator("-server-tls.enabled=false"),
         FindingCode.WEBHOOKS_NOT_SERVED,
         f"ValidatingWebhookConfiguration no-downscale-{NAMESPACE}",
@@ -260,7 +260,7 @@ SPOILT_OPERATORS: Final = (
         "no answer",
     ),
     Case(
-        "nobody listens",
+        "no process listens",
         reach(FAILED.format(hook="no-downscale", why="dial tcp: connection refused")),
         FindingCode.WEBHOOK_UNREACHABLE,
         "webhook no-downscale",

@@ -152,7 +152,7 @@ SPOILT_POLICIES: Final = (
     ),
 )
 SOUND_POLICIES: Final = {
-    "the kind is missing, and nothing asks for it": good(policy_kind=PolicyKind(is_served=False)),
+    "the kind is missing, and nothing needs it": good(policy_kind=PolicyKind(is_served=False)),
     "a policy that the flag obeys": obeying(policies=(policy(),)),
     "a policy that variables obey": replace(operator(LOG_LEVEL="info"), policies=(policy(),)),
     "a variable from elsewhere": operator("-log.level=warn", LOG_LEVEL="$(LOG_LEVEL)"),

@@ -120,7 +120,7 @@ SOUND_RELEASES: Final[Mapping[str, Installation]] = {
     "releases that kuberik's controller makes": good(
         releases=replace(RELEASES, others=("kuberik-system/rollout-controller",))
     ),
-    "kinds that nobody asks for": good(
+    "kinds that no object needs": good(
         releases=InstalledReleases(missing=("Rollout",), missing_of_flux=("ImagePolicy",))
     ),
     "a variable in place of an OCIRepository": making(

@@ -84,7 +84,7 @@ def test_what_could_not_be_read_is_skipped_and_reported(source: Source) -> None:
         pytest.param(good(lease=HeldLease(name="x", holder="")), id="a Lease that was released"),
         pytest.param(
             with_sets(zone_set("zone-c", annotations={"grafana.com/dashboard": "x"})),
-            id="a key of somebody else",
+            id="a key of another tool",
         ),
         pytest.param(
             good(

@@ -129,7 +129,7 @@ def test_a_target_is_the_same_for_all_pods() -> None:
         pytest.param(
             "http://u:secret@pod/a",
             'has a user, and pods are sent no credentials: "http://***@pod/a"',
-            id="SI-23 a password is not told",
+            id="SI-23 a password is not shown",
         ),
         pytest.param(
             "http://u:p/w@pod/a",

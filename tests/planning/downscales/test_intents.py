@@ -53,7 +53,7 @@ def test_what_a_mark_announces(text: str | None, counts: tuple[int, int] | None)
             "{gone",
             f'StatefulSet zone-a: annotation {DOWNSCALE_INTENT}: "{{gone" is no mark of a'
             " downscale, and counts as one of all",
-            id="D-40 nobody scales it down to 0",
+            id="D-40 no operator scales it down to 0",
         ),
     ],
 )

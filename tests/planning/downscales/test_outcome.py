@@ -36,7 +36,7 @@ def names(pods: Sequence[Pod]) -> list[str]:
     ("replicas", "may_persist", "outcome"),
     [
         pytest.param(5, True, DownscaleOutcome.OPEN, id="SI-12 it may still happen"),
-        pytest.param(5, False, DownscaleOutcome.FAILED, id="W-36 refused by somebody else"),
+        pytest.param(5, False, DownscaleOutcome.FAILED, id="W-36 refused by another webhook"),
         pytest.param(3, True, DownscaleOutcome.HAPPENED, id="it happened"),
         pytest.param(3, False, DownscaleOutcome.HAPPENED, id="it happened long ago"),
         pytest.param(2, True, DownscaleOutcome.HAPPENED, id="more than that happened"),
@@ -74,9 +74,9 @@ def test_si12_no_pod_is_un_prepared_from_what_has_happened_or_may(
         pytest.param(5, uids(3, 4), ["zone-a-3", "zone-a-4"], id="LI-05 both stay"),
         pytest.param(4, uids(3, 4), ["zone-a-3"], id="SI-12 one of them goes after all"),
         pytest.param(3, uids(3, 4), [], id="SI-12 both go"),
-        pytest.param(5, uids(4), ["zone-a-4"], id="only who was told"),
-        pytest.param(5, uids(), [], id="nobody was told"),
-        pytest.param(5, uids(0, 9), ["zone-a-0"], id="of those that are gone nobody"),
+        pytest.param(5, uids(4), ["zone-a-4"], id="only those prepared"),
+        pytest.param(5, uids(), [], id="no pod was prepared"),
+        pytest.param(5, uids(0, 9), ["zone-a-0"], id="of those that are gone none"),
     ],
 )
 def test_which_pods_stay(replicas: int, called: set[Uid], expected: list[str]) -> None:

@@ -129,9 +129,9 @@ D-26 a phase in other letters: must confirm
   zone a llllL; pod zone-a-4 phase=pending | call 4 3; go 4 3
 PREP-19 whatever its revision
   zone a pppLL | call 4 3; go 4 3
-D-10 SI-21 a pod of somebody else is not called
+D-10 SI-21 a pod of another set is not called
   zone a lllll; pod zone-a-4 owner_uid=stranger | call 3; go 3; 1 pod of the range: no such pod
-D-10 nor a pod of nobody
+D-10 nor a pod without a set
   zone a lllll; pod zone-a-4 owner_uid=none | call 3; go 3; 1 pod of the range: no such pod
 D-10 a stranger's pod terminates
   zone a lllll; pod zone-a-4 owner_uid=stranger is_terminating=true

@@ -78,9 +78,11 @@ BOTH: Final = (["zone-a-4", "zone-a-3"], False)
     ("known", "expected"),
     [
         pytest.param(None, BOTH, id="the first"),
-        pytest.param(earlier(), ([], True), id="D-24 SI-16 the same: nobody is called twice"),
+        pytest.param(earlier(), ([], True), id="D-24 SI-16 the same: no pod is called twice"),
         pytest.param(
-            earlier(prepared=(3,)), (["zone-a-4"], True), id="D-24 only who has not confirmed"
+            earlier(prepared=(3,)),
+            (["zone-a-4"], True),
+            id="D-24 only those which have not confirmed",
         ),
         pytest.param(
             earlier(key(target=None)), ([], True), id="the same, of a release without targets"

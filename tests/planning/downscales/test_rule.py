@@ -89,7 +89,7 @@ D-12 the status of another zone is behind
     generation 4
 PREP-19 its own status may be behind
   zone a generation=4 observed_generation=3; zone b | allowed
-PREP-11 the first zone by name is told
+PREP-11 the first zone by name is reported
   zone c lLL; zone a; zone b lLl | short b: 0 outdated, 1 not ready
 T-07 3 a third zone labelled 12h
   zone a; zone b; zone c; lately zone-c | lately c at 2026-01-01 11:00:00 +0000 UTC, to wait 12h0m0s
@@ -97,7 +97,7 @@ D-10 pods of others do not count
   zone a; zone b; pod zone-b-* owner_uid=stranger | short b: 0 outdated, 3 not ready
 PREP-18 a pod of another zone cannot be read
   zone a; zone b ll- ready=3; lost zone-b-2 | short b: 0 outdated, 1 not ready
-PREP-16 times are told before pods
+PREP-16 times are reported before pods
   zone a; zone b lLl; zone c; lately zone-c
   | lately c at 2026-01-01 11:00:00 +0000 UTC, to wait 12h0m0s
 PREP-10 a member that cannot be read comes first

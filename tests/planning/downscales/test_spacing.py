@@ -123,7 +123,7 @@ alone in the group
   a | allowed
 PREP-11 never scaled down
   a; b label=12h | allowed
-PREP-15 nobody asks for a wait
+PREP-15 no zone wants a wait
   a; b ago=1h0m0s | allowed
 PREP-16 SEED-091 an hour ago, to wait twelve
   a; b ago=1h0m0s label=12h | lately b at 2026-01-01 11:00:00 UTC, to wait 12h0m0s
@@ -131,11 +131,11 @@ PREP-16 just over
   a; b ago=12h0m0s label=12h | allowed
 PREP-16 a second is missing
   a; b ago=11h59m59s label=12h | lately b at 2026-01-01 00:00:01 UTC, to wait 12h0m0s
-D-22 W-18 what the set itself asks for counts as well
+D-22 W-18 what the set itself wants counts as well
   a label=90m; b ago=1h0m0s | lately b at 2026-01-01 11:00:00 UTC, to wait 1h30m0s
 D-22 each long enough
   a label=1h; b ago=2h0m0s label=1h; c | allowed
-D-22 the longest wait counts, whoever has it
+D-22 the longest wait counts, whichever zone has it
   a label=1h; b ago=2h0m0s label=1h; c label=3h
   | lately b at 2026-01-01 10:00:00 UTC, to wait 3h0m0s
 SEED-115 D-22 the annotation wins over the label
@@ -153,7 +153,7 @@ SEC-25 a negative wait takes nothing off another one
   a label=-12h; b ago=1h0m0s label=2h | lately b at 2026-01-01 11:00:00 UTC, to wait 2h0m0s
 SEC-25 a negative wait is none
   a; b ago=-20h0m0s label=-12h | allowed
-PREP-12 a broken time refuses, also where nobody asks for a wait
+PREP-12 a broken time refuses, also where no zone wants a wait
   a; b last=yesterday
   | bad b: annotation grafana.com/last-downscale: "yesterday" is no RFC 3339 time
 PREP-12 an empty time is a broken one
@@ -192,7 +192,7 @@ SEC-25 earlier than any time in UTC
     not in the years 1 to 9998 of UTC
 Go's zero time is long ago
   a; b last=0001-01-01T00:00:00Z label=2562047h | allowed
-W-50 what a person must mend is told before what time mends
+W-50 what a person must mend is reported before what time mends
   a; c ago=1h0m0s label=12h; b last=x
   | bad b: annotation grafana.com/last-downscale: "x" is no RFC 3339 time
 """

@@ -261,7 +261,7 @@ def test_what_a_set_says_itself_beats_a_kept_zone() -> None:
     [
         pytest.param((), ["a", "b", "c"], (), id="MT-21 by name"),
         pytest.param(("c",), ["c", "a", "b"], (), id="MT-22 the listed ones first"),
-        pytest.param(("x", "b", "y"), ["b", "a", "c"], ("x", "y"), id="MT-23 others are told"),
+        pytest.param(("x", "b", "y"), ["b", "a", "c"], ("x", "y"), id="MT-23 others are reported"),
     ],
 )
 def test_zones_have_an_order(

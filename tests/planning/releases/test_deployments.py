@@ -81,7 +81,9 @@ def test_the_message_of_an_entry(intents: dict[str, str], wanted: str | None, me
 @pytest.mark.parametrize(
     ("user", "wanted", "by"),
     [
-        pytest.param("ann", "1.0.0", "User ann", id="REL-65 a person asked, and gave a name"),
+        pytest.param(
+            "ann", "1.0.0", "User ann", id="REL-65 a person requested it, and gave a name"
+        ),
         pytest.param("ann", None, "System rollout-controller", id="REL-65 by itself"),
         pytest.param(None, "1.0.0", "System rollout-controller", id="REL-65 without a name"),
         pytest.param("", "1.0.0", "System rollout-controller", id="RT-67 an empty name"),

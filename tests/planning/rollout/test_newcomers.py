@@ -191,7 +191,7 @@ ROLLING: Final = zone("a", "pppll", current="prev", is_ordered=False)
 @pytest.mark.parametrize(
     ("base", "status", "end"),
     [
-        pytest.param(crowded(ROLLING, 3, 4), None, "", id="D-67 newcomers: nobody is called"),
+        pytest.param(crowded(ROLLING, 3, 4), None, "", id="D-67 newcomers: no pod is called"),
         pytest.param(
             seen(crowded(ROLLING, 3, 4, new=False), 3, 3, 4, settles_in=21), 429,
             "new replicas of zone-a count as never used in about 30s",

@@ -40,7 +40,7 @@ D-73 and no revision is recorded either
   | other_operator: another operator rolls this group out: zone-a-0 and zone-a-1 were outdated and
     ready, and were deleted within 60s without this process, which goes on 60s after the last such
     delete
-D-73 what a person has to mend is told first
+D-73 what a person has to mend is reported first
   prev a; zone b strategy=RollingUpdate; other zone-a-0 zone-a-1 40
   | wrong_strategy: StatefulSet zone-b has RollingUpdate update strategy while OnDelete is expected,
     skipping reconcile
@@ -83,7 +83,7 @@ SEED-103 outdated though current equals update; a zone of no replicas is whole
 ROLL-33 FP-28 a rollback in mid-rollout: pods of the abandoned revision go
   zone a oll limit=1; prev b
   | replace in zone-a: 1 of [zone-a-0] | another_zone_first: zone-b waits for zone-a
-what is odd is told also where nothing may be decided
+what is odd is reported also where nothing may be decided
   zone a strategy=RollingUpdate paused=maybe limit=0
   | wrong_strategy: StatefulSet zone-a has RollingUpdate update strategy while OnDelete is expected,
     skipping reconcile
@@ -108,13 +108,13 @@ D-25 nor does a broken pod go
   prev a Ppp; zone b | downscale
 D-25 nothing is recorded
   zone a current=prev; zone b | downscale
-SI-09 a stale view is told first
+SI-09 a stale cache is reported first
   prev a; stale 300 | view_stale: the newest proof that the cache is live is more than 60s old
-SI-08 what a person must mend is told first
+SI-08 what a person must mend is reported first
   prev a; unreadable zone-b
   | object_unreadable: StatefulSet zone-b cannot be read: spec.replicas: expected int, got str: "x"
   | failed
-D-25 a wrong strategy is told when the downscale is over
+D-25 a wrong strategy is reported when the downscale is over
   prev a; zone b strategy=RollingUpdate | downscale
 """
 

@@ -82,7 +82,7 @@ T-01 #20 a short by status: b waits (ROLL-41)
 T-01 #21 a has a terminating pod: b waits
   zone a llT; zone b ppp current=prev
   | zone_not_ready: zone-a has 2 of 3 pods ready (zone-a-2: terminating); zone-b waits
-T-01 #22 a has no pods: b waits, and D-10 says that nobody owns any (SEED-112)
+T-01 #22 a has no pods: b waits, and by D-10 no set owns any (SEED-112)
   zone a ---; zone b ppp current=prev
   | zone_not_ready: zone-a has 0 of 3 pods ready (zone-a-0: no pod, zone-a-1: no pod and zone-a-2:
     no pod); zone-b waits

@@ -54,7 +54,7 @@ SEED-113 FP-32 SI-06 a pod with the right name and another owner is none of ours
   | problem pods_missing zone-a
 FP-29 of a zone that is scaled from 4 to 2 what goes away neither counts nor goes
   prev a PppP limit=2 replicas=2 first_ordinal=1 | replace in zone-a: 2 of [zone-a-1 zone-a-2]
-an unreadable pod counts as down and is told
+an unreadable pod counts as down and is reported
   prev a pp- limit=2 ready=3; lost zone-a-2
   | replace in zone-a: 1 of [zone-a-0 zone-a-1] | budget_used a: 1 wait, 1 of 2 down, 1 going
   | problem object_unreadable zone-a

@@ -33,7 +33,7 @@ from tests.planning.tables import read_table
 STAYING = "stay b-0 b-1 b-2"
 
 T05 = """
-T-05.1 SEED-073 first they are told what: those that stay, and those that go from the highest on
+T-05.1 SEED-073 first they are called: those that stay, and those that go from the highest on
   delayed b 5; scale 3/5
   | call zone-b: stay 0 1 2, prepare 4 3
   | wait delayed_by_pods zone-b: b: 5 → 3 waits: zone-b-4 and zone-b-3 are called to prepare
@@ -47,7 +47,7 @@ T-05.3 the highest is not due
   delayed b 5; scale 3/5; STAYS; says b-4 0; says b-3 70m
   | wait delayed_by_pods zone-b: b: 5 → 3 waits: zone-b-4 is prepared since 2026-01-01T12:00:00Z,
     1h0m0s are wanted, 1h0m0s left
-T-05.4 four are asked, three are named
+T-05.4 four are called, three are named
   delayed b 5; scale 1/5
   | call zone-b: stay 0, prepare 4 3 2 1
   | wait delayed_by_pods zone-b: b: 5 → 1 waits: zone-b-4, zone-b-3, zone-b-2 and 1 more are called
@@ -77,7 +77,7 @@ T-05.10 DELAY-10 as many as wanted
   delayed b 3; scale 3/3 | call zone-b: stay 0 1 2
 T-05.10 DELAY-10 and they know it
   delayed b 3; scale 3/3; STAYS | nothing
-T-05.11 forced, and asked
+T-05.11 forced, and called
   delayed b 5 force=2; scale 10/5
   | call zone-b: stay 0 1, prepare 4 3 2
   | wait delayed_by_pods zone-b: b: 5 → 2, FORCED waits: zone-b-4, zone-b-3 and zone-b-2 are called
@@ -85,7 +85,7 @@ T-05.11 forced, and asked
 T-05.11 forced, and due
   delayed b 5 force=2; scale 10/5; stay b-0 b-1; says b-4 70m; says b-3 70m; says b-2 70m
   | scale_down: b: 5 → 2, FORCED
-T-05.12 forced to none, and asked
+T-05.12 forced to none, and called
   delayed b 3 force=0; scale 3/3
   | call zone-b: prepare 2 1 0
   | wait delayed_by_pods zone-b: b: 3 → 0, FORCED waits: zone-b-2, zone-b-1 and zone-b-0 are called
@@ -96,7 +96,7 @@ T-05.12 forced to none, not due
     2026-01-01T11:30:00Z, 1h0m0s are wanted, 30m0s left
 T-05.13 forced to the count it has
   delayed b 3 force=3; scale 3/3 | call zone-b: stay 0 1 2
-T-05.14 nobody else is told to stay while the pods of a zone are asked
+T-05.14 no other pod is un-prepared while the pods of a zone are called
   delayed a 5 force=0; delayed b 5; delayed c 5; scale 5/5
   | call zone-a: prepare 4 3 2 1 0
   | wait delayed_by_pods zone-a: a: 5 → 0, FORCED waits: zone-a-4, zone-a-3, zone-a-2 and 2 more are
@@ -111,7 +111,7 @@ T-05.14 but when it has gone
 a downscale rests on fresh words only, and says what it waits for
   delayed b 5; scale 3/5; STAYS; says b-4 70m called=20s; says b-3 70m
   | call zone-b: prepare 4 | wait delayed_by_pods zone-b: b: 5 → 3 waits: 1 pod is called once more
-the second zone in turn asks nobody once more while the first goes
+the second zone in turn calls no pod once more while the first goes
   delayed a 5; delayed b 5; scale 3/5; stay a-0 a-1 a-2 b-0 b-1 b-2; says a-4 70m; says a-3 70m;
     says b-4 70m called=20s; says b-3 70m called=20s
   | scale_down: a: 5 → 3
@@ -173,14 +173,14 @@ def test_seed078_a_new_process_calls_before_anything_else_and_keeps_what_pods_kn
     [
         pytest.param({"b-4": (30, 59), "b-3": (30, 59)}, [], id="less than a minute ago"),
         pytest.param({"b-4": (30, 60), "b-3": (30, 59)}, [4], id="a minute ago"),
-        pytest.param({"b-4": (61, 1), "b-3": (30, 1)}, [], id="due, and asked since"),
-        pytest.param({"b-4": (60, 6), "b-3": (30, 1)}, [4], id="asked before it was due"),
+        pytest.param({"b-4": (61, 1), "b-3": (30, 1)}, [], id="due, and called since"),
+        pytest.param({"b-4": (60, 6), "b-3": (30, 1)}, [4], id="called before it was due"),
         pytest.param({"b-4": (30, 30), "b-3": (60, 6)}, [3], id="the other one"),
         pytest.param({"b-4": (70, 6), "b-3": (70, 1)}, [4], id="a downscale would rest on it"),
         pytest.param({"b-4": (70, 5), "b-3": (70, 5)}, [], id="fresh"),
-        pytest.param({"b-4": (70, -6), "b-3": (70, 1)}, [4], id="FP-17 asked in the future"),
+        pytest.param({"b-4": (70, -6), "b-3": (70, 1)}, [4], id="FP-17 called in the future"),
         pytest.param({"b-4": (70, -99), "b-3": (30, 1)}, [4], id="FP-17 far in the future"),
-        pytest.param({"b-4": (70, 1), "b-3": (30, 6)}, [3], id="W-20 all of the range are asked"),
+        pytest.param({"b-4": (70, 1), "b-3": (30, 6)}, [3], id="W-20 all of the range are called"),
     ],
 )
 def test_seed076_when_a_pod_is_called_again(
@@ -202,7 +202,7 @@ def test_seed076_when_a_pod_is_called_again(
     assert [pod.pod for calls in plan.pod_calls for pod in calls.post] == [
         f"zone-b-{n}" for n in expected
     ]
-    assert not (expected and plan.scale), "what has to be asked is asked first"
+    assert not (expected and plan.scale), "what has to be called is called first"
 
 
 def test_a_pod_that_is_called_once_more_is_no_news() -> None:
@@ -220,7 +220,7 @@ def test_no_pod_is_called_once_more_for_a_downscale_that_may_not_be() -> None:
 
     assert (plan.pod_calls, counts(plan)) == ((), {})
     assert "zone_downscaled_lately zone-a" in codes(plan)
-    assert plan.requeue_after == 40 * SECOND, "they are asked at a low rate all the same"
+    assert plan.requeue_after == 40 * SECOND, "they are called at a low rate all the same"
 
 
 def test_two_pods_of_one_name_are_both_called() -> None:
@@ -254,19 +254,19 @@ def test_a_pod_to_un_prepare_is_called_whatever_other_zones_do() -> None:
 @pytest.mark.parametrize(
     ("calls", "is_called"),
     [
-        pytest.param(None, True, id="never told by this process"),
-        pytest.param(PodCalls(answer=DUE), True, id="DELAY-10 SEED-077 asked since"),
-        pytest.param(PodCalls(answer=FAILED), True, id="asked since, without a good answer"),
-        pytest.param(CALLED, False, id="W-20 told a minute ago"),
+        pytest.param(None, True, id="never un-prepared by this process"),
+        pytest.param(PodCalls(answer=DUE), True, id="DELAY-10 SEED-077 called since"),
+        pytest.param(PodCalls(answer=FAILED), True, id="called since, without a good answer"),
+        pytest.param(CALLED, False, id="W-20 un-prepared a minute ago"),
         pytest.param(
-            PodCalls(cancelled_at=NOW - CANCEL_AGAIN + SECOND), False, id="W-20 told lately"
+            PodCalls(cancelled_at=NOW - CANCEL_AGAIN + SECOND), False, id="W-20 un-prepared lately"
         ),
-        pytest.param(PodCalls(cancelled_at=NOW - CANCEL_AGAIN), True, id="SEED-079 told long ago"),
+        pytest.param(PodCalls(cancelled_at=NOW - CANCEL_AGAIN), True, id="SEED-079 long ago"),
         pytest.param(PodCalls(tried_at=NOW - MINUTE), False, id="LI-11 it does not know the word"),
         pytest.param(PodCalls(tried_at=NOW - CANCEL_AGAIN), True, id="and is tried again rarely"),
         pytest.param(
             PodCalls(tried_at=NOW - MINUTE, tries=1), True,
-            id="LI-05 not reached since the start: another process may have asked it",
+            id="LI-05 not reached since the start: another process may have called it",
         ),
         pytest.param(PodCalls(tried_at=NOW - MINUTE, tries=SOON_TRIES), True, id="LI-05 at times"),
         pytest.param(

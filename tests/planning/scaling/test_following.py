@@ -82,7 +82,7 @@ T-03.11 SEED-066 the follower does not say how long to wait
   | problem wait_time_missing zone-b: StatefulSet zone-b: annotation SPAN: not set, nor as label,
     and another zone was scaled down before: zone-b follows zone-a: 3 → 2
   | failed zone-b
-T-03.12 nobody else was scaled down: no time needed
+T-03.12 no other zone was scaled down: no time needed
   a 2; b 3 follows=a ago=1h | scale_down: zone-b follows zone-a: 3 → 2
 T-03.13 SCALE-10 a malformed time of another zone
   a 2; b 3 follows=a label=1h; c 3 last=x
@@ -228,7 +228,7 @@ GUARDED: Final = {"grafana.com/prepare-downscale": "true"}
         pytest.param(
             [counted("a", 3), counted("b", 3, follows="a")], [], id="no zone names a time"
         ),
-        pytest.param([counted("a", 3, label="1h"), counted("b", 3)], [], id="nobody follows"),
+        pytest.param([counted("a", 3, label="1h"), counted("b", 3)], [], id="no zone follows"),
         pytest.param(
             [changed(one, labels={**one.sts.labels, **GUARDED}) for one in (
                 counted("a", 3, label="1h"), counted("b", 3, follows="a", label="1h"),
@@ -239,7 +239,7 @@ GUARDED: Final = {"grafana.com/prepare-downscale": "true"}
         pytest.param(
             [mirroring("a", 3, span="1h"), mirroring("b", 3, span="1h")],
             [],
-            id="SEED-070 zones that mirror, and nobody follows them",
+            id="SEED-070 zones that mirror, and no zone follows them",
         ),
     ],
 )  # fmt: skip
@@ -324,7 +324,7 @@ def test_an_unreadable_leading_zone_is_named_as_such() -> None:
 
 
 def test_w42_an_error_of_one_zone_stays_with_it() -> None:
-    case = "a 5; b 3 follows=nobody; c 3 follows=a; mirroring d 3 version=a/b/c"
+    case = "a 5; b 3 follows=absent; c 3 follows=a; mirroring d 3 version=a/b/c"
     plan = plan_scaling(read_snapshot(case))
 
     assert counts(plan) == {"zone-c": 5}

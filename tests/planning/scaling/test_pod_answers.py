@@ -60,9 +60,9 @@ one does not run
   DUE; pod b-3 phase=Pending | zone-b-3 does not run (phase Pending)
 one has no phase
   DUE; pod b-3 phase= | zone-b-3 does not run (phase none)
-one that was never asked has no address
+one that was never called has no address
   5; says b-3 70m; pod b-4 ip= | pod zone-b-4 has no address yet
-one cannot be asked once more
+one cannot be called once more
   5; says b-4 70m called=20s; says b-3 70m; pod b-4 ip= | pod zone-b-4 has no address yet
 DELAY-07 a word without a time
   5; says b-4 -; says b-3 70m | zone-b-4 gave no time

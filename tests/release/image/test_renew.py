@@ -24,7 +24,7 @@ class Registry(http.server.BaseHTTPRequestHandler):
 
     def do_HEAD(self) -> None:
         """A tag's digest, or where the token is."""
-        if self.headers["Authorization"] != "Bearer anybody":
+        if self.headers["Authorization"] != "Bearer anonymous":
             self.send_response(401)
             realm = f'Bearer realm="http://{self.headers["Host"]}/token",service="it",scope="pull"'
             self.send_header("WWW-Authenticate", realm)
@@ -41,7 +41,7 @@ class Registry(http.server.BaseHTTPRequestHandler):
         assert self.path == "/token?service=it&scope=pull"
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(b'{"token": "anybody"}')
+        self.wfile.write(b'{"token": "anonymous"}')
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""

@@ -199,7 +199,7 @@ async def test_our_own_pages_are_exempt(path: str) -> None:
     ],
 )
 async def test_user_agents(pattern: str, agent: str, status: int) -> None:
-    async with guarded(replace(HARD, excluded_user_agents=("nobody", pattern))) as server:
+    async with guarded(replace(HARD, excluded_user_agents=("absent", pattern))) as server:
         assert await server.status(agent=agent) == status
 
 
@@ -226,7 +226,7 @@ async def test_senders_cannot_flood_the_metric() -> None:
 
 async def test_bytes_that_are_not_text_do_no_harm(lines: list[str]) -> None:
     """SEC-13: neither answer, log nor metrics break."""
-    async with serving(replace(HARD, excluded_user_agents=("nobody",))) as world:
+    async with serving(replace(HARD, excluded_user_agents=("absent",))) as world:
         answer = await world.send(
             b"GET /nothing HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
             b"X-Cluster: a\xff\xfe\r\nUser-Agent: \xff\r\n\r\n"

@@ -188,7 +188,7 @@ async def test_t07_9_pods_without_the_name_label_are_seen(tracker: str) -> None:
     ("refused", "allowed", "posts", "deletes"),
     [
         pytest.param("", True, 64, 0, id="T-07 #10 all succeed: exactly 64 calls"),
-        pytest.param("zone-a-0", False, 64, 64, id="T-07 #11 the last fails: all are told"),
+        pytest.param("zone-a-0", False, 64, 64, id="T-07 #11 the last fails: all are un-prepared"),
     ],
 )
 @BOTH_MODES

@@ -85,7 +85,7 @@ async def test_si10_no_pod_goes_that_may_still_get_a_call_that_it_stays() -> Non
         verdict = await world.send_request("zone-a", 3)
         assert is_refused(verdict)
         assert f"failed to prepare for shutdown. {WAITS} 10s" in verdict.reason.text
-        assert world.calls.names("POST") == posts, "nobody is asked in vain"
+        assert world.calls.names("POST") == posts, "no pod is called in vain"
         for _ in range(9):
             await asyncio.sleep(1)
             assert is_refused(await world.send_request("zone-a", 3))

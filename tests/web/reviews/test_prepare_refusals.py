@@ -68,7 +68,7 @@ def nothing_was_done(world: World) -> bool:
             WHERE,
             Code.NO_DOWNSCALE,
             f"{DENIED}it has the label 'grafana.com/no-downscale=true'",
-            id="NODOWN-04 SI-10 no-downscale is asked after this hook, and would refuse",
+            id="NODOWN-04 SI-10 no-downscale is called after this hook, and would refuse",
         ),
         pytest.param({}, WHERE, Code.NOT_GUARDED, "", id="PREP-05 absent: allowed"),
         pytest.param(
@@ -109,7 +109,9 @@ async def test_prep_08_a_set_without_a_service_is_refused() -> None:
 @pytest.mark.parametrize(
     ("replicas", "first", "requested"),
     [
-        pytest.param(3, 2, "downscale of", id="SI-10 D-10 pods 0 and 1 go, and nobody asked them"),
+        pytest.param(
+            3, 2, "downscale of", id="SI-10 D-10 pods 0 and 1 go, and no call prepared them"
+        ),
         pytest.param(5, 2, "change of spec.ordinals.start of", id="SI-10 FP-29 moved up"),
         pytest.param(9, 2, "change of spec.ordinals.start of", id="moved up, and more of them"),
         pytest.param(5, -2, "change of spec.ordinals.start of", id="moved down"),

@@ -78,7 +78,7 @@ async def test_d24_si10_another_path_is_another_downscale() -> None:
         assert verdict.reason.code is Code.POD_NOT_PREPARED
         world.calls.answer = confirm
         await world.pass_time(60)
-        assert _list_called(world, WRONG) == PODS, "where they had been told to go"
+        assert _list_called(world, WRONG) == PODS, "where they had been prepared"
         assert _list_called(world, RIGHT) == PODS
         await come_to_rest(world)
 
@@ -178,7 +178,7 @@ async def test_requested_again_after_an_upgrade_pods_are_called_again() -> None:
         await world.watch()
         await world.pass_time(1)
         assert (await world.send_request("zone-a", 3)).code == 429, (
-            "the other process may have told them"
+            "the other process may have un-prepared them"
         )
         await world.pass_time(RETELL.total_seconds())
         assert (await world.send_request("zone-a", 3)).is_allowed

@@ -129,7 +129,7 @@ async def test_each_place_has_its_own_turn_in_the_interval(interval: float) -> N
 @pytest.mark.parametrize(("clients", "interval"), [(1, 1.0), (50, 1.0), (200, 4.0)])
 async def test_more_clients_have_their_turn_more_seldom(clients: int, interval: float) -> None:
     async def get() -> Fragment:
-        raise AssertionError("nobody is sent anything here")
+        raise AssertionError("no client is sent anything here")
 
     streams = EventStreams(get)
     del streams._free[:clients]

@@ -89,7 +89,7 @@ def applied(
         pytest.param(
             [oci(OLD, is_suspended=True)],
             ["OCIRepository prod/app: it has fetched 1@sha256:a, not 2; it is suspended"],
-            id="RELB-16 suspended, which is told",
+            id="RELB-16 suspended, which is reported",
         ),
         pytest.param([oci(is_suspended=True)], [], id="RELB-16 suspended after it was through"),
         pytest.param([oci(OLD, "api"), applied(OLD)], [], id="RELB-16 of another Rollout"),
