@@ -58,7 +58,7 @@ async def _follow_mimir(guide: Guide) -> None:
         "three ingesters are read-only": partial(guide.wait_delay, going),
         "all ingesters write again": guide.wait_no_delay,
         "the ingesters are read-only for 13 hours": partial(guide.let_delay_pass, going, DELAY),
-        "three ingesters were told to leave": assert_called,
+        "three ingesters were prepared to leave": assert_called,
         f"30 minutes pass for {a}": partial(guide.let_pass_since_downscale, a, HALF_HOUR),
         f"30 minutes pass for {b}": partial(guide.let_pass_since_downscale, b, HALF_HOUR),
     }
@@ -86,7 +86,7 @@ async def _follow_loki(guide: Guide) -> None:
         guide.pods.behave_well(stubborn)
 
     happenings: dict[str, Happening] = {
-        "the ingester of zone a was told to leave, and 3 hours pass": let_pass_in_a,
+        "the ingester of zone a was prepared to leave, and 3 hours pass": let_pass_in_a,
         f"{stubborn} cannot write its marker": fail,
         "3 hours pass": let_pass_in_b,
         f"{stubborn} can write its marker": succeed,
@@ -102,7 +102,7 @@ async def _follow_tempo(guide: Guide) -> None:
 
     happenings: dict[str, Happening] = {
         "partition 1 is read-only for an hour": partial(guide.let_delay_pass, going, HOUR),
-        "both live-stores of partition 1 were told to leave": assert_called,
+        "both live-stores of partition 1 were prepared to leave": assert_called,
     }
     await guide.follow("tempo.md", happenings)
 
