@@ -53,7 +53,7 @@ def test_it_has_one_picture_that_can_be_read_aloud() -> None:
     assert (ROOT / path).is_file()
 
 
-def test_it_names_those_whom_it_is_for_before_any_command() -> None:
+def test_it_names_its_readers_before_any_command() -> None:
     begin = README.partition("## Try it")[0]
 
     assert all(word in begin for word in ("Mimir", "Loki", "Tempo", "grafana/rollout-operator"))

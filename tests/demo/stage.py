@@ -78,9 +78,9 @@ class Stage:
         self.say(text)
         await deed
 
-    def say(self, text: str, who: str = PERSON) -> None:
+    def say(self, text: str, actor: str = PERSON) -> None:
         """Add a line to what happens."""
-        self._own.append(DemoEntry(at=time.monotonic() - self._begin, who=who, text=text))
+        self._own.append(DemoEntry(at=time.monotonic() - self._begin, who=actor, text=text))
 
     async def change_image(self, image: str, text: str) -> None:
         """Give all zones another image."""

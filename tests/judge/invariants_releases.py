@@ -25,14 +25,14 @@ from rollout_operator.lab.model.history import Commit
 from tests.judge.book import Book, annotations, labels
 from tests.judge.promises import Violation
 
-_ASKED: Final = "rollout.kuberik.com/"
-FORCE: Final = f"{_ASKED}force-deploy"
-BYPASS: Final = f"{_ASKED}bypass-gates"
-UNBLOCK: Final = f"{_ASKED}unblock-failed"
-RETRY: Final = f"{_ASKED}retry"
+_REQUESTED: Final = "rollout.kuberik.com/"
+FORCE: Final = f"{_REQUESTED}force-deploy"
+BYPASS: Final = f"{_REQUESTED}bypass-gates"
+UNBLOCK: Final = f"{_REQUESTED}unblock-failed"
+RETRY: Final = f"{_REQUESTED}retry"
 _INTENTS: Final = (FORCE, BYPASS, UNBLOCK, RETRY)
 _TRIED: Final = "lastRetryTimestamp"
-_TAGGED_BY: Final = f"{_ASKED}rollout"
+_TAGGED_BY: Final = f"{_REQUESTED}rollout"
 _HOLDS_UP: Final = frozenset({"late", "slow", "throttled"})
 # The longest that these hold a request up, and that an event of a gate may be missing.
 LONGEST: Final = timedelta(minutes=3)

@@ -33,7 +33,7 @@ async def test_dep92_the_next_leader_writes_where_it_answers() -> None:
     ],
 )
 @in_virtual_time
-async def test_si22_one_that_lost_the_lease_says_to_whom(holder: str, loss: str) -> None:
+async def test_si22_one_that_lost_the_lease_names_the_holder(holder: str, loss: str) -> None:
     """SI-22, D-40: also after its last write, which has nothing to release."""
     rig = Rig()
     await rig.run_for(SECOND)

@@ -34,7 +34,7 @@ READS: Final = frozenset({"list", "get"})
 
 
 @pytest.mark.slow
-async def test_d_76_a_person_who_may_only_read_sees_all_and_scripts_wait(world: World) -> None:
+async def test_d_76_a_reader_sees_all_and_scripts_wait(world: World) -> None:
     """Each exit code of `wait`, once; what is shown agrees with the objects; nothing is written."""
     names = await world.create(*three_zones(replicas=2))
     person = Person(await grant_reads(world, RIGHTS))

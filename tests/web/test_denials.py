@@ -134,7 +134,7 @@ def test_sec13_a_frequent_user_is_shown_after_made_up_names(times: int) -> None:
     assert len(found) == MAX_USERS + 1
 
 
-def test_sec13_whom_the_dashboard_shows_stays_through_a_flood_of_names() -> None:
+def test_sec13_what_the_dashboard_shows_stays_through_a_flood_of_names() -> None:
     """SEC-13: ten thousand names, each twice; kate is refused every minute meanwhile."""
     metrics = Metrics()
     for _ in range(5):

@@ -67,7 +67,7 @@ FOREIGN = {
     "something else: address": patched(url="https://b"),
     "something else: label": patched(OURS | {"more": "x"}),
     "it is gone: deleted": [CREATED, write("operator", "delete", {})],
-    "no other writer: created": [write("operator", "create", configuration(1, OURS))],
+    "no other client: created": [write("operator", "create", configuration(1, OURS))],
 }
 
 

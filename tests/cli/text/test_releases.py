@@ -130,7 +130,7 @@ def test_schedules_and_checks_stand_below() -> None:
     ]
 
 
-def test_wide_says_by_which_clock_and_for_whom() -> None:
+def test_wide_says_by_which_clock_and_for_which_rollouts() -> None:
     assert plain([*draw_schedules([release_schedule()], WIDE)])[1:] == [
         "  clock UTC",
         "  gates nights-app",

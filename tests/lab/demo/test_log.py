@@ -68,7 +68,7 @@ MOVED = Commit(
 
 
 @pytest.mark.parametrize(
-    ("record", "who", "text"),
+    ("record", "actor", "text"),
     [
         pytest.param(called(PERSON, 403), "API server", "refused: no way", id="refusal"),
         pytest.param(
@@ -81,9 +81,9 @@ MOVED = Commit(
         pytest.param(MOVED, "", "", id="what the grid shows"),
     ],
 )
-def test_some_records_are_worth_a_line(record: Record, who: str, text: str) -> None:
+def test_some_records_are_worth_a_line(record: Record, actor: str, text: str) -> None:
     """Others are seen in the stories themselves."""
-    entry = DemoEntry(at=1.5, who=who, text=text) if who else None
+    entry = DemoEntry(at=1.5, who=actor, text=text) if actor else None
     assert read_record(record, BEGIN) == entry
 
 

@@ -106,7 +106,7 @@ def test_a_policy_that_is_refused_keeps_its_status() -> None:
         pytest.param("lastBatch", "none", "expected", id="a batch that is a text"),
         pytest.param("lastBatch.number", "3", "$.lastBatch.number", id="a number in quotes"),
         pytest.param("lastBatch.number", 0, "number: 0", id="numbers begin with 1"),
-        pytest.param("lastBatch.number", 2**63 - 1, "number: 92", id="no room for the next one"),
+        pytest.param("lastBatch.number", 2**63 - 1, "number: 92", id="no room for the next batch"),
         pytest.param("lastBatch.pods", {}, "$.lastBatch.pods", id="pods that are no list"),
         pytest.param("lastBatch.pods", [{"name": "db-a-2"}], "uid", id="a pod without UID"),
         pytest.param("lastBatch.startTime", "noon", "noon", id="a time that is none"),

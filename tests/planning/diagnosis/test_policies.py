@@ -64,7 +64,7 @@ def test_maz62_the_name_of_the_lease_is_that_of_the_operator() -> None:
     [
         pytest.param(started(WATCH_NAMESPACE="a,prod"), True, id="named"),
         pytest.param(started(WATCH_NAMESPACE=""), True, id="all"),
-        pytest.param(started(WATCH_NAMESPACE="a"), False, id="another one"),
+        pytest.param(started(WATCH_NAMESPACE="a"), False, id="another namespace"),
         pytest.param(started(), False, id="its own alone"),
         pytest.param(started(WATCH_NAMESPACE="$(FROM)"), False, id="not known"),
         pytest.param(

@@ -248,7 +248,7 @@ def test_half_a_batch_goes_on_within_the_budget() -> None:
     [
         pytest.param("ooO", "a-2", id="MT-47 the broken one is rolled back at once"),
         pytest.param("ooo", "a-2", id="MAZ-47 so is a healthy one"),
-        pytest.param("pop", "a-2", id="MAZ-47 a new template: the next one, no pause"),
+        pytest.param("pop", "a-2", id="MAZ-47 a new template: the next batch, no pause"),
     ],
 )
 def test_a_batch_for_another_revision_is_superseded(a: str, expected: str) -> None:

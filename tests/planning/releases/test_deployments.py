@@ -89,7 +89,7 @@ def test_the_message_of_an_entry(intents: dict[str, str], wanted: str | None, me
         pytest.param("", "1.0.0", "System rollout-controller", id="RT-67 an empty name"),
     ],
 )
-def test_an_entry_says_by_whom(user: str | None, wanted: str | None, by: str) -> None:
+def test_an_entry_names_its_requester(user: str | None, wanted: str | None, by: str) -> None:
     world = ReleaseWorld(known="1.0.0", wanted_version=wanted)
     world.post(deploy_user=user)
     world.step()

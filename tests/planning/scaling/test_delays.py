@@ -175,7 +175,7 @@ def test_seed078_a_new_process_calls_before_anything_else_and_keeps_what_pods_kn
         pytest.param({"b-4": (30, 60), "b-3": (30, 59)}, [4], id="a minute ago"),
         pytest.param({"b-4": (61, 1), "b-3": (30, 1)}, [], id="due, and called since"),
         pytest.param({"b-4": (60, 6), "b-3": (30, 1)}, [4], id="called before it was due"),
-        pytest.param({"b-4": (30, 30), "b-3": (60, 6)}, [3], id="the other one"),
+        pytest.param({"b-4": (30, 30), "b-3": (60, 6)}, [3], id="the other pod"),
         pytest.param({"b-4": (70, 6), "b-3": (70, 1)}, [4], id="a downscale would rest on it"),
         pytest.param({"b-4": (70, 5), "b-3": (70, 5)}, [], id="fresh"),
         pytest.param({"b-4": (70, -6), "b-3": (70, 1)}, [4], id="FP-17 called in the future"),

@@ -91,7 +91,7 @@ def assess(rules: list[Rule], now: str, zone: str = "UTC") -> ScheduleState:
         ),
         pytest.param(
             hours("09:00-09:00", "Wednesday"), "2025-01-02 03:00", False,
-            id="RELB-31 (e) and no hour of the next one",
+            id="RELB-31 (e) and no hour of the next day",
         ),
         pytest.param(
             hours("22:00-00:00"), "2025-01-01 23:59", True, id="REL-93 to midnight by wrapping"
@@ -215,7 +215,7 @@ def test_the_value_of_a_gate(action: str, is_active: bool, is_passing: bool) -> 
         ),
         pytest.param(
             [hours("09:00-17:00")], "2025-01-01 09:00", "UTC", "2025-01-01 17:00",
-            id="REL-95 at the edge the next one",
+            id="REL-95 at the edge the next state",
         ),
         pytest.param(
             [hours("09:00-17:00")], "2025-01-01 13:00", NEW_YORK, "2025-01-01 14:00",
