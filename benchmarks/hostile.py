@@ -122,7 +122,7 @@ async def measure_hostile(task: Task) -> Mapping[str, float]:
 
 def _make_requests() -> Iterator[bytes]:
     for path in PATHS:
-        for _, body in list_hostile_bodies(path, NAMESPACE):
+        for _, _, body in list_hostile_bodies([path], NAMESPACE):
             yield make_post(path, body)
 
 
