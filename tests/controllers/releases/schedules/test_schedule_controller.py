@@ -237,7 +237,7 @@ async def test_many_gates_are_decided_anew_in_between() -> None:
 
 @in_virtual_time
 async def test_a_gate_that_our_own_limits_held_up_is_tried_each_second() -> None:
-    """REL-98: no event tells when they let it through."""
+    """REL-98: no event says when they let it through."""
     async with nights(faults=FewCalls()) as world:
         await world.start()
         await world.sleep(4)
