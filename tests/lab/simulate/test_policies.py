@@ -51,11 +51,15 @@ def test_the_sample_goes_zone_by_zone_with_pauses() -> None:
 def test_a_pause_of_hours_is_no_rest() -> None:
     """MAZ-40: virtual time passes for nothing, and nothing ends in between."""
     run = run_changes(
-        [*grow(*db_zones()), policy(rollingUpdate={"intervalSeconds": 3600})], "image v2"
+        [
+            *grow(*db_zones()),
+            policy(rollingUpdate={"intervalSeconds": 3600, "maxUnavailable": 2}),
+        ],
+        "image v2",
     )
 
     assert len(run.figures.deletes) == 6
-    assert timedelta(hours=5) < run.play.moved_at < timedelta(hours=6)
+    assert timedelta(hours=2) < run.play.moved_at < timedelta(hours=3)
     assert not run.play.is_cut
 
 
