@@ -1,11 +1,10 @@
-"""What a package index shows of us, and what the source distribution holds."""
+"""What a package index shows of us."""
 
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tarfile
 from email.message import Message
 from email.parser import Parser
 from pathlib import Path
@@ -103,14 +102,3 @@ def test_links_of_the_readme_lead_somewhere_from_an_index(metadata: Message) -> 
     assert metadata["Description-Content-Type"] == "text/markdown"
     assert targets
     assert [each for each in targets if not each.startswith(("https://", "#"))] == []
-
-
-def test_the_source_distribution_is_the_repository(checkout: Path, tmp_path: Path) -> None:
-    """So that its tests run, and a packager finds licence, docs and manifests."""
-    wanted = {path.relative_to(ROOT).as_posix() for path in repository_files()}
-    with tarfile.open(build("build_sdist", tmp_path, checkout)) as archive:
-        held = {name.partition("/")[2] for name in archive.getnames() if "/" in name}
-        files = {name for name in held if (checkout / name).is_file()}
-
-    assert wanted - files == set()
-    assert {name for name in files - wanted if "egg-info" not in name} <= {"PKG-INFO", "setup.cfg"}
