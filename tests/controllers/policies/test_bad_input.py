@@ -207,14 +207,9 @@ async def test_a_policy_that_was_removed_and_put_back_makes_its_pause_again() ->
         pytest.param(batch(number=2**53 - 2), False, id="a number that has room"),
         pytest.param(batch(number=2**53 - 1), False, id="the last number"),
         pytest.param(batch(number=10**30), True, id="a number beyond all"),
-        pytest.param(batch(number=-1), True, id="a number below all"),
-        pytest.param(batch(number="1"), True, id="a number in quotes"),
         pytest.param(batch(pods=[]), False, id="no pods"),
-        pytest.param(batch(pods="db-a-1"), True, id="pods in a text"),
         pytest.param(batch(statefulSet="db-z", updateRevision=""), False, id="of another set"),
-        pytest.param({"lastBatch": [1]}, True, id="a list"),
         pytest.param({"zones": "a", "conditions": 7, "phase": 1}, True, id="fields of other types"),
-        pytest.param({"azTopologyKey": 5, "startTime": "noon"}, True, id="a key that is a number"),
     ],
 )
 @in_virtual_time
