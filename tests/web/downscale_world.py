@@ -93,6 +93,8 @@ class World:
         self.calls = FakePods(self.clock)
         self.is_stopping = False
         self.starts = 0
+        self._synced: object = None
+        """What the API server had at the last sync, and what the caches have had since."""
         self.sync()
         self.memory = self.restart()
 
@@ -149,12 +151,16 @@ class World:
         )
 
     def sync(self) -> None:
-        """Bring the caches up to date."""
+        """Bring the caches up to date: most of the time nothing has changed."""
+        stored = msgspec.json.encode([*self.client.objects.items()])
+        if self._synced == (stored, self.sets.list_all(), self.pods.list_all()):
+            return
         found: dict[str, list[Json]] = {"statefulsets": [], "pods": [], "configmaps": []}
         for (plural, _), one in self.client.objects.items():
             found[plural].append(one)
         self.sets.replace_all([_decode_set(encode(one)) for one in found["statefulsets"]])
         self.pods.replace_all([_decode_pod(encode(one)) for one in found["pods"]])
+        self._synced = stored, self.sets.list_all(), self.pods.list_all()
 
     @asynccontextmanager
     async def controlling(self) -> AsyncIterator[None]:
