@@ -121,10 +121,10 @@ async def test_si25_a_group_that_is_gone_leaves_nothing() -> None:
 @in_virtual_time
 async def test_si25_many_deletes_at_once_are_compared_up_to_a_bound() -> None:
     """SI-25, D-68: each costs a plan of the group, and none stops the loop for the others."""
-    async with running(SHADOW, pods=2 * MOST_SETTLING) as (sandbox, shadow):
+    async with running(SHADOW, pods=MOST_SETTLING + 8) as (sandbox, shadow):
         await change(sandbox)
         await asyncio.sleep(5)
-        for number in range(2 * MOST_SETTLING):
+        for number in range(MOST_SETTLING + 8):
             await delete(sandbox, f"zone-b-{number}")
         await asyncio.sleep(10)
         assert 0 < (differences(shadow)["deleted"] or 0) <= MOST_SETTLING
