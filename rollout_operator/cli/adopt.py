@@ -33,7 +33,7 @@ from rollout_operator.config.grammar import (
 from rollout_operator.config.usage import render_entries
 from rollout_operator.kube.api import NATIVE_BUDGETS, ZONE_BUDGETS, JsonObject
 from rollout_operator.kube.connection.connect import Access
-from rollout_operator.lab.simulate.input import read_file, read_objects
+from rollout_operator.lab.simulate.input import read_all
 from rollout_operator.model.adoption.namespace import (
     AdoptableNamespace,
     AdoptableSet,
@@ -63,8 +63,9 @@ FILE: Final = Flag(
     name="f",
     kind=TEXT,
     default="",
-    help="File with StatefulSets, and with pods and budgets where there are any: what `kubectl get"
-    " -o yaml` prints, or manifests; - reads standard input. Without, the cluster is read.",
+    help="File or folder with StatefulSets, and with pods and budgets where there are any: what"
+    " `kubectl get -o yaml` prints, or manifests; - reads standard input. Without, the cluster is"
+    " read.",
 )
 LABELS: Final[Flag[tuple[str, ...]]] = Flag(
     name="selector",
@@ -161,8 +162,8 @@ def _read(arguments: ParsedArguments) -> AdoptableNamespace:
         for flag in (KUBECONFIG, CONTEXT):
             if arguments.has(flag):
                 raise UsageError(f"-{flag.name} says where a cluster is, and -f that none is read")
-        content, _ = read_file(arguments.value(FILE), sys.stdin.buffer)
-        return decode_objects(read_objects(content), arguments.value(NAMESPACE_FLAG))
+        objects, _ = read_all([arguments.value(FILE)], sys.stdin.buffer)
+        return decode_objects(objects, arguments.value(NAMESPACE_FLAG))
     be_quiet()
     access = choose_access(arguments)
     copy = asyncio.run(_copy(access))

@@ -121,6 +121,14 @@ def test_mistakes_are_one_line(
     assert error.count("\n") == 1
 
 
+def test_a_folder_is_read_as_well(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dump.write_text(yaml.safe_dump_all(ZONES))
+    assert main(["adopt", "-f", str(dump.parent)]) == ExitCode.DONE
+    dump.write_text("a: [")
+    assert main(["adopt", "-f", str(dump.parent)]) == ExitCode.FAILED
+    assert f"{dump}: the input is not YAML" in capsys.readouterr().err
+
+
 def test_two_namespaces_take_a_choice(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
     objects = [*ZONES, plain("ingester-zone-a", "test")]
 

@@ -66,7 +66,7 @@ def read_all(
         try:
             objects += read_objects(content)
         except BadDump as error:
-            raise BadDump(f"{file}: {error}" if len(files) > 1 else f"{error}") from None
+            raise BadDump(f"{error}" if files == [STDIN] else f"{file}: {error}") from None
     known = [time for time in times if time is not None]
     return objects, max(known) if len(known) == len(times) else None
 

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -140,11 +141,17 @@ def test_files_and_folders_are_read_as_by_kubectl(tmp_path: Path) -> None:
     assert ([one["kind"] for one in objects], written) == (["Pod", "First"], None)
 
 
-def test_of_several_files_the_one_is_named_that_is_wrong(tmp_path: Path) -> None:
-    good, bad = (_write(tmp_path / name, "Pod", at=0) for name in ("good.yaml", "bad.yaml"))
-    Path(bad).write_text("a: [")
-    with pytest.raises(BadDump, match=r"bad\.yaml: the input is not YAML"):
-        read_all([good, bad], io.BytesIO())
+def test_the_file_is_named_that_is_wrong(tmp_path: Path) -> None:
+    """Whether it is the only one, one of several, or found in a folder."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    good, bad = _write(tmp_path / "good.yaml", "Pod", at=0), folder / "bad.yaml"
+    bad.write_text("a: [")
+    for names in ([str(bad)], [good, str(bad)], [str(folder)]):
+        with pytest.raises(BadDump, match=rf"^{re.escape(str(bad))}: the input is not YAML"):
+            read_all(names, io.BytesIO())
+    with pytest.raises(BadDump, match=r"^the input is not YAML"):
+        read_all(["-"], io.BytesIO(b"a: ["))
 
 
 def test_a_folder_without_such_a_file_is_refused(tmp_path: Path) -> None:
