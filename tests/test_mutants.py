@@ -186,3 +186,9 @@ def test_survivors_must_be_few() -> None:
 def test_the_command_lists_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--list", MUTANT.name]) == 0
     assert capsys.readouterr().out == f"{MUTANT.name}: {MUTANT.breaks}\n"
+
+
+def test_a_name_that_no_mutant_has_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([MUTANT.name, "nope"])
+    assert "no mutant is called nope: --list has their names" in capsys.readouterr().err

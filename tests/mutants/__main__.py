@@ -21,7 +21,10 @@ WANTED_SHARE: Final = 95
 
 def main(words: Sequence[str]) -> int:
     """Run the mutants that are named, or all; return the exit code."""
-    given = _make_parser().parse_args(words)
+    parser = _make_parser()
+    given = parser.parse_args(words)
+    if unknown := [name for name in given.names if name not in CATALOGUE]:
+        parser.error(f"no mutant is called {', '.join(unknown)}: --list has their names")
     mutants = [CATALOGUE[name] for name in given.names] or list(CATALOGUE.values())
     if given.list:
         _print("\n".join(f"{mutant.name}: {mutant.breaks}" for mutant in mutants))
