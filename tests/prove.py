@@ -67,7 +67,10 @@ class Found:
 
 def main(words: Sequence[str]) -> int:
     """Run the parts that are named, or all; return 1 where one of them fails."""
-    given = _make_parser().parse_args(words)
+    parser = _make_parser()
+    given = parser.parse_args(words)
+    if unknown := [name for name in given.parts if name not in PARTS]:
+        parser.error(f"no part is called {', '.join(unknown)}: there are {', '.join(PARTS)}")
     page: list[str] = []
     has_failed = False
     for name in given.parts or PARTS:
@@ -203,7 +206,9 @@ PARTS: Final[dict[str, Callable[[argparse.Namespace], Found]]] = {
 
 def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.prove")
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="all by default")
+    parser.add_argument(
+        "parts", nargs="*", metavar="part", help=f"of {', '.join(PARTS)}; all by default"
+    )
     parser.add_argument("--schedules", type=int, default=SCHEDULES, help="random schedules")
     parser.add_argument("--repeats", type=int, default=REPEATS, help="schedules run twice")
     parser.add_argument("--step", type=int, default=1, help="one in so many plans and aimed kills")

@@ -6,6 +6,7 @@ campaign --schedules 100000 [--seconds 600] [--jobs 4]      all of it
 """
 
 import argparse
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -83,6 +84,10 @@ def _run(case: Case, *, is_whole: bool, may_shrink: bool) -> int:
 def _run_plans(scenario: str, kind: Kind, number: int | None) -> int:
     jobs = list_plan_jobs(scenario, kind)
     if number is not None:
+        if number not in range(len(jobs)):
+            has = f"{scenario} has {len(jobs)} plans of kind {kind}, numbered from 0"
+            sys.stderr.write(f"--number {number}: {has}\n")
+            return 1
         plan = jobs[number].plan
         assert plan is not None, "a plan's job has a plan"
         _print(plan.text)
@@ -156,7 +161,9 @@ def _print(text: object) -> None:
 
 
 def _read_size(text: str) -> Size:
-    zones, _, pods = text.partition("x")
+    if not re.fullmatch("[1-9][0-9]*x[1-9][0-9]*", text):
+        raise argparse.ArgumentTypeError(f"{text} is not zones x pods, as in 2x2")
+    zones, pods = text.split("x")
     return Size(int(zones), int(pods))
 
 
