@@ -33,7 +33,7 @@ IMAGE ?= rollout-operator:$(VERSION)
 EPOCH = $(shell git log -1 --format=%ct)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lint check bytecode controlplane test test-fast docs format demo demo-cluster simulate mutants prove bench lock image release manifests clean
+.PHONY: help venv lint check bytecode controlplane test tests test-fast docs format demo demo-cluster simulate mutants prove bench lock image release manifests clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -79,6 +79,8 @@ test: check controlplane ## everything, on a real control plane too
 test-fast: check ## what needs neither a control plane nor much time: two minutes
 	$(PYTEST) -m "not controlplane and not slow and not thorough" \
 		--hypothesis-profile=fast $(ARGS)
+
+tests: test # or make would find the folder, do nothing and exit with 0
 
 docs: $(DOCS) ## the documentation as a site, in site/: links, anchors and looks are checked
 	@$(PY) -m tests.site
