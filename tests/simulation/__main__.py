@@ -63,7 +63,7 @@ def _make_parser() -> argparse.ArgumentParser:
     plan.add_argument("--kind", type=Kind, choices=list(Kind), default=Kind.CRASH)
     plan.add_argument("--number", type=int, help="only this one, as counted by a run of all")
     many = commands.add_parser("campaign", help="as many as wanted, on all cores")
-    many.add_argument("--schedules", type=int, default=5000)
+    many.add_argument("--schedules", type=_read_count, default=5000, help="0 for plans only")
     many.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing after")
     many.add_argument("--jobs", type=int, help="processes; as many as cores by default")
     many.add_argument("--first-seed", type=int, default=1)
@@ -158,6 +158,12 @@ def _print_outcome(outcome: Outcome, *, is_whole: bool) -> None:
 
 def _print(text: object) -> None:
     sys.stdout.write(f"{text}\n")
+
+
+def _read_count(text: str) -> int:
+    if not re.fullmatch("[0-9]+", text):
+        raise argparse.ArgumentTypeError(f"{text} is no number of schedules, such as 100")
+    return int(text)
 
 
 def _read_size(text: str) -> Size:

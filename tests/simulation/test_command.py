@@ -15,6 +15,7 @@ RUN = ("run", "--scenario", "s1", "--seed", "1")
     [
         (main, [*RUN, "--size", "2"], "--size: 2 is not zones x pods, as in 2x2"),
         (main, [*RUN, "--size", "0x2"], "--size: 0x2 is not zones x pods, as in 2x2"),
+        (main, ["campaign", "--schedules", "-3"], "--schedules: -3 is no number of schedules"),
         (prove.main, ["kills", "nope"], "no part is called nope: there are schedules, repeats"),
     ],
 )
