@@ -40,11 +40,12 @@ help: ## list the targets
 
 venv: $(READY) ## set up .venv from the lock file
 
+# Packages are compiled as they are imported: of most of their modules none ever is.
 $(READY): pyproject.toml requirements-dev.lock
 	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo \
 	"Python 3.11 or newer is needed. Name one: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --require-hashes --only-binary :all: -r requirements-dev.lock
+	$(PIP) install --no-compile --require-hashes --only-binary :all: -r requirements-dev.lock
 	$(PIP) install --no-deps --no-index --no-build-isolation --editable .
 	@touch $@
 
@@ -65,13 +66,14 @@ controlplane: $(READY) ## build the control plane of the tests: about five minut
 	@$(PY) -m tests.world.helm >/dev/null
 	@$(PY) -m tests.world.registry >/dev/null
 
-# Types keep one core busy for a minute, the first time: on the other one all tests are compiled
-# meanwhile, which each of the workers would do by itself. What cannot be collected is for the tests to show.
+# Types keep one core busy for a minute, the first time; all tests are compiled meanwhile, which
+# each of the workers would do by itself. What cannot be collected is for the tests to show.
 check: $(READY)
 	@$(MAKE) --no-print-directory --jobs 2 lint bytecode
 
 bytecode: $(READY)
-	@$(PY) -m pytest --collect-only --quiet --quiet >/dev/null 2>&1 || true
+	@ls -d tests/*/ tests/test_*.py | xargs -P 2 -n 24 \
+		$(PY) -m pytest --collect-only --quiet --quiet >/dev/null 2>&1 || true
 
 test: check controlplane ## everything, on a real control plane too
 	$(PYTEST) $(ARGS)
