@@ -31,6 +31,8 @@ from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import WAIT, World, part, pod, three_zones
 from tests.web.reviews.test_prepare_tracker import tracked
 
+pytestmark = pytest.mark.thorough
+
 TIMES: Final = [
     f"{year}-{day}T{hour}{offset}"
     for year in ("0001", "1969", "2999", "9998", "9999")

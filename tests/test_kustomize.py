@@ -12,6 +12,8 @@ from tests.code_rules import ROOT
 from tests.kustomize import KustomizeError, Object, render
 from tests.rendered import LEAST, NETWORK_PARAMETERS, WEBHOOKS, install
 
+pytestmark = pytest.mark.thorough
+
 FOLDERS = [
     ROOT / "manifests" / "base",
     ROOT / "manifests" / "shadow",

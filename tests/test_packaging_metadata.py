@@ -16,6 +16,8 @@ from tests.code_rules import ROOT
 from tests.test_hygiene import repository_files
 from tests.test_packaging import PROJECT
 
+pytestmark = pytest.mark.thorough
+
 HOME: Final = "https://github.com/rollout-operator/rollout-operator"
 BUILD: Final = (
     "import sys; from setuptools import build_meta as hooks; "

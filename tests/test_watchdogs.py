@@ -4,6 +4,8 @@ import pytest
 
 from tests.code_rules import ROOT
 
+pytestmark = pytest.mark.thorough
+
 INI = """
 [pytest]
 asyncio_mode = auto

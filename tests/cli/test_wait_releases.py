@@ -23,6 +23,8 @@ from tests.operator.diagnosis.inspected import observe_sandbox
 from tests.virtual_time import in_virtual_time
 from tests.web.status.descriptions import release
 
+pytestmark = pytest.mark.thorough
+
 
 @asynccontextmanager
 async def playing(**bake: Any) -> AsyncIterator[ReleaseSandbox]:

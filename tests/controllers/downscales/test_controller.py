@@ -27,6 +27,8 @@ from tests.web.downscale_world import (
 )
 from tests.web.fake_pods import confirm, refuse
 
+pytestmark = pytest.mark.thorough
+
 A = Uid("uid-zone-a")
 # LI-05: after a downscale that did not happen, pods are un-prepared within this.
 SOON = timedelta(seconds=60)

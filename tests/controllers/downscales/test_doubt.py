@@ -28,6 +28,8 @@ from tests.web.downscale_world import (
 )
 from tests.web.fake_pods import confirm, refuse
 
+pytestmark = pytest.mark.thorough
+
 
 @in_virtual_time
 async def test_a_cache_from_before_the_review_proves_nothing() -> None:

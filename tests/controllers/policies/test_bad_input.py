@@ -15,6 +15,8 @@ from rollout_operator.lab.world import Sandbox
 from tests.controllers.policies.world import ON, PolicyWorld
 from tests.virtual_time import in_virtual_time
 
+pytestmark = pytest.mark.thorough
+
 PAUSE = timedelta(seconds=120)
 PAUSED_FOR: dict[str, Any] = {"rollingUpdate": {"intervalSeconds": 120}}
 EMPTY: dict[str, Any] = {"statefulSetSelector": {}}

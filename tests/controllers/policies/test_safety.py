@@ -25,6 +25,8 @@ from tests.controllers.policies.world import PolicyWorld
 from tests.simulation.drainers import zone_budget
 from tests.virtual_time import in_virtual_time
 
+pytestmark = pytest.mark.thorough
+
 BAD = "bad"
 SLOW = "slow"
 UNEVEN = "uneven"

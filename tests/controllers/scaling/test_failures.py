@@ -9,6 +9,8 @@ from tests.controllers.scaling_clients import NO_ANSWER, REFUSAL
 from tests.controllers.scaling_objects import ago, guarded, record_time, set_count, zone
 from tests.virtual_time import in_virtual_time
 
+pytestmark = pytest.mark.thorough
+
 FOREVER = [
     pytest.param(REFUSAL, id="refused by a webhook"),
     pytest.param(Denied("patch statefulsets is forbidden", status=403), id="forbidden"),

@@ -12,6 +12,8 @@ from rollout_operator.model.scaling import NoScale, Reference
 from tests.kube.reference_rig import GROUP, following, listed, reference, shown
 from tests.virtual_time import elapsed, in_virtual_time
 
+pytestmark = pytest.mark.thorough
+
 READ = "get replicatemplates/demo/scale"
 WATCH = "watch replicatemplates"
 CONFIG_MAP = reference("x", "ConfigMap", "")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -22,6 +23,8 @@ from rollout_operator.planning.rollout.zones import choose_limit
 from rollout_operator.planning.wording import explain
 from tests.builders import NOW, group, pod, zone
 from tests.examples import repeatable
+
+pytestmark = pytest.mark.thorough
 
 REPEATABLE = repeatable(250)
 

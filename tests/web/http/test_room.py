@@ -24,6 +24,8 @@ from rollout_operator.web.http.bodies import (
 from tests.virtual_time import VirtualClock, in_virtual_time
 from tests.web.webhook_world import body_of
 
+pytestmark = pytest.mark.thorough
+
 SECOND = timedelta(seconds=1)
 LIMIT = 9 * SECOND
 PART = 1 << 15

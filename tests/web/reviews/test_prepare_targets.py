@@ -25,6 +25,8 @@ from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import RETELL, World, come_to_rest, part, three_zones
 from tests.web.fake_pods import confirm, slow
 
+pytestmark = pytest.mark.thorough
+
 WRONG, RIGHT = "ready", "ingester/prepare"
 PODS = ["zone-a-3", "zone-a-4"]
 

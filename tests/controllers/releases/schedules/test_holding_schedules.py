@@ -23,6 +23,8 @@ from rollout_operator.lab.world import Sandbox
 from tests.controllers.releases.world import ReleaseSandbox
 from tests.virtual_time import in_virtual_time
 
+pytestmark = pytest.mark.thorough
+
 ALWAYS: Final[JsonObject] = {"rolloutSelector": {}, "rules": [{"name": "always"}]}
 WEB: Final[JsonObject] = {**ALWAYS, "rolloutSelector": {"matchLabels": {"tier": "web"}}}
 ODD: Final[JsonObject] = {

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+import pytest
+
 from rollout_operator.kube.release_kinds import ROLLOUT_GATES, ROLLOUT_SCHEDULES, ROLLOUTS
 from rollout_operator.lab.network.faults import (
     OUTCOME,
@@ -19,6 +21,8 @@ from rollout_operator.lab.network.faults import (
 from rollout_operator.lab.world import Sandbox
 from tests.controllers.releases.world import ReleaseSandbox
 from tests.virtual_time import in_virtual_time
+
+pytestmark = pytest.mark.thorough
 
 NIGHT: Final = {"name": "night", "timeRange": {"start": "22:00", "end": "03:05"}}
 LATE: Final = {"name": "late", "timeRange": {"start": "03:08", "end": "03:10"}}
