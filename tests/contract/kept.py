@@ -23,7 +23,8 @@ SOURCES: Final = (
     "tests/contract",
     "tests/world",
     "rollout_operator/kube",
-    "rollout_operator/lab/model",
+    "rollout_operator/lab",
+    "rollout_operator/model",
     "manifests",
 )
 

@@ -1,10 +1,11 @@
 """Answers of the real control plane are kept as long as what they come from, and no longer."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.contract.kept import SOURCES, keep_answers, name_file, play_plainly, read_answers
+from tests.contract.kept import ROOT, SOURCES, keep_answers, name_file, play_plainly, read_answers
 from tests.contract.plays import Sequence, list_sequences
 
 SEQUENCES = list_sequences()[:3]
@@ -63,3 +64,18 @@ def test_a_change_of_what_they_come_from_names_another_file(tmp_path: Path, fold
     program.write_text("longer")
 
     assert len({before, changed, name_file(tmp_path, program.parent)}) == 3
+
+
+def test_sequences_are_made_of_these_sources() -> None:
+    """Besides clocks and metrics, which no answer comes from."""
+    known = (*(folder.replace("/", ".") for folder in SOURCES), "rollout_operator.aio.clock")
+    files = [*(ROOT / "tests/contract").rglob("*.py")]
+    imported = re.findall(
+        r"^from ((?:rollout_operator|tests)\.\S+)",
+        "".join(map(Path.read_text, files)),
+        re.MULTILINE,
+    )
+
+    assert {name for name in imported if not name.startswith(known)} == {
+        "rollout_operator.telemetry.metrics"
+    }
