@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from rollout_operator.model.group import Group
+from rollout_operator.model.objects import parse_ordinal
 from rollout_operator.model.outcome import Code, ReplacePods, Severity
 from rollout_operator.planning.rollout.plan import plan_group
 from tests.builders import group, outline, pod, prev, with_pods, zone
@@ -159,3 +160,20 @@ def test_the_year_9999_is_a_time_like_any_other() -> None:
     base = zone("a", min_ready_seconds=2**31 - 1)
     far = with_pods(base, ready_since=datetime.max.replace(tzinfo=UTC))
     assert [reason.code for reason in plan_group(group(far)).waits] == [Code.ZONE_NOT_READY]
+
+
+@pytest.mark.parametrize("states", ["lll", "ppp", "lLl"])
+def test_li_11_a_plan_reads_the_ordinal_of_each_pod_once(
+    states: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most of the plan of a large zone goes into it; few zones have pods that were never ready."""
+    read: list[str] = []
+
+    def count(digits: str) -> int | None:
+        read.append(digits)
+        return parse_ordinal(digits)
+
+    monkeypatch.setattr("rollout_operator.model.group.parse_ordinal", count)
+    plan_group(group(prev("a", states)))
+
+    assert sorted(read) == ["0", "1", "2"]
