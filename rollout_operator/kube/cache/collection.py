@@ -109,25 +109,18 @@ class Collection(Generic[Cached]):
         return cached if cached is not None and cached == item else item
 
 
-class CacheMeters(Generic[Cached]):
-    """The metrics of a cache, by its kind."""
-
-    def __init__(self, metrics: Metrics, kind: str, age: Callable[[], float]) -> None:
-        self._cached = metrics.cached_objects.labels(kind=kind)
-        self._unreadable = metrics.unreadable_objects.labels(kind=kind)
-        metrics.watch_age(kind, age)
-
-    def measure(self, store: Store[Cached]) -> None:
-        """Show how much is stored."""
-        self._cached.set(len(store))
-        self._unreadable.set(store.unreadable_count)
+def show_cache(metrics: Metrics, of: Collection[Cached], age: Callable[[], float]) -> None:
+    """Show at each scrape how much is stored, and how old it is in seconds."""
+    store = of.store
+    metrics.cached_objects.labels(kind=of.label).set_function(lambda: len(store))
+    metrics.unreadable_objects.labels(kind=of.label).set_function(lambda: store.unreadable_count)
+    metrics.watch_age(of.label, age)
 
 
-class WatchMeters(CacheMeters[Cached]):
+class WatchMeters:
     """What an informer counts, by the kind that it follows: every outcome exists at zero."""
 
-    def __init__(self, metrics: Metrics, kind: str, age: Callable[[], float]) -> None:
-        super().__init__(metrics, kind, age)
+    def __init__(self, metrics: Metrics, kind: str) -> None:
         self.restarts = {
             cause: metrics.watch_restarts.labels(kind=kind, cause=cause) for cause in RetryCause
         }

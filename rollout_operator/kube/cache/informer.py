@@ -24,6 +24,7 @@ from rollout_operator.kube.cache.collection import (
     Collection,
     ObjectSource,
     WatchMeters,
+    show_cache,
 )
 from rollout_operator.kube.cache.lists import ListTurn, StateStream
 from rollout_operator.kube.cache.retries import Failures, Rereads, RetryCause, Staleness, WentBack
@@ -72,7 +73,8 @@ class Informer(Generic[Cached]):
         self._of: Collection[Cached] = of
         self._clock = clock
         self._rng = rng
-        self._meters: WatchMeters[Cached] = WatchMeters(metrics, of.label, self._age_seconds)
+        self._meters = WatchMeters(metrics, of.label)
+        show_cache(metrics, of, self._age_seconds)
         self._states: StateStream[Cached] = StateStream(api, of)
         self._rereads: Rereads[Cached] = Rereads(of.store, self._reread, clock)
         self._turn = ListTurn(lambda: api.wait_turn(of.resource, of.namespace), self._drop_stream)
@@ -207,7 +209,6 @@ class Informer(Generic[Cached]):
         self._list_due_at = requested_at + RELIST if self._is_refreshed else self._clock.elapsed()
         self._failures.record_list()
         self._older_lists = 0
-        self._meters.measure(self._of.store)
         self._record_unreadable(changes)
         write_log = log.info if is_first or changes else log.debug
         write_log("Listed", **self._of.keys, objects=len(items), changes=len(changes))
@@ -325,7 +326,6 @@ class Informer(Generic[Cached]):
         store = self._of.store
         changes = store.remove(item) if event.type == "DELETED" else store.upsert(item)
         self._advance(item.resource_version)
-        self._meters.measure(store)
         self._record_unreadable(changes)
         self._notify(changes)
 
@@ -368,7 +368,6 @@ class Informer(Generic[Cached]):
         changes = self._of.store.heal(broken, reread)
         if changes:
             log.info("Read again", **self._of.keys, name=broken.name, is_gone=reread is None)
-        self._meters.measure(self._of.store)
         self._notify(changes)
 
     def _notify(self, changes: Sequence[Change[Cached]]) -> None:

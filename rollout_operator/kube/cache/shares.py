@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Generic, NoReturn, TypeAlias
 
 from rollout_operator.kube.cache.cached import Cached
-from rollout_operator.kube.cache.collection import CacheMeters, Collection
+from rollout_operator.kube.cache.collection import Collection, show_cache
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.retries import Staleness
 from rollout_operator.kube.cache.store import Change, Store
@@ -105,7 +105,7 @@ class NamespaceShare(Generic[Cached]):
         self._informer: Informer[Cached] = informer
         self._stores: NamespaceStores[Cached] = stores
         self._of: Collection[Cached] = of
-        self._meters: CacheMeters[Cached] = CacheMeters(metrics, of.label, self._age_seconds)
+        show_cache(metrics, of, self._age_seconds)
         self._callbacks: list[Callable[[Cached | None, Cached | None], None]] = []
         self._joined = asyncio.Event()
 
@@ -154,7 +154,6 @@ class NamespaceShare(Generic[Cached]):
         # At once: no later change is reported before what it has changed.
         for old, new in changes:
             self.take(old, new)
-        self._meters.measure(self._of.store)
         await asyncio.Event().wait()
         raise AssertionError("a share is kept until it is cancelled")
 
@@ -162,7 +161,6 @@ class NamespaceShare(Generic[Cached]):
         """Report a change of an object of this namespace, once its objects are handed over."""
         if not self._joined.is_set():
             return
-        self._meters.measure(self._of.store)
         with bind_keys(namespace=self._of.namespace):
             for callback in self._callbacks:
                 callback(old, new)

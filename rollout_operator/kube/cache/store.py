@@ -41,11 +41,11 @@ def is_older(version: str, than: str) -> bool:
 
     Only decimal numbers compare; of anything else nothing is known.
     """
-    if not (_is_decimal(version) and _is_decimal(than)):
+    if not (version and than and (both := version + than).isascii() and both.isdigit()):
         return False
     # As numbers of any length, without int(): that is limited to 4,300 digits and slow before.
     left, right = version.lstrip("0"), than.lstrip("0")
-    return (len(left), left) < (len(right), right)
+    return left < right if len(left) == len(right) else len(left) < len(right)
 
 
 class Store(Generic[Cached]):
@@ -339,7 +339,3 @@ def _is_known(version: str, newest: str) -> bool:
 
 def _lives_on(old: Cached, new: Cached | None) -> bool:
     return new is not None and new.uid == old.uid
-
-
-def _is_decimal(version: str) -> bool:
-    return version.isascii() and version.isdigit()

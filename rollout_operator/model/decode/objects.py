@@ -255,11 +255,10 @@ def _read_instant(text: str | None) -> datetime | None:
 
 
 def _is_disrupted(status: PodStatus) -> bool:
-    conditions = status.conditions or ()
-    return any(
-        condition.type == "DisruptionTarget" and condition.status == "True"
-        for condition in conditions
-    )
+    for condition in status.conditions or ():
+        if condition.type == "DisruptionTarget" and condition.status == "True":
+            return True
+    return False
 
 
 def _been_ready(status: PodStatus) -> bool | None:
@@ -283,7 +282,10 @@ def _been_ready(status: PodStatus) -> bool | None:
 
 
 def _controller(owners: list[Owner] | None) -> Owner | None:
-    return next((owner for owner in owners or () if owner.controller and owner.uid), None)
+    for owner in owners or ():
+        if owner.controller and owner.uid:
+            return owner
+    return None
 
 
 def _keep_labels(labels: Mapping[str, str] | None) -> Mapping[str, str]:
