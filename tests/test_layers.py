@@ -63,9 +63,8 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
         "releases": ("",),
         "forecasts": ("", "releases", "releases.schedules", "description", "description.releases"),
         "releases.flux": ("", "releases"),
-        "releases.kstatus": ("", "releases"),
         "releases.schedules": ("", "releases"),
-        "releases.checks": ("", "releases", "releases.flux", "releases.kstatus"),
+        "releases.checks": ("", "releases"),
     },
     "kube": {
         "": (),

@@ -10,10 +10,13 @@ import pytest
 
 from rollout_operator.model.decode.releases.flux import decode_kustomization, decode_oci_repository
 from rollout_operator.model.releases.object_status import ObjectStatus
-from rollout_operator.planning.releases.checks.evaluate import assess_object
-from rollout_operator.planning.releases.checks.failures import has_lasted, track_failure
-from rollout_operator.planning.releases.flux.inventory import parse_inventory_id
-from rollout_operator.planning.releases.flux.progress import list_flux_waits
+from rollout_operator.planning.releases.checks.evaluate import (
+    assess_object,
+    has_lasted,
+    parse_inventory_id,
+    track_failure,
+)
+from rollout_operator.planning.releases.flux.targets import map_flux_waits
 from rollout_operator.planning.releases.flux.writes import name_manager
 from tests.flux.record import GENERATION, TIME, normalise, read_record
 from tests.world.api import Json
@@ -88,7 +91,7 @@ def test_all_moments_are_judged() -> None:
 def test_what_a_bake_waits_for(moment: str) -> None:
     """RELB-16: for what has yet to be fetched and applied, and with the error of Flux itself."""
     tag, expected = WAITS[moment]
-    waits = list_flux_waits(
+    waits = map_flux_waits(
         "app",
         tag,
         [decode_oci_repository(msgspec.json.encode(read(moment, "OCIRepository")))],
@@ -96,9 +99,9 @@ def test_what_a_bake_waits_for(moment: str) -> None:
     )
 
     assert len(waits) == len(expected), waits
-    for wait, begin in zip(waits, expected, strict=True):
-        assert wait.text.startswith(begin)
-        assert wait.text.isprintable()
+    for text, begin in zip(waits.values(), expected, strict=True):
+        assert text.startswith(begin)
+        assert text.isprintable()
 
 
 @pytest.mark.parametrize("moment", WAITS)

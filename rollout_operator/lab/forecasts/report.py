@@ -19,7 +19,7 @@ from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.releases.status import BakeStatus
 from rollout_operator.model.units import format_duration
 from rollout_operator.planning.description.times import render_time
-from rollout_operator.planning.releases.schedules.zones import get_time_zone
+from rollout_operator.planning.releases.schedules.hours import get_time_zone
 from rollout_operator.planning.wording import wrap_words
 
 _INDENT: Final = "  "

@@ -32,10 +32,10 @@ from rollout_operator.model.releases.rollout import ReleaseRollout
 from rollout_operator.operator.context import Context
 from rollout_operator.operator.process import Feature, NamespaceChecks
 from rollout_operator.operator.releases.compat import get_compat
+from rollout_operator.planning.releases.bake import describe_flux_wait
 from rollout_operator.planning.releases.checks.evaluate import describe_stall
-from rollout_operator.planning.releases.checks.references import find_class
+from rollout_operator.planning.releases.checks.record import find_class
 from rollout_operator.planning.releases.flux.targets import list_targets
-from rollout_operator.planning.releases.flux_waits import describe_flux_wait
 from rollout_operator.planning.releases.health import Labels, selects_namespaces, takes_check
 from rollout_operator.telemetry.spans import trace_keys
 

@@ -41,7 +41,7 @@ from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.operator.context import Context
 from rollout_operator.operator.process import Feature
 from rollout_operator.operator.releases.compat import get_compat
-from rollout_operator.planning.releases.schedules.concern import list_by_gate, list_by_rollout
+from rollout_operator.planning.releases.schedules.gates import list_by_gate, list_by_rollout
 from rollout_operator.telemetry.spans import trace_keys
 
 # Schedules that are reconciled at a time; each mostly waits for the API server.

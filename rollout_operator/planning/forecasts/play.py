@@ -33,9 +33,9 @@ from rollout_operator.model.releases.schedule_plan import (
 from rollout_operator.planning.description.releases.rollouts import RelatedObjects
 from rollout_operator.planning.forecasts.given import ForecastInput, ForecastRollout
 from rollout_operator.planning.forecasts.record import ForecastRecord
+from rollout_operator.planning.releases.checks.record import find_reset
 from rollout_operator.planning.releases.intents import drop_intents
 from rollout_operator.planning.releases.plan import plan_release
-from rollout_operator.planning.releases.resets import find_reset
 from rollout_operator.planning.releases.schedules.gates import AFTER_TRANSITION, plan_schedule
 from rollout_operator.planning.releases.schedules.holds import (
     KnownSchedules,
@@ -43,8 +43,8 @@ from rollout_operator.planning.releases.schedules.holds import (
     list_holds,
     read_schedule,
 )
+from rollout_operator.planning.releases.schedules.hours import LoadZone
 from rollout_operator.planning.releases.schedules.status import render_schedule_status
-from rollout_operator.planning.releases.schedules.zones import LoadZone
 
 # A deployment settles in three: recorded, written, done.
 _MOST_PASSES: Final = 10

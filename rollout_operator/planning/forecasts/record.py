@@ -27,8 +27,8 @@ from rollout_operator.planning.description.releases.rollouts import RelatedObjec
 from rollout_operator.planning.releases import conditions
 from rollout_operator.planning.releases.gates import GatesCode
 from rollout_operator.planning.releases.health import BlockedCode
+from rollout_operator.planning.releases.schedules.hours import LoadZone, get_time_zone
 from rollout_operator.planning.releases.schedules.status import READY
-from rollout_operator.planning.releases.schedules.zones import LoadZone, get_time_zone
 
 # Schedules that are closed in turns hold a version by turns, each day of the span.
 MOST_HOLDS: Final = 5

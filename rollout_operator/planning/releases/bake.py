@@ -6,15 +6,17 @@ a release in recovery mode: it follows a failure, and only time is against it. T
 another clock wrote, count as now.
 """
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
 from rollout_operator.model.outcome import Severity
+from rollout_operator.model.releases.compat import ReleaseCompat
 from rollout_operator.model.releases.health import HealthCheck, HealthStatus
-from rollout_operator.model.releases.plan import ReleaseEvent
-from rollout_operator.model.releases.rollout import ReleaseSpec
+from rollout_operator.model.releases.plan import FluxTarget, ReleaseEvent
+from rollout_operator.model.releases.rollout import ReleaseRollout, ReleaseSpec
 from rollout_operator.model.releases.status import BakeStatus, FailedHealthCheck, HistoryEntry
 from rollout_operator.model.units import format_duration, format_rfc3339
 from rollout_operator.planning.releases.bounds import bound_failed
@@ -217,3 +219,22 @@ def _describe_silent(check: HealthCheck) -> FailedHealthCheck:
 def _event(reason: str, entry: HistoryEntry, severity: Severity = Severity.INFO) -> ReleaseEvent:
     note = f"{entry.version.tag}: {entry.bake_status_message}"
     return ReleaseEvent(reason=reason, note=note, severity=severity)
+
+
+def describe_flux_wait(
+    rollout: ReleaseRollout,
+    tag: str | None,
+    targets: Iterable[FluxTarget],
+    compat: ReleaseCompat,
+) -> str:
+    """Return what is waited for until all targets run a tag (RELB-16); empty for nothing.
+
+    Without a bake its writes are enough.
+    """
+    waits = compat.waits_for_flux and rollout.waits_for_flux and rollout.spec.has_bake
+    for target in targets:
+        if target.tag != tag:
+            return f"{target.kind} {target.name} does not have the tag yet"
+        if waits and target.waiting_for:
+            return f"{target.kind} {target.name}: {target.waiting_for}"
+    return ""

@@ -13,13 +13,12 @@ from rollout_operator.model.releases.status import HistoryEntry
 from rollout_operator.planning.conditions import ConditionFinding
 from rollout_operator.planning.releases.bake import (
     BakeContext,
+    describe_flux_wait,
 )
-from rollout_operator.planning.releases.candidates import choose_candidates
 from rollout_operator.planning.releases.deployment import (
     RECOVERING,
     DeployRequest,
 )
-from rollout_operator.planning.releases.flux_waits import describe_flux_wait
 from rollout_operator.planning.releases.health import (
     list_checks,
 )
@@ -31,6 +30,7 @@ from rollout_operator.planning.releases.intents import (
 )
 from rollout_operator.planning.releases.selection import (
     ManualRequest,
+    choose_candidates,
 )
 
 

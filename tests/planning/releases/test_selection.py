@@ -1,8 +1,11 @@
 """Which release is requested by name, and which is left out for its past."""
 
+from itertools import pairwise
+
 import pytest
 
 from rollout_operator.model.releases.compat import KUBERIK, OURS
+from rollout_operator.model.releases.release import AnnouncedReleases, PolicyOrder, Release
 from rollout_operator.model.releases.rollout import ReleaseIntents, ReleaseSpec
 from rollout_operator.model.releases.status import BakeStatus, ConsumedIntent, ReleaseStatus
 from rollout_operator.planning.releases.intents import (
@@ -12,7 +15,9 @@ from rollout_operator.planning.releases.intents import (
 )
 from rollout_operator.planning.releases.selection import (
     ManualRequest,
+    choose_candidates,
     find_manual,
+    find_version_key,
     is_done_already,
     list_excluded,
 )
@@ -113,3 +118,133 @@ def test_only_annotations_that_are_there_are_recorded() -> None:
     requested = ReleaseIntents(force_deploy="2.0.0")
 
     assert consume(requested, (FORCE, USER)) == (ConsumedIntent(annotation=FORCE, value="2.0.0"),)
+
+
+def announced(
+    tags: str,
+    current: str | None = None,
+    latest: str | None = None,
+    order: PolicyOrder | None = PolicyOrder.SEMVER,
+) -> AnnouncedReleases:
+    """Return what is known: `announced("1.0.0 1.1.0", current="1.0.0")`, the oldest first."""
+    releases = tuple(Release(tag=tag) for tag in tags.split())
+    return AnnouncedReleases(available=releases, current=current, latest=latest, order=order)
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        pytest.param(
+            announced("3.0.0 2.0.0 1.0.0", latest="3.0.0"), "3.0.0 2.0.0 1.0.0",
+            id="RT-60 the highest, not the last",
+        ),
+        pytest.param(announced("1.1.0 1.2.0", "mine"), "", id="RT-13 a tag of one's own"),
+        pytest.param(
+            announced("1.1.0 1.3.0 1.2.0", "1.1.5"), "1.3.0 1.2.0",
+            id="RELB-03 a version that was never announced is compared",
+        ),
+        pytest.param(
+            announced("1.0.0 3.0.0 2.0.0", "2.0.0", "3.0.0"), "3.0.0",
+            id="RELB-03 announced before the current one, and above it",
+        ),
+        pytest.param(
+            announced("1.0.0 2.0.0 3.0.0", "2.0.0", "1.0.0"), "",
+            id="RELB-03 a policy that goes back offers nothing",
+        ),
+        pytest.param(
+            announced("1.0.0 2.0.0 3.0.0", "1.0.0", "2.0.0"), "2.0.0",
+            id="RELB-03 nothing above what the policy selects",
+        ),
+        pytest.param(
+            announced("1.0.0 3.0.0", "1.0.0"), "3.0.0",
+            id="RELB-03 no upper bound while it selects nothing",
+        ),
+        pytest.param(
+            announced("1.0.0 2.0.0-rc.1 2.0.0-rc.2 2.0.0", "2.0.0-rc.1", "2.0.0"),
+            "2.0.0 2.0.0-rc.2", id="RELB-03 pre-releases",
+        ),
+        pytest.param(
+            announced("1.0.0 1.0 v1 2.0.0+a 2.0.0+b", "1.0.0"), "2.0.0+b 2.0.0+a",
+            id="RELB-03 equal versions are not newer, and keep their order",
+        ),
+        pytest.param(
+            announced("nightly 1.0.0 main 2.0.0"), "2.0.0 1.0.0 main nightly",
+            id="RELB-03 what is no version comes last",
+        ),
+        pytest.param(
+            announced("old nightly 1.0.0 main", "nightly"), "1.0.0 main",
+            id="RELB-03 after what is no version come versions, and what was announced later",
+        ),
+        pytest.param(announced("main", "1.0.0"), "", id="RELB-03 nor is it newer than a version"),
+        pytest.param(announced("1.0.0", "1.0.0", "1.0.0"), "", id="RELB-03 up to date"),
+        pytest.param(
+            announced("3 1 2", order=PolicyOrder.NUMERICAL), "2 1 3",
+            id="REL-41 before the first deployment all of them",
+        ),
+        pytest.param(
+            announced("3 1 2", "3", "3", order=PolicyOrder.ALPHABETICAL), "2 1",
+            id="REL-41 after the current one, whatever the policy selects",
+        ),
+        pytest.param(announced("3 1 2", "4", order=None), "", id="REL-41 it was never announced"),
+        pytest.param(announced(""), "", id="REL-41 nothing was announced"),
+    ],
+)  # fmt: skip
+def test_candidates(known: AnnouncedReleases, expected: str) -> None:
+    assert " ".join(one.tag for one in choose_candidates(known).releases) == expected
+
+
+@pytest.mark.parametrize(
+    ("known", "is_unknown"),
+    [
+        (announced("1.1.0", "mine"), True),
+        (announced("1.1.0", "1.0.0"), False),
+        (announced("1.1.0 mine", "mine"), False),
+        (announced("1.1.0", "1.0.0", order=PolicyOrder.NUMERICAL), True),
+        (announced("1.1.0", "1.1.0", order=PolicyOrder.NUMERICAL), False),
+        (announced("1.1.0"), False),
+        (announced(""), False),
+        (announced("", order=None), False),
+    ],
+)
+def test_that_no_release_can_be_compared_is_reported(
+    known: AnnouncedReleases, is_unknown: bool
+) -> None:
+    """RELB-05."""
+    assert choose_candidates(known).is_path_unknown is is_unknown
+
+
+def test_the_order_of_announcements_where_the_original_is_requested() -> None:
+    """RT-60, REL-41."""
+    found = choose_candidates(announced("3.0.0 2.0.0 1.0.0", latest="3.0.0"), KUBERIK)
+
+    assert [one.tag for one in found.releases] == ["1.0.0", "2.0.0", "3.0.0"]
+
+
+def test_versions_in_the_order_of_the_standard() -> None:
+    """RELB-03, REL-43: chapter 11 of Semantic Versioning, and numbers as numbers."""
+    ordered = [
+        *("0.9.9", "1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.beta", "1.0.0-beta"),
+        *("1.0.0-beta.2", "1.0.0-beta.11", "1.0.0-rc.1", "1.0.0", "v1.0.1", "1.2", "1.10.0"),
+        *("2-0", "2-a", "2", "02.1", "10", "99999999999999999999.0.0"),
+    ]
+    keys = [find_version_key(tag) for tag in ordered]
+
+    assert all(low is not None and high is not None and low < high for low, high in pairwise(keys))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("1", "1.0.0"), ("v1.2", "1.2.0"), ("1.0.0+a", "1.0.0+b"), ("01.2", "1.2.0")]
+)
+def test_spellings_of_one_version(one: str, other: str) -> None:
+    assert find_version_key(one) == find_version_key(other) is not None
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        *("", "v", "V1.0.0", "main", "1.", "1.2.3.4", "1.0.0-", "1.0.0+", "1.0.0-a..b", "-1", " 1"),
+        *("1.0.0-01", "1.0.0\n", "1.0.0_b", "\u0661.0.0", "1" * 129, "sha-1.0.0"),
+    ],
+)
+def test_what_is_no_version(tag: str) -> None:
+    assert find_version_key(tag) is None

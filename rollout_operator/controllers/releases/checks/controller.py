@@ -28,11 +28,15 @@ from rollout_operator.model.releases.health import (
     HealthStatus,
 )
 from rollout_operator.model.releases.rollout import ReleaseRollout
-from rollout_operator.planning.releases.checks.failures import FluxFailure
-from rollout_operator.planning.releases.checks.record import find_flux_blocker, record_finding
-from rollout_operator.planning.releases.checks.references import find_class, parse_check_reference
+from rollout_operator.planning.releases.checks.evaluate import FluxFailure
+from rollout_operator.planning.releases.checks.record import (
+    find_class,
+    find_flux_blocker,
+    find_reset,
+    parse_check_reference,
+    record_finding,
+)
 from rollout_operator.planning.releases.health import Labels
-from rollout_operator.planning.releases.resets import find_reset
 from rollout_operator.telemetry.logs import log
 
 # A check that is held pending is reconciled again when Flux gets on, and this often in any case.

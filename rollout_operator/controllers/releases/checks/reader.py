@@ -34,26 +34,22 @@ from rollout_operator.model.releases.flux import FluxReference
 from rollout_operator.model.releases.health import CheckClass, CheckFinding, HealthCheck
 from rollout_operator.model.releases.object_status import ObjectStatus, StatusVerdict
 from rollout_operator.planning.releases.checks.evaluate import (
+    FluxFailure,
+    InventoryFinding,
+    InventoryObject,
     assess_group,
     assess_held,
     assess_kustomization,
     assess_object,
     assess_policy,
     assess_unread,
-    needs_read,
-)
-from rollout_operator.planning.releases.checks.failures import (
-    FluxFailure,
     has_lasted,
+    needs_read,
     next_read,
+    parse_inventory_id,
     track_failure,
 )
-from rollout_operator.planning.releases.flux.inventory import (
-    InventoryFinding,
-    InventoryObject,
-    parse_inventory_id,
-)
-from rollout_operator.planning.releases.kstatus.fields import ApiObject
+from rollout_operator.planning.releases.kstatus import ApiObject
 
 Tree = Mapping[str, object]
 FindStall = Callable[[FluxReference], CheckFinding | None]

@@ -25,7 +25,7 @@ from rollout_operator.planning.releases.schedules.holds import (
     list_holds,
     read_schedule,
 )
-from rollout_operator.planning.releases.schedules.zones import LoadZone
+from rollout_operator.planning.releases.schedules.hours import LoadZone
 from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
 
 

@@ -1,30 +1,42 @@
 """The health of what a HealthCheck looks at, from objects as they are on the wire.
 
-A Kustomization has its own status and that of each object that it applied. Rollout groups and
-MultiAZRollouts of this operator are their StatefulSets, whose pods must all run the update
-revision; a MultiAZRollout must be ready itself as well. What cannot be read may be there the next
-time: it counts as a failure only once it could not be read several times in a row (RELB-37).
+A Kustomization has its own status and that of each object that it applied. An object that is gone
+does not count: the Kustomization itself says what it lacks. Rollout groups and MultiAZRollouts of
+this operator are their StatefulSets, whose pods must all run the update revision; a MultiAZRollout
+must be ready itself as well. What cannot be read may be there the next time: it counts as a failure
+only once it could not be read several times in a row (RELB-37).
+
+Flux tries again and again, and each attempt begins with `Ready` unknown: so the time of that
+condition is never older than the last attempt. How long a failure lasts is known only across
+attempts. It ends with success, and it is another failure once Flux attempts another generation or
+revision, or was requested to look again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
+from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.outcome import Code, Reason
 from rollout_operator.model.reasons.urgency import HOLDING, find_leading
 from rollout_operator.model.releases.health import CheckFinding, HealthStatus
 from rollout_operator.model.releases.object_status import ObjectStatus, StatusVerdict
-from rollout_operator.planning.releases.checks.failures import FluxFailure
-from rollout_operator.planning.releases.flux.inventory import (
-    InventoryFinding,
-    InventoryObject,
-    assess_inventory,
+from rollout_operator.model.units import quote
+from rollout_operator.planning.releases.kstatus import (
+    ApiObject,
+    assess_status,
+    get_failure_time,
 )
-from rollout_operator.planning.releases.kstatus.assess import assess_status
-from rollout_operator.planning.releases.kstatus.fields import ApiObject
-from rollout_operator.planning.releases.kstatus.witness import get_failure_time
+from rollout_operator.planning.wording import join_names
+
+# With these reasons Flux has given up until the next interval, and says what is wrong.
+_FAILURES: Final = frozenset(
+    {"ArtifactFailed", "BuildFailed", "HealthCheckFailed", "PruneFailed", "ReconciliationFailed"}
+)
+# Flux writes whole seconds, rounded down: what failed after a deployment shall not seem older.
+_RESOLUTION: Final = timedelta(seconds=1)
 
 Tree = Mapping[str, object]
 
@@ -35,6 +47,139 @@ MOST_UNREAD: Final = 3
 _STALLS: Final = HOLDING - {Code.POLICY_PAUSED}
 # Nothing in them can fail, and to read Secrets is a right that no cluster should have to give.
 _NEVER_READ: Final = frozenset({("", "Secret"), ("", "ConfigMap")})
+
+
+class FluxFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """One failure of an object of Flux, however often it was attempted."""
+
+    since: datetime
+    text: str
+    attempt: tuple[object, ...]
+    """What distinguishes it from another failure."""
+
+
+def track_failure(
+    tree: Mapping[str, object], before: FluxFailure | None, now: datetime
+) -> FluxFailure | None:
+    """Return the failure that goes on, or begins; None where there is none."""
+    read = ApiObject(tree)
+    ready = read.find_condition("Ready")
+    if ready is None or not read.group.endswith(".toolkit.fluxcd.io"):
+        return None
+    attempt = (
+        read.find_int("metadata", "generation"),
+        read.get_text("status", "lastAttemptedRevision"),
+        read.get_text("status", "lastHandledReconcileAt"),
+    )
+    earlier = before if before is not None and before.attempt == attempt else None
+    if ready.status == "Unknown":
+        return earlier
+    if ready.status != "False" or ready.reason not in _FAILURES:
+        return None
+    since = now if ready.since is None else min(ready.since + _RESOLUTION, now)
+    return FluxFailure(
+        since=since if earlier is None else earlier.since,
+        text=f"{ready.reason}: {ready.message.strip()}",
+        attempt=attempt,
+    )
+
+
+def has_lasted(failure: FluxFailure | None, now: datetime, grace: timedelta) -> bool:
+    """Return whether a failure counts: it may pass by itself before that."""
+    return failure is not None and now - failure.since >= grace
+
+
+def next_read(failures: Iterable[FluxFailure], now: datetime, grace: timedelta) -> timedelta | None:
+    """Return after what time one of them counts, None where there is none that may."""
+    waits = [
+        grace - (now - failure.since) for failure in failures if not has_lasted(failure, now, grace)
+    ]
+    return min(waits, default=None)
+
+
+class InventoryObject(msgspec.Struct, frozen=True, kw_only=True):
+    """One object of an inventory. Without a namespace it is one of the cluster."""
+
+    namespace: str
+    name: str
+    group: str
+    kind: str
+
+    @property
+    def key(self) -> str:
+        """Return kind, namespace and name, as texts name it."""
+        return f"{self.kind} {self.namespace}/{self.name}".replace(" /", " ")
+
+
+class InventoryFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found where an entry points to."""
+
+    name: str
+    verdict: StatusVerdict | None = None
+    """None where there is no such object, or where it cannot be read."""
+    problem: str = ""
+    """Why it cannot be read."""
+    may_pass: bool = False
+    """Whether that may pass by itself."""
+    failed_at: datetime | None = None
+    """When it failed, as far as it says so."""
+
+
+def parse_inventory_id(text: str) -> InventoryObject:
+    """Return the object of `namespace_name_group_kind` (REL-109). Raises InvalidInput."""
+    parts = text.rsplit("_", 2)
+    namespace, separator, name = parts[0].partition("_")
+    if len(parts) < 3 or not (separator and name and parts[2]):
+        raise InvalidInput(f"inventory: {quote(text)} is no id: namespace_name_group_kind")
+    return InventoryObject(
+        # No name has an underscore; where a role has a colon, the inventory has two of them.
+        namespace=namespace,
+        name=name.replace("__", ":"),
+        group=parts[1],
+        kind=parts[2],
+    )
+
+
+def assess_inventory(
+    own: StatusVerdict, findings: Sequence[InventoryFinding], failed_at: datetime | None = None
+) -> CheckFinding:
+    """Return the health of a Kustomization by itself and by what it applied (REL-108 to 110)."""
+    if own.status in {ObjectStatus.FAILED, ObjectStatus.UNKNOWN}:
+        return CheckFinding(status=HealthStatus.UNHEALTHY, text=own.text, failed_at=failed_at)
+    is_pending = own.status is not ObjectStatus.CURRENT
+    broken = [f"{finding.name}: {finding.problem}" for finding in findings if finding.problem]
+    failed = _list_at(findings, {ObjectStatus.FAILED, ObjectStatus.UNKNOWN})
+    waiting = _list_at(findings, {ObjectStatus.IN_PROGRESS, ObjectStatus.TERMINATING})
+    if broken or failed:
+        times = [inventory.failed_at for inventory in failed if inventory.failed_at is not None]
+        text = join_names([*broken, *_show(failed)])
+        return CheckFinding(
+            status=HealthStatus.UNHEALTHY, text=text, failed_at=max(times, default=None)
+        )
+    if waiting:
+        return CheckFinding(status=HealthStatus.PENDING, text=join_names(_show(waiting)))
+    if is_pending or not findings:
+        text = own.text if is_pending else "it has applied nothing yet"
+        return CheckFinding(status=HealthStatus.PENDING, text=text)
+    return CheckFinding(status=HealthStatus.HEALTHY, text=own.text)
+
+
+def _list_at(
+    findings: Iterable[InventoryFinding], statuses: set[ObjectStatus]
+) -> list[InventoryFinding]:
+    return [
+        finding
+        for finding in findings
+        if finding.verdict is not None and finding.verdict.status in statuses
+    ]
+
+
+def _show(findings: Iterable[InventoryFinding]) -> list[str]:
+    return [
+        f"{finding.name}: {finding.verdict.text}"
+        for finding in findings
+        if finding.verdict is not None
+    ]
 
 
 def needs_read(entry: InventoryObject) -> bool:

@@ -1,24 +1,41 @@
-"""What becomes of the status of a HealthCheck that was evaluated, and what holds it pending.
+"""What a HealthCheck names, what holds it pending, and what becomes of its status.
 
 A check may look healthy while Flux has yet to apply the release of its Rollout, so that it would
 speak of the version before. So it waits until Flux is through, and is looked at after that: a bake
 starts only with what was seen of the new version.
+
+What it found before a deployment says nothing of the release: it starts anew. Only a Rollout that
+selects a check resets it, from whatever namespace. In the original a check in another namespace is
+never reset, so that a check which stays healthy holds each bake up for ever.
 """
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
+from rollout_operator.model import names
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.releases.flux import KUSTOMIZATION, FluxReference
 from rollout_operator.model.releases.health import (
+    CheckClass,
     CheckFinding,
     HealthCheck,
     HealthCheckStatus,
     HealthStatus,
 )
 from rollout_operator.model.releases.rollout import ReleaseRollout
+from rollout_operator.model.units import quote
+from rollout_operator.planning.releases.bake import compute_cutoff
 from rollout_operator.planning.releases.health import Labels, list_checks
 from rollout_operator.planning.wording import one_line
+
+_NAMED: Final[Mapping[CheckClass, tuple[str, str]]] = {
+    CheckClass.KUSTOMIZATION: (KUSTOMIZATION, names.CHECKED_KUSTOMIZATION),
+    CheckClass.ROLLOUT_GROUP: ("rollout group", names.CHECKED_GROUP),
+    CheckClass.MULTI_AZ_ROLLOUT: ("MultiAZRollout", names.CHECKED_POLICY),
+}
 
 
 def record_finding(
@@ -59,4 +76,53 @@ def find_flux_blocker(
         ):
             text = f"waiting for Flux to apply {current.version.tag} of {rollout.head.key}: {wait}"
             return CheckFinding(status=HealthStatus.PENDING, text=text)
+    return None
+
+
+def find_class(check: HealthCheck) -> CheckClass | None:
+    """Return the class of a check, None where others write its status (REL-106)."""
+    classes = (kind for kind in CheckClass if kind == check.check_class)
+    return next(classes, None)
+
+
+def parse_check_reference(check: HealthCheck, own: CheckClass) -> FluxReference:
+    """Return what a check looks at (REL-107). Raises InvalidInput, which names the annotation."""
+    kind, annotation = _NAMED[own]
+    text = _map_texts(check)[own]
+    if text is None:
+        raise InvalidInput(f"annotation {annotation} is missing")
+    segments = text.split("/")
+    if len(segments) > 2 or not all(segments):
+        raise InvalidInput(f"annotation {annotation}: {quote(text)} is no name or namespace/name")
+    namespace = segments[0] if len(segments) == 2 else check.head.namespace
+    return FluxReference(kind=kind, namespace=namespace, name=segments[-1])
+
+
+def _map_texts(check: HealthCheck) -> Mapping[CheckClass, str | None]:
+    return {
+        CheckClass.KUSTOMIZATION: check.kustomization,
+        CheckClass.ROLLOUT_GROUP: check.rollout_group,
+        CheckClass.MULTI_AZ_ROLLOUT: check.policy,
+    }
+
+
+def find_reset(
+    check: HealthCheck,
+    rollouts: Iterable[ReleaseRollout],
+    namespaces: Mapping[str, Labels],
+    now: datetime,
+) -> HealthCheckStatus | None:
+    """Return the status with which a check starts anew, None where it need not (REL-104, 105)."""
+    changed = check.status.last_change_time
+    for rollout in rollouts:
+        current = rollout.status.current
+        selected = list_checks(rollout.head, rollout.spec.checks, (check,), namespaces)
+        if current is None or not selected:
+            continue
+        if changed is None or min(changed, now) < compute_cutoff(current, now):
+            return HealthCheckStatus(
+                status=HealthStatus.PENDING,
+                last_change_time=now,
+                message=f"reset for {current.version.tag} of {rollout.head.key}",
+            )
     return None

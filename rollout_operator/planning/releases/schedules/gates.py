@@ -33,8 +33,12 @@ from rollout_operator.model.releases.schedule_plan import (
     ScheduleSnapshot,
     WantedGate,
 )
-from rollout_operator.planning.releases.schedules.hours import evaluate_schedule, is_gate_passing
-from rollout_operator.planning.releases.schedules.zones import LoadZone, get_time_zone
+from rollout_operator.planning.releases.schedules.hours import (
+    LoadZone,
+    evaluate_schedule,
+    get_time_zone,
+    is_gate_passing,
+)
 
 # So long after a transition a schedule is looked at: clocks differ a little (REL-100).
 AFTER_TRANSITION: Final = timedelta(milliseconds=100)
@@ -289,3 +293,22 @@ def _next_pass(snapshot: ScheduleSnapshot, state: ScheduleState | None) -> timed
     if state is None or state.next_transition is None:
         return None
     return max(state.next_transition - snapshot.now, timedelta(0)) + AFTER_TRANSITION
+
+
+def list_by_gate(kind: str, gate: ReleaseGate) -> Iterator[str]:
+    """Yield the schedules of a kind that keep a gate, or did, as it says itself (REL-101)."""
+    owners = (owner.name for owner in gate.origin.owners if owner.kind == kind)
+    labels = gate.origin.labels
+    labelled = labels.get(names.SCHEDULE_NAME) if labels.get(names.SCHEDULE_KIND) == kind else None
+    yield from dict.fromkeys([*owners, *([labelled] if labelled else [])])
+
+
+def list_by_rollout(
+    schedules: Iterable[ScheduleObject], rollouts: Iterable[GatedRollout]
+) -> Iterator[str]:
+    """Yield the schedules that select a Rollout by its labels, or cannot say what they select."""
+    candidates = tuple(rollouts)
+    for schedule in schedules:
+        selector = schedule.rollouts
+        if selector is None or any(selector.takes(rollout.labels) for rollout in candidates):
+            yield schedule.head.name

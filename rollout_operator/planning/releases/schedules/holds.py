@@ -23,8 +23,7 @@ from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.model.releases.schedule_plan import GatedRollout
 from rollout_operator.planning.releases.schedules.gates import is_own, label_name, selects
-from rollout_operator.planning.releases.schedules.hours import is_open
-from rollout_operator.planning.releases.schedules.zones import LoadZone, get_time_zone
+from rollout_operator.planning.releases.schedules.hours import LoadZone, get_time_zone, is_open
 from rollout_operator.planning.wording import count
 
 # That may select one Rollout. Each pass looks at all of them, and an account that may create

@@ -4,15 +4,20 @@ Rules speak of the wall clock of a time zone. Where clocks go forward, the hour 
 counts as passed; where they go back, the hour that comes twice counts twice. So a day is a set of
 minutes on the wall clock, and an instant is active where its minute is in the set of its date.
 
-Which time zone a name means is left to the caller: the data of zones are files.
+The data of time zones are files, so that their reader comes as an argument. `localtime` and
+`posixrules` are the zone of a machine: a schedule would mean another time on each. A reader may
+look for each part of a name as for a folder, or import it: what the database would never call a
+zone is not looked for.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Final
 
 import msgspec
 
+from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.releases.compat import OURS, ReleaseCompat
 from rollout_operator.model.releases.schedule import (
     MINUTES_OF_DAY,
@@ -22,6 +27,7 @@ from rollout_operator.model.releases.schedule import (
     ScheduleRule,
     ScheduleState,
 )
+from rollout_operator.model.units import quote
 
 # More than a year, so that a date of next year is seen, and no more: what lies beyond is looked for
 # again, since a schedule is looked at more often.
@@ -32,6 +38,14 @@ _DAY: Final = timedelta(days=1)
 _INSTANT: Final = timedelta(microseconds=1)
 # Minutes of a day as bits, the first minute lowest.
 _WHOLE_DAY: Final = (1 << MINUTES_OF_DAY) - 1
+
+LoadZone = Callable[[str], tzinfo]
+"""Returns the zone of a name, such as `zoneinfo.ZoneInfo`; raises OSError or ValueError."""
+
+# The longest has 32 characters and three parts, and one more in the copies below `posix/`.
+_LONGEST: Final = 64
+_NAME: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,3}")
+_OF_A_MACHINE: Final = frozenset({"localtime", "posixrules"})
 
 
 class _Pattern(msgspec.Struct, frozen=True):
@@ -157,3 +171,17 @@ def _next_clock_change(zone: tzinfo, begin: datetime, end: datetime) -> datetime
         else:
             end = middle
     return end
+
+
+def get_time_zone(name: str, load: LoadZone) -> tzinfo:
+    """Return the zone that a schedule names. Raises InvalidInput, which names field and value."""
+    if name.lower() in _OF_A_MACHINE:
+        raise InvalidInput(f"spec.timezone: {quote(name)} is another time on each machine")
+    problem = f"spec.timezone: no time zone is {quote(name)}"
+    if len(name) > _LONGEST or not _NAME.fullmatch(name):
+        raise InvalidInput(problem)
+    try:
+        return load(name)
+    # `ZoneInfoNotFoundError` is a KeyError.
+    except (OSError, ValueError, KeyError) as error:
+        raise InvalidInput(problem) from error

@@ -11,6 +11,7 @@ from rollout_operator.model.releases.health import CheckFinding, HealthStatus
 from rollout_operator.model.releases.object_status import ObjectStatus, StatusVerdict
 from rollout_operator.model.units import format_rfc3339
 from rollout_operator.planning.releases.checks.evaluate import (
+    InventoryFinding,
     assess_group,
     assess_held,
     assess_kustomization,
@@ -19,10 +20,11 @@ from rollout_operator.planning.releases.checks.evaluate import (
     assess_sets,
     assess_unread,
     describe_stall,
+    has_lasted,
     needs_read,
+    parse_inventory_id,
+    track_failure,
 )
-from rollout_operator.planning.releases.checks.failures import has_lasted, track_failure
-from rollout_operator.planning.releases.flux.inventory import InventoryFinding, parse_inventory_id
 from tests.planning.releases.builders import at
 
 HEALTHY, UNHEALTHY, PENDING = HealthStatus

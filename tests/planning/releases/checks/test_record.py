@@ -1,18 +1,36 @@
 """What becomes of the status of a HealthCheck, and what holds it pending."""
 
-import pytest
+from typing import Any
 
+import pytest
+from msgspec.structs import replace
+
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.releases.health import (
+    CheckClass,
     CheckFinding,
+    HealthCheck,
     HealthCheckStatus,
     HealthStatus,
 )
+from rollout_operator.model.releases.rollout import CheckSelector, ReleaseRollout
 from rollout_operator.model.releases.status import BakeStatus, ReleaseStatus
-from rollout_operator.planning.releases.checks.record import find_flux_blocker, record_finding
+from rollout_operator.planning.releases.checks.record import (
+    find_class,
+    find_flux_blocker,
+    find_reset,
+    parse_check_reference,
+    record_finding,
+)
 from tests.planning.releases.builders import ALL_CHECKS, at, check, entry, rollout
 
 HEALTHY, UNHEALTHY, PENDING = HealthStatus
 WAITS = {"prod/app": "OCIRepository app: it has fetched 1.0.0, not 2.0.0"}
+
+NOW = at(180)
+SPACES = {"prod": {}, "infra": {"team": "platform"}}
+ELSEWHERE = CheckSelector(selector=LabelSelector(), namespaces=LabelSelector())
 
 
 def status(
@@ -112,3 +130,94 @@ def test_a_bake_that_has_started_is_not_held() -> None:
     owner = rollout(status=ReleaseStatus(history=(baking,)), checks=ALL_CHECKS)
 
     assert find_flux_blocker(check(), (owner,), {}, WAITS) is None
+
+
+@pytest.mark.parametrize(
+    ("named", "own", "place"),
+    [
+        ({"kustomization": "app"}, CheckClass.KUSTOMIZATION, ("Kustomization", "prod", "app")),
+        ({"kustomization": "ns/app"}, CheckClass.KUSTOMIZATION, ("Kustomization", "ns", "app")),
+        ({"rollout_group": "db"}, CheckClass.ROLLOUT_GROUP, ("rollout group", "prod", "db")),
+        ({"policy": "ns/db"}, CheckClass.MULTI_AZ_ROLLOUT, ("MultiAZRollout", "ns", "db")),
+    ],
+)
+def test_a_name_or_namespace_and_name(
+    named: dict[str, Any], own: CheckClass, place: tuple[str, str, str]
+) -> None:
+    """RT-136, RT-134, RELB-36."""
+    found = parse_check_reference(replace(check(), **named), own)
+
+    assert (found.kind, found.namespace, found.name) == place
+
+
+@pytest.mark.parametrize("text", ["a/b/c/d", "/a", "a/", "", "/"])
+def test_what_is_no_name(text: str) -> None:
+    """RT-136."""
+    with pytest.raises(InvalidInput, match=r"kuberik.com/kustomization: \".*\" is no name"):
+        parse_check_reference(replace(check(), kustomization=text), CheckClass.KUSTOMIZATION)
+
+
+def test_an_annotation_that_is_missing() -> None:
+    """REL-107."""
+    with pytest.raises(InvalidInput, match="multi-az-rollout is missing"):
+        parse_check_reference(check(), CheckClass.MULTI_AZ_ROLLOUT)
+
+
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        ("kustomization", CheckClass.KUSTOMIZATION),
+        ("rollout-group", CheckClass.ROLLOUT_GROUP),
+        ("Kustomization", None),
+        ("", None),
+    ],
+)
+def test_classes(text: str, own: CheckClass | None) -> None:
+    """REL-106: any other is left to others."""
+    assert find_class(replace(check(), check_class=text)) is own
+
+
+def deployed(
+    minutes: float, retry: float | None = None, checks: CheckSelector | None = ALL_CHECKS
+) -> ReleaseRollout:
+    """Return a Rollout whose release was deployed at so many minutes."""
+    retried = None if retry is None else at(retry)
+    history = (entry("1.0.0", minutes=minutes, last_retry_timestamp=retried),)
+    return rollout(status=ReleaseStatus(history=history), checks=checks)
+
+
+@pytest.mark.parametrize(
+    ("known", "owner", "is_reset"),
+    [
+        pytest.param(check(), rollout(checks=ALL_CHECKS), False, id="RT-121 nothing deployed"),
+        pytest.param(check(change=60), deployed(120), True, id="RT-122 older than that"),
+        pytest.param(check(), deployed(120), True, id="RT-123 it never changed"),
+        pytest.param(check(error=150), deployed(120), True, id="RT-123 an error alone"),
+        pytest.param(check(change=150, error=0), deployed(120), False, id="RT-124 an old error"),
+        pytest.param(check(change=121), deployed(120), False, id="RT-125 it changed since"),
+        pytest.param(check(change=120), deployed(0, 150), True, id="RT-126 a retry since"),
+        pytest.param(check(change=175), deployed(0, 150), False, id="RT-126 it changed since it"),
+        pytest.param(check(), deployed(120, checks=None), False, id="RELB-36 it is not selected"),
+        pytest.param(
+            check(namespace="infra"), deployed(120), False, id="RT-127 another namespace"
+        ),
+        pytest.param(
+            check(namespace="infra"), deployed(120, checks=ELSEWHERE), True,
+            id="RELB-36 another namespace that is selected",
+        ),
+    ],
+)  # fmt: skip
+def test_when_a_check_starts_anew(
+    known: HealthCheck, owner: ReleaseRollout, is_reset: bool
+) -> None:
+    """REL-103, REL-104."""
+    assert (find_reset(known, (owner,), SPACES, NOW) is not None) is is_reset
+
+
+def test_a_check_starts_anew_without_its_error() -> None:
+    """RT-84, REL-105."""
+    known = check(status="Unhealthy", change=1, error=1, message="down")
+
+    assert find_reset(known, (deployed(0, 2),), SPACES, NOW) == HealthCheckStatus(
+        status="Pending", last_change_time=NOW, message="reset for 1.0.0 of prod/app"
+    )

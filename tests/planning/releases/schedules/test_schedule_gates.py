@@ -10,7 +10,12 @@ from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.names import Uid
 from rollout_operator.model.releases.compat import KUBERIK
 from rollout_operator.model.releases.gate import GateOrigin, OwnerReference, ReleaseGate
-from rollout_operator.model.releases.schedule import ScheduleAction, ScheduleObject
+from rollout_operator.model.releases.schedule import (
+    CLUSTER_SCHEDULE,
+    SCHEDULE,
+    ScheduleAction,
+    ScheduleObject,
+)
 from rollout_operator.model.releases.schedule_plan import (
     CorrectGate,
     CreateGate,
@@ -20,6 +25,7 @@ from rollout_operator.model.releases.schedule_plan import (
     ScheduleSnapshot,
 )
 from rollout_operator.planning.releases.gates import assess_gates
+from rollout_operator.planning.releases.schedules.gates import list_by_gate, list_by_rollout
 from tests.planning.releases.builders import at, gate, head, releases
 from tests.planning.releases.schedules.schedule_builders import (
     ALLOW,
@@ -33,6 +39,11 @@ from tests.planning.releases.schedules.schedule_builders import (
 )
 
 INVALID = schedule(schedule=None, problem="spec.rules: too long")
+
+OWNER = OwnerReference(
+    api_version="kuberik.com/v1alpha1", kind=SCHEDULE, name="nights", uid=Uid("1")
+)
+LABELS = {names.SCHEDULE_NAME: "freeze", names.SCHEDULE_KIND: CLUSTER_SCHEDULE}
 
 
 def with_gates(of: ScheduleSnapshot, *gates: ReleaseGate) -> SchedulePlan:
@@ -336,3 +347,33 @@ def test_a_gate_that_goes_is_left_alone() -> None:
     going = replace(own, is_passing=True, head=replace(own.head, is_terminating=True))
 
     assert with_gates(known, going).actions == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "concerned"), [(SCHEDULE, ["nights"]), (CLUSTER_SCHEDULE, ["freeze"])]
+)
+def test_a_gate_concerns_those_that_it_names(kind: str, concerned: list[str]) -> None:
+    """REL-101: its owner and its labels, each of the kind that is read."""
+    origin = GateOrigin(labels=LABELS, owners=(OWNER,))
+    gate = ReleaseGate(head=head("gate"), rollout="app", origin=origin)
+    assert list(list_by_gate(kind, gate)) == concerned
+
+
+def test_a_gate_names_a_schedule_once() -> None:
+    labels = {names.SCHEDULE_NAME: "nights", names.SCHEDULE_KIND: SCHEDULE}
+    origin = GateOrigin(labels=labels, owners=(OWNER,))
+    gate = ReleaseGate(head=head("gate"), rollout="app", origin=origin)
+    assert list(list_by_gate(SCHEDULE, gate)) == ["nights"]
+
+
+def test_a_rollout_concerns_those_that_select_it() -> None:
+    """REL-101: and those that cannot say what they select."""
+    web = LabelSelector(labels={"tier": "web"})
+    schedules = [
+        schedule("web", rollouts=web),
+        schedule("invalid", rollouts=None),
+        schedule("all"),
+    ]
+    selected = gated(labels={"tier": "web"})
+    assert list(list_by_rollout(schedules, [selected])) == ["web", "invalid", "all"]
+    assert list(list_by_rollout(schedules, [gated()])) == ["invalid", "all"]

@@ -7,7 +7,7 @@ import pytest
 
 from rollout_operator.model.releases.object_status import ObjectStatus
 from rollout_operator.model.units import format_rfc3339
-from rollout_operator.planning.releases.kstatus.assess import assess_status
+from rollout_operator.planning.releases.kstatus import assess_status, get_failure_time
 from tests.planning.releases.builders import START, at
 
 CURRENT, IN_PROGRESS, FAILED, TERMINATING, UNKNOWN = ObjectStatus
@@ -188,3 +188,26 @@ def test_a_verdict_has_its_numbers() -> None:
     tree = thing("StatefulSet", spec={"replicas": 3}, **counts(3, 2))
 
     assert assess_status(tree, START).text == "readyReplicas: 2 of 3"
+
+
+def dated(kind: str, minutes: float | None, status: str = "True") -> dict[str, Any]:
+    since = "never" if minutes is None else at(minutes).isoformat()
+    return {"type": kind, "status": status, "lastTransitionTime": since}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "minutes"),
+    [
+        pytest.param([], None, id="RT-138 none"),
+        pytest.param([dated("Ready", 1)], 1, id="RT-138 a single one"),
+        pytest.param([dated("Ready", 5), dated("Other", 1)], 5, id="RT-138 the newest"),
+        pytest.param([dated("Stalled", 1), dated("Ready", 5)], 1, id="RT-138 it stalled"),
+        pytest.param([dated("Stalled", 1, "False"), dated("Ready", 5)], 5, id="RT-138 it did not"),
+        pytest.param([dated("Ready", None)], None, id="RT-138 no times"),
+    ],
+)
+def test_the_time_of_a_failure(conditions: list[dict[str, Any]], minutes: float | None) -> None:
+    """REL-111."""
+    found = get_failure_time({"status": {"conditions": conditions}})
+
+    assert found == (None if minutes is None else at(minutes))

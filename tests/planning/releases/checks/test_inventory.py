@@ -8,7 +8,7 @@ import pytest
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.releases.health import CheckFinding, HealthStatus
 from rollout_operator.model.releases.object_status import ObjectStatus, StatusVerdict
-from rollout_operator.planning.releases.flux.inventory import (
+from rollout_operator.planning.releases.checks.evaluate import (
     InventoryFinding,
     InventoryObject,
     assess_inventory,

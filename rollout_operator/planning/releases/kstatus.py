@@ -1,23 +1,124 @@
-"""When objects of Kubernetes' own kinds are current, in progress or failed.
+"""What any object is at: current, in progress or failed, by the rules of kstatus.
 
-As kstatus has it, but for StatefulSets with OnDelete: to kstatus these are always current, so that
-a rollout zone by zone would look finished at once (RELB-36). Here their pods are counted.
+Objects are read as they are on the wire, since any kind may be judged. A field of another type
+than it should have is absent. Kinds of Kubernetes have rules of their own, in `RULES`; of all
+others conditions decide, and without conditions they are current. As kstatus has it, but for
+StatefulSets with OnDelete: to kstatus these are always current, so that a rollout zone by zone
+would look finished at once (RELB-36). Here their pods are counted.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Final
 
+import msgspec
+
+from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import ON_DELETE
 from rollout_operator.model.releases.object_status import ObjectStatus, StatusVerdict
-from rollout_operator.planning.releases.kstatus.fields import ApiObject
-
-Rule = Callable[[ApiObject, datetime], StatusVerdict]
+from rollout_operator.model.units import parse_rfc3339
 
 # So long a pod may find no node, as in kstatus.
 _SCHEDULING: Final = timedelta(seconds=15)
 
 _CURRENT: Final = StatusVerdict(ObjectStatus.CURRENT)
+
+
+class ObjectCondition(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the conditions of an object."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    since: datetime | None
+
+
+class ApiObject:
+    """An object as it is on the wire."""
+
+    def __init__(self, tree: Mapping[str, object]) -> None:
+        self._tree = tree
+
+    @property
+    def kind(self) -> str:
+        """Return its kind."""
+        return self.get_text("kind")
+
+    @property
+    def group(self) -> str:
+        """Return the group of its API, empty for that of Kubernetes itself."""
+        group, slash, _ = self.get_text("apiVersion").partition("/")
+        return group if slash else ""
+
+    def find(self, *path: str) -> object:
+        """Return a value, None where there is none."""
+        value: object = self._tree
+        for key in path:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value
+
+    def get_text(self, *path: str) -> str:
+        """Return a text, empty where there is none."""
+        value = self.find(*path)
+        return value if isinstance(value, str) else ""
+
+    def find_int(self, *path: str) -> int | None:
+        """Return an integer."""
+        value = self.find(*path)
+        return value if type(value) is int else None
+
+    def count(self, name: str) -> int:
+        """Return a number of its status, 0 where there is none."""
+        return self.find_int("status", name) or 0
+
+    def find_time(self, *path: str) -> datetime | None:
+        """Return a timestamp."""
+        return _parse_time(self.find(*path))
+
+    def list_maps(self, *path: str) -> Sequence[Mapping[str, object]]:
+        """Return the objects of a list."""
+        value = self.find(*path)
+        items = value if isinstance(value, list | tuple) else ()
+        return [item for item in items if isinstance(item, Mapping)]
+
+    @cached_property
+    def conditions(self) -> Sequence[ObjectCondition]:
+        """Return its conditions, as its status orders them."""
+        return [
+            _read_condition(ApiObject(condition))
+            for condition in self.list_maps("status", "conditions")
+        ]
+
+    def find_condition(self, kind: str) -> ObjectCondition | None:
+        """Return a condition by its type."""
+        return next((condition for condition in self.conditions if condition.type == kind), None)
+
+    def has_condition(self, kind: str, status: str = "True") -> bool:
+        """Return whether a condition is there with a status."""
+        condition = self.find_condition(kind)
+        return condition is not None and condition.status == status
+
+
+def _read_condition(read: ApiObject) -> ObjectCondition:
+    return ObjectCondition(
+        type=read.get_text("type"),
+        status=read.get_text("status"),
+        reason=read.get_text("reason"),
+        message=read.get_text("message"),
+        since=read.find_time("lastTransitionTime"),
+    )
+
+
+def _parse_time(value: object) -> datetime | None:
+    try:
+        return parse_rfc3339(value) if isinstance(value, str) else None
+    except InvalidInput:
+        return None
+
+
+Rule = Callable[[ApiObject, datetime], StatusVerdict]
 
 
 def _in_progress(text: str) -> StatusVerdict:
@@ -197,3 +298,56 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ),
 }
 """By group and kind: a `Service` of another group is another thing."""
+
+
+def assess_status(tree: Mapping[str, object], now: datetime) -> StatusVerdict:
+    """Return what an object is at (REL-114)."""
+    read = ApiObject(tree)
+    rule = RULES.get((read.group, read.kind))
+    status = _assess_metadata(read) or _assess_conditions(read)
+    if status is not None:
+        return status
+    return _assess_ready(read) if rule is None else rule(read, now)
+
+
+def _assess_metadata(read: ApiObject) -> StatusVerdict | None:
+    if read.find("metadata", "deletionTimestamp") is not None:
+        return StatusVerdict(ObjectStatus.TERMINATING, "it is being deleted")
+    generation = read.find_int("metadata", "generation")
+    observed = read.find_int("status", "observedGeneration")
+    if observed is not None and observed != generation:
+        text = f"generation {generation} is not observed yet, only {observed}"
+        return StatusVerdict(ObjectStatus.IN_PROGRESS, text)
+    return None
+
+
+def _assess_conditions(read: ApiObject) -> StatusVerdict | None:
+    """Return what the conditions of kstatus say; the first that is true decides."""
+    for condition in read.conditions:
+        if condition.status == "True" and condition.type == "Reconciling":
+            return StatusVerdict(ObjectStatus.IN_PROGRESS, condition.message)
+        if condition.status == "True" and condition.type == "Stalled":
+            return StatusVerdict(ObjectStatus.FAILED, condition.message)
+    return None
+
+
+def _assess_ready(read: ApiObject) -> StatusVerdict:
+    ready = read.find_condition("Ready")
+    if ready is None or ready.status == "True":
+        return StatusVerdict(ObjectStatus.CURRENT, "" if ready is None else ready.message)
+    return StatusVerdict(ObjectStatus.IN_PROGRESS, ready.message)
+
+
+def get_failure_time(tree: Mapping[str, object]) -> datetime | None:
+    """Return when the newest failure of an object was seen (REL-111).
+
+    That is when it stalled; where it does not say so, when any of its conditions changed last.
+    """
+    conditions = ApiObject(tree).conditions
+    stalled = [
+        condition
+        for condition in conditions
+        if (condition.type, condition.status) == ("Stalled", "True")
+    ]
+    times = [condition.since for condition in stalled or conditions if condition.since is not None]
+    return max(times, default=None)

@@ -1,1 +1,0 @@
-"""What objects of any kind are at, by the rules of kstatus."""
