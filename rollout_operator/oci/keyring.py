@@ -12,11 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.releases.reference import (
-    DOCKER_HUB,
-    DOCKER_HUB_ALIASES,
-    Repository,
-)
+from rollout_operator.model.releases.reference import DOCKER_HUB, DOCKER_HUB_ALIASES, Repository
 
 # No label of a host is longer; a pattern that is would only cost time.
 _LONGEST_LABEL: Final = 63

@@ -13,15 +13,7 @@ from rollout_operator.model.releases.metadata import ReleaseMetadata
 from rollout_operator.oci.client import RegistryAccess
 from rollout_operator.oci.errors import RegistryDenied, RegistryDistrusted, RegistryUnreachable
 from rollout_operator.oci.sender import Route
-from tests.oci.registries import (
-    NAME,
-    FakeRegistry,
-    Reader,
-    access,
-    open_reader,
-    refuse,
-    reply,
-)
+from tests.oci.registries import NAME, FakeRegistry, Reader, access, open_reader, refuse, reply
 
 ROBOT = {"username": "robot", "password": "hidden"}
 BASIC = f"Basic {base64.b64encode(b'robot:hidden').decode()}"

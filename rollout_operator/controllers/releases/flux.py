@@ -9,10 +9,7 @@ from rollout_operator.controllers.releases.tags import tag_rollout, tag_source
 from rollout_operator.kube.api import Applier, JsonObject, Patcher, Reader, Resource
 from rollout_operator.kube.cache.followed import FollowedKind
 from rollout_operator.kube.cache.store import WatchedStore
-from rollout_operator.model.decode.releases.flux import (
-    decode_kustomization,
-    decode_oci_repository,
-)
+from rollout_operator.model.decode.releases.flux import decode_kustomization, decode_oci_repository
 from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.errors import Conflict, NotFound, UnknownOutcome

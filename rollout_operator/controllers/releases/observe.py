@@ -16,10 +16,7 @@ from rollout_operator.controllers.releases.schedules.known import FollowedSchedu
 from rollout_operator.controllers.releases.wide import WideChecks
 from rollout_operator.kube.api import Reader
 from rollout_operator.kube.cache.followed import FollowedKind
-from rollout_operator.model.decode.releases.flux import (
-    decode_image_policy,
-    decode_image_repository,
-)
+from rollout_operator.model.decode.releases.flux import decode_image_policy, decode_image_repository
 from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.errors import DecodeError, Denied, InvalidInput, NotFound
 from rollout_operator.model.objects import Unreadable, list_decoded

@@ -19,10 +19,7 @@ from rollout_operator.controllers.releases.tags import list_tags
 from rollout_operator.kube import release_kinds as kinds
 from rollout_operator.kube.api import NAMESPACES, Resource
 from rollout_operator.kube.cache.store import WatchedStore
-from rollout_operator.model.decode.releases.flux import (
-    decode_kustomization,
-    decode_oci_repository,
-)
+from rollout_operator.model.decode.releases.flux import decode_kustomization, decode_oci_repository
 from rollout_operator.model.decode.releases.gate import decode_gate
 from rollout_operator.model.decode.releases.health import decode_health_check
 from rollout_operator.model.decode.releases.namespace import decode_labelled_namespace

@@ -19,10 +19,7 @@ from rollout_operator.model.releases.plan import (
 from rollout_operator.model.releases.status import ReleaseStatus
 from rollout_operator.planning.conditions import ConditionFinding
 from rollout_operator.planning.releases import conditions
-from rollout_operator.planning.releases.bake import (
-    is_overdue,
-    next_bake_pass,
-)
+from rollout_operator.planning.releases.bake import is_overdue, next_bake_pass
 from rollout_operator.planning.releases.contests import (
     describe_contest,
     get_contest_end,

@@ -21,10 +21,7 @@ from rollout_operator.model.releases.release import Release
 from rollout_operator.model.releases.rollout import RefusedRelease
 from rollout_operator.planning.conditions import ConditionFinding
 from rollout_operator.planning.releases import conditions
-from rollout_operator.planning.releases.bake import (
-    advance_bake,
-    is_overdue,
-)
+from rollout_operator.planning.releases.bake import advance_bake, is_overdue
 from rollout_operator.planning.releases.bounds import bound_gates
 from rollout_operator.planning.releases.deployment import (
     DeployRequest,
@@ -43,11 +40,7 @@ from rollout_operator.planning.releases.health import (
     HealthVerdict,
     assess_health,
 )
-from rollout_operator.planning.releases.intents import (
-    ATTRIBUTION,
-    drop_intents,
-    is_unblocked,
-)
+from rollout_operator.planning.releases.intents import ATTRIBUTION, drop_intents, is_unblocked
 from rollout_operator.planning.releases.selection import (
     find_manual,
     is_done_already,

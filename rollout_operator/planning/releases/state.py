@@ -2,36 +2,21 @@
 
 import msgspec
 
-from rollout_operator.model.releases.plan import (
-    ReleaseAction,
-    ReleaseEvent,
-    ReleaseSnapshot,
-)
+from rollout_operator.model.releases.plan import ReleaseAction, ReleaseEvent, ReleaseSnapshot
 from rollout_operator.model.releases.release import AnnouncedReleases, ReleaseCandidates
 from rollout_operator.model.releases.rollout import ReleaseRollout
 from rollout_operator.model.releases.status import HistoryEntry
 from rollout_operator.planning.conditions import ConditionFinding
-from rollout_operator.planning.releases.bake import (
-    BakeContext,
-    describe_flux_wait,
-)
-from rollout_operator.planning.releases.deployment import (
-    RECOVERING,
-    DeployRequest,
-)
-from rollout_operator.planning.releases.health import (
-    list_checks,
-)
+from rollout_operator.planning.releases.bake import BakeContext, describe_flux_wait
+from rollout_operator.planning.releases.deployment import RECOVERING, DeployRequest
+from rollout_operator.planning.releases.health import list_checks
 from rollout_operator.planning.releases.intents import (
     consume,
     drop_intents,
     list_left_over,
     without_left_over,
 )
-from rollout_operator.planning.releases.selection import (
-    ManualRequest,
-    choose_candidates,
-)
+from rollout_operator.planning.releases.selection import ManualRequest, choose_candidates
 
 
 class ReleasePass:

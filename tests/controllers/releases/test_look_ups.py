@@ -17,12 +17,7 @@ from rollout_operator.model.releases.flux import ImageRepository
 from rollout_operator.model.releases.metadata import ReleaseMetadata
 from rollout_operator.model.releases.reference import ImageReference, parse_repository
 from rollout_operator.oci.client import RegistryAccess
-from rollout_operator.oci.errors import (
-    RegistryBusy,
-    RegistryDenied,
-    RegistryError,
-    ReleaseNotFound,
-)
+from rollout_operator.oci.errors import RegistryBusy, RegistryDenied, RegistryError, ReleaseNotFound
 from tests.controllers.releases.bench import FakeReleaseApi, ReleaseBench
 from tests.planning.releases.builders import head
 from tests.virtual_time import VirtualClock, elapsed, in_virtual_time

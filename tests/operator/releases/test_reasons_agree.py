@@ -19,10 +19,7 @@ from rollout_operator.model.described.releases import ReleaseDescription
 from rollout_operator.model.event import EventRecord
 from rollout_operator.model.objects import WatchedObject
 from rollout_operator.planning.description.release_text import render_release as render_text
-from rollout_operator.planning.description.releases.rollouts import (
-    RelatedObjects,
-    describe_release,
-)
+from rollout_operator.planning.description.releases.rollouts import RelatedObjects, describe_release
 from rollout_operator.planning.description.releases.waits import REMEDIES
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.releases import ReleaseCounters, show_releases

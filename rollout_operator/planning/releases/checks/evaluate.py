@@ -24,11 +24,7 @@ from rollout_operator.model.reasons.urgency import HOLDING, find_leading
 from rollout_operator.model.releases.health import CheckFinding, HealthStatus
 from rollout_operator.model.releases.object_status import ObjectStatus, StatusVerdict
 from rollout_operator.model.units import quote
-from rollout_operator.planning.releases.kstatus import (
-    ApiObject,
-    assess_status,
-    get_failure_time,
-)
+from rollout_operator.planning.releases.kstatus import ApiObject, assess_status, get_failure_time
 from rollout_operator.planning.wording import join_names
 
 # With these reasons Flux has given up until the next interval, and says what is wrong.

@@ -18,11 +18,7 @@ from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.releases.compat import ReleaseCompat
 from rollout_operator.model.releases.gate import GateOrigin, OwnerReference, ReleaseGate
-from rollout_operator.model.releases.schedule import (
-    CLUSTER_SCHEDULE,
-    ScheduleObject,
-    ScheduleState,
-)
+from rollout_operator.model.releases.schedule import CLUSTER_SCHEDULE, ScheduleObject, ScheduleState
 from rollout_operator.model.releases.schedule_plan import (
     CorrectGate,
     CreateGate,

@@ -5,11 +5,7 @@ from typing import Final
 
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.releases.plan import ReleaseEvent
-from rollout_operator.model.releases.schedule import (
-    CLUSTER_SCHEDULE,
-    ScheduleState,
-    ScheduleStatus,
-)
+from rollout_operator.model.releases.schedule import CLUSTER_SCHEDULE, ScheduleState, ScheduleStatus
 from rollout_operator.model.releases.schedule_plan import (
     CreateGate,
     DeleteGate,

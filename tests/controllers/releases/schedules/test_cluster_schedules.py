@@ -3,11 +3,7 @@
 from typing import Final
 
 from rollout_operator.kube.api import NAMESPACES, JsonObject
-from rollout_operator.kube.release_kinds import (
-    CLUSTER_ROLLOUT_SCHEDULES,
-    ROLLOUT_GATES,
-    ROLLOUTS,
-)
+from rollout_operator.kube.release_kinds import CLUSTER_ROLLOUT_SCHEDULES, ROLLOUT_GATES, ROLLOUTS
 from rollout_operator.lab.model.history import Called
 from rollout_operator.lab.world import Sandbox
 from tests.controllers.releases.world import ReleaseSandbox
