@@ -15,11 +15,10 @@ from yarl import URL
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.model.releases.reference import Repository
-from rollout_operator.oci.challenge import parse_challenges
 from rollout_operator.oci.errors import BadAnswer, NoAnswer
 from rollout_operator.oci.keyring import RegistryCredential
 from rollout_operator.oci.sender import RegistryAnswer, RegistryRequest, RegistrySender, Route
-from rollout_operator.oci.tokens import Holder, NotAccepted, Tokens
+from rollout_operator.oci.tokens import Holder, NotAccepted, Tokens, parse_challenges
 from rollout_operator.telemetry.logs import log
 
 # From a registry to its store, and there perhaps to another region.

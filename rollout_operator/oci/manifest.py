@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.releases.metadata import ReleaseMetadata
 from rollout_operator.model.releases.reference import check_digest
+from rollout_operator.model.releases.release import ReleaseMetadata
 from rollout_operator.model.units import parse_rfc3339
 from rollout_operator.oci.errors import BadAnswer
 

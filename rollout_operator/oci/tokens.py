@@ -1,16 +1,17 @@
 """What a registry is shown: nothing at first, then what its challenge requires, within bounds.
 
-Decides which challenge is answered with which credential, and for how long a token is used again.
-A token is requested for the right to pull from one repository and no other right, whatever the
-registry would like; a password goes to the token server that the registry names, and there over
-TLS only, unless the registry itself has none. Which requests carry what comes out is decided in
-`exchange`.
+Reads `WWW-Authenticate` with several challenges in one header, several headers, and quoted values
+with escapes, as RFC 9110 has them; what is no challenge is skipped. Decides which challenge is
+answered with which credential, and for how long a token is used again. A token is requested for the
+right to pull from one repository and no other right, whatever the registry would like; a password
+goes to the token server that the registry names, and there over TLS only, unless the registry
+itself has none. Which requests carry what comes out is decided in `exchange`.
 """
 
 import base64
 import re
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
@@ -19,10 +20,19 @@ import msgspec
 from yarl import URL
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.oci.challenge import Challenge
 from rollout_operator.oci.errors import BadAnswer
 from rollout_operator.oci.keyring import RegistryCredential
 from rollout_operator.oci.sender import RegistryAnswer, RegistryRequest, Route
+
+# Registries send one or two; more is an attempt to keep us busy.
+_MOST: Final = 8
+_LONGEST: Final = 8 * 1024
+
+_WORD: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_PARAMETER: Final = re.compile(rf'({_WORD})[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|({_WORD}))')
+_SCHEME: Final = re.compile(rf"({_WORD})(?=[ \t]|,|$)")
+_BETWEEN: Final = re.compile(r"[ \t,]*")
+_ELSE: Final = re.compile(r"[^ \t,]+")
 
 # Some are signed lists of all rights, of several kilobytes.
 LONGEST_ANSWER: Final = 64 * 1024
@@ -39,6 +49,52 @@ _CLIENT_ID: Final = "rollout-operator"
 _PULL_ONLY: Final = re.compile(r"repository:[a-z0-9._/:-]{1,300}:pull")
 
 Send = Callable[[RegistryRequest], Awaitable[RegistryAnswer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """One way to authenticate that a server offers."""
+
+    scheme: str
+    """In small letters."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """Names in small letters; of a name that is given twice, the first."""
+
+
+def parse_challenges(headers: Iterable[str]) -> list[Challenge]:
+    """Return the challenges of all headers in their order, the first `_MOST` of them."""
+    challenges: list[Challenge] = []
+    for header in headers:
+        challenges += _read(header[:_LONGEST])
+    return challenges[:_MOST]
+
+
+def _read(header: str) -> Iterator[Challenge]:
+    scheme = ""
+    parameters: dict[str, str] = {}
+    at = 0
+    while (at := _skip(header, at)) < len(header):
+        if parameter := _PARAMETER.match(header, at):
+            name, quoted, plain = parameter.groups()
+            value = plain if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+            parameters.setdefault(name.lower(), value)
+            at = parameter.end()
+        elif start := _SCHEME.match(header, at):
+            if scheme:
+                yield Challenge(scheme, parameters)
+            scheme, parameters = start[1].lower(), {}
+            at = start.end()
+        else:
+            # Such as the single value of Negotiate.
+            rest = _ELSE.match(header, at)
+            at = rest.end() if rest else len(header)
+    if scheme:
+        yield Challenge(scheme, parameters)
+
+
+def _skip(header: str, at: int) -> int:
+    between = _BETWEEN.match(header, at)
+    return between.end() if between else at
 
 
 class _TokenAnswer(msgspec.Struct):

@@ -27,7 +27,7 @@ from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.registry import GroupStates
 
 if TYPE_CHECKING:
-    from rollout_operator.controllers.releases.schedules.known import WideSchedules
+    from rollout_operator.controllers.releases.schedules.observe import WideSchedules
     from rollout_operator.controllers.releases.wide import WideChecks
     from rollout_operator.kube.cache.cluster import ClusterKinds
     from rollout_operator.kube.cache.followed import FollowedKind

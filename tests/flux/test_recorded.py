@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from rollout_operator.model.decode.releases.flux import decode_kustomization, decode_oci_repository
-from rollout_operator.model.releases.object_status import ObjectStatus
+from rollout_operator.model.releases.health import ObjectStatus
 from rollout_operator.planning.releases.checks.evaluate import (
     assess_object,
     has_lasted,

@@ -22,8 +22,7 @@ from rollout_operator.aio.clock import LoopClock
 from rollout_operator.model.releases.reference import ImageReference, Repository
 from rollout_operator.oci.client import RegistryAccess, RegistryClient
 from rollout_operator.oci.exchange import RegistryExchange
-from rollout_operator.oci.keyring import Keyring
-from rollout_operator.oci.pull_secret import decode_pull_secret
+from rollout_operator.oci.keyring import Keyring, decode_pull_secret
 from rollout_operator.oci.sender import RegistrySender, Route
 from rollout_operator.pki.authority import issue_ca, issue_leaf
 from rollout_operator.pki.serving import server_context

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout_operator.oci.challenge import Challenge, parse_challenges
+from rollout_operator.oci.tokens import Challenge, parse_challenges
 from tests.examples import repeatable
 
 HUB = (

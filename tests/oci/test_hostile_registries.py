@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from multidict import CIMultiDict
 
-from rollout_operator.oci.client import RESULTS
+from rollout_operator.oci.client import RESULTS, parse_retry_after
 from rollout_operator.oci.errors import (
     RegistryBusy,
     RegistryDenied,
@@ -21,7 +21,6 @@ from rollout_operator.oci.errors import (
     ReleaseNotFound,
 )
 from rollout_operator.oci.exchange import AT_MOST, AT_MOST_PER_HOST, RegistryExchange
-from rollout_operator.oci.refusals import parse_retry_after
 from tests.oci.registries import (
     CONFIG,
     INDEX,

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.releases.reference import parse_repository
-from rollout_operator.oci.keyring import Keyring, RegistryCredential
-from rollout_operator.oci.pull_secret import decode_pull_secret
+from rollout_operator.oci.keyring import Keyring, RegistryCredential, decode_pull_secret
 from tests.examples import repeatable
 
 

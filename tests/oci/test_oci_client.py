@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rollout_operator.model.releases.metadata import ReleaseMetadata
+from rollout_operator.model.releases.release import ReleaseMetadata
 from rollout_operator.oci.errors import RegistryDistrusted, ReleaseNotFound
 from tests.oci.registries import (
     CONFIG,

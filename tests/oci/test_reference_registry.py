@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from rollout_operator.model.releases.metadata import ReleaseMetadata
 from rollout_operator.model.releases.reference import parse_reference
+from rollout_operator.model.releases.release import ReleaseMetadata
 from rollout_operator.oci.client import RegistryAccess
 from rollout_operator.oci.errors import RegistryDenied, RegistryUnreachable, ReleaseNotFound
-from rollout_operator.oci.pull_secret import decode_pull_secret
+from rollout_operator.oci.keyring import decode_pull_secret
 from tests.oci.registries import CONFIG, INDEX, MANIFEST, NAME, Reader, labels, open_reader
 from tests.world.images import push, push_blob
 from tests.world.registry import PASSWORD, USER, serving

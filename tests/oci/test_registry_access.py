@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.model.releases.metadata import ReleaseMetadata
+from rollout_operator.model.releases.release import ReleaseMetadata
 from rollout_operator.oci.client import RegistryAccess
 from rollout_operator.oci.errors import RegistryDenied, RegistryDistrusted, RegistryUnreachable
 from rollout_operator.oci.sender import Route

@@ -18,8 +18,7 @@ from rollout_operator.kube.api import SECRETS, Reader
 from rollout_operator.model.errors import InvalidInput, NotFound
 from rollout_operator.model.releases.flux import ImageRepository
 from rollout_operator.oci.client import RegistryAccess
-from rollout_operator.oci.keyring import Keyring
-from rollout_operator.oci.pull_secret import decode_pull_secret
+from rollout_operator.oci.keyring import Keyring, decode_pull_secret
 from rollout_operator.oci.sender import Route
 
 _NO_CLOUD: Final = ("", "generic")

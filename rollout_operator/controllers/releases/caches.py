@@ -1,18 +1,36 @@
 """The caches for releases: the kinds of `kuberik.com` and of Flux, each where it is there.
 
-Decides whether the caches may be used for decisions; `observe` decides what their absence means.
+Decides whether the caches may be used for decisions, what objects mention, to find those of one
+Rollout among thousands, and which Rollouts to reconcile when an object changes (REL-89). What the
+absence of a kind means is decided in `observe`.
 """
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final, Protocol
 
-from rollout_operator.controllers.releases.tags import tag_labels
 from rollout_operator.kube.cache.followed import FollowedKind
 from rollout_operator.model.objects import list_decoded
-from rollout_operator.model.releases.flux import ImagePolicy, OciRepository
+from rollout_operator.model.releases.flux import (
+    OCI_REPOSITORY,
+    AnnotationProblem,
+    FluxReference,
+    ImagePolicy,
+    ImageRepository,
+    Kustomization,
+    OciRepository,
+    Writers,
+)
+from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
-from rollout_operator.model.releases.rollout import ReleaseRollout
+from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
+from rollout_operator.model.releases.schedule import ScheduleObject
+from rollout_operator.planning.releases.flux.writes import name_manager
 from rollout_operator.planning.releases.health import takes_check
 from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
+
+# Of Rollouts that select HealthChecks by other means than the value of a label.
+_SELECTS: Final = "selects:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,3 +89,133 @@ class ReleaseCaches:
             if kind.age > SNAPSHOT_LIMIT:
                 return f"{kind.kind}: the cache is {kind.age.total_seconds():.0f}s old"
         return None
+
+
+def list_tags(decoded: object) -> Iterator[str]:
+    """Yield the tags of an object: Rollouts, field managers, and the sources that it applies."""
+    match decoded:
+        case ReleaseRollout():
+            yield from _tag_selector(decoded)
+        case ReleaseGate():
+            yield decoded.rollout
+        case OciRepository():
+            if decoded.rollout is not None:
+                yield decoded.rollout
+            yield from _list_others(decoded.writers, decoded.problems)
+        case Kustomization():
+            yield from decoded.rollouts.values()
+            yield from _list_others(decoded.writers, decoded.problems)
+            if decoded.source.kind == OCI_REPOSITORY:
+                yield tag_source(decoded.source)
+
+
+def tag_rollout(name: str) -> tuple[str, ...]:
+    """Return the tags of objects that a Rollout writes, or wrote."""
+    return (name, name_manager(name))
+
+
+def tag_source(source: FluxReference) -> str:
+    """Return the tag of Kustomizations that apply a source; no name has a colon."""
+    return f"source:{source.namespace}/{source.name}"
+
+
+def tag_labels(labels: Mapping[str, str]) -> Iterator[str]:
+    """Yield the tags of Rollouts that may select a HealthCheck with these labels."""
+    yield _SELECTS
+    yield from (f"{_SELECTS}{key}={value}" for key, value in labels.items())
+
+
+def _tag_selector(rollout: ReleaseRollout) -> Iterator[str]:
+    checks = rollout.spec.checks
+    if checks is not None and checks.selector is not None:
+        # One of the required labels is enough to find it by.
+        first = min(checks.selector.labels.items(), default=None)
+        yield _SELECTS if first is None else f"{_SELECTS}{first[0]}={first[1]}"
+
+
+def _list_others(writers: Writers, problems: tuple[AnnotationProblem, ...]) -> Iterator[str]:
+    for managers in writers.values():
+        yield from managers
+    yield from (problem.rollout for problem in problems)
+
+
+class KnownObjects(Protocol):
+    """The other objects of a namespace."""
+
+    def list_rollouts(self) -> Iterable[ReleaseRollout]:
+        """Return the Rollouts that can be obeyed."""
+        ...
+
+    def list_policies(self) -> Iterable[ImagePolicy]:
+        """Return the image policies."""
+        ...
+
+    def list_repositories(self) -> Iterable[OciRepository]:
+        """Return the OCIRepositories."""
+        ...
+
+
+def list_concerned(decoded: object, objects: KnownObjects) -> Iterator[str]:
+    """Yield the names of the Rollouts that an object of their namespace concerns."""
+    match decoded:
+        case ReleaseRollout() | RefusedRelease():
+            yield decoded.head.name
+        case ReleaseGate():
+            yield decoded.rollout
+        case ScheduleObject():
+            yield from _list_selected(decoded, objects.list_rollouts())
+        case HealthCheck():
+            yield from (
+                rollout.head.name
+                for rollout in objects.list_rollouts()
+                if takes_check(rollout, decoded)
+            )
+        case ImagePolicy():
+            yield from _list_of_policies(objects.list_rollouts(), [decoded])
+        case ImageRepository():
+            of_it = [policy for policy in objects.list_policies() if _reads(policy, decoded)]
+            yield from _list_of_policies(objects.list_rollouts(), of_it)
+        case OciRepository():
+            if decoded.rollout is not None:
+                yield decoded.rollout
+        case Kustomization():
+            yield from decoded.rollouts.values()
+            yield from _list_feeding(decoded, objects.list_repositories())
+
+
+def _list_selected(schedule: ScheduleObject, rollouts: Iterable[ReleaseRollout]) -> Iterator[str]:
+    """Yield the Rollouts that a schedule may hold, by their labels alone."""
+    selector = schedule.rollouts
+    for rollout in rollouts:
+        if selector is None or selector.takes(rollout.labels):
+            yield rollout.head.name
+
+
+def _reads(policy: ImagePolicy, repository: ImageRepository) -> bool:
+    place = (policy.repository.namespace, policy.repository.name)
+    return place == (repository.head.namespace, repository.head.name)
+
+
+def _list_of_policies(
+    rollouts: Iterable[ReleaseRollout], policies: Iterable[ImagePolicy]
+) -> Iterator[str]:
+    places = {(policy.head.namespace, policy.head.name) for policy in policies}
+    for rollout in rollouts:
+        namespace = rollout.spec.policy_namespace or rollout.head.namespace
+        if (namespace, rollout.spec.policy_name) in places:
+            yield rollout.head.name
+
+
+def _list_feeding(
+    kustomization: Kustomization, repositories: Iterable[OciRepository]
+) -> Iterator[str]:
+    """Yield the Rollouts whose objects a Kustomization applies: their bakes wait for that."""
+    source = kustomization.source
+    for repository in repositories:
+        is_source = (source.kind, source.namespace, source.name) == (
+            OCI_REPOSITORY,
+            repository.head.namespace,
+            repository.head.name,
+        )
+        if is_source and repository.rollout is not None:
+            yield repository.rollout

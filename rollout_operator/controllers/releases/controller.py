@@ -25,7 +25,7 @@ from rollout_operator.kube.release_kinds import ROLLOUTS
 from rollout_operator.model.decode.releases.head import LONGEST_TEXT
 from rollout_operator.model.errors import ApiError, DecodeError
 from rollout_operator.model.objects import WatchedObject
-from rollout_operator.model.releases.flux_write import FluxWrite
+from rollout_operator.model.releases.flux import FluxWrite
 from rollout_operator.model.releases.plan import (
     ApplyTag,
     Correction,

@@ -5,12 +5,12 @@ from datetime import datetime
 from typing import Final, NamedTuple, Protocol
 
 from rollout_operator.controllers.own_writes import NewestObjects
-from rollout_operator.controllers.releases.tags import tag_rollout, tag_source
+from rollout_operator.controllers.releases.caches import tag_rollout, tag_source
 from rollout_operator.kube.api import Applier, JsonObject, Patcher, Reader, Resource
 from rollout_operator.kube.cache.followed import FollowedKind
 from rollout_operator.kube.cache.store import WatchedStore
 from rollout_operator.model.decode.releases.flux import decode_kustomization, decode_oci_repository
-from rollout_operator.model.decode.releases.watched import watch_as
+from rollout_operator.model.decode.releases.head import watch_as
 from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.errors import Conflict, NotFound, UnknownOutcome
 from rollout_operator.model.objects import AnyWatched, WatchedObject, list_decoded
@@ -18,10 +18,11 @@ from rollout_operator.model.releases.flux import (
     KUSTOMIZATION,
     OCI_REPOSITORY,
     FluxReference,
+    FluxWrite,
     Kustomization,
     OciRepository,
+    PatchMethod,
 )
-from rollout_operator.model.releases.flux_write import FluxWrite, PatchMethod
 from rollout_operator.model.releases.plan import FluxTarget
 from rollout_operator.model.units import format_rfc3339
 from rollout_operator.telemetry.logs import log

@@ -19,8 +19,8 @@ from rollout_operator.controllers.worker import Result
 from rollout_operator.kube.api import Reader
 from rollout_operator.model.errors import ApiError, InvalidInput
 from rollout_operator.model.releases.flux import ImageRepository
-from rollout_operator.model.releases.metadata import ReleaseMetadata
 from rollout_operator.model.releases.reference import ImageReference
+from rollout_operator.model.releases.release import ReleaseMetadata
 from rollout_operator.oci.client import RegistryAccess
 from rollout_operator.oci.errors import RegistryError, ReleaseNotFound
 from rollout_operator.telemetry.logs import log

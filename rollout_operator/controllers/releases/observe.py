@@ -12,7 +12,7 @@ from typing import Final, TypeVar, cast
 from rollout_operator.controllers.releases.caches import ReleaseCaches
 from rollout_operator.controllers.releases.flux import FluxObjects
 from rollout_operator.controllers.releases.look_ups import LookUpKey, ReleaseLookUps
-from rollout_operator.controllers.releases.schedules.known import FollowedSchedules
+from rollout_operator.controllers.releases.schedules.observe import FollowedSchedules
 from rollout_operator.controllers.releases.wide import WideChecks
 from rollout_operator.kube.api import Reader
 from rollout_operator.kube.cache.followed import FollowedKind
@@ -30,9 +30,9 @@ from rollout_operator.model.releases.flux import (
 )
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
-from rollout_operator.model.releases.metadata import ReleaseMetadata
 from rollout_operator.model.releases.plan import FluxTarget, PolicyReading, ReleaseSnapshot
 from rollout_operator.model.releases.reference import parse_repository
+from rollout_operator.model.releases.release import ReleaseMetadata
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
 from rollout_operator.planning.releases import conditions
 from rollout_operator.planning.releases.discovery import needs_metadata

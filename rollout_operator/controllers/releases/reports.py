@@ -9,7 +9,7 @@ from typing import Final
 from rollout_operator.model.event import EventAction, EventKind, EventRecord, Regarding
 from rollout_operator.model.objects import WatchedObject
 from rollout_operator.model.outcome import Severity
-from rollout_operator.model.releases.flux_write import FluxWrite, FluxWriteCode
+from rollout_operator.model.releases.flux import FluxWrite, FluxWriteCode
 from rollout_operator.model.releases.plan import ReleaseEvent
 from rollout_operator.model.releases.status import ReleaseStatus
 from rollout_operator.planning.wording import camel_case

@@ -15,14 +15,13 @@ from rollout_operator.kube.cache.followed import FollowedKind, KindSource, OnWat
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.store import WatchedStore
 from rollout_operator.kube.release_kinds import HEALTH_CHECKS
+from rollout_operator.model.decode.releases.head import decode_labelled_namespace, watch_as
 from rollout_operator.model.decode.releases.health import decode_health_check
-from rollout_operator.model.decode.releases.namespace import decode_labelled_namespace
-from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.errors import Unreachable
 from rollout_operator.model.objects import AnyWatched, WatchedObject, list_decoded
 from rollout_operator.model.releases.health import HealthCheck
-from rollout_operator.model.releases.namespace import LabelledNamespace
+from rollout_operator.model.releases.rollout import LabelledNamespace
 from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
 
 MakeInformer = Callable[[Collection[AnyWatched]], Informer[AnyWatched]]

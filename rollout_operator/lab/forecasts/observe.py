@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from rollout_operator.controllers.releases.caches import list_tags
 from rollout_operator.controllers.releases.flux import gather_flux
 from rollout_operator.controllers.releases.observe import (
     NO_OTHERS,
@@ -19,7 +20,6 @@ from rollout_operator.controllers.releases.observe import (
     describe_policy,
     explain_absence,
 )
-from rollout_operator.controllers.releases.tags import list_tags
 from rollout_operator.kube import release_kinds as kinds
 from rollout_operator.kube.api import NAMESPACES, JsonObject, Resource
 from rollout_operator.kube.cache.store import WatchedStore
@@ -31,20 +31,22 @@ from rollout_operator.model.decode.releases.flux import (
     decode_oci_repository,
 )
 from rollout_operator.model.decode.releases.gate import decode_gate
+from rollout_operator.model.decode.releases.head import decode_labelled_namespace, watch_as
 from rollout_operator.model.decode.releases.health import decode_health_check
-from rollout_operator.model.decode.releases.namespace import decode_labelled_namespace
 from rollout_operator.model.decode.releases.rollout import decode_rollout
 from rollout_operator.model.decode.releases.schedule import decode_schedule
-from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.objects import AnyWatched, Unreadable, list_decoded
 from rollout_operator.model.releases.compat import OURS, ReleaseCompat
 from rollout_operator.model.releases.flux import KUSTOMIZATION, OCI_REPOSITORY, ImagePolicy
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
-from rollout_operator.model.releases.namespace import LabelledNamespace
 from rollout_operator.model.releases.plan import PolicyReading
-from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
+from rollout_operator.model.releases.rollout import (
+    LabelledNamespace,
+    RefusedRelease,
+    ReleaseRollout,
+)
 from rollout_operator.model.releases.schedule import CLUSTER_SCHEDULE, SCHEDULE, ScheduleObject
 from rollout_operator.operator.diagnosis.copies import ObjectsCopy
 from rollout_operator.planning.forecasts.given import ForecastInput, ForecastRollout

@@ -1,4 +1,4 @@
-"""A HealthCheck: what it looks at, and what it found."""
+"""A HealthCheck: what it looks at and found, and what objects say of themselves, by kstatus."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -8,6 +8,24 @@ import msgspec
 
 from rollout_operator.model.releases.release import Instant
 from rollout_operator.model.releases.rollout import ReleaseHead
+
+
+@unique
+class ObjectStatus(StrEnum):
+    """Whether an object is what its spec wants."""
+
+    CURRENT = "Current"
+    IN_PROGRESS = "InProgress"
+    FAILED = "Failed"
+    TERMINATING = "Terminating"
+    UNKNOWN = "Unknown"
+
+
+class StatusVerdict(msgspec.Struct, frozen=True):
+    """What it is at, and why."""
+
+    status: ObjectStatus
+    text: str = ""
 
 
 @unique

@@ -10,8 +10,7 @@ from rollout_operator.model.event import ObjectEvent
 from rollout_operator.model.releases.compat import OURS, ReleaseCompat
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
-from rollout_operator.model.releases.metadata import ReleaseMetadata
-from rollout_operator.model.releases.release import PolicyOrder
+from rollout_operator.model.releases.release import PolicyOrder, ReleaseMetadata
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
 from rollout_operator.model.releases.status import ConsumedIntent, ReleaseStatus
 

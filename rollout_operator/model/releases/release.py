@@ -1,4 +1,4 @@
-"""Releases that an image policy announced, and which of them may come next."""
+"""Releases that an image policy announced, what their images say, and which may come next."""
 
 from datetime import datetime
 from enum import StrEnum, unique
@@ -49,3 +49,17 @@ class ReleaseCandidates(msgspec.Struct, frozen=True, kw_only=True):
     releases: tuple[Release, ...] = ()
     is_path_unknown: bool = False
     """Whether there are none because the current tag can be compared with no release."""
+
+
+class ReleaseMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """One version of an image. A text that the image does not have is empty."""
+
+    digest: str
+    """Of what the tag names: of the index, where the image is for several platforms."""
+    artifact_type: str = ""
+    version: str = ""
+    revision: str = ""
+    source: str = ""
+    title: str = ""
+    description: str = ""
+    created: datetime | None = None

@@ -102,3 +102,10 @@ class RefusedRelease(msgspec.Struct, frozen=True, kw_only=True):
     """Names object, field and value."""
     status: ReleaseStatus = ReleaseStatus()
     labels: Mapping[str, str] = {}
+
+
+class LabelledNamespace(msgspec.Struct, frozen=True, kw_only=True):
+    """Its name and labels."""
+
+    head: ReleaseHead
+    labels: Mapping[str, str] = {}

@@ -1,10 +1,11 @@
 """A schedule of releases: in which hours of a local calendar versions may be deployed.
 
 How a schedule is read from the API's object is written in `model.decode.releases.schedule`; when it
-is active is decided in `planning.releases.schedules`.
+is active, and which gates it wants for its Rollouts, is decided in `planning.releases.schedules`.
 """
 
-from datetime import date, datetime
+from collections.abc import Mapping
+from datetime import date, datetime, timedelta
 from enum import StrEnum, unique
 from typing import Final
 
@@ -12,6 +13,8 @@ import msgspec
 
 from rollout_operator.model.condition import StatusCondition
 from rollout_operator.model.labels import LabelSelector
+from rollout_operator.model.releases.compat import OURS, ReleaseCompat
+from rollout_operator.model.releases.gate import GateOrigin, ReleaseGate
 from rollout_operator.model.releases.release import Instant
 from rollout_operator.model.releases.rollout import ReleaseHead
 
@@ -105,3 +108,78 @@ class ScheduleObject(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     """Names object, field and value, where it is invalid."""
     status: ScheduleStatus = ScheduleStatus()
+
+
+class GatedRollout(msgspec.Struct, frozen=True, kw_only=True):
+    """A Rollout as far as schedules look at it, whether or not it can be obeyed."""
+
+    namespace: str
+    name: str
+    labels: Mapping[str, str] = {}
+    is_terminating: bool = False
+
+
+class ScheduleSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """All that one decision on a schedule works on."""
+
+    schedule: ScheduleObject
+    now: datetime
+    rollouts: tuple[GatedRollout, ...] = ()
+    """All that are known."""
+    gates: tuple[ReleaseGate, ...] = ()
+    """All that are known, whichever schedule keeps them."""
+    namespaces: Mapping[str, Mapping[str, str]] = {}
+    """Labels of namespaces; needed where the schedule selects by them."""
+    compat: ReleaseCompat = OURS
+
+
+class WantedGate(msgspec.Struct, frozen=True, kw_only=True):
+    """A gate as a schedule wants it. Which versions it allows is left to people."""
+
+    namespace: str
+    name: str
+    rollout: str
+    is_passing: bool
+    origin: GateOrigin
+
+    @property
+    def key(self) -> str:
+        """Return namespace and name."""
+        return f"{self.namespace}/{self.name}"
+
+
+class CreateGate(msgspec.Struct, frozen=True, kw_only=True):
+    """Create a gate that is missing."""
+
+    wanted: WantedGate
+
+
+class CorrectGate(msgspec.Struct, frozen=True, kw_only=True):
+    """Change a gate into what is wanted, if it is still the same."""
+
+    head: ReleaseHead
+    wanted: WantedGate
+
+
+class DeleteGate(msgspec.Struct, frozen=True, kw_only=True):
+    """Delete a gate whose Rollout is not selected any more, if it is still the same."""
+
+    head: ReleaseHead
+
+
+GateAction = CreateGate | CorrectGate | DeleteGate
+
+
+class SchedulePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done for a schedule. Its status is rendered once that was tried."""
+
+    state: ScheduleState | None = None
+    """None where it is invalid: its gates stay as they are, and new gates do not pass."""
+    problem: str = ""
+    actions: tuple[GateAction, ...] = ()
+    kept: tuple[str, ...] = ()
+    """The gates that it has and that stay, by namespace and name."""
+    matching: int = 0
+    """How many Rollouts it concerns."""
+    requeue_after: timedelta | None = None
+    """When time alone changes something."""

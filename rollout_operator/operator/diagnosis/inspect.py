@@ -31,8 +31,8 @@ from rollout_operator.kube.scales.once import ScaleReader
 from rollout_operator.model.decode.budget import decode_budget
 from rollout_operator.model.decode.lease import decode_lease
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
+from rollout_operator.model.decode.releases.head import watch_as
 from rollout_operator.model.decode.releases.rollout import decode_rollout
-from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.decode.status import decode_watched_policy
 from rollout_operator.model.description import SCHEMA_VERSION, Description
 from rollout_operator.model.errors import ApiError, DecodeError, Denied, InvalidInput, NotFound

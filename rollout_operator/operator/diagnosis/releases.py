@@ -14,18 +14,17 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from rollout_operator.aio.tasks import gather_all
+from rollout_operator.controllers.releases.caches import list_tags
 from rollout_operator.controllers.releases.flux import gather_flux
-from rollout_operator.controllers.releases.tags import list_tags
 from rollout_operator.kube import release_kinds as kinds
 from rollout_operator.kube.api import NAMESPACES, Resource
 from rollout_operator.kube.cache.store import WatchedStore
 from rollout_operator.model.decode.releases.flux import decode_kustomization, decode_oci_repository
 from rollout_operator.model.decode.releases.gate import decode_gate
+from rollout_operator.model.decode.releases.head import Headed, decode_labelled_namespace, watch_as
 from rollout_operator.model.decode.releases.health import decode_health_check
-from rollout_operator.model.decode.releases.namespace import decode_labelled_namespace
 from rollout_operator.model.decode.releases.rollout import decode_rollout
 from rollout_operator.model.decode.releases.schedule import decode_schedule
-from rollout_operator.model.decode.releases.watched import Headed, watch_as
 from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.described.releases import (
     HealthCheckDescription,
@@ -36,14 +35,17 @@ from rollout_operator.model.errors import ApiError, Denied, NotFound
 from rollout_operator.model.objects import AnyWatched, Unreadable, list_decoded
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
-from rollout_operator.model.releases.namespace import LabelledNamespace
-from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
+from rollout_operator.model.releases.rollout import (
+    LabelledNamespace,
+    RefusedRelease,
+    ReleaseRollout,
+)
 from rollout_operator.model.releases.schedule import CLUSTER_SCHEDULE, SCHEDULE, ScheduleObject
 from rollout_operator.operator.diagnosis.listing import Lister
-from rollout_operator.planning.description.releases.checks import describe_check
 from rollout_operator.planning.description.releases.gates import describe_schedule
 from rollout_operator.planning.description.releases.rollouts import (
     RelatedObjects,
+    describe_check,
     describe_release,
     describe_unreadable_release,
 )

@@ -22,8 +22,8 @@ from rollout_operator.controllers.worker import Workers
 from rollout_operator.kube.client.discovery import KindCatalog
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.release_kinds import HEALTH_CHECKS
+from rollout_operator.model.decode.releases.head import watch_as
 from rollout_operator.model.decode.releases.health import decode_health_check
-from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.objects import AnyWatched, WatchedObject, list_decoded
 from rollout_operator.model.releases.flux import FluxReference

@@ -12,8 +12,7 @@ from functools import partial
 from typing import Final
 
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.controllers.releases.schedules.known import WideSchedules
-from rollout_operator.controllers.releases.schedules.observe import ScheduleKinds
+from rollout_operator.controllers.releases.schedules.observe import ScheduleKinds, WideSchedules
 from rollout_operator.controllers.releases.wide import follow_everywhere
 from rollout_operator.kube import release_kinds as kinds
 from rollout_operator.kube.api import NAMESPACES, SELF_ACCESS_REVIEWS, JsonObject, Resource
@@ -22,10 +21,9 @@ from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.model.decode.registrations import decode_allowed
 from rollout_operator.model.decode.releases.gate import decode_gate
-from rollout_operator.model.decode.releases.namespace import decode_labelled_namespace
+from rollout_operator.model.decode.releases.head import decode_labelled_namespace, watch_as
 from rollout_operator.model.decode.releases.rollout import decode_rollout
 from rollout_operator.model.decode.releases.schedule import decode_schedule
-from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.errors import ApiError, DecodeError, Denied, NotFound
 from rollout_operator.model.event import EventRecord

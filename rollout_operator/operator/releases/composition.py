@@ -1,21 +1,179 @@
-"""Composition of release rollouts in one namespace.
+"""Composition of release rollouts in one namespace: caches, controllers, and what describes them.
 
-Built only where they are switched on. Any of their kinds may be missing, or come and go.
+Built only where they are switched on. Any of their kinds may be missing, or come and go. Statuses
+say what the process decided that acts: for a description nothing is requested of the API server.
 """
 
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from msgspec.structs import replace
+
 from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.controllers.releases.caches import ReleaseCaches, list_tags
+from rollout_operator.kube import release_kinds as kinds
+from rollout_operator.kube.api import ApiClient, Resource
+from rollout_operator.kube.cache.collection import Collection
+from rollout_operator.kube.cache.followed import FollowedKind, KindSource
+from rollout_operator.kube.cache.informer import Informer
+from rollout_operator.kube.cache.store import WatchedStore
 from rollout_operator.kube.client.rate_limit import Priority
-from rollout_operator.model.objects import list_decoded
+from rollout_operator.model.decode.releases.flux import (
+    decode_image_policy,
+    decode_image_repository,
+    decode_kustomization,
+    decode_oci_repository,
+)
+from rollout_operator.model.decode.releases.gate import decode_gate
+from rollout_operator.model.decode.releases.head import watch_as
+from rollout_operator.model.decode.releases.health import decode_health_check
+from rollout_operator.model.decode.releases.rollout import decode_rollout
+from rollout_operator.model.decode.releases.schedule import decode_schedule
+from rollout_operator.model.decode.wire import JsonBytes
+from rollout_operator.model.described.releases import (
+    HealthCheckDescription,
+    ReleaseDescription,
+    ScheduleDescription,
+)
+from rollout_operator.model.objects import AnyWatched, Unreadable, WatchedObject, list_decoded
+from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
+from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.operator.context import Context
 from rollout_operator.operator.process import Feature
-from rollout_operator.operator.releases.caches import build_caches, follow
 from rollout_operator.operator.releases.checks import HealthChecks
-from rollout_operator.operator.releases.described import DescribedReleases
 from rollout_operator.operator.releases.rollouts import RolloutReleases
 from rollout_operator.operator.releases.schedules import NamespacedSchedules
+from rollout_operator.planning.description.releases.gates import describe_schedule
+from rollout_operator.planning.description.releases.rollouts import (
+    RelatedObjects,
+    describe_check,
+    describe_release,
+    describe_unreadable_release,
+)
+from rollout_operator.planning.releases.health import selects_namespaces
 from rollout_operator.telemetry.releases import show_releases
+
+
+def build_caches(context: Context, client: ApiClient) -> ReleaseCaches:
+    """Return the caches of all kinds; this client fills them once `follow` is called."""
+    build = partial(follow_kind, context, client)
+    return ReleaseCaches(
+        rollouts=build([kinds.ROLLOUTS], watch_as(decode_rollout)),
+        gates=build([kinds.ROLLOUT_GATES], watch_as(decode_gate)),
+        checks=build([kinds.HEALTH_CHECKS], watch_as(decode_health_check)),
+        policies=build(kinds.IMAGE_POLICIES, watch_as(decode_image_policy)),
+        image_repositories=build(kinds.IMAGE_REPOSITORIES, watch_as(decode_image_repository)),
+        oci_repositories=build(kinds.OCI_REPOSITORIES, watch_as(decode_oci_repository)),
+        kustomizations=build(kinds.KUSTOMIZATIONS, watch_as(decode_kustomization)),
+        schedules=build(
+            [kinds.ROLLOUT_SCHEDULES],
+            watch_as(partial(decode_schedule, kinds.ROLLOUT_SCHEDULES.kind)),
+        ),
+    )
+
+
+def follow_kind(
+    context: Context,
+    client: ApiClient,
+    resources: Sequence[Resource],
+    decode: Callable[[JsonBytes], WatchedObject],
+) -> FollowedKind:
+    """Return one kind, followed in the first of its versions that the cluster serves."""
+    store = WatchedStore(list_tags)
+    namespace = context.namespace if resources[0].is_namespaced else ""
+
+    def make_informer(resource: Resource) -> Informer[AnyWatched]:
+        collection: Collection[AnyWatched] = Collection(
+            resource=resource, namespace=namespace, decode=decode, store=store
+        )
+        return context.make_informer(client, collection)
+
+    source = KindSource(
+        resources=resources, namespace=namespace, client=client, make_informer=make_informer
+    )
+    return FollowedKind(source, store)
+
+
+def follow(caches: ReleaseCaches, context: Context, tasks: TaskStack) -> None:
+    """Begin to follow all kinds."""
+    for kind in caches.list_kinds():
+        tasks.start(f"{kind.kind} informer", kind.run(context.clock))
+
+
+class DescribedReleases:
+    """Describes the Rollouts, schedules and HealthChecks of one namespace."""
+
+    def __init__(self, context: Context, caches: ReleaseCaches, rollouts: RolloutReleases) -> None:
+        self._context = context
+        self._caches = caches
+        self._rollouts = rollouts
+
+    def describe_releases(self) -> Iterator[ReleaseDescription]:
+        """Yield all Rollouts by name."""
+        common = RelatedObjects(schedules=self._list_schedules(), checks=self._list_checks())
+        for watched in sorted(self._caches.rollouts.store.list_all(), key=lambda each: each.name):
+            if isinstance(watched, Unreadable):
+                yield describe_unreadable_release(watched)
+            elif isinstance(watched.decoded, ReleaseRollout | RefusedRelease):
+                yield describe_release(watched.decoded, self._relate(watched.decoded, common))
+
+    def describe_schedules(self) -> Iterator[ScheduleDescription]:
+        """Yield the schedules of the namespace, and those of the cluster."""
+        return map(describe_schedule, self._list_schedules())
+
+    def describe_checks(self) -> Iterator[HealthCheckDescription]:
+        """Yield all HealthChecks by name."""
+        labels = self._context.process.wide_checks.map_labels()
+        for check in self._list_checks():
+            yield describe_check(check, self._list_selecting(check), labels)
+
+    def _list_selecting(self, check: HealthCheck) -> Iterator[ReleaseRollout]:
+        """Yield the Rollouts that may select a check, those of other namespaces as well."""
+        yield from self._caches.list_selecting(check)
+        for other in self._context.process.health_checks:
+            for rollout in other.list_selecting(check):
+                if rollout.head.namespace != self._context.namespace:
+                    yield rollout
+
+    def _relate(
+        self, rollout: ReleaseRollout | RefusedRelease, common: RelatedObjects
+    ) -> RelatedObjects:
+        name = rollout.head.name
+        gates = self._caches.gates.store.list_tagged(name)
+        related = replace(
+            common,
+            gates=list_decoded(gates, ReleaseGate),
+            error=self._rollouts.get_error(name),
+        )
+        if isinstance(rollout, RefusedRelease):
+            return related
+        related = replace(related, targets=self._rollouts.list_targets(rollout))
+        if not selects_namespaces(rollout):
+            return related
+        wide = self._context.process.wide_checks
+        return replace(related, checks=wide.list_checks(), namespaces=wide.map_labels())
+
+    def _list_checks(self) -> tuple[HealthCheck, ...]:
+        checks = list_decoded(self._caches.checks.store.list_all(), HealthCheck)
+        return tuple(sorted(checks, key=lambda check: check.head.name))
+
+    def _list_schedules(self) -> tuple[ScheduleObject, ...]:
+        kinds = self._context.process.followed_schedules
+        schedules = (
+            schedule
+            for kind in kinds
+            for schedule in list_decoded(kind.store.list_all(), ScheduleObject)
+        )
+        own = [
+            schedule
+            for schedule in schedules
+            if schedule.head.namespace in ("", self._context.namespace)
+        ]
+        return tuple(
+            sorted(own, key=lambda schedule: (schedule.head.namespace == "", schedule.head.name))
+        )
 
 
 class Releases(Feature):

@@ -12,22 +12,24 @@ from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.rollout_flags import REGISTRY
 from rollout_operator.controllers.own_writes import NewestObjects
-from rollout_operator.controllers.releases.caches import ReleaseCaches
+from rollout_operator.controllers.releases.caches import ReleaseCaches, list_concerned
 from rollout_operator.controllers.releases.controller import ReleaseContext, ReleaseController
 from rollout_operator.controllers.releases.flux import FluxObjects
 from rollout_operator.controllers.releases.look_ups import ReleaseLookUps
 from rollout_operator.controllers.releases.observe import ReleaseObserver
 from rollout_operator.controllers.releases.reports import ReleaseReports
-from rollout_operator.controllers.releases.schedules.known import FollowedSchedules, ScheduleReader
-from rollout_operator.controllers.releases.wakes import list_concerned
+from rollout_operator.controllers.releases.schedules.observe import (
+    FollowedSchedules,
+    ScheduleReader,
+)
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.statuses import StatusWriter
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.connection.transport import choose_proxy
 from rollout_operator.kube.release_kinds import ROLLOUTS
+from rollout_operator.model.decode.releases.head import watch_as
 from rollout_operator.model.decode.releases.rollout import decode_rollout
-from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.objects import AnyWatched, list_decoded
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.plan import FluxTarget

@@ -17,6 +17,7 @@ from rollout_operator.controllers.releases.caches import ReleaseCaches
 from rollout_operator.controllers.releases.schedules.controller import (
     ScheduleContext,
     ScheduleController,
+    report_schedule,
 )
 from rollout_operator.controllers.releases.schedules.gates import KeptGates
 from rollout_operator.controllers.releases.schedules.observe import (
@@ -24,15 +25,14 @@ from rollout_operator.controllers.releases.schedules.observe import (
     ScheduleObserver,
     read_gated,
 )
-from rollout_operator.controllers.releases.schedules.reports import report_schedule
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.statuses import StatusWriter
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.kube.api import ApiClient, Resource
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.release_kinds import ROLLOUT_SCHEDULES
+from rollout_operator.model.decode.releases.head import watch_as
 from rollout_operator.model.decode.releases.schedule import decode_schedule
-from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.event import EventRecord
 from rollout_operator.model.objects import AnyWatched, list_decoded
 from rollout_operator.model.releases.compat import ReleaseCompat

@@ -23,11 +23,11 @@ from rollout_operator.model.releases.plan import (
     RemoveIntents,
 )
 from rollout_operator.model.releases.rollout import ReleaseHead, ReleaseRollout
-from rollout_operator.model.releases.schedule import ScheduleObject
-from rollout_operator.model.releases.schedule_plan import (
+from rollout_operator.model.releases.schedule import (
     DeleteGate,
     GateAction,
     GatedRollout,
+    ScheduleObject,
     ScheduleSnapshot,
 )
 from rollout_operator.planning.description.releases.rollouts import RelatedObjects

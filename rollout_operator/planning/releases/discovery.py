@@ -10,9 +10,8 @@ from typing import Final
 
 import msgspec
 
-from rollout_operator.model.releases.metadata import ReleaseMetadata
 from rollout_operator.model.releases.plan import PolicyReading, ReleaseEvent
-from rollout_operator.model.releases.release import Release
+from rollout_operator.model.releases.release import Release, ReleaseMetadata
 from rollout_operator.model.releases.rollout import ReleaseSpec
 from rollout_operator.model.releases.status import ReleaseStatus
 from rollout_operator.model.units import quote

@@ -16,7 +16,7 @@ import msgspec
 
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import ON_DELETE
-from rollout_operator.model.releases.object_status import ObjectStatus, StatusVerdict
+from rollout_operator.model.releases.health import ObjectStatus, StatusVerdict
 from rollout_operator.model.units import parse_rfc3339
 
 # So long a pod may find no node, as in kstatus.

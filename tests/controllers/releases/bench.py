@@ -9,18 +9,17 @@ from functools import partial
 from typing import Any
 
 from rollout_operator.controllers.own_writes import NewestObjects
-from rollout_operator.controllers.releases.caches import ReleaseCaches
+from rollout_operator.controllers.releases.caches import ReleaseCaches, list_tags
 from rollout_operator.controllers.releases.controller import ReleaseContext, ReleaseController
 from rollout_operator.controllers.releases.flux import FluxObjects
 from rollout_operator.controllers.releases.look_ups import ReleaseLookUps
 from rollout_operator.controllers.releases.observe import ReleaseObserver
 from rollout_operator.controllers.releases.reports import ReleaseReports
-from rollout_operator.controllers.releases.schedules.known import (
+from rollout_operator.controllers.releases.schedules.observe import (
     FollowedSchedules,
     ScheduleReader,
     WideSchedules,
 )
-from rollout_operator.controllers.releases.tags import list_tags
 from rollout_operator.controllers.releases.wide import WideChecks
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.statuses import StatusWriter
@@ -38,11 +37,10 @@ from rollout_operator.model.decode.releases.flux import (
     decode_oci_repository,
 )
 from rollout_operator.model.decode.releases.gate import decode_gate
+from rollout_operator.model.decode.releases.head import decode_labelled_namespace, watch_as
 from rollout_operator.model.decode.releases.health import decode_health_check
-from rollout_operator.model.decode.releases.namespace import decode_labelled_namespace
 from rollout_operator.model.decode.releases.rollout import decode_rollout
 from rollout_operator.model.decode.releases.schedule import decode_schedule
-from rollout_operator.model.decode.releases.watched import watch_as
 from rollout_operator.model.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from rollout_operator.model.event import EventRecord
 from rollout_operator.model.objects import AnyWatched

@@ -13,8 +13,8 @@ from rollout_operator.controllers.releases.look_ups import ReleaseLookUps
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.kube import release_kinds as kinds
 from rollout_operator.model.errors import Conflict, Refused, UnknownOutcome
-from rollout_operator.model.releases.metadata import ReleaseMetadata
 from rollout_operator.model.releases.reference import ImageReference
+from rollout_operator.model.releases.release import ReleaseMetadata
 from rollout_operator.oci.client import RegistryAccess
 from rollout_operator.oci.errors import ReleaseNotFound
 from tests.controllers.releases.bench import FakeKind, ReleaseBench

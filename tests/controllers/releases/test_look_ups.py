@@ -14,8 +14,8 @@ from rollout_operator.controllers.releases.look_ups import (
 )
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.model.releases.flux import ImageRepository
-from rollout_operator.model.releases.metadata import ReleaseMetadata
 from rollout_operator.model.releases.reference import ImageReference, parse_repository
+from rollout_operator.model.releases.release import ReleaseMetadata
 from rollout_operator.oci.client import RegistryAccess
 from rollout_operator.oci.errors import RegistryBusy, RegistryDenied, RegistryError, ReleaseNotFound
 from tests.controllers.releases.bench import FakeReleaseApi, ReleaseBench

@@ -6,8 +6,8 @@ import pytest
 
 from rollout_operator.controllers.releases.look_ups import ReleaseLookUps
 from rollout_operator.kube import release_kinds as kinds
-from rollout_operator.model.releases.metadata import ReleaseMetadata
 from rollout_operator.model.releases.reference import ImageReference
+from rollout_operator.model.releases.release import ReleaseMetadata
 from rollout_operator.oci.client import RegistryAccess
 from tests.controllers.releases.bench import FakeReleaseApi, ReleaseBench
 from tests.virtual_time import VirtualClock, in_virtual_time

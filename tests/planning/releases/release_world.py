@@ -8,7 +8,6 @@ import msgspec
 from rollout_operator.model.releases.compat import OURS, ReleaseCompat
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
-from rollout_operator.model.releases.metadata import ReleaseMetadata
 from rollout_operator.model.releases.plan import (
     ApplyTag,
     Correction,
@@ -19,7 +18,7 @@ from rollout_operator.model.releases.plan import (
     ReleaseSnapshot,
     RemoveIntents,
 )
-from rollout_operator.model.releases.release import PolicyOrder
+from rollout_operator.model.releases.release import PolicyOrder, ReleaseMetadata
 from rollout_operator.model.releases.rollout import ReleaseRollout
 from rollout_operator.model.releases.status import HistoryEntry, ReleaseStatus
 from rollout_operator.planning.releases.contests import remember

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from rollout_operator.model.releases.metadata import ReleaseMetadata
-from rollout_operator.model.releases.release import Release
+from rollout_operator.model.releases.release import Release, ReleaseMetadata
 from rollout_operator.model.releases.rollout import ReleaseIntents
 from rollout_operator.model.releases.status import BakeStatus, TriggeredBy, TriggerKind
 from tests.planning.releases.builders import ALL_CHECKS, MINUTE, at, check, entry, gate, releases

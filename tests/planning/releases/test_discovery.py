@@ -5,9 +5,8 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from rollout_operator.model.releases.metadata import ReleaseMetadata
 from rollout_operator.model.releases.plan import PolicyReading
-from rollout_operator.model.releases.release import Release
+from rollout_operator.model.releases.release import Release, ReleaseMetadata
 from rollout_operator.model.releases.rollout import ReleaseSpec
 from rollout_operator.model.releases.status import ReleaseStatus
 from rollout_operator.planning.releases.discovery import (

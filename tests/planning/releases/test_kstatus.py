@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from rollout_operator.model.releases.object_status import ObjectStatus
+from rollout_operator.model.releases.health import ObjectStatus
 from rollout_operator.model.units import format_rfc3339
 from rollout_operator.planning.releases.kstatus import assess_status, get_failure_time
 from tests.planning.releases.builders import START, at

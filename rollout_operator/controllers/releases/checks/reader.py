@@ -31,8 +31,13 @@ from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG
 from rollout_operator.model.policy.policy import Policy
 from rollout_operator.model.releases.compat import OURS, ReleaseCompat
 from rollout_operator.model.releases.flux import FluxReference
-from rollout_operator.model.releases.health import CheckClass, CheckFinding, HealthCheck
-from rollout_operator.model.releases.object_status import ObjectStatus, StatusVerdict
+from rollout_operator.model.releases.health import (
+    CheckClass,
+    CheckFinding,
+    HealthCheck,
+    ObjectStatus,
+    StatusVerdict,
+)
 from rollout_operator.planning.releases.checks.evaluate import (
     FluxFailure,
     InventoryFinding,

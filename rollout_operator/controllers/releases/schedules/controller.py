@@ -1,7 +1,8 @@
 """Bring the gates of one schedule to the state that its hours want now.
 
-Gates first, each by itself and many at a time; then one status, which says how that went. The plan
-is decided in `planning.releases.schedules`; a pass that finds nothing to do writes nothing.
+Gates first, each by itself and many at a time; then one status, which says how that went, and an
+Event where it says something new. The plan is decided in `planning.releases.schedules`; a pass that
+finds nothing to do writes nothing.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,14 +23,16 @@ from rollout_operator.controllers.statuses import StatusWriter
 from rollout_operator.controllers.worker import Result
 from rollout_operator.kube.api import Resource
 from rollout_operator.model.errors import ApiError, Conflict, DecodeError, NotFound, Throttled
+from rollout_operator.model.event import EventAction, EventKind, EventRecord, Regarding
 from rollout_operator.model.objects import WatchedObject
 from rollout_operator.model.releases.plan import ReleaseEvent
-from rollout_operator.model.releases.schedule import ScheduleObject, ScheduleState
-from rollout_operator.model.releases.schedule_plan import (
+from rollout_operator.model.releases.schedule import (
     CorrectGate,
     CreateGate,
     DeleteGate,
     GateAction,
+    ScheduleObject,
+    ScheduleState,
 )
 from rollout_operator.planning.releases.schedules.gates import plan_schedule
 from rollout_operator.planning.releases.schedules.status import (
@@ -196,3 +199,13 @@ def _get_key(action: GateAction) -> str:
             return wanted.key
         case CorrectGate(head=head) | DeleteGate(head=head):
             return head.key
+
+
+def report_schedule(
+    record: Callable[[EventRecord], None], watched: WatchedObject, events: Iterable[ReleaseEvent]
+) -> None:
+    """Have Events written soon; `record` takes them. A schedule of the cluster has no namespace."""
+    kind = EventKind.SCHEDULE if watched.namespace else EventKind.CLUSTER_SCHEDULE
+    about = Regarding(kind, watched.namespace, watched.name, watched.uid)
+    for event in events:
+        record(event.record(about, EventAction.RELEASE))

@@ -13,8 +13,12 @@ from msgspec import Meta
 
 from rollout_operator.model import names
 from rollout_operator.model.decode.installation import WireSelector
-from rollout_operator.model.decode.releases.head import ReadHead, read_body, read_head
-from rollout_operator.model.decode.releases.selector import parse_selector
+from rollout_operator.model.decode.releases.head import (
+    ReadHead,
+    parse_selector,
+    read_body,
+    read_head,
+)
 from rollout_operator.model.decode.wire import JsonBytes, Wire
 from rollout_operator.model.errors import DecodeError, InvalidInput
 from rollout_operator.model.releases.rollout import (

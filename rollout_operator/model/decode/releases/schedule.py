@@ -14,8 +14,7 @@ from msgspec import Meta
 
 from rollout_operator.model.decode.broken import split_problem
 from rollout_operator.model.decode.installation import WireSelector
-from rollout_operator.model.decode.releases.head import read_body, read_head
-from rollout_operator.model.decode.releases.selector import parse_selector
+from rollout_operator.model.decode.releases.head import parse_selector, read_body, read_head
 from rollout_operator.model.decode.wire import JsonBytes, Wire
 from rollout_operator.model.errors import DecodeError, InvalidInput
 from rollout_operator.model.labels import LabelSelector

@@ -1,10 +1,10 @@
-"""One Rollout of `kuberik.com` as every outlet shows it.
+"""Rollouts of `kuberik.com` and their HealthChecks as every outlet shows them.
 
 All of it is what its status, its gates, its HealthChecks and its objects of Flux say: why it does
 not go on is chosen in `waits`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -12,6 +12,7 @@ import msgspec
 
 from rollout_operator.model.described.releases import (
     DeploymentDescription,
+    HealthCheckDescription,
     ReleaseDescription,
     ReleasePhase,
     SelectedCheckDescription,
@@ -19,7 +20,7 @@ from rollout_operator.model.described.releases import (
 )
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.releases.gate import ReleaseGate
-from rollout_operator.model.releases.health import HealthCheck
+from rollout_operator.model.releases.health import CheckClass, HealthCheck
 from rollout_operator.model.releases.plan import FluxTarget
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseIntents, ReleaseRollout
 from rollout_operator.model.releases.schedule import ScheduleObject
@@ -34,7 +35,7 @@ from rollout_operator.planning.description.releases.waits import (
 from rollout_operator.planning.description.times import add_span, choose_fit
 from rollout_operator.planning.releases import conditions
 from rollout_operator.planning.releases.deployment import RECOVERING
-from rollout_operator.planning.releases.health import list_checks
+from rollout_operator.planning.releases.health import Labels, list_checks
 from rollout_operator.planning.releases.intents import FIELDS, without_left_over
 from rollout_operator.planning.wording import cut
 
@@ -184,3 +185,37 @@ def _describe_target(target: FluxTarget) -> TargetDescription:
         tag=None if target.tag is None else cut(target.tag),
         waiting_for=cut(target.waiting_for),
     )
+
+
+def describe_check(
+    check: HealthCheck, rollouts: Iterable[ReleaseRollout], namespaces: Mapping[str, Labels]
+) -> HealthCheckDescription:
+    """Return one HealthCheck; `rollouts` are all that may select it."""
+    status, own = check.status, (check,)
+    selecting = sorted(
+        rollout.head.key
+        for rollout in rollouts
+        if list_checks(rollout.head, rollout.spec.checks, own, namespaces)
+    )
+    return HealthCheckDescription(
+        name=check.head.name,
+        namespace=check.head.namespace,
+        status=cut(status.status),
+        text=cut(status.message or ""),
+        check_class=cut(check.check_class),
+        object=cut(_choose_object(check)),
+        changed=choose_fit(status.last_change_time),
+        failed=choose_fit(status.last_error_time),
+        rollouts=tuple(selecting),
+    )
+
+
+def _choose_object(check: HealthCheck) -> str:
+    """Return what it looks at by its class."""
+    named = {
+        CheckClass.KUSTOMIZATION: check.kustomization,
+        CheckClass.ROLLOUT_GROUP: check.rollout_group,
+        CheckClass.MULTI_AZ_ROLLOUT: check.policy,
+    }
+    names = {str(kind): name for kind, name in named.items()}
+    return names.get(check.check_class) or ""

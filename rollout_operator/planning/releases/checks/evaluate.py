@@ -21,8 +21,12 @@ import msgspec
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.outcome import Code, Reason
 from rollout_operator.model.reasons.urgency import HOLDING, find_leading
-from rollout_operator.model.releases.health import CheckFinding, HealthStatus
-from rollout_operator.model.releases.object_status import ObjectStatus, StatusVerdict
+from rollout_operator.model.releases.health import (
+    CheckFinding,
+    HealthStatus,
+    ObjectStatus,
+    StatusVerdict,
+)
 from rollout_operator.model.units import quote
 from rollout_operator.planning.releases.kstatus import ApiObject, assess_status, get_failure_time
 from rollout_operator.planning.wording import join_names

@@ -19,10 +19,11 @@ from rollout_operator.model.releases.flux import (
     OCI_REPOSITORY,
     FluxProgress,
     FluxReference,
+    FluxWriteCode,
+    FluxWrites,
     Kustomization,
     OciRepository,
 )
-from rollout_operator.model.releases.flux_write import FluxWriteCode, FluxWrites
 from rollout_operator.model.releases.plan import ApplyTag, FluxKind, FluxTarget, ReleasePlan
 from rollout_operator.model.releases.rollout import ReleaseHead, ReleaseRollout
 from rollout_operator.planning.releases.flux.writes import TAG, plan_flux_writes

@@ -13,15 +13,13 @@ from typing import Final, NamedTuple
 from rollout_operator.model.releases.flux import (
     KUSTOMIZATION,
     OCI_REPOSITORY,
-    Kustomization,
-    OciRepository,
-    Writers,
-)
-from rollout_operator.model.releases.flux_write import (
     FluxWrite,
     FluxWriteCode,
     FluxWrites,
+    Kustomization,
+    OciRepository,
     PatchMethod,
+    Writers,
 )
 from rollout_operator.model.releases.rollout import ReleaseHead
 from rollout_operator.planning.wording import join_names

@@ -18,15 +18,17 @@ from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.releases.compat import ReleaseCompat
 from rollout_operator.model.releases.gate import GateOrigin, OwnerReference, ReleaseGate
-from rollout_operator.model.releases.schedule import CLUSTER_SCHEDULE, ScheduleObject, ScheduleState
-from rollout_operator.model.releases.schedule_plan import (
+from rollout_operator.model.releases.schedule import (
+    CLUSTER_SCHEDULE,
     CorrectGate,
     CreateGate,
     DeleteGate,
     GateAction,
     GatedRollout,
+    ScheduleObject,
     SchedulePlan,
     ScheduleSnapshot,
+    ScheduleState,
     WantedGate,
 )
 from rollout_operator.planning.releases.schedules.hours import (

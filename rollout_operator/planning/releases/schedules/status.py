@@ -5,12 +5,14 @@ from typing import Final
 
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.releases.plan import ReleaseEvent
-from rollout_operator.model.releases.schedule import CLUSTER_SCHEDULE, ScheduleState, ScheduleStatus
-from rollout_operator.model.releases.schedule_plan import (
+from rollout_operator.model.releases.schedule import (
+    CLUSTER_SCHEDULE,
     CreateGate,
     DeleteGate,
     SchedulePlan,
     ScheduleSnapshot,
+    ScheduleState,
+    ScheduleStatus,
 )
 from rollout_operator.planning.conditions import ConditionFinding, stamp_conditions
 from rollout_operator.planning.releases.bounds import keep_first

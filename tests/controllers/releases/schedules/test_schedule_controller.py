@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from rollout_operator.controllers.releases.schedules.controller import report_schedule
 from rollout_operator.kube.release_kinds import ROLLOUT_GATES, ROLLOUT_SCHEDULES, ROLLOUTS
 from rollout_operator.lab.network.faults import (
     OUTCOME,
@@ -19,7 +20,13 @@ from rollout_operator.lab.network.faults import (
     SentCall,
 )
 from rollout_operator.lab.world import Sandbox
+from rollout_operator.model.event import EventKind, EventRecord, Regarding
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import WatchedObject
+from rollout_operator.model.outcome import Severity
+from rollout_operator.model.releases.plan import ReleaseEvent
 from tests.controllers.releases.world import ReleaseSandbox
+from tests.planning.releases.builders import gate
 from tests.virtual_time import in_virtual_time
 
 pytestmark = pytest.mark.thorough
@@ -280,3 +287,23 @@ async def test_nothing_is_opened_that_our_own_limits_held_up_for_too_long() -> N
         assert 10 < len(opened) < 30
         assert max(opened.values()) < "03:07:03"
         assert not any(show_gates(world).values())
+
+
+@pytest.mark.parametrize(
+    ("namespace", "kind"), [("prod", EventKind.SCHEDULE), ("", EventKind.CLUSTER_SCHEDULE)]
+)
+def test_events_name_the_schedule(namespace: str, kind: EventKind) -> None:
+    """RELB-31: one of the cluster has no namespace."""
+    watched = WatchedObject(
+        name="nights", namespace=namespace, uid=Uid("1"), resource_version="7", decoded=gate()
+    )
+    records: list[EventRecord] = []
+    event = ReleaseEvent(reason="WindowOpened", note="it is open", severity=Severity.WARN)
+    report_schedule(records.append, watched, [event])
+    (record,) = records
+    assert record.regarding == Regarding(kind, namespace, "nights", Uid("1"))
+    assert (record.reason, record.note, record.severity) == (
+        "WindowOpened",
+        "it is open",
+        Severity.WARN,
+    )

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
+from rollout_operator.model.decode.releases.head import decode_labelled_namespace
 from rollout_operator.model.decode.releases.health import decode_health_check
 from rollout_operator.model.errors import DecodeError
 from rollout_operator.model.releases.health import HealthCheckStatus
@@ -102,3 +103,17 @@ def test_a_class_that_cannot_be_read() -> None:
     """REL-19."""
     with pytest.raises(DecodeError, match=r"^HealthCheck prod/app: spec\.class: .*: 7$"):
         decode_health_check(as_json({"class": 7}))
+
+
+def test_a_namespace_counts_by_its_labels() -> None:
+    """REL-29."""
+    found = decode_labelled_namespace(as_json({}, labels={"team": "web"}))
+
+    assert (found.head.name, found.labels) == ("app", {"team": "web"})
+    assert decode_labelled_namespace(as_json({})).labels == {}
+
+
+def test_labels_that_cannot_be_read() -> None:
+    """REL-29: a namespace is not selected by what is missing of it."""
+    with pytest.raises(DecodeError):
+        decode_labelled_namespace(as_json({}, labels={"team": 7}))

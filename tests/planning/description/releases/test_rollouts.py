@@ -5,15 +5,17 @@ import pytest
 
 from rollout_operator.model.described.releases import (
     DeploymentDescription,
+    HealthCheckDescription,
     ReleaseDescription,
     ReleasePhase,
     SelectedCheckDescription,
     TargetDescription,
 )
+from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.releases.plan import FluxKind, FluxTarget
-from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseIntents
+from rollout_operator.model.releases.rollout import CheckSelector, RefusedRelease, ReleaseIntents
 from rollout_operator.model.releases.status import (
     ConsumedIntent,
     FailedHealthCheck,
@@ -21,11 +23,12 @@ from rollout_operator.model.releases.status import (
     TriggeredBy,
     TriggerKind,
 )
-from rollout_operator.planning.description.release_text import list_release
+from rollout_operator.planning.description.release_text import list_release, render_health_check
 from rollout_operator.planning.description.releases.gates import MOST_TAGS
 from rollout_operator.planning.description.releases.rollouts import (
     MOST_DEPLOYMENTS,
     RelatedObjects,
+    describe_check,
     describe_release,
     describe_unreadable_release,
 )
@@ -45,6 +48,8 @@ from tests.planning.releases.builders import (
 from tests.planning.releases.release_world import ReleaseWorld
 
 TARGET = FluxTarget(kind=FluxKind.KUSTOMIZATION, name="app", variable="v", tag="1.0.0")
+
+WIDE = CheckSelector(selector=LabelSelector(), namespaces=LabelSelector())
 
 
 def shown(world: ReleaseWorld) -> ReleaseDescription:
@@ -223,3 +228,32 @@ def test_the_lines_of_one_rollout() -> None:
         "  Kustomization app (v) has 1.0.0",
         "  was: 1.0.0 Failed at 2025-01-01T00:00:00Z by rollout-controller, Automatic deployment",
     ]
+
+
+def test_it_says_what_it_found_and_what_requires_it() -> None:
+    one = check(status="Unhealthy", message="503", change=1, error=2)
+    one = msgspec.structs.replace(one, check_class="rollout-group", rollout_group="db")
+    found = describe_check(one, [rollout(checks=ALL_CHECKS), rollout()], {})
+
+    assert found == HealthCheckDescription(
+        name="check",
+        namespace="prod",
+        status="Unhealthy",
+        text="503",
+        check_class="rollout-group",
+        object="db",
+        changed=at(1),
+        failed=at(2),
+        rollouts=("prod/app",),
+    )
+    assert render_health_check(found) == "HealthCheck prod/check: Unhealthy: 503"
+
+
+@pytest.mark.parametrize("known", [{}, {"other": {}}])
+def test_one_of_another_namespace_is_selected_where_that_is_known(
+    known: dict[str, dict[str, str]],
+) -> None:
+    found = describe_check(check(namespace="other"), [rollout(checks=WIDE)], known)
+
+    assert found.rollouts == (("prod/app",) if known else ())
+    assert render_health_check(found) == "HealthCheck other/check: not evaluated yet"

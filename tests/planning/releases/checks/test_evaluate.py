@@ -7,8 +7,12 @@ from typing import Any, Final
 import pytest
 
 from rollout_operator.model.outcome import Code, Reason
-from rollout_operator.model.releases.health import CheckFinding, HealthStatus
-from rollout_operator.model.releases.object_status import ObjectStatus, StatusVerdict
+from rollout_operator.model.releases.health import (
+    CheckFinding,
+    HealthStatus,
+    ObjectStatus,
+    StatusVerdict,
+)
 from rollout_operator.model.units import format_rfc3339
 from rollout_operator.planning.releases.checks.evaluate import (
     InventoryFinding,

@@ -6,8 +6,12 @@ from typing import Final
 import pytest
 
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.releases.health import CheckFinding, HealthStatus
-from rollout_operator.model.releases.object_status import ObjectStatus, StatusVerdict
+from rollout_operator.model.releases.health import (
+    CheckFinding,
+    HealthStatus,
+    ObjectStatus,
+    StatusVerdict,
+)
 from rollout_operator.planning.releases.checks.evaluate import (
     InventoryFinding,
     InventoryObject,

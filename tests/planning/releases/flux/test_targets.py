@@ -8,10 +8,10 @@ import pytest
 from rollout_operator.model.releases.flux import (
     FluxProgress,
     FluxReference,
+    FluxWriteCode,
     Kustomization,
     OciRepository,
 )
-from rollout_operator.model.releases.flux_write import FluxWriteCode
 from rollout_operator.model.releases.plan import ApplyTag, FluxKind, FluxTarget, ReleasePlan
 from rollout_operator.model.releases.status import ReleaseStatus
 from rollout_operator.planning.releases.flux.targets import (

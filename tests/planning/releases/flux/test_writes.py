@@ -9,11 +9,13 @@ import pytest
 from rollout_operator.model.releases.flux import (
     AnnotationProblem,
     FluxReference,
+    FluxWrite,
+    FluxWrites,
     Kustomization,
     OciRepository,
+    PatchMethod,
     Writers,
 )
-from rollout_operator.model.releases.flux_write import FluxWrite, FluxWrites, PatchMethod
 from rollout_operator.planning.releases.flux.writes import RELEASED, name_manager, plan_flux_writes
 from tests.planning.releases.builders import head
 

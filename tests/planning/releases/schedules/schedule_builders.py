@@ -11,16 +11,14 @@ from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.schedule import (
     CLUSTER_SCHEDULE,
     SCHEDULE,
+    CreateGate,
+    GatedRollout,
     MinuteRange,
     ReleaseSchedule,
     ScheduleAction,
     ScheduleObject,
-    ScheduleRule,
-)
-from rollout_operator.model.releases.schedule_plan import (
-    CreateGate,
-    GatedRollout,
     SchedulePlan,
+    ScheduleRule,
     ScheduleSnapshot,
 )
 from rollout_operator.planning.releases.schedules.gates import plan_schedule

@@ -13,14 +13,12 @@ from rollout_operator.model.releases.gate import GateOrigin, OwnerReference, Rel
 from rollout_operator.model.releases.schedule import (
     CLUSTER_SCHEDULE,
     SCHEDULE,
-    ScheduleAction,
-    ScheduleObject,
-)
-from rollout_operator.model.releases.schedule_plan import (
     CorrectGate,
     CreateGate,
     DeleteGate,
     GatedRollout,
+    ScheduleAction,
+    ScheduleObject,
     SchedulePlan,
     ScheduleSnapshot,
 )

@@ -5,8 +5,7 @@ from msgspec.structs import replace
 
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.releases.plan import ReleaseEvent
-from rollout_operator.model.releases.schedule import ScheduleStatus
-from rollout_operator.model.releases.schedule_plan import ScheduleSnapshot
+from rollout_operator.model.releases.schedule import ScheduleSnapshot, ScheduleStatus
 from rollout_operator.planning.releases.schedules.status import (
     MOST_LISTED,
     choose_schedule_events,

@@ -1,10 +1,12 @@
-"""Which Rollouts a change concerns (REL-89, RELB-20, RT-14, RT-56)."""
+"""What objects mention, and which Rollouts a change concerns (REL-89, RELB-20, RT-14, RT-56)."""
 
 from typing import Any
 
 import msgspec
+import pytest
 
-from rollout_operator.controllers.releases.wakes import list_concerned
+from rollout_operator.controllers.releases.caches import list_concerned, list_tags, tag_labels
+from rollout_operator.model.labels import LabelSelector, SelectorTerm
 from rollout_operator.model.releases.flux import (
     FluxReference,
     ImagePolicy,
@@ -13,8 +15,10 @@ from rollout_operator.model.releases.flux import (
     OciRepository,
 )
 from rollout_operator.model.releases.reference import parse_repository
-from rollout_operator.model.releases.rollout import ReleaseRollout
+from rollout_operator.model.releases.rollout import CheckSelector, ReleaseRollout
 from tests.planning.releases.builders import ALL_CHECKS, check, gate, head, rollout
+
+EXISTS = (SelectorTerm(key="app", operator="Exists"),)
 
 
 def named(name: str, **spec: Any) -> ReleaseRollout:
@@ -76,3 +80,32 @@ def test_an_image_repository_concerns_those_of_its_policies() -> None:
 def test_a_kustomization_concerns_whose_artifact_it_applies() -> None:
     assert concerned(kustomization("app", x="y")) == ["b", "y"]
     assert concerned(kustomization("other", x="y")) == ["y"]
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "is_found"),
+    [
+        (LabelSelector(labels={"app": "a"}), {"app": "a", "b": "c"}, True),
+        (LabelSelector(labels={"app": "a"}), {"app": "b"}, False),
+        (LabelSelector(labels={"app": "a"}), {}, False),
+        (LabelSelector(labels={"app": "a", "tier": "web"}), {"app": "a", "tier": "web"}, True),
+        (LabelSelector(labels={"app": "a"}, terms=EXISTS), {"app": "a"}, True),
+        (LabelSelector(terms=EXISTS), {"app": "a"}, True),
+        (LabelSelector(), {}, True),
+        (None, {"app": "a"}, False),
+    ],
+)
+def test_a_rollout_is_found_by_the_labels_of_what_it_selects(
+    selector: LabelSelector | None, labels: dict[str, str], is_found: bool
+) -> None:
+    """REL-54: among thousands, without a read of each of them."""
+    of = rollout(checks=CheckSelector(selector=selector))
+    found = {*list_tags(of)} & {*tag_labels(labels)}
+
+    assert bool(found) is is_found
+    assert is_found or selector is None or not selector.takes(labels)
+
+
+def test_a_rollout_without_checks_is_not_found() -> None:
+    """REL-54."""
+    assert [*list_tags(rollout())] == []
