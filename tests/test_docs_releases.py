@@ -47,7 +47,7 @@ def test_the_samples_can_be_obeyed() -> None:
     assert policy.repository.name == repository.head.name
     source = decode_oci_repository(samples["OCIRepository"])
     applied = decode_kustomization(samples["Kustomization"])
-    assert source.rollout == rollout.head.name
+    assert source.rollouts == {"tag": rollout.head.name}
     assert applied.rollouts == {"app_version": rollout.head.name}
     assert source.problems + applied.problems == ()
 

@@ -62,7 +62,6 @@ INSIDE: Mapping[str, Mapping[str, Iterable[str]]] = {
         "policies": ("", "rollout"),
         "releases": ("",),
         "forecasts": ("", "releases", "releases.schedules", "description", "description.releases"),
-        "releases.flux": ("", "releases"),
         "releases.schedules": ("", "releases"),
         "releases.checks": ("", "releases"),
     },

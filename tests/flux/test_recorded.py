@@ -16,8 +16,7 @@ from rollout_operator.planning.releases.checks.evaluate import (
     parse_inventory_id,
     track_failure,
 )
-from rollout_operator.planning.releases.flux.targets import map_flux_waits
-from rollout_operator.planning.releases.flux.writes import name_manager
+from rollout_operator.planning.releases.flux import map_flux_waits, name_manager
 from tests.flux.record import GENERATION, TIME, normalise, read_record
 from tests.world.api import Json
 from tests.world.flux import (
@@ -91,12 +90,11 @@ def test_all_moments_are_judged() -> None:
 def test_what_a_bake_waits_for(moment: str) -> None:
     """RELB-16: for what has yet to be fetched and applied, and with the error of Flux itself."""
     tag, expected = WAITS[moment]
-    waits = map_flux_waits(
-        "app",
-        tag,
-        [decode_oci_repository(msgspec.json.encode(read(moment, "OCIRepository")))],
-        [decode_kustomization(msgspec.json.encode(read(moment, "Kustomization")))],
+    objects = (
+        decode_oci_repository(msgspec.json.encode(read(moment, "OCIRepository"))),
+        decode_kustomization(msgspec.json.encode(read(moment, "Kustomization"))),
     )
+    waits = map_flux_waits("app", tag, objects)
 
     assert len(waits) == len(expected), waits
     for text, begin in zip(waits.values(), expected, strict=True):

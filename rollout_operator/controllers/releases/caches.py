@@ -13,19 +13,16 @@ from rollout_operator.kube.cache.followed import FollowedKind
 from rollout_operator.model.objects import list_decoded
 from rollout_operator.model.releases.flux import (
     OCI_REPOSITORY,
-    AnnotationProblem,
+    FluxObject,
     FluxReference,
     ImagePolicy,
     ImageRepository,
-    Kustomization,
-    OciRepository,
-    Writers,
 )
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
 from rollout_operator.model.releases.schedule import ScheduleObject
-from rollout_operator.planning.releases.flux.writes import name_manager
+from rollout_operator.planning.releases.flux import name_manager
 from rollout_operator.planning.releases.health import takes_check
 from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
 
@@ -71,9 +68,9 @@ class ReleaseCaches:
         """Return the image policies."""
         return list_decoded(self.policies.store.list_all(), ImagePolicy)
 
-    def list_repositories(self) -> tuple[OciRepository, ...]:
+    def list_repositories(self) -> tuple[FluxObject, ...]:
         """Return the OCIRepositories."""
-        return list_decoded(self.oci_repositories.store.list_all(), OciRepository)
+        return list_decoded(self.oci_repositories.store.list_all(), FluxObject)
 
     def find_lack(self) -> str | None:
         """Say why nothing may be decided yet: a kind is not known, or its cache is too old.
@@ -98,14 +95,12 @@ def list_tags(decoded: object) -> Iterator[str]:
             yield from _tag_selector(decoded)
         case ReleaseGate():
             yield decoded.rollout
-        case OciRepository():
-            if decoded.rollout is not None:
-                yield decoded.rollout
-            yield from _list_others(decoded.writers, decoded.problems)
-        case Kustomization():
+        case FluxObject():
             yield from decoded.rollouts.values()
-            yield from _list_others(decoded.writers, decoded.problems)
-            if decoded.source.kind == OCI_REPOSITORY:
+            for managers in decoded.writers.values():
+                yield from managers
+            yield from (problem.rollout for problem in decoded.problems)
+            if decoded.source is not None and decoded.source.kind == OCI_REPOSITORY:
                 yield tag_source(decoded.source)
 
 
@@ -133,12 +128,6 @@ def _tag_selector(rollout: ReleaseRollout) -> Iterator[str]:
         yield _SELECTS if first is None else f"{_SELECTS}{first[0]}={first[1]}"
 
 
-def _list_others(writers: Writers, problems: tuple[AnnotationProblem, ...]) -> Iterator[str]:
-    for managers in writers.values():
-        yield from managers
-    yield from (problem.rollout for problem in problems)
-
-
 class KnownObjects(Protocol):
     """The other objects of a namespace."""
 
@@ -150,7 +139,7 @@ class KnownObjects(Protocol):
         """Return the image policies."""
         ...
 
-    def list_repositories(self) -> Iterable[OciRepository]:
+    def list_repositories(self) -> Iterable[FluxObject]:
         """Return the OCIRepositories."""
         ...
 
@@ -175,12 +164,13 @@ def list_concerned(decoded: object, objects: KnownObjects) -> Iterator[str]:
         case ImageRepository():
             of_it = [policy for policy in objects.list_policies() if _reads(policy, decoded)]
             yield from _list_of_policies(objects.list_rollouts(), of_it)
-        case OciRepository():
-            if decoded.rollout is not None:
-                yield decoded.rollout
-        case Kustomization():
+        case FluxObject():
             yield from decoded.rollouts.values()
-            yield from _list_feeding(decoded, objects.list_repositories())
+            if decoded.source is not None:
+                # What applies the object of a Rollout: its bake waits for that.
+                for repository in objects.list_repositories():
+                    if repository.reference == decoded.source:
+                        yield from repository.rollouts.values()
 
 
 def _list_selected(schedule: ScheduleObject, rollouts: Iterable[ReleaseRollout]) -> Iterator[str]:
@@ -204,18 +194,3 @@ def _list_of_policies(
         namespace = rollout.spec.policy_namespace or rollout.head.namespace
         if (namespace, rollout.spec.policy_name) in places:
             yield rollout.head.name
-
-
-def _list_feeding(
-    kustomization: Kustomization, repositories: Iterable[OciRepository]
-) -> Iterator[str]:
-    """Yield the Rollouts whose objects a Kustomization applies: their bakes wait for that."""
-    source = kustomization.source
-    for repository in repositories:
-        is_source = (source.kind, source.namespace, source.name) == (
-            OCI_REPOSITORY,
-            repository.head.namespace,
-            repository.head.name,
-        )
-        if is_source and repository.rollout is not None:
-            yield repository.rollout

@@ -36,7 +36,7 @@ from rollout_operator.model.releases.plan import (
 )
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
 from rollout_operator.planning.releases.contests import list_drifted, remember
-from rollout_operator.planning.releases.flux.targets import plan_due_writes
+from rollout_operator.planning.releases.flux import plan_due_writes
 from rollout_operator.planning.releases.plan import plan_release
 from rollout_operator.planning.wording import join_names
 from rollout_operator.telemetry.logs import log
@@ -129,8 +129,7 @@ class ReleaseController:
         self, watched: WatchedObject, rollout: ReleaseRollout, plan: ReleasePlan
     ) -> None:
         context = self._context
-        objects = context.flux.get_flux(watched.name)
-        due = plan_due_writes(rollout, plan, objects.repositories, objects.kustomizations)
+        due = plan_due_writes(rollout, plan, context.flux.get_flux(watched.name))
         context.reports.on_problems(watched, due.problems)
         await self._write_tags(watched, due.writes, list_drifted(plan))
         for action in plan.actions:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from rollout_operator.controllers.own_writes import NewestObjects
 from rollout_operator.controllers.releases.caches import tag_rollout, tag_source
@@ -17,10 +17,8 @@ from rollout_operator.model.objects import AnyWatched, WatchedObject, list_decod
 from rollout_operator.model.releases.flux import (
     KUSTOMIZATION,
     OCI_REPOSITORY,
-    FluxReference,
+    FluxObject,
     FluxWrite,
-    Kustomization,
-    OciRepository,
     PatchMethod,
 )
 from rollout_operator.model.releases.plan import FluxTarget
@@ -35,13 +33,6 @@ class FluxClient(Reader, Patcher, Applier, Protocol):
     """What a FluxObjects calls."""
 
 
-class FluxOfRollout(NamedTuple):
-    """The objects of one Rollout."""
-
-    repositories: tuple[OciRepository, ...]
-    kustomizations: tuple[Kustomization, ...]
-
-
 class TaggedObjects(Protocol):
     """Objects of a kind that are found by what they mention."""
 
@@ -52,16 +43,20 @@ class TaggedObjects(Protocol):
 
 def gather_flux(
     rollout: str, repositories: TaggedObjects, kustomizations: TaggedObjects
-) -> FluxOfRollout:
-    """Return what a Rollout writes, wrote or waits for, as far as it can be read."""
+) -> tuple[FluxObject, ...]:
+    """Return what a Rollout writes, wrote or waits for, as far as it can be read.
+
+    OCIRepositories come first, and each kind by name.
+    """
     tags = tag_rollout(rollout)
-    written = list_decoded(repositories.list_tagged(*tags), OciRepository)
-    sources = (
-        FluxReference(kind=OCI_REPOSITORY, namespace=source.head.namespace, name=source.head.name)
-        for source in written
-    )
-    applied = kustomizations.list_tagged(*tags, *map(tag_source, sources))
-    return FluxOfRollout(written, list_decoded(applied, Kustomization))
+    written = list_decoded(repositories.list_tagged(*tags), FluxObject)
+    sources = [tag_source(repository.reference) for repository in written]
+    applied = list_decoded(kustomizations.list_tagged(*tags, *sources), FluxObject)
+    return tuple(each for objects in (written, applied) for each in sorted(objects, key=_get_name))
+
+
+def _get_name(flux: FluxObject) -> str:
+    return flux.head.name
 
 
 class _NewestTagged(NewestObjects[WatchedObject]):
@@ -108,7 +103,7 @@ class FluxObjects:
         }
         self._doubtful: set[tuple[str, str]] = set()
 
-    def get_flux(self, rollout: str) -> FluxOfRollout:
+    def get_flux(self, rollout: str) -> tuple[FluxObject, ...]:
         """Return what a Rollout writes, wrote or waits for, as far as it can be read."""
         newest = self._newest
         return gather_flux(rollout, newest[OCI_REPOSITORY], newest[KUSTOMIZATION])

@@ -36,7 +36,7 @@ from rollout_operator.model.releases.release import ReleaseMetadata
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
 from rollout_operator.planning.releases import conditions
 from rollout_operator.planning.releases.discovery import needs_metadata
-from rollout_operator.planning.releases.flux.targets import list_targets
+from rollout_operator.planning.releases.flux import list_targets
 
 Kept = TypeVar("Kept")
 
@@ -104,7 +104,7 @@ class ReleaseObserver:
         flux, now = self.flux.get_flux(name), self.now()
         gates = list_decoded(self.caches.gates.store.list_tagged(name), ReleaseGate)
         tag = None if current is None else current.version.tag
-        targets = list_targets(name, tag, flux.repositories, flux.kustomizations)
+        targets = list_targets(name, tag, flux)
         if not reading.problem and (lack := explain_absence(self._list_absent(), targets)):
             reading = PolicyReading(problem=lack, reason=conditions.NO_FLUX)
         return ReleaseSnapshot(

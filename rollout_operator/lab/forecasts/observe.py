@@ -38,7 +38,7 @@ from rollout_operator.model.decode.releases.schedule import decode_schedule
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.objects import AnyWatched, Unreadable, list_decoded
 from rollout_operator.model.releases.compat import OURS, ReleaseCompat
-from rollout_operator.model.releases.flux import KUSTOMIZATION, OCI_REPOSITORY, ImagePolicy
+from rollout_operator.model.releases.flux import ImagePolicy
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.plan import PolicyReading
@@ -51,7 +51,7 @@ from rollout_operator.model.releases.schedule import CLUSTER_SCHEDULE, SCHEDULE,
 from rollout_operator.operator.diagnosis.copies import ObjectsCopy
 from rollout_operator.planning.forecasts.given import ForecastInput, ForecastRollout
 from rollout_operator.planning.releases import conditions
-from rollout_operator.planning.releases.flux.targets import list_targets
+from rollout_operator.planning.releases.flux import list_targets
 
 _DEFAULT: Final = "default"
 _DECODERS: Final[Mapping[str, tuple[Resource, Callable[[Any], Any]]]] = {
@@ -192,7 +192,7 @@ def _relate(
     ]
     flux = gather_flux(name, *map(_store, own))
     tag = None if current is None else current.version.tag
-    targets = list_targets(name, tag, flux.repositories, flux.kustomizations)
+    targets = list_targets(name, tag, flux)
     policy = _read_policy(rollout, found, copy)
     if lack := explain_absence(copy.absent, targets):
         policy = PolicyReading(problem=lack, reason=conditions.NO_FLUX)
@@ -206,13 +206,7 @@ def _relate(
         policy=policy,
         targets=targets,
         suspended=frozenset(
-            (kind, each.head.name)
-            for kind, objects in (
-                (OCI_REPOSITORY, flux.repositories),
-                (KUSTOMIZATION, flux.kustomizations),
-            )
-            for each in objects
-            if each.progress.is_suspended
+            (each.kind, each.head.name) for each in flux if each.progress.is_suspended
         ),
     )
 

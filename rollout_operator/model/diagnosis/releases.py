@@ -3,12 +3,7 @@
 import msgspec
 
 from rollout_operator.model.objects import Unreadable
-from rollout_operator.model.releases.flux import (
-    ImagePolicy,
-    ImageRepository,
-    Kustomization,
-    OciRepository,
-)
+from rollout_operator.model.releases.flux import FluxObject, ImagePolicy, ImageRepository
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
@@ -27,8 +22,8 @@ class InstalledReleases(msgspec.Struct, frozen=True, kw_only=True):
     schedules: tuple[ScheduleObject, ...] = ()
     policies: tuple[ImagePolicy, ...] = ()
     repositories: tuple[ImageRepository, ...] = ()
-    sources: tuple[OciRepository, ...] = ()
-    kustomizations: tuple[Kustomization, ...] = ()
+    sources: tuple[FluxObject, ...] = ()
+    kustomizations: tuple[FluxObject, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
     """Those of these kinds that are in none of the others, but for Rollouts."""
     others: tuple[str, ...] = ()

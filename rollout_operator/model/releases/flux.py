@@ -18,6 +18,12 @@ IMAGE_POLICY: Final = "ImagePolicy"
 IMAGE_REPOSITORY: Final = "ImageRepository"
 OCI_REPOSITORY: Final = "OCIRepository"
 KUSTOMIZATION: Final = "Kustomization"
+TAG: Final = "tag"
+FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    OCI_REPOSITORY: ("spec", "ref"),
+    KUSTOMIZATION: ("spec", "postBuild", "substitute"),
+}
+"""By kind, where the fields stand that may carry a tag."""
 
 Writers = Mapping[str, tuple[str, ...]]
 """By field, its field managers."""
@@ -87,42 +93,29 @@ class AnnotationProblem(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-class OciRepository(msgspec.Struct, frozen=True, kw_only=True):
-    """An OCIRepository: an artifact in a registry, fetched by tag."""
+class FluxObject(msgspec.Struct, frozen=True, kw_only=True):
+    """An object of Flux that may carry a tag: an OCIRepository, or a Kustomization with variables.
 
+    Its fields are `tag`, `digest` and `semver` of `spec.ref`, or variables.
+    """
+
+    kind: str
     head: ReleaseHead
     api_version: str
-    rollout: str | None = None
-    """The Rollout that writes its tag."""
-    reference: Mapping[str, str] = {}
-    """`tag`, `digest` and `semver` of `spec.ref`, as far as they are not empty."""
-    writers: Writers = {}
-    progress: FluxProgress = FluxProgress()
-    problems: tuple[AnnotationProblem, ...] = ()
-
-
-class InventoryEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One object that a Kustomization applied, as its inventory has it."""
-
-    id: str
-    version: str = ""
-
-
-class Kustomization(msgspec.Struct, frozen=True, kw_only=True):
-    """A Kustomization of Flux: manifests that are applied, with variables in them."""
-
-    head: ReleaseHead
-    api_version: str
-    source: FluxReference
+    source: FluxReference | None = None
+    """What a Kustomization applies."""
     rollouts: Mapping[str, str] = {}
-    """By variable, the Rollout that writes it."""
-    substitute: Mapping[str, str] = {}
-    """Of the variables that any Rollout writes or wrote, their values."""
+    """By field, the Rollout that writes it: `tag`, or any variable."""
+    values: Mapping[str, str] = {}
+    """By field, what stands there; of variables those alone that any Rollout writes or wrote."""
     writers: Writers = {}
-    """Of the same variables."""
     progress: FluxProgress = FluxProgress()
-    inventory: tuple[InventoryEntry, ...] = ()
     problems: tuple[AnnotationProblem, ...] = ()
+
+    @property
+    def reference(self) -> FluxReference:
+        """Return what another object refers to it by."""
+        return FluxReference(kind=self.kind, namespace=self.head.namespace, name=self.head.name)
 
 
 @unique

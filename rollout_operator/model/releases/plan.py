@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from enum import StrEnum, unique
 
 import msgspec
 
@@ -15,18 +14,10 @@ from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollo
 from rollout_operator.model.releases.status import ConsumedIntent, ReleaseStatus
 
 
-@unique
-class FluxKind(StrEnum):
-    """The kinds of Flux that carry a tag."""
-
-    OCI_REPOSITORY = "OCIRepository"
-    KUSTOMIZATION = "Kustomization"
-
-
 class FluxTarget(msgspec.Struct, frozen=True, kw_only=True):
     """One place of an object of Flux that an annotation gives to the Rollout."""
 
-    kind: FluxKind
+    kind: str
     name: str
     variable: str = ""
     """Of a Kustomization: what is substituted."""
@@ -39,7 +30,7 @@ class FluxTarget(msgspec.Struct, frozen=True, kw_only=True):
 class Correction(msgspec.Struct, frozen=True, kw_only=True):
     """An object of Flux that had another tag than it should, and got the right tag."""
 
-    kind: FluxKind
+    kind: str
     name: str
     at: datetime
 

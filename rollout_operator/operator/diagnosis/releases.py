@@ -49,7 +49,7 @@ from rollout_operator.planning.description.releases.rollouts import (
     describe_release,
     describe_unreadable_release,
 )
-from rollout_operator.planning.releases.flux.targets import list_targets
+from rollout_operator.planning.releases.flux import list_targets
 from rollout_operator.planning.releases.health import selects_namespaces
 
 ALL_ROLLOUTS: Final = replace(kinds.ROLLOUTS, is_namespaced=False)
@@ -180,7 +180,7 @@ class ObservedReleases:
         flux = gather_flux(
             name, _store(self.listed.repositories), _store(self.listed.kustomizations)
         )
-        related = msgspec.structs.replace(common, targets=list_targets(name, tag, *flux))
+        related = msgspec.structs.replace(common, targets=list_targets(name, tag, flux))
         if not selects_namespaces(rollout):
             return related
         checks = list_decoded(self.listed.wide_checks, HealthCheck)

@@ -35,7 +35,7 @@ from rollout_operator.operator.releases.compat import get_compat
 from rollout_operator.planning.releases.bake import describe_flux_wait
 from rollout_operator.planning.releases.checks.evaluate import describe_stall
 from rollout_operator.planning.releases.checks.record import find_class
-from rollout_operator.planning.releases.flux.targets import list_targets
+from rollout_operator.planning.releases.flux import list_targets
 from rollout_operator.planning.releases.health import Labels, selects_namespaces, takes_check
 from rollout_operator.telemetry.spans import trace_keys
 
@@ -116,7 +116,7 @@ class HealthChecks(Feature):
         tag, name = current.version.tag, rollout.head.name
         caches = self._caches
         flux = gather_flux(name, caches.oci_repositories.store, caches.kustomizations.store)
-        targets = list_targets(name, tag, flux.repositories, flux.kustomizations)
+        targets = list_targets(name, tag, flux)
         return describe_flux_wait(rollout, tag, targets, self._compat)
 
     def _observe(self, check: HealthCheck) -> CheckSnapshot:

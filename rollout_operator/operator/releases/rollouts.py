@@ -41,7 +41,7 @@ from rollout_operator.oci.sender import RegistrySender
 from rollout_operator.operator.context import Context
 from rollout_operator.operator.process import Feature
 from rollout_operator.operator.releases.compat import get_compat
-from rollout_operator.planning.releases.flux.targets import list_targets
+from rollout_operator.planning.releases.flux import list_targets
 from rollout_operator.planning.releases.health import selects_namespaces, takes_check
 from rollout_operator.telemetry.releases import ReleaseCounters
 from rollout_operator.telemetry.spans import trace_keys
@@ -107,7 +107,7 @@ class RolloutReleases(Feature):
         """Return the places that carry the tag of a Rollout, as they are known here."""
         current, name = rollout.status.current, rollout.head.name
         tag = None if current is None else current.version.tag
-        return list_targets(name, tag, *self._flux.get_flux(name))
+        return list_targets(name, tag, self._flux.get_flux(name))
 
     def get_error(self, name: str) -> str:
         """Return why the last pass over a Rollout failed; empty where it did not."""

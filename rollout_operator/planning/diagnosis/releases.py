@@ -172,9 +172,6 @@ def _list_obeyed(releases: InstalledReleases) -> Iterator[ReleaseRollout]:
 
 def _list_annotated(releases: InstalledReleases) -> Iterator[tuple[str, str]]:
     """Yield which Rollouts objects of Flux name, and the objects."""
-    for source in releases.sources:
-        if source.rollout is not None:
-            yield source.rollout, f"OCIRepository {source.head.name}"
-    for kustomization in releases.kustomizations:
-        for name in dict.fromkeys(kustomization.rollouts.values()):
-            yield name, f"Kustomization {kustomization.head.name}"
+    for flux in (*releases.sources, *releases.kustomizations):
+        for name in dict.fromkeys(flux.rollouts.values()):
+            yield name, f"{flux.kind} {flux.head.name}"

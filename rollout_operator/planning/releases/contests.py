@@ -10,13 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.releases.plan import (
-    ApplyTag,
-    Correction,
-    FluxKind,
-    FluxTarget,
-    ReleasePlan,
-)
+from rollout_operator.model.releases.plan import ApplyTag, Correction, FluxTarget, ReleasePlan
 from rollout_operator.model.releases.status import ReleaseStatus
 from rollout_operator.model.units import parse_rfc3339
 from rollout_operator.planning.conditions import ConditionFinding
@@ -50,7 +44,7 @@ def get_contest_end(corrections: Sequence[Correction], now: datetime) -> timedel
     return max(last + WINDOW - now, timedelta(0))
 
 
-def list_drifted(plan: ReleasePlan) -> tuple[tuple[FluxKind, str], ...]:
+def list_drifted(plan: ReleasePlan) -> tuple[tuple[str, str], ...]:
     """Return kind and name of the objects that had another tag than they should."""
     return tuple(
         (action.target.kind, action.target.name)

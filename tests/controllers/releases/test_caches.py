@@ -6,13 +6,15 @@ import msgspec
 import pytest
 
 from rollout_operator.controllers.releases.caches import list_concerned, list_tags, tag_labels
+from rollout_operator.controllers.releases.flux import gather_flux
+from rollout_operator.kube.cache.store import WatchedStore
 from rollout_operator.model.labels import LabelSelector, SelectorTerm
+from rollout_operator.model.objects import WatchedObject
 from rollout_operator.model.releases.flux import (
+    FluxObject,
     FluxReference,
     ImagePolicy,
     ImageRepository,
-    Kustomization,
-    OciRepository,
 )
 from rollout_operator.model.releases.reference import parse_repository
 from rollout_operator.model.releases.rollout import CheckSelector, ReleaseRollout
@@ -40,8 +42,13 @@ class Known:
     def list_policies(self) -> list[ImagePolicy]:
         return [policy()]
 
-    def list_repositories(self) -> list[OciRepository]:
-        return [OciRepository(head=head("app"), api_version="v1", rollout="b")]
+    def list_repositories(self) -> list[FluxObject]:
+        return [oci("b")]
+
+
+def oci(rollout: str = "", name: str = "app") -> FluxObject:
+    rollouts = {"tag": rollout} if rollout else {}
+    return FluxObject(kind="OCIRepository", head=head(name), api_version="v1", rollouts=rollouts)
 
 
 def policy() -> ImagePolicy:
@@ -49,9 +56,11 @@ def policy() -> ImagePolicy:
     return ImagePolicy(head=head("app"), repository=place)
 
 
-def kustomization(source: str, **rollouts: str) -> Kustomization:
-    return Kustomization(
-        head=head("web"),
+def kustomization(source: str, **rollouts: str) -> FluxObject:
+    """Return a Kustomization with the name of its source."""
+    return FluxObject(
+        kind="Kustomization",
+        head=head(source),
         api_version="v1",
         source=FluxReference(kind="OCIRepository", namespace="prod", name=source),
         rollouts=rollouts,
@@ -67,8 +76,8 @@ def test_each_kind_concerns_those_that_depend_on_it() -> None:
     assert concerned(gate(rollout="x")) == ["x"]
     assert concerned(policy()) == ["a", "c"]
     assert concerned(check("h")) == ["b", "c"]
-    assert concerned(OciRepository(head=head("app"), api_version="v1", rollout="x")) == ["x"]
-    assert concerned(OciRepository(head=head("app"), api_version="v1")) == []
+    assert concerned(oci("x")) == ["x"]
+    assert concerned(oci()) == []
 
 
 def test_an_image_repository_concerns_those_of_its_policies() -> None:
@@ -109,3 +118,29 @@ def test_a_rollout_is_found_by_the_labels_of_what_it_selects(
 def test_a_rollout_without_checks_is_not_found() -> None:
     """REL-54."""
     assert [*list_tags(rollout())] == []
+
+
+def stored(*objects: FluxObject) -> WatchedStore:
+    store = WatchedStore(list_tags)
+    for one in objects:
+        head = one.head
+        store.upsert(
+            WatchedObject(
+                name=head.name,
+                namespace=head.namespace,
+                uid=head.uid,
+                resource_version="1",
+                decoded=one,
+            )
+        )
+    return store
+
+
+def test_repositories_go_first_and_each_kind_by_name() -> None:
+    """REL-60 and REL-61: the order of kuberik, and what applies its artifacts."""
+    sources = stored(oci("web", "b"), oci("web"), oci("api", "other"))
+    found = gather_flux("web", sources, stored(kustomization("b"), kustomization("other")))
+
+    assert [(one.kind, one.head.name) for one in found] == [
+        ("OCIRepository", "app"), ("OCIRepository", "b"), ("Kustomization", "b")
+    ]  # fmt: skip

@@ -304,7 +304,7 @@ async def test_a_pass_regards_the_objects_of_its_rollout_alone() -> None:
     for number in range(100):
         await bench.step(f"app-{number}")
     assert len(bench.api.calls) == before
-    (repository,), (kustomization,) = bench.flux.get_flux("app-7")
+    repository, kustomization = bench.flux.get_flux("app-7")
     assert (repository.head.name, kustomization.head.name) == ("app-7", "app-7")
     assert kustomization.rollouts == {}
 

@@ -14,12 +14,12 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.releases.flux import (
     IMAGE_REPOSITORY,
+    KUSTOMIZATION,
     OCI_REPOSITORY,
     AnnouncedTag,
+    FluxObject,
     FluxReference,
     ImagePolicy,
-    Kustomization,
-    OciRepository,
 )
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
@@ -63,13 +63,21 @@ def policy(latest: AnnouncedTag | None) -> ImagePolicy:
     return ImagePolicy(head=head("app"), repository=repository, latest=latest)
 
 
-def source(rollout: str = "app") -> OciRepository:
-    return OciRepository(head=head("app"), api_version="v1", rollout=rollout)
+def source(rollout: str = "app") -> FluxObject:
+    return FluxObject(
+        kind=OCI_REPOSITORY, head=head("app"), api_version="v1", rollouts={"tag": rollout}
+    )
 
 
-def kustomization(rollouts: Mapping[str, str]) -> Kustomization:
+def kustomization(rollouts: Mapping[str, str]) -> FluxObject:
     applied = FluxReference(kind=OCI_REPOSITORY, namespace=NAMESPACE, name="app")
-    return Kustomization(head=head("app"), api_version="v1", source=applied, rollouts=rollouts)
+    return FluxObject(
+        kind=KUSTOMIZATION,
+        head=head("app"),
+        api_version="v1",
+        source=applied,
+        rollouts=rollouts,
+    )
 
 
 def unreadable(kind: str) -> Unreadable:

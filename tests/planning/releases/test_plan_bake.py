@@ -6,14 +6,15 @@ from typing import Any
 import pytest
 
 from rollout_operator.model.releases.compat import KUBERIK
+from rollout_operator.model.releases.flux import KUSTOMIZATION, OCI_REPOSITORY
 from rollout_operator.model.releases.health import HealthCheck
-from rollout_operator.model.releases.plan import FluxKind, FluxTarget, RequestReconcile
+from rollout_operator.model.releases.plan import FluxTarget, RequestReconcile
 from rollout_operator.model.releases.status import BakeStatus, FailedHealthCheck
 from tests.planning.releases.builders import ALL_CHECKS, MINUTE, at, check, entry
 from tests.planning.releases.release_world import ReleaseWorld, deployed
 
 FIVE = 5 * MINUTE
-TARGET = FluxTarget(kind=FluxKind.OCI_REPOSITORY, name="app", tag="0.0.9")
+TARGET = FluxTarget(kind=OCI_REPOSITORY, name="app", tag="0.0.9")
 
 
 def silent(**spec: Any) -> ReleaseWorld:
@@ -195,7 +196,7 @@ def test_a_bake_waits_for_flux() -> None:
     world.checks = (check(status="Healthy", change=0),)
     world.step("0.1.0")
     waiting = FluxTarget(
-        kind=FluxKind.OCI_REPOSITORY, name="app", tag="0.1.0", waiting_for="it is suspended"
+        kind=OCI_REPOSITORY, name="app", tag="0.1.0", waiting_for="it is suspended"
     )
     world.targets = (waiting,)
     world.step()
@@ -218,7 +219,7 @@ def test_a_bake_does_not_wait_for_flux_where_kuberiks_outcome_is_wanted() -> Non
     world.targets = (TARGET,)
     world.checks = (check(status="Healthy", change=0),)
     world.step("0.1.0")
-    kind = FluxKind.OCI_REPOSITORY
+    kind = OCI_REPOSITORY
     world.targets = (FluxTarget(kind=kind, name="app", tag="0.1.0", waiting_for="it is suspended"),)
     world.step()
     assert world.history() == "0.1.0 InProgress"
@@ -339,7 +340,7 @@ def failed(**spec: Any) -> ReleaseWorld:
 def test_a_failed_release_is_tried_again() -> None:
     """RT-79, RT-83, RELB-35: old errors no longer count."""
     world = failed()
-    world.targets = (FluxTarget(kind=FluxKind.KUSTOMIZATION, name="app", tag="0.1.0"),)
+    world.targets = (FluxTarget(kind=KUSTOMIZATION, name="app", tag="0.1.0"),)
     world.wait(1)
     world.post(retry="", deploy_user="ann")
     plan = world.step()

@@ -7,7 +7,8 @@ import pytest
 
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.releases.compat import KUBERIK, OURS
-from rollout_operator.model.releases.plan import ApplyTag, FluxKind, FluxTarget
+from rollout_operator.model.releases.flux import OCI_REPOSITORY
+from rollout_operator.model.releases.plan import ApplyTag, FluxTarget
 from rollout_operator.model.releases.release import PolicyOrder
 from rollout_operator.model.releases.status import BakeStatus, ReleaseStatus
 from tests.planning.releases.builders import ALL_CHECKS, MINUTE, START, check, gate
@@ -56,9 +57,7 @@ def change(world: ReleaseWorld, rng: Random) -> None:
             shown = rng.choice(["mine", world.latest])
             waiting = rng.choice(["", "", "it is suspended"])
             world.targets = (
-                FluxTarget(
-                    kind=FluxKind.OCI_REPOSITORY, name="app", tag=shown, waiting_for=waiting
-                ),
+                FluxTarget(kind=OCI_REPOSITORY, name="app", tag=shown, waiting_for=waiting),
             )
 
 

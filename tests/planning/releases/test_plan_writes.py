@@ -2,14 +2,15 @@
 
 from rollout_operator.kube.event_memory import BURST
 from rollout_operator.model.outcome import Severity
-from rollout_operator.model.releases.plan import ApplyTag, FluxKind, FluxTarget
+from rollout_operator.model.releases.flux import KUSTOMIZATION, OCI_REPOSITORY
+from rollout_operator.model.releases.plan import ApplyTag, FluxTarget
 from tests.planning.releases.builders import ALL_CHECKS, MINUTE, START, check
 from tests.planning.releases.release_world import ReleaseWorld, deployed
 
-REPOSITORY = FluxTarget(kind=FluxKind.OCI_REPOSITORY, name="app", tag="0.1.0")
-VARIABLE = FluxTarget(kind=FluxKind.KUSTOMIZATION, name="app", variable="app_version", tag="0.1.0")
+REPOSITORY = FluxTarget(kind=OCI_REPOSITORY, name="app", tag="0.1.0")
+VARIABLE = FluxTarget(kind=KUSTOMIZATION, name="app", variable="app_version", tag="0.1.0")
 BOTH = (REPOSITORY, VARIABLE)
-EDITED = FluxTarget(kind=FluxKind.OCI_REPOSITORY, name="app", tag="mine")
+EDITED = FluxTarget(kind=OCI_REPOSITORY, name="app", tag="mine")
 
 
 def world_with_targets() -> ReleaseWorld:

@@ -18,19 +18,19 @@ from rollout_operator.model.decode.wire import JsonBytes, Strings, Wire
 from rollout_operator.model.errors import DecodeError, InvalidInput
 from rollout_operator.model.names import SUBSTITUTE, TAG_FROM
 from rollout_operator.model.releases.flux import (
+    FIELDS,
     IMAGE_POLICY,
     IMAGE_REPOSITORY,
     KUSTOMIZATION,
     OCI_REPOSITORY,
+    TAG,
     AnnotationProblem,
     AnnouncedTag,
+    FluxObject,
     FluxProgress,
     FluxReference,
     ImagePolicy,
     ImageRepository,
-    InventoryEntry,
-    Kustomization,
-    OciRepository,
 )
 from rollout_operator.model.releases.reference import (
     check_digest,
@@ -45,8 +45,6 @@ _LONGEST_NAME: Final = 253
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 # Flux refuses a Kustomization with another variable as a whole.
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# What `spec.ref` of an OCIRepository chooses by.
-_CHOICES: Final = ("tag", "digest", "semver")
 
 
 class _Named(Wire):
@@ -99,22 +97,12 @@ class _Artifact(Wire):
     revision: str = ""
 
 
-class _Entry(Wire):
-    id: str = ""
-    v: str = ""
-
-
-class _Inventory(Wire):
-    entries: list[_Entry] | None = None
-
-
 class _Status(Wire):
     # Flux writes -1 before its first reconcile.
     observed_generation: Annotated[int, Meta(ge=-1, le=2**63 - 1)] | None = None
     conditions: list[_Condition] | None = None
     artifact: _Artifact | None = None
     last_applied_revision: str | None = None
-    inventory: _Inventory | None = None
 
 
 class _Choice(Wire):
@@ -199,7 +187,7 @@ def decode_image_repository(raw: JsonBytes) -> ImageRepository:
     )
 
 
-def decode_oci_repository(raw: JsonBytes) -> OciRepository:
+def decode_oci_repository(raw: JsonBytes) -> FluxObject:
     """Return an artifact that is fetched by tag."""
     read = read_head(OCI_REPOSITORY, raw)
     wire = read_body(OCI_REPOSITORY, raw, _OCI)
@@ -208,18 +196,19 @@ def decode_oci_repository(raw: JsonBytes) -> OciRepository:
     rollout = read.annotations.get(TAG_FROM)
     problem = "" if rollout is None else _explain_bad_name(rollout)
     revision = "" if status.artifact is None else status.artifact.revision
-    return OciRepository(
+    return FluxObject(
+        kind=OCI_REPOSITORY,
         head=read.head,
         api_version=wire.api_version,
-        rollout=None if problem else rollout,
-        reference={name: value for name in _CHOICES if (value := getattr(choice, name))},
-        writers=decode_field_writers(raw, ("spec", "ref")),
+        rollouts={} if rollout is None or problem else {TAG: rollout},
+        values={name: value for name, value in msgspec.structs.asdict(choice).items() if value},
+        writers=decode_field_writers(raw, FIELDS[OCI_REPOSITORY]),
         progress=_convert_progress(status, revision, bool(wire.spec.suspend)),
         problems=(_report(OCI_REPOSITORY, read, TAG_FROM, problem),) if problem else (),
     )
 
 
-def decode_kustomization(raw: JsonBytes) -> Kustomization:
+def decode_kustomization(raw: JsonBytes) -> FluxObject:
     """Return manifests that are applied with variables."""
     read = read_head(KUSTOMIZATION, raw)
     wire = read_body(KUSTOMIZATION, raw, _KUSTOMIZATION)
@@ -229,24 +218,21 @@ def decode_kustomization(raw: JsonBytes) -> Kustomization:
     )
     bad = {key: problem for key in keys if (problem := _explain_bad_variable(key, read))}
     rollouts = {_variable(key): read.annotations[key] for key in keys if key not in bad}
-    writers = decode_field_writers(raw, ("spec", "postBuild", "substitute"))
+    writers = decode_field_writers(raw, FIELDS[KUSTOMIZATION])
     substitute = (wire.spec.post_build or _PostBuild()).substitute or {}
-    entries = (status.inventory or _Inventory()).entries or []
-    return Kustomization(
+    return FluxObject(
+        kind=KUSTOMIZATION,
         head=read.head,
         api_version=wire.api_version,
         source=FluxReference(
             kind=source.kind, namespace=source.namespace or read.head.namespace, name=source.name
         ),
         rollouts=rollouts,
-        substitute={
-            key: value for key, value in substitute.items() if key in {*rollouts, *writers}
-        },
+        values={key: value for key, value in substitute.items() if key in {*rollouts, *writers}},
         writers=writers,
         progress=_convert_progress(
             status, status.last_applied_revision or "", bool(wire.spec.suspend)
         ),
-        inventory=tuple(InventoryEntry(id=entry.id, version=entry.v) for entry in entries),
         problems=tuple(_report(KUSTOMIZATION, read, key, problem) for key, problem in bad.items()),
     )
 

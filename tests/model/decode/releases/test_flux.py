@@ -13,12 +13,7 @@ from rollout_operator.model.decode.releases.flux import (
     decode_oci_repository,
 )
 from rollout_operator.model.errors import DecodeError
-from rollout_operator.model.releases.flux import (
-    AnnouncedTag,
-    FluxProgress,
-    FluxReference,
-    InventoryEntry,
-)
+from rollout_operator.model.releases.flux import AnnouncedTag, FluxProgress, FluxReference
 from rollout_operator.model.releases.release import PolicyOrder
 from tests.model.decode.releases.trees import as_json
 
@@ -148,8 +143,10 @@ def test_an_artifact_with_its_tag_and_its_progress(version: str) -> None:
         )
     )
 
-    assert (found.api_version, found.rollout) == (api_version, "web")
-    assert found.reference == {"tag": "1.0.0", "semver": "1.x"}
+    assert (found.kind, found.api_version, found.rollouts) == (
+        "OCIRepository", api_version, {"tag": "web"}
+    )  # fmt: skip
+    assert found.values == {"tag": "1.0.0", "semver": "1.x"}
     assert found.progress == FluxProgress(
         is_suspended=True,
         observed_generation=3,
@@ -165,7 +162,7 @@ def test_a_tag_below_another_field_is_none() -> None:
         as_json({"reference": {"tag": "1.0.0"}}, apiVersion="source.toolkit.fluxcd.io/v1")
     )
 
-    assert found.reference == {}
+    assert found.values == {}
 
 
 def test_objects_that_flux_has_not_reconciled() -> None:
@@ -185,24 +182,20 @@ def test_which_generation_flux_fails_with(status: str, failed: int) -> None:
     assert (found.failed_generation, found.message) == (failed, "m")
 
 
-def test_variables_inventory_and_source() -> None:
+def test_variables_and_source() -> None:
     """REL-28: values that no Rollout writes are not kept."""
     found = decode_kustomization(
         as_json(
             {**SOURCE, "postBuild": {"substitute": {"version": "1", "other": "x"}}},
             annotations={f"{PLACE}version.from": "web", f"{PLACE}app_version.from": "api"},
-            status={
-                "lastAppliedRevision": "1@sha256:b",
-                "inventory": {"entries": [{"id": "prod_app_apps_Deployment", "v": "v1"}]},
-            },
+            status={"lastAppliedRevision": "1@sha256:b"},
         )
     )
 
     assert found.rollouts == {"app_version": "api", "version": "web"}
-    assert found.substitute == {"version": "1"}
+    assert found.values == {"version": "1"}
     assert found.source == FluxReference(kind="OCIRepository", namespace="prod", name="app")
     assert found.progress.revision == "1@sha256:b"
-    assert found.inventory == (InventoryEntry(id="prod_app_apps_Deployment", version="v1"),)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +226,7 @@ def test_a_tag_of_no_rollout() -> None:
     """REL-20."""
     found = decode_oci_repository(as_json({}, annotations={"rollout.kuberik.com/rollout": "A b"}))
 
-    assert found.rollout is None
+    assert found.rollouts == {}
     assert [one.text for one in found.problems] == [
         'OCIRepository prod/app: annotation rollout.kuberik.com/rollout: "A b" is no name of a '
         "Rollout"

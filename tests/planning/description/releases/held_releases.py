@@ -2,7 +2,8 @@
 
 from typing import Any, Final, cast
 
-from rollout_operator.model.releases.plan import FluxKind, FluxTarget
+from rollout_operator.model.releases.flux import OCI_REPOSITORY
+from rollout_operator.model.releases.plan import FluxTarget
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
 from rollout_operator.planning.releases import conditions
 from tests.planning.releases.builders import ALL_CHECKS, MINUTE, check, entry, gate, head
@@ -61,9 +62,7 @@ def deploying() -> ReleaseWorld:
 def waiting_for_flux() -> ReleaseWorld:
     world = deploying()
     text = "it has fetched 0.9.0, not 1.0.0"
-    world.targets = (
-        FluxTarget(kind=FluxKind.OCI_REPOSITORY, name="app", tag="1.0.0", waiting_for=text),
-    )
+    world.targets = (FluxTarget(kind=OCI_REPOSITORY, name="app", tag="1.0.0", waiting_for=text),)
     world.step()
     return world
 
@@ -108,7 +107,7 @@ def unreadable_policy() -> ReleaseWorld:
 
 def refused_write() -> ReleaseWorld:
     world = idle()
-    world.targets = (FluxTarget(kind=FluxKind.OCI_REPOSITORY, name="app", tag="1.0.0"),)
+    world.targets = (FluxTarget(kind=OCI_REPOSITORY, name="app", tag="1.0.0"),)
     world.write_problem = "cannot write OCIRepository app: forbidden"
     world.step("1.1.0")
     world.step()
@@ -165,14 +164,14 @@ def contested() -> ReleaseWorld:
     world = idle()
     for _ in range(6):
         world.wait(1)
-        world.targets = (FluxTarget(kind=FluxKind.OCI_REPOSITORY, name="app", tag="mine"),)
+        world.targets = (FluxTarget(kind=OCI_REPOSITORY, name="app", tag="mine"),)
         world.step()
     return world
 
 
 def writing() -> ReleaseWorld:
     world = idle()
-    world.targets = (FluxTarget(kind=FluxKind.OCI_REPOSITORY, name="app", tag="1.0.0"),)
+    world.targets = (FluxTarget(kind=OCI_REPOSITORY, name="app", tag="1.0.0"),)
     world.step("1.1.0")
     return world
 

@@ -14,7 +14,8 @@ from rollout_operator.model.described.releases import (
 from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Unreadable
-from rollout_operator.model.releases.plan import FluxKind, FluxTarget
+from rollout_operator.model.releases.flux import KUSTOMIZATION
+from rollout_operator.model.releases.plan import FluxTarget
 from rollout_operator.model.releases.rollout import CheckSelector, RefusedRelease, ReleaseIntents
 from rollout_operator.model.releases.status import (
     ConsumedIntent,
@@ -47,7 +48,7 @@ from tests.planning.releases.builders import (
 )
 from tests.planning.releases.release_world import ReleaseWorld
 
-TARGET = FluxTarget(kind=FluxKind.KUSTOMIZATION, name="app", variable="v", tag="1.0.0")
+TARGET = FluxTarget(kind=KUSTOMIZATION, name="app", variable="v", tag="1.0.0")
 
 WIDE = CheckSelector(selector=LabelSelector(), namespaces=LabelSelector())
 

@@ -6,35 +6,34 @@ import msgspec
 import pytest
 
 from rollout_operator.model.releases.flux import (
+    KUSTOMIZATION,
+    OCI_REPOSITORY,
+    FluxObject,
     FluxProgress,
     FluxReference,
     FluxWriteCode,
-    Kustomization,
-    OciRepository,
 )
-from rollout_operator.model.releases.plan import ApplyTag, FluxKind, FluxTarget, ReleasePlan
+from rollout_operator.model.releases.plan import ApplyTag, FluxTarget, ReleasePlan
 from rollout_operator.model.releases.status import ReleaseStatus
-from rollout_operator.planning.releases.flux.targets import (
-    list_targets,
-    map_flux_waits,
-    plan_due_writes,
-)
+from rollout_operator.planning.releases.flux import list_targets, map_flux_waits, plan_due_writes
 from tests.planning.releases.builders import entry, head, rollout
 
-SOURCE = OciRepository(
+SOURCE = FluxObject(
+    kind="OCIRepository",
     head=head("app"),
     api_version="source.toolkit.fluxcd.io/v1",
-    rollout="app",
-    reference={"tag": "1"},
+    rollouts={"tag": "app"},
+    values={"tag": "1"},
     progress=FluxProgress(observed_generation=1, is_ready=True, revision="1@sha256:0"),
 )
-APPLIED = Kustomization(
+APPLIED = FluxObject(
+    kind="Kustomization",
     head=head("web"),
     api_version="kustomize.toolkit.fluxcd.io/v1",
     source=FluxReference(kind="OCIRepository", namespace="prod", name="app"),
     progress=FluxProgress(observed_generation=1, is_ready=True, revision="0@sha256:0"),
 )
-PLACE = FluxTarget(kind=FluxKind.OCI_REPOSITORY, name="app", tag="1")
+PLACE = FluxTarget(kind=OCI_REPOSITORY, name="app", tag="1")
 
 NEW: Final = "2@sha256:b"
 OLD: Final = "1@sha256:a"
@@ -43,12 +42,12 @@ OLD: Final = "1@sha256:a"
 def test_annotated_objects_carry_the_tag() -> None:
     """Each variable is a place of its own; what is being deleted, or another Rollout's, is none."""
     variables = msgspec.structs.replace(
-        APPLIED, rollouts={"b": "app", "a": "app", "c": "other"}, substitute={"a": "1"}
+        APPLIED, rollouts={"b": "app", "a": "app", "c": "other"}, values={"a": "1"}
     )
     going = msgspec.structs.replace(
         SOURCE, head=msgspec.structs.replace(head("old"), is_terminating=True)
     )
-    found = list_targets("app", None, [SOURCE, going], [variables])
+    found = list_targets("app", None, [SOURCE, going, variables])
     assert [(one.kind, one.name, one.variable, one.tag) for one in found] == [
         ("OCIRepository", "app", "", "1"),
         ("Kustomization", "web", "a", "1"),
@@ -58,10 +57,10 @@ def test_annotated_objects_carry_the_tag() -> None:
 
 def test_what_applies_a_managed_artifact_is_waited_for() -> None:
     """RELB-16: also where it has no tag of its own."""
-    assert list_targets("app", "1", [SOURCE], [APPLIED]) == (
+    assert list_targets("app", "1", [SOURCE, APPLIED]) == (
         PLACE,
         FluxTarget(
-            kind=FluxKind.KUSTOMIZATION,
+            kind=KUSTOMIZATION,
             name="web",
             tag="1",
             waiting_for="it has applied 0@sha256:0, not 1@sha256:0",
@@ -70,7 +69,7 @@ def test_what_applies_a_managed_artifact_is_waited_for() -> None:
 
 
 def test_a_source_that_has_not_fetched_the_tag_is_waited_for() -> None:
-    (found, *_) = list_targets("app", "2", [SOURCE], [])
+    (found, *_) = list_targets("app", "2", [SOURCE])
     assert found.waiting_for == "it has fetched 1@sha256:0, not 2"
 
 
@@ -80,22 +79,22 @@ def _plan(*applied: FluxTarget, tag: str = "2") -> ReleasePlan:
 
 
 def test_only_tags_that_a_plan_applies_are_written() -> None:
-    due = plan_due_writes(rollout(), _plan(PLACE), [SOURCE], [])
+    due = plan_due_writes(rollout(), _plan(PLACE), [SOURCE])
     assert [one.code for one in due.writes] == [FluxWriteCode.VALUE_MOVED]
-    assert plan_due_writes(rollout(), _plan(), [SOURCE], []).writes == ()
+    assert plan_due_writes(rollout(), _plan(), [SOURCE]).writes == ()
 
 
 def test_what_would_go_before_the_tag_is_cleared_without_a_request() -> None:
     """RELB-14."""
-    shadowed = msgspec.structs.replace(SOURCE, reference={"tag": "2", "digest": "sha256:0"})
-    due = plan_due_writes(rollout(), _plan(), [shadowed], [])
+    shadowed = msgspec.structs.replace(SOURCE, values={"tag": "2", "digest": "sha256:0"})
+    due = plan_due_writes(rollout(), _plan(), [shadowed])
     assert [one.code for one in due.writes] == [FluxWriteCode.CHOICE_CLEARED]
-    assert plan_due_writes(rollout(is_suspended=True), _plan(), [shadowed], []).writes == ()
+    assert plan_due_writes(rollout(is_suspended=True), _plan(), [shadowed]).writes == ()
 
 
 def test_before_the_first_deployment_nothing_is_written() -> None:
     plan = ReleasePlan(status=ReleaseStatus())
-    assert plan_due_writes(rollout(), plan, [SOURCE], []).writes == ()
+    assert plan_due_writes(rollout(), plan, [SOURCE]).writes == ()
 
 
 def progress(revision: str = NEW, **more: Any) -> FluxProgress:
@@ -104,21 +103,21 @@ def progress(revision: str = NEW, **more: Any) -> FluxProgress:
     )
 
 
-def oci(revision: str = NEW, rollout: str = "web", **more: Any) -> OciRepository:
+def oci(revision: str = NEW, rollout: str = "web", **more: Any) -> FluxObject:
     """Return an OCIRepository `app` that fetched a revision."""
-    return OciRepository(
+    return FluxObject(
+        kind="OCIRepository",
         head=head("app", generation=3),
         api_version="source.toolkit.fluxcd.io/v1",
-        rollout=rollout,
+        rollouts={"tag": rollout},
         progress=progress(revision, **more),
     )
 
 
-def applied(
-    revision: str = NEW, source: str = "app", rollout: str = "", **more: Any
-) -> Kustomization:
+def applied(revision: str = NEW, source: str = "app", rollout: str = "", **more: Any) -> FluxObject:
     """Return a Kustomization that applied a revision of a source."""
-    return Kustomization(
+    return FluxObject(
+        kind="Kustomization",
         head=head("app", generation=3),
         api_version="kustomize.toolkit.fluxcd.io/v1",
         source=FluxReference(kind="OCIRepository", namespace="prod", name=source),
@@ -199,14 +198,7 @@ def applied(
         ),
     ],
 )  # fmt: skip
-def test_what_a_bake_waits_for(
-    items: list[OciRepository | Kustomization], expected: list[str]
-) -> None:
-    waits = map_flux_waits(
-        "web",
-        "2",
-        [one for one in items if isinstance(one, OciRepository)],
-        [one for one in items if isinstance(one, Kustomization)],
-    )
+def test_what_a_bake_waits_for(items: list[FluxObject], expected: list[str]) -> None:
+    waits = map_flux_waits("web", "2", items)
 
     assert [f"{kind} prod/{name}: {text}" for (kind, name), text in waits.items()] == expected

@@ -8,15 +8,14 @@ import pytest
 
 from rollout_operator.model.releases.flux import (
     AnnotationProblem,
+    FluxObject,
     FluxReference,
     FluxWrite,
     FluxWrites,
-    Kustomization,
-    OciRepository,
     PatchMethod,
     Writers,
 )
-from rollout_operator.planning.releases.flux.writes import RELEASED, name_manager, plan_flux_writes
+from rollout_operator.planning.releases.flux import RELEASED, name_manager, plan_flux_writes
 from tests.planning.releases.builders import head
 
 OURS: Final = "rollout-controller/web"
@@ -26,37 +25,34 @@ PROBLEM: Final = AnnotationProblem(rollout="web", text="bad")
 
 def oci(
     rollout: str | None = "web", writers: Writers | None = None, **reference: str
-) -> OciRepository:
+) -> FluxObject:
     """Return an OCIRepository with what stands in `spec.ref`."""
-    return OciRepository(
+    return FluxObject(
+        kind="OCIRepository",
         head=head("app"),
         api_version="source.toolkit.fluxcd.io/v1",
-        rollout=rollout,
-        reference=reference,
+        rollouts={} if rollout is None else {"tag": rollout},
+        values=reference,
         writers=writers or {},
     )
 
 
-def variables(claims: str, writers: Writers | None = None, **values: str) -> Kustomization:
+def variables(claims: str, writers: Writers | None = None, **values: str) -> FluxObject:
     """Return a Kustomization whose variables belong to Rollouts: `a=web b=api`."""
-    return Kustomization(
+    return FluxObject(
+        kind="Kustomization",
         head=head("app"),
         api_version="kustomize.toolkit.fluxcd.io/v1",
         source=FluxReference(kind="OCIRepository", namespace="prod", name="app"),
         rollouts=dict(one.split("=") for one in claims.split()),
-        substitute=values,
+        values=values,
         writers=writers or {},
     )
 
 
-def plan(*objects: OciRepository | Kustomization, rollout: str = "web") -> FluxWrites:
+def plan(*objects: FluxObject, rollout: str = "web") -> FluxWrites:
     """Plan that all of a Rollout becomes the tag 2."""
-    return plan_flux_writes(
-        rollout,
-        "2",
-        [one for one in objects if isinstance(one, OciRepository)],
-        [one for one in objects if isinstance(one, Kustomization)],
-    )
+    return plan_flux_writes(rollout, "2", objects)
 
 
 def show(write: FluxWrite) -> str:
@@ -134,7 +130,7 @@ def show(write: FluxWrite) -> str:
         ),
     ],
 )
-def test_what_is_written(objects: list[OciRepository | Kustomization], expected: list[str]) -> None:
+def test_what_is_written(objects: list[FluxObject], expected: list[str]) -> None:
     assert [show(write) for write in plan(*objects).writes] == expected
 
 
@@ -174,7 +170,7 @@ def test_the_whole_of_a_write() -> None:
         ),
     ],
 )
-def test_what_is_said(item: OciRepository | Kustomization, text: str) -> None:
+def test_what_is_said(item: FluxObject, text: str) -> None:
     assert plan(item).writes[0].text == text
 
 
@@ -202,18 +198,6 @@ def test_nothing_is_written_to_what_is_being_deleted() -> None:
     gone = msgspec.structs.replace(item.head, is_terminating=True)
 
     assert plan(msgspec.structs.replace(item, head=gone)) == FluxWrites()
-
-
-def test_repositories_go_first_and_each_kind_by_name() -> None:
-    """REL-60 and REL-61: the order of kuberik."""
-    items = [
-        msgspec.structs.replace(item, head=head(name))
-        for name, item in (("b", oci(tag="1")), ("a", variables("v=web")), ("a", oci(tag="1")))
-    ]
-
-    assert [f"{one.kind}/{one.head.name}" for one in plan(*items).writes] == [
-        "OCIRepository/a", "OCIRepository/b", "Kustomization/a",
-    ]  # fmt: skip
 
 
 def test_only_annotations_of_a_rollout_wake_it() -> None:

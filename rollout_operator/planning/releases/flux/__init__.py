@@ -1,1 +1,0 @@
-"""Objects of Flux and one release: what is written, what they have yet to do, their health."""
