@@ -146,7 +146,7 @@ _INNER = (
     *("engine", "fleet", "policies"),
 )
 INNER = {f"operator.{name}" for name in _INNER}
-NOT_INNER = {"web", "pki", "config"}
+NOT_INNER = {"web", "pki"}
 ONLY_IN = {
     "kubernetes_asyncio": {"kube"},
     "cryptography": {"pki"},

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from rollout_operator.config.flags import Config
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.guards.budgets.in_flight import InFlight
 from rollout_operator.guards.budgets.own_deletes import OwnDeletes
@@ -37,7 +38,7 @@ from rollout_operator.model.errors import Throttled, TooManyRequests, Unreachabl
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.operator.events import Events
-from rollout_operator.operator.process import EngineSettings, Process, Telemetry
+from rollout_operator.operator.process import Process, Telemetry
 from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
 from rollout_operator.pods.client import PodClient
 
@@ -53,7 +54,7 @@ BROKEN_LIMIT: Final = timedelta(minutes=3)
 class Context:
     """The clients, caches, locks and records of one namespace."""
 
-    def __init__(self, settings: EngineSettings, process: Process, telemetry: Telemetry) -> None:
+    def __init__(self, settings: Config, process: Process, telemetry: Telemetry) -> None:
         """`settings` name the namespace, `telemetry` takes its metrics and states."""
         self.settings = settings
         self.namespace = settings.namespace

@@ -7,18 +7,12 @@ follows, or has not reconciled a group yet, shows what it would decide on its ow
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec import UNSET
 
-from rollout_operator.model.described.releases import (
-    HealthCheckDescription,
-    ReleaseDescription,
-    ScheduleDescription,
-)
 from rollout_operator.model.description import (
-    BudgetDescription,
     Description,
     GroupDescription,
     PolicyDescription,
@@ -30,25 +24,10 @@ from rollout_operator.planning.description.groups import GroupDecision, describe
 from rollout_operator.planning.description.zones import share_pods
 from rollout_operator.planning.rollout.plan import plan_group
 
+if TYPE_CHECKING:
+    from rollout_operator.operator.releases.described import DescribedReleases
+
 PolicySource = Callable[[], Iterable[PolicyDescription]]
-
-
-class ReleaseSource(Protocol):
-    """The describer of the releases of a namespace."""
-
-    def describe_releases(self) -> Iterable[ReleaseDescription]:
-        """Yield all Rollouts by name."""
-        ...
-
-    def describe_schedules(self) -> Iterable[ScheduleDescription]:
-        """Yield the schedules of the namespace and of the cluster."""
-        ...
-
-    def describe_checks(self) -> Iterable[HealthCheckDescription]:
-        """Yield all HealthChecks by name."""
-        ...
-
-
 Described = TypeVar("Described")
 
 
@@ -60,7 +39,7 @@ class Describer:
         context: Context,
         budgets: Budgets,
         policies: PolicySource | None = None,
-        releases: ReleaseSource | None = None,
+        releases: "DescribedReleases | None" = None,
     ) -> None:
         """`policies` and `releases` describe themselves, where they are switched on."""
         self._context = context
@@ -88,10 +67,18 @@ class Describer:
             now=self._context.clock.now(),
             operator=self._context.health.describe(is_acting=self._context.is_leading),
             groups=tuple(groups),
-            budgets=await self._describe_budgets(),
+            budgets=await _list_slowly(self._budgets.describe()),
             policies=UNSET if self._policies is None else await _list_slowly(self._policies()),
         )
-        return described if self._releases is None else await _add(described, self._releases)
+        releases = self._releases
+        if releases is None:
+            return described
+        return msgspec.structs.replace(
+            described,
+            releases=await _list_slowly(releases.describe_releases()),
+            schedules=await _list_slowly(releases.describe_schedules()),
+            health_checks=await _list_slowly(releases.describe_checks()),
+        )
 
     def _choose_decision(self, group: Group) -> GroupDecision:
         states = self._context.group_states
@@ -104,18 +91,6 @@ class Describer:
         if underway is None:
             return decision
         return replace(decision, underway=underway.plan, underway_since=underway.since)
-
-    async def _describe_budgets(self) -> tuple[BudgetDescription, ...]:
-        return await _list_slowly(self._budgets.describe())
-
-
-async def _add(described: Description, releases: ReleaseSource) -> Description:
-    return msgspec.structs.replace(
-        described,
-        releases=await _list_slowly(releases.describe_releases()),
-        schedules=await _list_slowly(releases.describe_schedules()),
-        health_checks=await _list_slowly(releases.describe_checks()),
-    )
 
 
 async def _list_slowly(described: Iterable[Described]) -> tuple[Described, ...]:

@@ -5,15 +5,16 @@ When that happens is decided in `fleet`, for all namespaces of the process.
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.config.flags import Config
 from rollout_operator.model.description import Description
 from rollout_operator.model.event import EventRecord
 from rollout_operator.operator.budgets import Budgets
 from rollout_operator.operator.context import Context
 from rollout_operator.operator.describe import Describer
-from rollout_operator.operator.process import EngineSettings, Feature, Process, Telemetry
+from rollout_operator.operator.process import Feature, Process, Telemetry
 from rollout_operator.operator.rollout import Rollouts
 from rollout_operator.operator.scaling import Scaling
 from rollout_operator.operator.shadow import Shadow
@@ -21,24 +22,17 @@ from rollout_operator.operator.shadow import Shadow
 if TYPE_CHECKING:
     from rollout_operator.operator.policies import Policies
     from rollout_operator.operator.releases.composition import Releases
+    from rollout_operator.operator.reviews import Reviews
 
 
-class LedReviews(Protocol):
-    """The reviews of one namespace, as far as this process decides them."""
-
-    def lead(self, tasks: TaskStack) -> None:
-        """Reconcile all grants, of earlier processes too: this process acts from now on."""
-        ...
-
-
-ReviewSource = Callable[[Context, Budgets], LedReviews]
+ReviewSource = Callable[[Context, Budgets], "Reviews"]
 """Makes the reviews of a namespace."""
 
 
 class Engine:
     """All features of one namespace but the servers, which it shares."""
 
-    def __init__(self, settings: EngineSettings, process: Process, telemetry: Telemetry) -> None:
+    def __init__(self, settings: Config, process: Process, telemetry: Telemetry) -> None:
         """`settings` name the namespace, `telemetry` takes its metrics and states."""
         self._context = context = Context(settings, process, telemetry)
         self._budgets = Budgets(context)
@@ -58,7 +52,7 @@ class Engine:
         if self._releases is not None:
             self._features = (*self._features, self._releases)
         self._budgets.informer.on_change(lambda old, new: self._rollouts.wake_all())
-        self._reviews: LedReviews | None = None
+        self._reviews: Reviews | None = None
         self._describer = Describer(
             context,
             self._budgets,
@@ -158,7 +152,7 @@ class Engine:
 
         return Policies(self._context, self._budgets.arbiter)
 
-    def _build_releases(self, settings: EngineSettings) -> "Releases | None":
+    def _build_releases(self, settings: Config) -> "Releases | None":
         """Return the feature for releases, where they are switched on."""
         if not settings.drives_releases:
             return None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.server_clock import refine_time
 from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.config.flags import Config
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.kube.api import ApiClient, Fence, no_fence
 from rollout_operator.kube.cache.informer import Informer
@@ -39,58 +40,6 @@ if TYPE_CHECKING:
 # Dozens of namespaces begin at the same time, and a page of pods is about 5 MB. One namespace lists
 # its StatefulSets and its pods at once.
 PAGES: Final = 2
-
-
-class EngineSettings(Protocol):
-    """The settings that the engine reads, of `config.flags.Config`."""
-
-    @property
-    def namespace(self) -> str: ...
-
-    @property
-    def reconcile_interval(self) -> timedelta: ...
-
-    @property
-    def client_qps(self) -> float: ...
-
-    @property
-    def zone_tracker(self) -> str: ...
-
-    @property
-    def pods_timeout(self) -> timedelta: ...
-
-    @property
-    def cluster_domain(self) -> str: ...
-
-    @property
-    def lease(self) -> str: ...
-
-    @property
-    def operator_name(self) -> str: ...
-
-    @property
-    def is_shadow(self) -> bool: ...
-
-    @property
-    def drives_policies(self) -> bool: ...
-
-    @property
-    def drives_releases(self) -> bool: ...
-
-    @property
-    def release_compat(self) -> str: ...
-
-    @property
-    def release_order(self) -> str: ...
-
-    @property
-    def keeps_to_namespace(self) -> bool: ...
-
-    @property
-    def release_metadata(self) -> str: ...
-
-    @property
-    def verifies_wanted(self) -> bool: ...
 
 
 class Feature(ABC):
@@ -190,7 +139,7 @@ class Telemetry:
 class Process:
     """One running operator, whatever namespaces it watches."""
 
-    def __init__(self, settings: EngineSettings, clients: Clients, telemetry: Telemetry) -> None:
+    def __init__(self, settings: Config, clients: Clients, telemetry: Telemetry) -> None:
         """`settings` name the namespace of the operator itself."""
         self.settings = settings
         self.namespace = settings.namespace
