@@ -58,26 +58,6 @@ class Span(Protocol):
     ) -> None: ...
 
 
-class SpanSource(Protocol):
-    """The maker of spans: a tracing library, or none."""
-
-    def begin(self, name: str, role: SpanRole = SpanRole.INTERNAL) -> Span:
-        """Return a span inside of the current one, or the first of a new trace."""
-        ...
-
-    def begin_within(self, name: str, role: SpanRole = SpanRole.CLIENT) -> Span:
-        """Return a span inside of the current one; where none is recorded, neither is this."""
-        ...
-
-    def get_current(self) -> Span:
-        """Return the span of the work at hand, to be added to; it is not to be entered."""
-        ...
-
-    def make_headers(self) -> Mapping[str, str]:
-        """Return the headers by which another process continues the trace, if there is one."""
-        ...
-
-
 class NoSpan:
     """The span of work that is not traced."""
 
@@ -108,23 +88,23 @@ NO_SPAN: Final = NoSpan()
 _NOTHING: Final[Mapping[str, str]] = {}
 
 
-class NoSpans:
-    """The source of a process that does not trace."""
+class Spans:
+    """The source of spans, which makes none; that of a tracing library is derived from it."""
 
     def begin(self, name: str, role: SpanRole = SpanRole.INTERNAL) -> Span:
-        """Return the span that does nothing."""
+        """Return a span inside of the current one, or the first of a new trace."""
         return NO_SPAN
 
     def begin_within(self, name: str, role: SpanRole = SpanRole.CLIENT) -> Span:
-        """Return the span that does nothing."""
+        """Return a span inside of the current one; where none is recorded, neither is this."""
         return NO_SPAN
 
     def get_current(self) -> Span:
-        """Return the span that does nothing."""
+        """Return the span of the work at hand, to be added to; it is not to be entered."""
         return NO_SPAN
 
     def make_headers(self) -> Mapping[str, str]:
-        """Return no headers."""
+        """Return the headers by which another process continues the trace, if there is one."""
         return _NOTHING
 
 
@@ -134,16 +114,16 @@ class Tracing:
     __slots__ = ("spans",)
 
     def __init__(self) -> None:
-        self.spans: SpanSource = NoSpans()
+        self.spans = Spans()
 
     @property
     def is_on(self) -> bool:
         """Return whether spans go anywhere."""
-        return not isinstance(self.spans, NoSpans)
+        return type(self.spans) is not Spans
 
-    def bind(self, spans: SpanSource | None) -> None:
+    def bind(self, spans: Spans | None) -> None:
         """Take spans from `spans` from now on; None turns tracing off."""
-        self.spans = NoSpans() if spans is None else spans
+        self.spans = Spans() if spans is None else spans
 
 
 tracing: Final = Tracing()

@@ -22,7 +22,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from rollout_operator import __version__
 from rollout_operator.model.outcome import Reason
-from rollout_operator.telemetry.spans import NO_SPAN, Attribute, Span, SpanRole
+from rollout_operator.telemetry.spans import NO_SPAN, Attribute, Span, SpanRole, Spans
 
 PROGRAM: Final = "rollout-operator"
 # The pod has 30 s to end; what a collector has not taken by then is lost.
@@ -94,7 +94,7 @@ class RecordedSpan:
         self._manager.__exit__(kind, error, trace)
 
 
-class RecordedSpans:
+class RecordedSpans(Spans):
     """The source of spans of a process that traces."""
 
     def __init__(self, provider: TracerProvider, *, propagates: bool = True) -> None:
