@@ -7,12 +7,12 @@ import pytest
 
 from rollout_operator.config.usage import render_flag_table
 from rollout_operator.model.event import EventAction, EventKind
-from rollout_operator.model.outcome import Code
+from rollout_operator.model.outcome import NEVER_HOLDING, REVIEW_CODES, Code
 from rollout_operator.model.reasons.meanings import MEANINGS
 from rollout_operator.model.reasons.remedies import REMEDIES
 from rollout_operator.planning.events import NAMED_REASONS
 from rollout_operator.planning.wording import camel_case
-from rollout_operator.telemetry.metrics import EVENT_OUTCOMES
+from rollout_operator.telemetry.metrics import EVENT_OUTCOMES, WAIT_CODES
 from tests.own_metrics import make_all_metrics
 from tests.world.manifests import read_manifests
 
@@ -41,6 +41,19 @@ def test_every_reason_is_explained_once(code: Code) -> None:
 
 def test_no_reason_is_explained_that_does_not_exist() -> None:
     assert set(re.findall(r"^\| `(\w+)` \|", REASONS, re.MULTILINE)) == set(Code)
+
+
+def test_the_codes_that_never_hold_stand_apart() -> None:
+    """D-40: a code below "Moving" or "Odd" holds no group, and each other code shows in the gauge.
+
+    Missing pods are odd, and hold a group all the same.
+    """
+    chapters = REASONS.split("\n## ")
+    apart = [chapter for chapter in chapters if chapter.startswith(("Moving", "Odd"))]
+    codes = re.findall(r"^\| `(\w+)` \|", "\n".join(apart), re.MULTILINE)
+
+    assert {*codes} - {Code.PODS_MISSING} == NEVER_HOLDING - REVIEW_CODES
+    assert {*WAIT_CODES}.isdisjoint(NEVER_HOLDING)
 
 
 def test_meanings_and_remedies_are_those_of_the_code() -> None:

@@ -135,6 +135,16 @@ class Code(StrEnum):
     DOWNSCALE_UNDONE = "downscale_undone"
 
 
+def _choose_family(first: Code, *, before: Code) -> frozenset[Code]:
+    codes = tuple(Code)
+    return frozenset(codes[codes.index(first) : codes.index(before)])
+
+
+NEVER_HOLDING: Final = _choose_family(Code.POD_OUTDATED, before=Code.UP_TO_DATE) | _choose_family(
+    Code.BAD_MAX_UNAVAILABLE, before=Code.NOT_A_DOWNSCALE
+)
+"""Codes that move a group, or that are odd and change nothing: the families of these names."""
+
 REVIEW_CODES: Final = frozenset(
     {
         Code.LABEL_MISPLACED,

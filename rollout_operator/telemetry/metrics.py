@@ -11,7 +11,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from rollout_operator import __version__
-from rollout_operator.model.outcome import POLICY_CODES, REVIEW_CODES, Code
+from rollout_operator.model.outcome import NEVER_HOLDING, POLICY_CODES, REVIEW_CODES, Code
 from rollout_operator.telemetry.budgets import BudgetMetrics, DisruptionMetrics
 from rollout_operator.telemetry.denials import Denials
 from rollout_operator.telemetry.exposition import render, render_openmetrics
@@ -27,25 +27,7 @@ SIZE_BUCKETS: Final = tuple(float(4**power) for power in range(1, 16))
 # The promise is 50 ms from event to delete; a wait of seconds means too few workers.
 WAIT_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 10, 60)
 
-# Codes that move a group, or that are odd and change nothing, never hold it.
-_NEVER_HOLD: Final = frozenset(
-    {
-        Code.POD_OUTDATED,
-        Code.POD_BROKEN_AND_OUTDATED,
-        Code.ROLLED_OUT,
-        Code.SCALE_UP,
-        Code.SCALE_DOWN,
-        Code.SCALE_PUBLISHED,
-        Code.BAD_FORCE_REPLICAS,
-        Code.BAD_SCALING_SWITCH,
-        Code.FOLLOWS_AND_MIRRORS,
-        Code.BAD_MAX_UNAVAILABLE,
-        Code.BAD_PAUSED,
-        Code.GROUP_LABELS_DIFFER,
-        Code.PODS_SHARE_LABELS,
-    }
-)
-_NOT_OF_GROUPS: Final = _NEVER_HOLD | REVIEW_CODES | POLICY_CODES
+_NOT_OF_GROUPS: Final = NEVER_HOLDING | REVIEW_CODES | POLICY_CODES
 WAIT_CODES: Final = tuple(code for code in Code if code not in _NOT_OF_GROUPS)
 # Every operator reads pods and StatefulSets; other groups have a series once they are held back.
 API_GROUPS: Final = ("core", "apps")
