@@ -34,10 +34,11 @@ from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.model.group import Group
 from rollout_operator.model.objects import Pod
 from rollout_operator.operator.diagnosis.inspect import Inspection
-from rollout_operator.planning.description.explain import explain_pod, explain_set
-from rollout_operator.planning.description.explain_policies import (
+from rollout_operator.planning.description.explain import (
     explain_driven_pod,
     explain_driven_set,
+    explain_pod,
+    explain_set,
 )
 
 

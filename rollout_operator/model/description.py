@@ -150,7 +150,7 @@ class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
     underway_since: Time | None = None
     """Since when the steps are being carried out; None where they are not yet, or not here."""
     steps: tuple[Step, ...] = ()
-    """At most `planning.description.steps.MOST_STEPS`."""
+    """At most `planning.description.groups.MOST_STEPS`."""
     waits: tuple[Waiting, ...] = ()
     problems: tuple[Waiting, ...] = ()
     downscale: DownscaleDescription | None = None

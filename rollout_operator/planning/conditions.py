@@ -1,12 +1,15 @@
-"""Conditions in the `status` of an object: what is found now, and since when it is so."""
+"""Conditions in the `status` of an object: what is found now, since when, and how it is shown."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from rollout_operator.model.condition import StatusCondition
-from rollout_operator.model.units import format_rfc3339
-from rollout_operator.planning.wording import one_line
+from msgspec import UnsetType
+
+from rollout_operator.model.condition import ConditionDescription, StatusCondition
+from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.units import format_rfc3339, parse_rfc3339
+from rollout_operator.planning.wording import cut, one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,26 @@ def stamp_conditions(
         *own,
         *(status_condition for status_condition in before if status_condition.type not in types),
     )
+
+
+def describe_conditions(conditions: Iterable[StatusCondition]) -> Iterator[ConditionDescription]:
+    """Yield conditions in their order as every outlet shows them."""
+    for condition in conditions:
+        yield ConditionDescription(
+            type=condition.type,
+            is_true=condition.status == str(True),
+            reason=condition.reason,
+            message=cut(condition.message),
+            since=parse_time(condition.last_transition_time),
+        )
+
+
+def parse_time(text: str | UnsetType) -> datetime | None:
+    """Return a time of a status, None where there is none or it cannot be read."""
+    try:
+        return None if isinstance(text, UnsetType) else parse_rfc3339(text)
+    except InvalidInput:
+        return None
 
 
 def _choose_time(

@@ -5,7 +5,7 @@ is decided by the callers, how it reads on the wire in `exposition`.
 """
 
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -15,8 +15,7 @@ from rollout_operator.model.outcome import NEVER_HOLDING, POLICY_CODES, REVIEW_C
 from rollout_operator.telemetry.budgets import BudgetMetrics, DisruptionMetrics
 from rollout_operator.telemetry.denials import Denials
 from rollout_operator.telemetry.exposition import render, render_openmetrics
-from rollout_operator.telemetry.failure_policies import make_failure_policies
-from rollout_operator.telemetry.families import Counter, Gauge, Histogram
+from rollout_operator.telemetry.families import Counter, Gauge, Histogram, Rebuilt
 from rollout_operator.telemetry.namespaces import FamilyRegistry, MergedRegistry, list_shared, share
 from rollout_operator.telemetry.progress import ProgressMetrics
 
@@ -138,7 +137,14 @@ class Metrics:
 
         Of two hooks with one name, that with policy `Fail` is shown.
         """
-        self.registry.register(make_failure_policies(read))
+        self.registry.register(
+            Rebuilt(
+                "kube_validating_webhook_failure_policy",
+                "1 for the failure policy that a webhook has, 0 for the other.",
+                ("type", "webhook", "policy"),
+                lambda: _list_failure_policies(read()),
+            )
+        )
 
     def render(self) -> Iterator[bytes]:
         """Yield all metrics in the Prometheus text format, as pieces of a few milliseconds each.
@@ -374,3 +380,15 @@ class Metrics:
         return Histogram(
             f"rollout_operator_{name}", text, labels, registry=self.registry, buckets=buckets
         )
+
+
+def _list_failure_policies(
+    hooks: Iterable[tuple[str, str, str]],
+) -> Iterator[tuple[Sequence[str], float]]:
+    series: dict[tuple[str, str], str] = {}
+    for kind, hook, policy in hooks:
+        if series.get((kind, hook)) != "Fail":
+            series[kind, hook] = policy
+    for (kind, hook), policy in series.items():
+        for each in ("Fail", "Ignore"):
+            yield (kind, hook, each), each == policy

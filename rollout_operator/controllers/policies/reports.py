@@ -15,6 +15,7 @@ from rollout_operator.model.outcome import RecordRevision, Replacement
 from rollout_operator.model.policy.policy import Policy
 from rollout_operator.model.policy.status import PolicyEvent, PolicyStatus
 from rollout_operator.model.policy.watched import WatchedPolicy
+from rollout_operator.planning.conditions import parse_time
 from rollout_operator.planning.events import (
     ReportedGroup,
     choose_delete_events,
@@ -27,7 +28,6 @@ from rollout_operator.planning.policies.events import (
     find_ended,
     list_overridden,
 )
-from rollout_operator.planning.policies.status import parse_time
 from rollout_operator.telemetry.policies import PolicyMetrics
 
 

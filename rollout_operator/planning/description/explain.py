@@ -1,11 +1,12 @@
 """Whether one pod or zone may move now, and what has to happen first.
 
 The conditions are those of `plan_group`, but all of them, where a plan names the first that holds.
-What only the acting process knows, such as a budget that refused, comes with its plan.
+What only the acting process knows, such as a budget that refused, comes with its plan. Which pods
+of a MultiAZRollout go is decided in `planning.policies`; the answer has the same words.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
@@ -15,6 +16,7 @@ from rollout_operator.model.description import Explanation
 from rollout_operator.model.group import Group, Zone
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.model.outcome import Code, Plan, Reason, ReplacePods, Severity
+from rollout_operator.model.policy.plan import PolicyPlan
 from rollout_operator.planning.description.groups import MOST_REASONS, describe_reason
 from rollout_operator.planning.rollout.pods import choose_pods, count_outdated, render_outdated
 from rollout_operator.planning.rollout.readiness import (
@@ -106,6 +108,27 @@ def explain_set(group: Group, plan: Plan, name: str) -> Explanation | None:
     return _answer(name, Code.ZONE_NOT_READY, text, _list_reported(place))
 
 
+def explain_driven_pod(
+    group: Group, plan: PolicyPlan, policy: str, name: str
+) -> Explanation | None:
+    """Return whether a pod goes now; None where the policy has no such pod and wants none.
+
+    `group` has all StatefulSets of the policy, `policy` is its namespace and name.
+    """
+    owners = (zone.sts.name for zone in group.zones if zone.sts.ordinal_of(name) is not None)
+    owner = next(owners, None)
+    if owner is None:
+        return None
+    return explain_pod(replace(group, driver=policy), _convert_plan(group, plan, owner), name)
+
+
+def explain_driven_set(
+    group: Group, plan: PolicyPlan, policy: str, name: str
+) -> Explanation | None:
+    """Return whether pods of a StatefulSet go now; None where the policy does not own it."""
+    return explain_set(replace(group, driver=policy), _convert_plan(group, plan, name), name)
+
+
 def _explain_desired(place: _Place, name: str, held: Pod | Unreadable | None) -> Explanation:
     """Return the answer for a pod that its zone wants."""
     sts = place.sts
@@ -166,6 +189,23 @@ def _list_going(plan: Plan) -> Sequence[Pod]:
     """Return the pods that a plan deletes."""
     actions = (action for action in plan.actions if isinstance(action, ReplacePods))
     return [replacement.pod for action in actions for replacement in action.going]
+
+
+def _convert_plan(group: Group, plan: PolicyPlan, set_name: str) -> Plan:
+    """Return the plan of a policy as that of a group, with the zones before a StatefulSet's."""
+    waits = [wait for wait in plan.waits if wait.code is not Code.UP_TO_DATE]
+    home = next((zone for zone in plan.zones if any(s.name == set_name for s in zone.sets)), None)
+    if home is not None:
+        before = [
+            zone.name
+            for zone in plan.zones[: plan.zones.index(home)]
+            if any(counts.outdated and not counts.is_paused for counts in zone.sets)
+        ]
+        if before:
+            text = f"{join_names(before)} {verb(len(before), 'has', 'have')} outdated pods"
+            waits.append(Reason(Code.ANOTHER_ZONE_FIRST, f"{text}, which go first"))
+    actions = () if plan.action is None else (plan.action,)
+    return Plan(group=group.name, actions=actions, waits=tuple(waits))
 
 
 def _list_conditions(place: _Place) -> Iterator[Reason]:

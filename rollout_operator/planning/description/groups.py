@@ -7,7 +7,8 @@ reasons. The numbers are of the snapshot, the reasons of the decision, which may
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from itertools import islice
+from typing import Final, assert_never
 
 from msgspec import UNSET
 
@@ -19,18 +20,28 @@ from rollout_operator.model.description import (
     Waiting,
 )
 from rollout_operator.model.group import Group, Zone
-from rollout_operator.model.outcome import Code, Plan, Reason, Severity
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.outcome import (
+    Action,
+    Code,
+    Plan,
+    Reason,
+    RecordRevision,
+    ReplacePods,
+    Severity,
+)
 from rollout_operator.model.reasons.remedies import REMEDIES, render_path
 from rollout_operator.model.reasons.urgency import find_leading
 from rollout_operator.planning.description.pace import Pace, measure_pace
 from rollout_operator.planning.description.phase import Progress, choose_phase
-from rollout_operator.planning.description.steps import list_steps
 from rollout_operator.planning.description.zones import (
     MOST_PODS,
     describe_zone,
     find_turn,
     is_starting,
 )
+from rollout_operator.planning.rollout.pods import render_outdated
 from rollout_operator.planning.rollout.readiness import (
     DownCause,
     Readiness,
@@ -42,6 +53,9 @@ from rollout_operator.planning.wording import cut
 
 # Each pod may bring a reason of its own.
 MOST_REASONS: Final = 100
+
+# Of a thousand pods that go at once a person reads no more than the first few.
+MOST_STEPS: Final = 20
 
 _UNDECIDED: Final = "nothing has been decided yet"
 
@@ -76,7 +90,7 @@ def describe_group(
         for zone, readiness in zip(zones, readinesses, strict=True)
     )
     carried_out = decision.underway or decision.plan
-    steps = list_steps(group, carried_out.actions, turn)
+    steps = _list_steps(group, carried_out.actions, turn)
     plan = _complete(decision.plan, readinesses, steps, group.now)
     progress = _describe_progress(group, zones, readinesses)
     phase = choose_phase(plan, steps, progress)
@@ -116,6 +130,51 @@ def describe_reason(reason: Reason) -> Waiting:
         remedy="" if reason.severity is Severity.DEBUG else REMEDIES[reason.code],
         link=render_path(reason.code),
     )
+
+
+def _list_steps(
+    group: Group, actions: Sequence[Action], turn: Readiness | None
+) -> tuple[Step, ...]:
+    """Return what `actions` do that `group` does not show yet; else the pod that goes next.
+
+    A decision is carried out after it was made: what the caches show of it is done. `turn` is the
+    zone whose turn it is.
+    """
+    untouched = {pod.uid for zone in group.zones for pod in zone.pods if not pod.is_terminating}
+    untouched -= group.deletions.keys()
+    sets = {zone.sts.uid: zone.sts for zone in group.zones}
+    due = (step for action in actions for step in _list_due(action, untouched, sets))
+    return tuple(islice(due, MOST_STEPS)) or _list_next(turn)
+
+
+def _list_due(action: Action, untouched: set[Uid], sets: dict[Uid, StatefulSet]) -> Iterator[Step]:
+    zone = action.zone.name
+    match action:
+        case ReplacePods(going=going):
+            for replacement in going:
+                if replacement.pod.uid in untouched:
+                    text = cut(replacement.reason.text)
+                    yield Step(
+                        code=replacement.reason.code, text=text, zone=zone, pod=replacement.pod.name
+                    )
+        case RecordRevision(revision=revision, reason=reason):
+            sts = sets.get(action.zone.uid)
+            if sts is not None and sts.current_revision != revision:
+                yield Step(code=reason.code, text=cut(reason.text), zone=zone)
+        case _:
+            assert_never(action)
+
+
+def _list_next(turn: Readiness | None) -> tuple[Step, ...]:
+    """Return the lowest outdated pod of a zone that stands: it goes when there is room."""
+    if turn is None:
+        return ()
+    sts = turn.sts
+    pod = next((pod for pod in turn.standing if pod.revision != sts.update_revision), None)
+    if pod is None:
+        return ()
+    text = cut(render_outdated(pod, sts))
+    return (Step(code=Code.POD_OUTDATED, text=text, zone=sts.name, pod=pod.name, is_waiting=True),)
 
 
 def _list_waiting(reasons: Sequence[Reason]) -> Iterator[Waiting]:

@@ -34,7 +34,7 @@ from rollout_operator.model.policy.status import (
 )
 from rollout_operator.model.policy.watched import WatchedPolicy
 from rollout_operator.model.units import format_rfc3339
-from rollout_operator.planning.description.conditions import describe_conditions
+from rollout_operator.planning.conditions import describe_conditions, parse_time
 from rollout_operator.planning.description.groups import (
     GroupDecision,
     describe_group,
@@ -46,7 +46,6 @@ from rollout_operator.planning.policies.conditions import (
     PROGRESSING,
     READY,
 )
-from rollout_operator.planning.policies.status import parse_time
 from rollout_operator.planning.wording import cut
 
 _UNDECIDED: Final = "nothing has been decided yet"

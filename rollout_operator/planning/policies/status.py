@@ -12,7 +12,6 @@ from typing import Final
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import LONGEST_NAME, Revision, Uid
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.policy.plan import (
@@ -33,7 +32,8 @@ from rollout_operator.model.policy.status import (
     RecordedBatch,
     RecordedPod,
 )
-from rollout_operator.model.units import format_next_second, format_rfc3339, parse_rfc3339
+from rollout_operator.model.units import format_next_second, format_rfc3339
+from rollout_operator.planning.conditions import parse_time
 from rollout_operator.planning.policies.conditions import (
     has_outdated,
     render_conditions,
@@ -148,14 +148,6 @@ def _drop_numbers(status: PolicyStatus) -> PolicyStatus:
         zones=tuple(zones),
         conditions=tuple(replace(condition, message="") for condition in status.conditions),
     )
-
-
-def parse_time(text: str | UnsetType) -> datetime | None:
-    """Return a time of a status, None where there is none or it cannot be read."""
-    try:
-        return None if isinstance(text, UnsetType) else parse_rfc3339(text)
-    except InvalidInput:
-        return None
 
 
 def _choose_phase(plan: PolicyPlan) -> PolicyPhase:

@@ -26,10 +26,10 @@ from rollout_operator.model.outcome import Code, Plan, Reason, Severity
 from rollout_operator.model.reasons.remedies import REMEDIES, render_path
 from rollout_operator.planning.description.groups import (
     MOST_REASONS,
+    MOST_STEPS,
     GroupDecision,
     describe_group,
 )
-from rollout_operator.planning.description.steps import MOST_STEPS
 from rollout_operator.planning.description.text import render_group
 from rollout_operator.planning.rollout.plan import plan_group
 from rollout_operator.planning.wording import MAX_LINE

@@ -10,7 +10,7 @@ from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.rollout import ReleaseHead
 from rollout_operator.model.releases.schedule import SCHEDULE, ScheduleAction, ScheduleObject
 from rollout_operator.model.releases.status import GateSummary
-from rollout_operator.planning.description.conditions import describe_conditions
+from rollout_operator.planning.conditions import describe_conditions
 from rollout_operator.planning.description.times import choose_fit, render_time
 from rollout_operator.planning.releases.conditions import READY
 from rollout_operator.planning.releases.gates import list_gates

@@ -25,7 +25,7 @@ from rollout_operator.model.releases.plan import FluxTarget
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseIntents, ReleaseRollout
 from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.model.releases.status import FailedHealthCheck, HistoryEntry
-from rollout_operator.planning.description.conditions import describe_conditions
+from rollout_operator.planning.conditions import describe_conditions
 from rollout_operator.planning.description.releases.gates import MOST_TAGS, describe_gates
 from rollout_operator.planning.description.releases.waits import (
     choose_next_tag,
