@@ -24,10 +24,11 @@ from rollout_operator.web.status.markup import (
     escape,
     make_anchor,
     make_policy_anchor,
+    render_fact,
     render_icon,
-    render_items,
     render_link,
     render_prose,
+    render_rest,
     render_time,
 )
 
@@ -164,20 +165,16 @@ def _list_facts(group: GroupDescription) -> Iterator[str]:
         since = f" {render_time(group.underway_since, 'for')}"
     for title, steps in ((f"Now{since}", now), ("Next", later)):
         shown = [_render_step(step) for step in steps[:MOST_STEPS]]
-        yield _render_fact(title, [*shown, *_count_rest(steps, MOST_STEPS)])
+        yield render_fact(title, [*shown, *_count_rest(steps, MOST_STEPS)])
     leading = _find_leading(group)
     waits = [wait for wait in group.waits if wait is not leading]
     problems = [problem for problem in group.problems if problem is not leading]
     for title, reasons in (("Waits for", waits), ("Also odd", problems)):
         shown = [render_waiting(reason) for reason in reasons[:MOST_REASONS]]
-        yield _render_fact(title, [*shown, *_count_rest(reasons, MOST_REASONS)])
+        yield render_fact(title, [*shown, *_count_rest(reasons, MOST_REASONS)])
     if group.downscale is not None:
         sentence = _render_sentence(group.downscale.zone, group.downscale.text)
-        yield _render_fact("Downscale", [sentence])
-
-
-def _render_fact(title: str, items: Sequence[str]) -> str:
-    return f"<section><h3>{title}</h3>{render_items(items, 'reasons')}</section>" if items else ""
+        yield render_fact("Downscale", [sentence])
 
 
 def _render_step(step: Step) -> str:
@@ -192,9 +189,7 @@ def _count_rest(items: Sequence[T], shown: int) -> Iterator[str]:
 def _list_zones(group: GroupDescription, *, has_grid: bool) -> Iterator[str]:
     for zone in group.zones[:MOST_ZONES]:
         yield _render_zone(zone, has_grid=has_grid)
-    rest = len(group.zones) - MOST_ZONES
-    if rest > 0:
-        yield f'<p class="rest">and <a href="status.json">{rest} more zones</a></p>'
+    yield render_rest(len(group.zones) - MOST_ZONES, "zones")
 
 
 def _render_zone(zone: ZoneDescription, *, has_grid: bool) -> str:

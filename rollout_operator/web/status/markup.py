@@ -67,6 +67,21 @@ def render_items(items: Iterable[str], kind: str) -> str:
     return f'<ul class="{kind}">{rows}</ul>' if rows else ""
 
 
+def render_fact(title: str, items: Iterable[str]) -> str:
+    """Return a list below its title, nothing where it is empty."""
+    rows = render_items(items, "reasons")
+    return f"<section><h3>{title}</h3>{rows}</section>" if rows else ""
+
+
+def render_rest(rest: int, kind: str = "", key: str = "") -> str:
+    """Return how many more of a kind stand in the JSON; nothing where none does."""
+    if rest <= 0:
+        return ""
+    anchor = f' id="{key}"' if key else ""
+    link = f'<a href="status.json">{rest} more{f" {kind}" if kind else ""}</a>'
+    return f'<p{anchor} class="rest">and {link}</p>'
+
+
 def gather(pieces: Iterable[str]) -> Iterator[bytes]:
     """Yield pieces of some size: none takes long to make, and there are few of them."""
     gathered: list[str] = []

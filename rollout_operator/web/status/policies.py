@@ -24,8 +24,10 @@ from rollout_operator.web.status.markup import (
     escape,
     make_policy_anchor,
     render_condition,
+    render_fact,
     render_icon,
     render_items,
+    render_rest,
     render_time,
 )
 
@@ -42,6 +44,7 @@ def render_policy(policy: PolicyDescription) -> str:
     """Return the section of a MultiAZRollout."""
     name, icon = escape(policy.title), _choose_icon(policy)
     code = f" {render_code(policy.code)}" if policy.code is not None else ""
+    remedy = render_remedy(policy.waits[0].remedy) if policy.waits else ""
     zones = "".join(_list_zones(policy))
     return (
         f'<article class="card {icon}" id="{make_policy_anchor(policy.title)}">'
@@ -49,7 +52,7 @@ def render_policy(policy: PolicyDescription) -> str:
         f'<span class="phase {icon}">{render_icon(icon)}{escape(policy.phase or "-")}'
         f"{', stalled' if has_stalled(policy) else ''}</span>"
         f'</header><p class="headline">{escape(policy.headline)}{code}</p>'
-        f'{_render_remedy(policy)}<p class="figures"><b>{policy.updated} of {policy.desired}</b>'
+        f'{remedy}<p class="figures"><b>{policy.updated} of {policy.desired}</b>'
         f' pods updated <span class="dot">·</span> <b>{policy.ready} of {policy.desired}</b> ready'
         f'</p><div class="facts">{"".join(_list_facts(policy))}</div>'
         f'<div class="zones">{zones}</div></article>'
@@ -60,27 +63,18 @@ def _choose_icon(policy: PolicyDescription) -> str:
     return "held" if is_held(policy) else _ICONS.get(policy.phase, "waiting")
 
 
-def _render_remedy(policy: PolicyDescription) -> str:
-    leading = policy.waits[0] if policy.waits else None
-    return "" if leading is None else render_remedy(leading.remedy)
-
-
 def _list_facts(policy: PolicyDescription) -> Iterator[str]:
     batch = [] if policy.batch is None else [_render_batch(policy.batch)]
     if policy.next_batch is not None:
         batch.append(f"next batch {render_time(policy.next_batch, 'in')}")
     if policy.is_paused:
         batch.append("paused")
-    yield _render_fact("Batch", batch)
-    yield _render_fact("Waits for", [*map(render_waiting, policy.waits[1:MOST_REASONS])])
-    yield _render_fact("Replaces the pods of", [*map(escape, policy.groups[:MOST_SETS])])
-    unknown = policy.unknown_zones[:MOST_ZONES]
-    yield _render_fact("No StatefulSet, but in azOrder", [*map(escape, unknown)])
-    yield _render_fact("Conditions", [*map(render_condition, policy.conditions)])
-
-
-def _render_fact(title: str, items: list[str]) -> str:
-    return f"<section><h3>{title}</h3>{render_items(items, 'reasons')}</section>" if items else ""
+    yield render_fact("Batch", batch)
+    yield render_fact("Waits for", map(render_waiting, policy.waits[1:MOST_REASONS]))
+    yield render_fact("Replaces the pods of", map(escape, policy.groups[:MOST_SETS]))
+    unknown = map(escape, policy.unknown_zones[:MOST_ZONES])
+    yield render_fact("No StatefulSet, but in azOrder", unknown)
+    yield render_fact("Conditions", map(render_condition, policy.conditions))
 
 
 def _render_batch(batch: BatchDescription) -> str:
@@ -98,9 +92,7 @@ def _render_batch(batch: BatchDescription) -> str:
 def _list_zones(policy: PolicyDescription) -> Iterator[str]:
     for zone in policy.zones[:MOST_ZONES]:
         yield _render_zone(zone)
-    rest = len(policy.zones) - MOST_ZONES
-    if rest > 0:
-        yield f'<p class="rest">and <a href="status.json">{rest} more zones</a></p>'
+    yield render_rest(len(policy.zones) - MOST_ZONES, "zones")
 
 
 def _render_zone(zone: PolicyZoneDescription) -> str:

@@ -3,7 +3,7 @@
 The description says all of it. What is left out is counted, and stands in `/status.json`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from rollout_operator.model.described.releases import (
@@ -25,8 +25,10 @@ from rollout_operator.web.status.markup import (
     escape,
     make_release_anchor,
     render_condition,
+    render_fact,
     render_icon,
     render_items,
+    render_rest,
     render_time,
 )
 
@@ -59,8 +61,7 @@ def render_release(release: ReleaseDescription) -> str:
 def render_schedules(schedules: Sequence[ScheduleDescription]) -> str:
     """Return the section of all schedules."""
     rows = render_items(map(_render_schedule, schedules[:MOST_SCHEDULES]), "reasons")
-    rest = len(schedules) - MOST_SCHEDULES
-    more = f'<p class="rest">and <a href="status.json">{rest} more</a></p>' if rest > 0 else ""
+    more = render_rest(len(schedules) - MOST_SCHEDULES)
     title = "<h2>Schedules of releases</h2>"
     return f'<section id="schedules" class="card">{title}{rows}{more}</section>'
 
@@ -83,21 +84,16 @@ def _render_versions(release: ReleaseDescription) -> str:
 
 
 def _list_facts(release: ReleaseDescription) -> Iterator[str]:
-    yield _render_fact("Waits for", map(_render_wait, release.waits[1:MOST_REASONS]))
-    yield _render_fact("Bake", _list_bake(release))
-    yield _render_fact("Gates", map(_render_gate, release.gates[:MOST_ITEMS]))
+    yield render_fact("Waits for", map(_render_wait, release.waits[1:MOST_REASONS]))
+    yield render_fact("Bake", _list_bake(release))
+    yield render_fact("Gates", map(_render_gate, release.gates[:MOST_ITEMS]))
     checks = map(escape, map(render_check, release.checks[:MOST_ITEMS]))
-    yield _render_fact("Health", checks)
+    yield render_fact("Health", checks)
     targets = map(escape, map(render_target, release.targets[:MOST_ITEMS]))
-    yield _render_fact("Objects of Flux", targets)
-    yield _render_fact("Requested", map(escape, release.requests))
-    yield _render_fact("History", map(_render_entry, release.history))
-    yield _render_fact("Conditions", map(render_condition, release.conditions[:MOST_ITEMS]))
-
-
-def _render_fact(title: str, items: Iterable[str]) -> str:
-    rows = render_items(items, "reasons")
-    return f"<section><h3>{title}</h3>{rows}</section>" if rows else ""
+    yield render_fact("Objects of Flux", targets)
+    yield render_fact("Requested", map(escape, release.requests))
+    yield render_fact("History", map(_render_entry, release.history))
+    yield render_fact("Conditions", map(render_condition, release.conditions[:MOST_ITEMS]))
 
 
 def _render_wait(wait: ReleaseWait) -> str:

@@ -41,6 +41,7 @@ from rollout_operator.web.status.markup import (
     make_release_anchor,
     render_icon,
     render_items,
+    render_rest,
 )
 from rollout_operator.web.status.policies import render_policy
 from rollout_operator.web.status.releases import render_release, render_schedules
@@ -129,9 +130,7 @@ def _list_sections(description: Description) -> Iterator[tuple[str, object, Rend
     policies = list_worst_policies(description.list_policies())
     for policy in policies[:MOST_POLICIES]:
         yield make_policy_anchor(policy.title), policy, partial(render_policy, policy)
-    rest = len(policies) - MOST_POLICIES
-    if rest > 0:
-        yield "more-policies", rest, partial(_render_more_policies, rest)
+    yield from _list_rest("more-policies", len(policies) - MOST_POLICIES, "MultiAZRollouts")
     yield from _list_releases(description)
     if description.budgets:
         yield "budgets", description.budgets, partial(_render_budgets, description.budgets)
@@ -143,11 +142,7 @@ def _list_releases(description: Description) -> Iterator[tuple[str, object, Rend
     releases = list_worst_releases(description.list_releases())
     for release in releases[:MOST_RELEASES]:
         yield make_release_anchor(release.title), release, partial(render_release, release)
-    rest = len(releases) - MOST_RELEASES
-    if rest > 0:
-        link = f'<a href="status.json">{rest} more Rollouts</a>'
-        html = f'<p id="more-releases" class="rest">and {link}</p>'
-        yield "more-releases", rest, lambda: html
+    yield from _list_rest("more-releases", len(releases) - MOST_RELEASES, "Rollouts")
     if schedules := description.list_schedules():
         yield "schedules", schedules, partial(render_schedules, schedules)
 
@@ -203,10 +198,12 @@ def _list_rows(groups: Sequence[GroupDescription]) -> Iterator[tuple[str, object
         some = tuple(shown[start : start + ROWS_TOGETHER])
         key = f"more-{start // ROWS_TOGETHER}"
         yield key, some, partial(_render_rows, key, some)
-    rest = len(groups) - len(shown)
+    yield from _list_rest("rest", len(groups) - len(shown), "groups")
+
+
+def _list_rest(key: str, rest: int, kind: str) -> Iterator[tuple[str, object, Render]]:
     if rest > 0:
-        html = f'<p id="rest" class="rest">and <a href="status.json">{rest} more groups</a></p>'
-        yield "rest", rest, lambda: html
+        yield key, rest, partial(render_rest, rest, kind, key)
 
 
 def _render_rows(key: str, groups: Sequence[GroupDescription]) -> str:
@@ -222,15 +219,9 @@ def _render_row(group: GroupDescription) -> str:
     )
 
 
-def _render_more_policies(rest: int) -> str:
-    link = f'<a href="status.json">{rest} more MultiAZRollouts</a>'
-    return f'<p id="more-policies" class="rest">and {link}</p>'
-
-
 def _render_budgets(budgets: Sequence[BudgetDescription]) -> str:
     rows = "".join(map(_render_budget, budgets[:MOST_BUDGETS]))
-    rest = len(budgets) - MOST_BUDGETS
-    more = f'<p class="rest">and <a href="status.json">{rest} more</a></p>' if rest > 0 else ""
+    more = render_rest(len(budgets) - MOST_BUDGETS)
     return f'<section id="budgets" class="card"><h2>Disruption budgets</h2>{rows}{more}</section>'
 
 
