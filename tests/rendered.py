@@ -61,20 +61,20 @@ def write_kustomization(
     inner = {
         "kind": "Kustomization",
         "namespace": namespace,
-        "resources": [_from(at / "operator", BASE)],
+        "resources": [lead_to(at / "operator", BASE)],
     }
     (at / "more.yaml").write_text(yaml.safe_dump_all(more))
     outer = {
         "kind": "Kustomization",
         "resources": ["operator", *(["more.yaml"] if more else [])],
-        "components": [_from(at, MANIFESTS / "components" / name) for name in components],
+        "components": [lead_to(at, MANIFESTS / "components" / name) for name in components],
     }
     (at / "operator" / "kustomization.yaml").write_text(yaml.safe_dump(inner))
     (at / "kustomization.yaml").write_text(yaml.safe_dump(outer))
 
 
-def _from(at: Path, folder: Path) -> str:
-    """Return the way to a folder; kustomize knows no absolute ones."""
+def lead_to(at: Path, folder: Path) -> str:
+    """Return the path to a folder; kustomize takes no absolute one."""
     return os.path.relpath(folder, at.resolve())
 
 

@@ -11,6 +11,8 @@ from tests.kustomize import Object, render
 from tests.rendered import BASE, MANIFESTS, by_name, get_field, granted
 from tests.test_packaging import make
 
+pytestmark = pytest.mark.controlplane  # for kubectl, which is built like it
+
 OVERLAYS = sorted(path.parent for path in MANIFESTS.glob("overlays/*/kustomization.yaml"))
 FOLDERS = [
     MANIFESTS / "crds",

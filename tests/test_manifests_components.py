@@ -33,6 +33,8 @@ from tests.rendered import (
     leaves,
 )
 
+pytestmark = pytest.mark.controlplane  # for kubectl, which is built like it
+
 TRACKER_MAP = default("zone-tracker.config-map-name")
 # What each component lets the operator do, beside what the base does.
 ROLES = {

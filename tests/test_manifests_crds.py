@@ -2,12 +2,10 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import pytest
-import yaml
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, ZONE_BUDGETS
 from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
@@ -22,6 +20,8 @@ from rollout_operator.model.policy.status import (
 )
 from tests.kustomize import Object, render
 from tests.rendered import MANIFESTS, get_field
+
+pytestmark = pytest.mark.controlplane  # for kubectl, which is built like it
 
 CRDS: Final = MANIFESTS / "crds"
 KINDS: Final = {
@@ -288,11 +288,3 @@ def test_zpdb_10_to_22_what_rules_refuse() -> None:
             "crossZoneEvictionDelay must be >= 0",
         ],
     }
-
-
-def test_a_kind_is_in_no_namespace(tmp_path: Path) -> None:
-    inner = {"kind": "Kustomization", "namespace": "prod", "resources": [str(CRDS)]}
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(inner))
-
-    assert len(render(tmp_path)) == len(KINDS)
-    assert not any("namespace" in one["metadata"] for one in render(tmp_path))

@@ -11,6 +11,8 @@ from tests.dashboard import HEIGHT, PATH, WIDTH, list_expressions, load_rows, re
 from tests.expressions import FUNCTIONS, assert_balanced, assert_known, functions_of, metrics_of
 from tests.rendered import MONITORING, NAMESPACE, by_name, install
 
+pytestmark = pytest.mark.controlplane  # for kubectl, which is built like it
+
 DASHBOARD: Final[dict[str, Any]] = json.loads(PATH.read_text())
 VARIABLES: Final = {one["name"]: one for one in DASHBOARD["templating"]["list"]}
 # What Grafana makes lists of, and chooses the time by.

@@ -21,6 +21,8 @@ from tests.expressions import (
 from tests.kustomize import Object, render
 from tests.rendered import MANIFESTS, MONITORING, NAMESPACE, by_name, container_of, install
 
+pytestmark = pytest.mark.controlplane  # for kubectl, which is built like it
+
 FOLDER: Final = MANIFESTS / "components" / MONITORING
 PREFIX: Final = "rollout-operator"
 ALERTS_PAGE: Final = "docs/alerts.md"

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+import pytest
 import yaml
 
 from tests.kustomize import Object, render
@@ -17,6 +18,8 @@ from tests.rendered import (
     granted,
     install,
 )
+
+pytestmark = pytest.mark.controlplane  # for kubectl, which is built like it
 
 OVERLAYS: Final = MANIFESTS / "overlays"
 DEPLOYMENT: Final = ("Deployment", "rollout-operator")

@@ -28,6 +28,8 @@ from tests.rendered import (
     install,
 )
 
+pytestmark = pytest.mark.controlplane  # for kubectl, which is built like it
+
 FOLDER: Final = MANIFESTS / "multi-az-rollouts"
 NAME: Final = "rollout-operator"
 OWN: Final = "grafana-rollout-operator"

@@ -24,6 +24,8 @@ from tests.rendered import (
     install,
 )
 
+pytestmark = pytest.mark.controlplane  # for kubectl, which is built like it
+
 FOLDER: Final = MANIFESTS / "crds" / "releases"
 SCHEMA: Final = "spec.versions.0.schema.openAPIV3Schema.properties"
 SELECTOR: Final = "matchExpressions matchLabels"

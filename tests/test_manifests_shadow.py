@@ -2,8 +2,12 @@
 
 from typing import Final
 
+import pytest
+
 from tests.kustomize import render
 from tests.rendered import BASE, MANIFESTS, by_name, container_of, granted
+
+pytestmark = pytest.mark.controlplane  # for kubectl, which is built like it
 
 NAME: Final = "rollout-operator-shadow"
 READS: Final = frozenset({"get", "list", "watch"})

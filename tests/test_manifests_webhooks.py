@@ -26,6 +26,8 @@ from tests.rendered import (
     leaves,
 )
 
+pytestmark = pytest.mark.controlplane  # for kubectl, which is built like it
+
 
 class Hook(NamedTuple):
     """What distinguishes one of the four webhooks."""

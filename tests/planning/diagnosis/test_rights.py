@@ -54,6 +54,7 @@ def _shipped(objects: Sequence[Object]) -> Granted:
     }
 
 
+@pytest.mark.controlplane  # for kubectl, which is built like it
 @pytest.mark.parametrize(
     ("components", "arguments"),
     [
