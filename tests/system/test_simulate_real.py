@@ -29,8 +29,8 @@ from tests.world.api import PODS, STATEFULSETS, Json, Resource
 from tests.world.budgets import install_kinds
 from tests.world.forkserver import run_program
 from tests.world.judge import Judge
-from tests.world.kubelet import Behaviour, Kind, always, by_image, image_of
-from tests.world.sets import PAUSED, REVISION, Snapshot, is_ready, missing_ready
+from tests.world.kubelet import image_of
+from tests.world.sets import Snapshot, is_ready
 from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
@@ -55,62 +55,6 @@ async def test_it_predicts_the_order_of_deletes(world: World) -> None:
     assert len(printed["deletes"]) == 11
     assert printed["mostDown"] == {"zone-a": 2, "zone-b": 1, "zone-c": 1}
     await world.judge.assert_clean()
-
-
-async def test_it_predicts_what_an_operator_finds(world: World) -> None:
-    """Outdated pods of a rollout that has begun, no change, and one zone that is paused."""
-    names = await _create(world)
-    await world.annotate("zone-b", **{PAUSED: "true"})
-    await world.set_image(names, "v2")
-    await world.delete(PODS, "zone-a-1")
-    await world.wait_pod("zone-a-1", "new", lambda pod: image_of(pod) == "v2")
-    await world.wait_until(_lack_settled)
-
-    printed = await _simulate(await _dump(world))
-    await world.operator()
-    await world.wait_adopted(["zone-a", "zone-c"])
-
-    assert printed["deletes"] == await _list_deletes(world)
-    assert printed["deletes"] == [
-        *(f"zone-a-{ordinal}" for ordinal in (0, 2, 3, 4)),
-        *(f"zone-c-{ordinal}" for ordinal in range(3)),
-    ]
-    assert "zone-b is paused: 3 outdated pods wait" in " ".join(printed["ends"]["ingester"])
-    await world.judge.assert_clean()
-
-
-async def test_it_predicts_where_a_rollout_stops(world: World) -> None:
-    """The pods of the new template crash: the first, and nothing after it."""
-    world.kubelet.choose = by_image({"bad": Behaviour(kind=Kind.CRASH_LOOP)})
-    names = await _create(world)
-
-    printed = await _simulate(await _dump(world), "bad template")
-    await world.operator()
-    await world.set_image(names, "bad")
-    for ordinal in (0, 1):
-        await _wait_unready(world, f"zone-a-{ordinal}", "bad")
-    await world.judge.settle()
-
-    assert printed["deletes"] == await _list_deletes(world)
-    assert printed["deletes"] == ["zone-a-0", "zone-a-1"]
-    assert "CrashLoopBackOff" in " ".join(printed["ends"]["ingester"])
-
-
-async def test_it_predicts_the_rest_of_a_rollout(world: World) -> None:
-    """Read while the operator is at work, and pods are terminating, missing or starting."""
-    world.kubelet.choose = always(Behaviour(ready_after=timedelta(milliseconds=500)))
-    names = await _create(world)
-    await world.operator()
-    await world.set_image(names, "v2")
-    await world.wait_pod("zone-a-2", "new", lambda pod: image_of(pod) == "v2")
-
-    printed = await _simulate(await _dump(world))
-    await world.wait_adopted(names)
-
-    done = await _list_deletes(world)
-    assert printed["stuck"] == []
-    assert 0 < len(printed["deletes"]) < len(done) == 11
-    assert printed["deletes"] == done[-len(printed["deletes"]) :]
 
 
 @pytest.mark.slow
@@ -218,18 +162,6 @@ def _lack_revision(now: Snapshot, names: Sequence[str] = NAMES) -> str:
         name for name, one in statuses.items() if one["updateRevision"] == one["currentRevision"]
     ]
     return f"{', '.join(late)} know no new revision" if late else ""
-
-
-def _lack_settled(now: Snapshot) -> str:
-    """Return what is missing until each status knows the new template, and all pods are ready."""
-    for name in NAMES:
-        if missing := missing_ready(now, name):
-            return missing
-    if late := _lack_revision(now):
-        return late
-    labels = now.pods["zone-a-1"]["metadata"]["labels"]
-    is_new = labels[REVISION] == now.sets["zone-a"]["status"]["updateRevision"]
-    return "" if is_new else "zone-a-1 is not at the update revision"
 
 
 async def _dump(world: World) -> Path:
