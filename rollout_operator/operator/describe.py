@@ -25,7 +25,7 @@ from rollout_operator.planning.description.zones import share_pods
 from rollout_operator.planning.rollout.plan import plan_group
 
 if TYPE_CHECKING:
-    from rollout_operator.operator.releases.described import DescribedReleases
+    from rollout_operator.operator.releases.composition import DescribedReleases
 
 PolicySource = Callable[[], Iterable[PolicyDescription]]
 Described = TypeVar("Described")
