@@ -7,23 +7,20 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any, Final
 
-from rollout_operator.kube.api import STATEFULSETS, ZONE_BUDGETS, JsonObject
+from rollout_operator.kube.api import ZONE_BUDGETS
 from rollout_operator.lab.model.history import Called
 from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
 from rollout_operator.lab.process import SimulatedProcess
 from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import ZoneSpec, statefulset
+from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.operator.budget_status import BudgetReports
-from tests.operator.test_other_operators import call
-from tests.operator.test_shadow import patch
+from tests.operator.acting import call, change, create, patch
 from tests.simulation.drainers import zone_budget
 from tests.virtual_time import in_virtual_time
 
+NAMES: Final = ("zone-a", "zone-b", "zone-c")
 LABELS: Final = {"rollout-group": "ingester"}
 SETTLED: Final = timedelta(seconds=10)
-V2: Final[JsonObject] = {
-    "spec": {"template": {"spec": {"containers": [{"name": "app", "image": "v2"}]}}}
-}
 
 
 @asynccontextmanager
@@ -32,10 +29,8 @@ async def reporting(
 ) -> AsyncIterator[tuple[Sandbox, Sequence[SimulatedProcess]]]:
     """Run three zones of two pods under a budget, and processes that write its status."""
     async with Sandbox() as sandbox:
-        for letter in "abc":
-            spec = ZoneSpec(name=f"zone-{letter}", replicas=2, pod_labels=LABELS)
-            body = statefulset(spec, sandbox.namespace)
-            await call(sandbox, ApiRequest(verb="create", resource=STATEFULSETS, body=body))
+        zones = (ZoneSpec(name=name, replicas=2, pod_labels=LABELS) for name in NAMES)
+        await create(sandbox, *zones)
         budget = zone_budget("ingester", LABELS, maxUnavailable=1)
         await call(sandbox, ApiRequest(verb="create", resource=ZONE_BUDGETS, body=budget))
         processes = [sandbox.process(name, elects=elects) for name in names]
@@ -95,8 +90,7 @@ async def test_a_rollout_is_followed_with_few_writes() -> None:
     """Not more often than every two seconds, whatever its pods do."""
     async with reporting("operator-1") as (sandbox, _):
         reported = len(writes(sandbox))
-        for letter in "abc":
-            await patch(sandbox, f"zone-{letter}", V2)
+        await change(sandbox, *NAMES)
         shown = set()
         for _ in range(60):
             await asyncio.sleep(1)

@@ -5,19 +5,16 @@ import asyncio
 import pytest
 
 from rollout_operator import __version__
-from rollout_operator.kube.api import STATEFULSETS, ZONE_BUDGETS
+from rollout_operator.kube.api import ZONE_BUDGETS
 from rollout_operator.lab.model.request import ApiRequest
-from rollout_operator.lab.zones import ZoneSpec, statefulset
+from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.description import Description, GroupDescription, Phase
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.reasons.remedies import REMEDIES
 from rollout_operator.planning.description import zones
 from rollout_operator.planning.description.text import render_description
+from tests.operator.acting import SHADOW, call, change, create, patch, running
 from tests.operator.test_failover import list_election, replicas, sort_by_leading
-from tests.operator.test_other_operators import call, change
-from tests.operator.test_other_operators import running as acting
-from tests.operator.test_shadow import SHADOW, patch
-from tests.operator.test_shadow import running as observed_cluster
 from tests.simulation.drainers import zone_budget
 from tests.virtual_time import in_virtual_time
 
@@ -38,7 +35,7 @@ def outline(group: GroupDescription) -> list[str]:
 @in_virtual_time
 async def test_a_rollout_from_its_begin_to_its_end() -> None:
     """D-75: numbers of the caches, reasons of the process that acts."""
-    async with acting("operator-1") as (sandbox, (process,)):
+    async with running("operator-1") as (sandbox, (process,)):
         before = await process.describe()
         await change(sandbox)
         seen: list[GroupDescription] = []
@@ -85,7 +82,7 @@ async def test_one_that_follows_shows_what_its_own_caches_lead_to() -> None:
 @in_virtual_time
 async def test_in_shadow_mode_it_shows_what_would_be_done() -> None:
     """SI-25: as the log does, with the pod that goes next."""
-    async with observed_cluster(SHADOW) as (sandbox, shadow):
+    async with running(SHADOW) as (sandbox, (shadow,)):
         await change(sandbox)
         await asyncio.sleep(30)
         group = only_group(await shadow.describe())
@@ -97,7 +94,7 @@ async def test_in_shadow_mode_it_shows_what_would_be_done() -> None:
 
 @in_virtual_time
 async def test_what_a_person_must_change_is_reported_with_what_to_do() -> None:
-    async with acting("operator-1") as (sandbox, (process,)):
+    async with running("operator-1") as (sandbox, (process,)):
         await patch(sandbox, "zone-b", {"spec": {"updateStrategy": {"type": "RollingUpdate"}}})
         await asyncio.sleep(5)
         group = only_group(await process.describe())
@@ -109,7 +106,7 @@ async def test_what_a_person_must_change_is_reported_with_what_to_do() -> None:
 @in_virtual_time
 async def test_budgets_are_described_with_what_to_do() -> None:
     """D-75: of one that guards nothing, and of one that guards what it is to guard."""
-    async with acting("operator-1") as (sandbox, (process,)):
+    async with running("operator-1") as (sandbox, (process,)):
         for name, zone in (("named", "zone-a"), ("grouped", "")):
             labels = {"name": zone} if zone else {"rollout-group": "ingester"}
             body = zone_budget(name, labels)
@@ -131,7 +128,7 @@ async def test_budgets_are_described_with_what_to_do() -> None:
 @in_virtual_time
 async def test_many_zones_show_fewer_pods_each() -> None:
     """D-50: what is made for one request has a bound, whatever replicas tenants request."""
-    async with acting("operator-1") as (_, (process,)):
+    async with running("operator-1") as (_, (process,)):
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(zones, "MOST_PODS_IN_ALL", 4)
             group = only_group(await process.describe())
@@ -151,11 +148,10 @@ async def test_others_have_a_turn_between_two_groups() -> None:
             turns += 1
             await asyncio.sleep(0)
 
-    async with acting("operator-1") as (sandbox, (process,)):
+    async with running("operator-1") as (sandbox, (process,)):
         for number in range(9):
-            spec = ZoneSpec(name=f"zone-{number}", replicas=1, group=f"group-{number}")
-            body = statefulset(spec, sandbox.namespace)
-            await call(sandbox, ApiRequest(verb="create", resource=STATEFULSETS, body=body))
+            zone = ZoneSpec(name=f"zone-{number}", replicas=1, group=f"group-{number}")
+            await create(sandbox, zone)
         await asyncio.sleep(30)
         async with asyncio.TaskGroup() as tasks:
             other = tasks.create_task(take_turns())

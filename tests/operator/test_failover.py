@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-from rollout_operator.kube.api import LEASES, PODS, STATEFULSETS, JsonObject
+from rollout_operator.kube.api import LEASES, JsonObject
 from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiRequest
 from rollout_operator.lab.process import SimulatedProcess
 from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import ZoneSpec, statefulset
+from rollout_operator.lab.zones import ZoneSpec
+from tests.operator.acting import ZONES, change, create, is_rolled_out
 from tests.virtual_time import elapsed, in_virtual_time
 
 CHANGED = frozenset({"create", "update", "patch", "delete"})
@@ -21,7 +21,7 @@ async def test_one_of_two_acts_and_the_other_one_soon_after_a_crash() -> None:
     """LI-08, SI-22, D-70: within 20 s of a crash, and nothing is written by the other before."""
     async with replicas(2) as (sandbox, processes):
         leader, other = sort_by_leading(processes)
-        await change(sandbox, "v2")
+        await change(sandbox)
         await asyncio.sleep(1)
         assert {writer for _, writer in list_writes(sandbox)} == {leader.name}
         leader.crash()
@@ -30,7 +30,7 @@ async def test_one_of_two_acts_and_the_other_one_soon_after_a_crash() -> None:
         first = next(at for at, writer in list_writes(sandbox) if writer == other.name)
         assert first - crashed_at < timedelta(seconds=20)
         assert all(at <= crashed_at for at, writer in list_writes(sandbox) if writer == leader.name)
-        assert await is_rolled_out(sandbox)
+        assert is_rolled_out(sandbox)
 
 
 @in_virtual_time
@@ -59,11 +59,11 @@ async def test_a_process_that_is_cut_off_writes_nothing_after_another_one_acts()
         assert acts(other)
         starts = leader.starts
         leader.link.is_cut = False
-        await change(sandbox, "v2")
+        await change(sandbox)
         await asyncio.sleep(120)
         assert leader.starts == starts + 1
         assert {writer for _, writer in list_writes(sandbox)} == {other.name}
-        assert await is_rolled_out(sandbox)
+        assert is_rolled_out(sandbox)
 
 
 @in_virtual_time
@@ -74,10 +74,10 @@ async def test_a_process_that_was_cut_off_goes_on_where_no_other_one_acts() -> N
         await asyncio.sleep(60)
         assert not acts(process)
         process.link.is_cut = False
-        await change(sandbox, "v2")
+        await change(sandbox)
         await asyncio.sleep(60)
         assert process.starts == 1
-        assert await is_rolled_out(sandbox)
+        assert is_rolled_out(sandbox)
 
 
 @in_virtual_time
@@ -106,9 +106,7 @@ async def replicas(
 ) -> AsyncIterator[tuple[Sandbox, Sequence[SimulatedProcess]]]:
     """Run a group of two zones, and so many processes until one of them acts."""
     async with Sandbox() as sandbox:
-        for letter in "ab":
-            body = statefulset(ZoneSpec(name=f"zone-{letter}", replicas=2), sandbox.namespace)
-            await call(sandbox, "create", body=body)
+        await create(sandbox, *(ZoneSpec(name=name, replicas=2) for name in ZONES))
         await asyncio.sleep(30)
         processes = [
             sandbox.process(f"operator-{number}", elects=True) for number in range(1, count + 1)
@@ -132,20 +130,6 @@ def sort_by_leading(processes: Sequence[SimulatedProcess]) -> Sequence[Simulated
     return sorted(processes, key=acts, reverse=True)
 
 
-async def change(sandbox: Sandbox, image: str) -> None:
-    """Change the templates of both zones."""
-    template = {"spec": {"containers": [{"name": "app", "image": image}]}}
-    for name in ("zone-a", "zone-b"):
-        await call(sandbox, "patch", name, {"spec": {"template": template}})
-
-
-async def is_rolled_out(sandbox: Sandbox) -> bool:
-    """Return whether all pods run the newest template."""
-    pods = sandbox.api.list(PODS, sandbox.namespace)
-    images = [pod["spec"]["containers"][0]["image"] for pod in pods]  # type: ignore[index]
-    return images == ["v2"] * 4
-
-
 async def read_lease(sandbox: Sandbox) -> JsonObject:
     """Return what the Lease says."""
     (lease,) = sandbox.api.list(LEASES, sandbox.namespace)
@@ -163,17 +147,3 @@ def list_writes(sandbox: Sandbox) -> Sequence[tuple[timedelta, str]]:
         and called.request.verb in CHANGED
         and called.request.resource != LEASES
     ]
-
-
-async def call(sandbox: Sandbox, verb: str, name: str = "", body: JsonObject | None = None) -> None:
-    """Create or change a StatefulSet as people do."""
-    await sandbox.call(
-        ApiRequest(
-            verb=verb,  # type: ignore[arg-type]
-            resource=STATEFULSETS,
-            namespace=sandbox.namespace,
-            name=name,
-            content_type=STRATEGIC_PATCH if verb == "patch" else "application/json",
-            body=body,
-        )
-    )

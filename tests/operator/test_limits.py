@@ -6,15 +6,13 @@ from itertools import pairwise
 
 import pytest
 
-from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.kube.api import PODS
 from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiRequest
 from rollout_operator.lab.process import SimulatedProcess
 from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import ZoneSpec, statefulset
+from rollout_operator.lab.zones import ZoneSpec
+from tests.operator.acting import change, create
 from tests.virtual_time import VirtualClock, in_virtual_time
-
-NEW: JsonObject = {"spec": {"template": {"spec": {"containers": [{"name": "app", "image": "v2"}]}}}}
 
 
 class Fleet:
@@ -31,17 +29,14 @@ class Fleet:
 
     async def begin(self, *args: str) -> SimulatedProcess:
         """Create all, start a process when they run, and change all templates once it is ready."""
-        for zone in self._members:
-            body = statefulset(zone, self._sandbox.namespace)
-            await self._call(verb="create", body=body)
+        await create(self._sandbox, *self._members)
         await VirtualClock().sleep(timedelta(minutes=2))
         process = self._sandbox.process(args=args)
         process.start()
         await process.wait_ready()
         await VirtualClock().sleep(timedelta(minutes=1))
         self.began = self._sandbox.elapsed()
-        for zone in self._members:
-            await self._call(verb="patch", name=zone.name, content_type=STRATEGIC_PATCH, body=NEW)
+        await change(self._sandbox, *(zone.name for zone in self._members))
         return process
 
     def list_calls(self, process: SimulatedProcess) -> Sequence[Called]:
@@ -51,10 +46,6 @@ class Fleet:
             for call in self._sandbox.history.list_all(Called)
             if call.actor == process.name and call.request.verb != "watch" and call.at >= self.began
         ]
-
-    async def _call(self, **how: object) -> None:
-        request = ApiRequest(resource=STATEFULSETS, namespace=self._sandbox.namespace, **how)  # type: ignore[arg-type]  # fields of a Request
-        await self._sandbox.call(request)
 
 
 def list_deletes(calls: Sequence[Called]) -> list[Called]:

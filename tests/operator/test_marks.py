@@ -10,13 +10,13 @@ from typing import Any, Final
 import pytest
 
 from rollout_operator.guards.downscales.intents import REFUSED_LIMIT
-from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
+from rollout_operator.kube.api import PODS, STATEFULSETS
 from rollout_operator.lab.model.fields import name_of
-from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
 from rollout_operator.lab.nodes.behaviour import Behaviour, image_of
 from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import ZoneSpec, statefulset, three_zones
+from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.names import DOWNSCALE_INTENT
+from tests.operator.acting import annotate, change, create
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 SETS: Final = 40
@@ -35,43 +35,22 @@ QUICK: Final = Behaviour(
 Flood = Callable[[Sandbox], Coroutine[Any, Any, None]]
 
 
-async def _create(sandbox: Sandbox, zone: ZoneSpec) -> None:
-    body = statefulset(zone, sandbox.namespace)
-    await _call(sandbox, verb="create", body=body)
-
-
-async def _patch(sandbox: Sandbox, name: str, kind: str, body: JsonObject) -> None:
-    await _call(sandbox, verb="patch", name=name, content_type=kind, body=body)
-
-
-async def _call(sandbox: Sandbox, **how: object) -> None:
-    request = ApiRequest(resource=STATEFULSETS, namespace=sandbox.namespace, **how)  # type: ignore[arg-type]  # fields of a Request
-    await sandbox.call(request)
-
-
-async def _set_image(sandbox: Sandbox, name: str, image: str) -> None:
-    containers: list[JsonObject] = [{"name": "app", "image": image}]
-    body: JsonObject = {"spec": {"template": {"spec": {"containers": containers}}}}
-    await _patch(sandbox, name, STRATEGIC_PATCH, body)
-
-
 async def rewrite(sandbox: Sandbox) -> None:
     """Write a new mark every second to each of forty sets, of as many groups."""
     names = [f"evil-{number}" for number in range(SETS)]
     for name in names:
-        await _create(sandbox, ZoneSpec(name=name, group=name, replicas=0))
+        await create(sandbox, ZoneSpec(name=name, group=name, replicas=0))
     for at in itertools.count():
         for name in names:
-            annotations: JsonObject = {DOWNSCALE_INTENT: f"{at}"}
-            await _patch(sandbox, name, MERGE_PATCH, {"metadata": {"annotations": annotations}})
+            await annotate(sandbox, name, DOWNSCALE_INTENT, f"{at}")
             await asyncio.sleep(1 / SETS)
 
 
-async def create(sandbox: Sandbox) -> None:
+async def multiply(sandbox: Sandbox) -> None:
     """Create ten sets a second, of as many groups, each with a mark."""
     for at in itertools.count():
         name, annotations = f"evil-{at}", {DOWNSCALE_INTENT: "x"}
-        await _create(sandbox, ZoneSpec(name=name, group=name, replicas=0, annotations=annotations))
+        await create(sandbox, ZoneSpec(name=name, group=name, replicas=0, annotations=annotations))
         await asyncio.sleep(0.1)
 
 
@@ -83,8 +62,7 @@ async def nothing(sandbox: Sandbox) -> None:
 async def _roll(sandbox: Sandbox, image: str) -> timedelta:
     """Return how long it takes until all pods of the good group are new."""
     begin = sandbox.elapsed()
-    for zone in GOOD:
-        await _set_image(sandbox, zone.name, image)
+    await change(sandbox, *(zone.name for zone in GOOD), image=image)
     while _count_new(sandbox, image) < PODS_OF_GOOD:
         assert sandbox.elapsed() - begin < PATIENCE
         await asyncio.sleep(0.1)
@@ -100,8 +78,7 @@ def _count_new(sandbox: Sandbox, image: str) -> int:
 async def _world() -> AsyncIterator[Sandbox]:
     """Give a cluster with the good group, and the operator at work there."""
     async with Sandbox(choose=lambda pod: QUICK) as sandbox:
-        for zone in GOOD:
-            await _create(sandbox, zone)
+        await create(sandbox, *GOOD)
         await VirtualClock().sleep(30 * SECOND)
         process = sandbox.process()
         process.start()
@@ -122,7 +99,7 @@ async def _measure(flood: Flood, *waits: timedelta) -> list[timedelta]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flood", [rewrite, create])
+@pytest.mark.parametrize("flood", [rewrite, multiply])
 @in_virtual_time
 async def test_li09_marks_of_a_tenant_do_not_slow_the_rollout_of_another_group(
     flood: Flood,
@@ -135,14 +112,12 @@ async def test_li09_marks_of_a_tenant_do_not_slow_the_rollout_of_another_group(
 
 async def _mark(sandbox: Sandbox, text: str | None) -> None:
     """Write a mark to a zone of the good group, or remove it with None."""
-    annotations: JsonObject = {DOWNSCALE_INTENT: text}
-    await _patch(sandbox, GOOD[0].name, MERGE_PATCH, {"metadata": {"annotations": annotations}})
+    await annotate(sandbox, GOOD[0].name, DOWNSCALE_INTENT, text)
 
 
 async def _begin(sandbox: Sandbox, image: str) -> None:
     """Change the templates of the good group, and wait for a second."""
-    for zone in GOOD:
-        await _set_image(sandbox, zone.name, image)
+    await change(sandbox, *(zone.name for zone in GOOD), image=image)
     await VirtualClock().sleep(SECOND)
 
 

@@ -1,25 +1,16 @@
 """Beside another operator, on a simulated cluster: it is left to do what it does (D-73)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from collections.abc import Sequence
 from datetime import timedelta
 
-from rollout_operator.guards.budgets.own_deletes import COMMIT_LIMIT
-from rollout_operator.kube.api import PODS, STATEFULSETS
+from rollout_operator.kube.api import PODS
 from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiRequest
-from rollout_operator.lab.process import SimulatedProcess
 from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.rollout.zones import LEFT_ALONE
+from tests.operator.acting import ZONES, change, delete, is_rolled_out, running
 from tests.virtual_time import in_virtual_time
-
-PODS_EACH = 3
-ZONES = ("zone-a", "zone-b")
-OTHER = "another-holder"
 
 
 @in_virtual_time
@@ -52,7 +43,9 @@ async def test_d73_two_that_both_act_take_turns_and_come_to_an_end() -> None:
             while not is_rolled_out(sandbox):  # noqa: ASYNC110 (a state, no event)
                 await asyncio.sleep(1)
         done = [pod for _, _, pod in list_deletes(sandbox)]
-        assert sorted(done) == sorted(list_pods()), "each pod once"
+        assert sorted(done) == [f"{zone}-{ordinal}" for zone in ZONES for ordinal in range(3)], (
+            "each pod once"
+        )
         await asyncio.sleep(LEFT_ALONE.total_seconds() + 5)
         for process in processes:
             waits = [reason.code for reason in process.entries()[0].plan.waits]
@@ -74,49 +67,6 @@ async def test_d73_what_the_one_before_deleted_is_not_taken_for_another_operator
             assert Code.OTHER_OPERATOR not in waits
 
 
-@asynccontextmanager
-async def running(
-    *names: str, elects: bool = False
-) -> AsyncIterator[tuple[Sandbox, Sequence[SimulatedProcess]]]:
-    """Run a group of two zones, and processes that have acted for long enough."""
-    async with Sandbox() as sandbox:
-        for zone in ZONES:
-            body = statefulset(ZoneSpec(name=zone, replicas=PODS_EACH), sandbox.namespace)
-            await call(sandbox, ApiRequest(verb="create", resource=STATEFULSETS, body=body))
-        processes = [sandbox.process(name, elects=elects) for name in names]
-        for process in processes:
-            process.start()
-        await asyncio.sleep(COMMIT_LIMIT.total_seconds() + 30)
-        yield sandbox, processes
-
-
-async def change(sandbox: Sandbox) -> None:
-    """Change the templates of both zones."""
-    template = {"spec": {"containers": [{"name": "app", "image": "v2"}]}}
-    for name in ZONES:
-        await call(
-            sandbox,
-            ApiRequest(
-                verb="patch",
-                resource=STATEFULSETS,
-                name=name,
-                body={"spec": {"template": template}},
-                content_type=STRATEGIC_PATCH,
-            ),
-        )
-
-
-async def delete(sandbox: Sandbox, name: str) -> None:
-    """Delete a pod as another operator does."""
-    await call(sandbox, ApiRequest(verb="delete", resource=PODS, name=name, user=OTHER))
-
-
-async def call(sandbox: Sandbox, request: ApiRequest) -> None:
-    """Send a request to the namespace."""
-    answer = await sandbox.call(replace(request, namespace=sandbox.namespace))
-    assert answer.is_ok, answer
-
-
 def list_deletes(sandbox: Sandbox) -> Sequence[tuple[timedelta, str, str]]:
     """Return when which process deleted which pod."""
     return [
@@ -126,15 +76,3 @@ def list_deletes(sandbox: Sandbox) -> Sequence[tuple[timedelta, str, str]]:
         and (called.request.verb, called.request.resource) == ("delete", PODS)
         and called.status < 400
     ]
-
-
-def list_pods() -> Sequence[str]:
-    """Return the names of all pods."""
-    return [f"{zone}-{ordinal}" for zone in ZONES for ordinal in range(PODS_EACH)]
-
-
-def is_rolled_out(sandbox: Sandbox) -> bool:
-    """Return whether all pods run the newest template."""
-    pods = sandbox.api.list(PODS, sandbox.namespace)
-    images = [pod["spec"]["containers"][0]["image"] for pod in pods]  # type: ignore[index]
-    return images == ["v2"] * PODS_EACH * len(ZONES)

@@ -1,9 +1,6 @@
 """Shadow mode beside an operator that acts, on a simulated cluster."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from datetime import timedelta
 from typing import Final
 
 import pytest
@@ -12,24 +9,30 @@ from prometheus_client import generate_latest
 from rollout_operator.controllers.shadow.differences import MOST_SETTLING, STAYS_FOR
 from rollout_operator.kube.api import STATEFULSETS
 from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
+from rollout_operator.lab.model.request import ApiRequest
 from rollout_operator.lab.process import SimulatedProcess
 from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.names import LEADING_ZONE
 from rollout_operator.model.outcome import Code
-from tests.operator.test_other_operators import call, change, delete, is_rolled_out
+from tests.operator.acting import (
+    SHADOW,
+    annotate,
+    call,
+    change,
+    delete,
+    is_rolled_out,
+    patch,
+    running,
+)
 from tests.virtual_time import in_virtual_time
 
-ACTIVE: Final = "operator-1"
-SHADOW: Final = "operator-2"
 READS: Final = frozenset({"get", "list", "watch"})
 
 
 @in_virtual_time
 async def test_si25_beside_one_that_acts_nothing_is_written_and_nothing_differs() -> None:
     """SI-25: zero writes and zero differences in a rollout by another operator."""
-    async with running(ACTIVE, SHADOW) as (sandbox, shadow):
+    async with running("operator-1", SHADOW) as (sandbox, (_, shadow)):
         await change(sandbox)
         while not is_rolled_out(sandbox):  # noqa: ASYNC110 (a state, no event)
             await asyncio.sleep(1)
@@ -42,7 +45,7 @@ async def test_si25_beside_one_that_acts_nothing_is_written_and_nothing_differs(
 @in_virtual_time
 async def test_si25_what_is_not_done_is_reported_and_counted_after_a_minute() -> None:
     """SI-25: no operator acts; the one pod that would be deleted counts once."""
-    async with running(SHADOW) as (sandbox, shadow):
+    async with running(SHADOW) as (sandbox, (shadow,)):
         await change(sandbox)
         await asyncio.sleep(STAYS_FOR.total_seconds() / 2)
         plan = shadow.entries()[0].plan
@@ -67,7 +70,7 @@ async def test_si25_what_is_not_done_is_reported_and_counted_after_a_minute() ->
 )
 async def test_si25_a_delete_counts_where_it_was_not_the_pods_turn(pod: str, counted: int) -> None:
     """SI-25: the order of equal pods within a zone is no promise."""
-    async with running(SHADOW) as (sandbox, shadow):
+    async with running(SHADOW) as (sandbox, (shadow,)):
         await change(sandbox)
         await asyncio.sleep(5)
         await delete(sandbox, pod)
@@ -78,7 +81,7 @@ async def test_si25_a_delete_counts_where_it_was_not_the_pods_turn(pod: str, cou
 @in_virtual_time
 async def test_si25_a_second_pod_of_a_zone_counts() -> None:
     """SI-25: the first one takes all that may be unavailable."""
-    async with running(SHADOW) as (sandbox, shadow):
+    async with running(SHADOW) as (sandbox, (shadow,)):
         await change(sandbox)
         await asyncio.sleep(5)
         await delete(sandbox, "zone-a-2")
@@ -91,7 +94,7 @@ async def test_si25_a_second_pod_of_a_zone_counts() -> None:
 @in_virtual_time
 async def test_si25_counts_that_are_due_are_reported() -> None:
     """SI-25: the zone that follows another one would be scaled, and is not."""
-    async with running(SHADOW) as (sandbox, shadow):
+    async with running(SHADOW) as (sandbox, (shadow,)):
         await annotate(sandbox, "zone-b", LEADING_ZONE, "zone-a")
         await patch(sandbox, "zone-a", {"spec": {"replicas": 4}})
         await asyncio.sleep(30)
@@ -106,7 +109,7 @@ async def test_si25_counts_that_are_due_are_reported() -> None:
 @in_virtual_time
 async def test_si25_a_group_that_is_gone_leaves_nothing() -> None:
     """SI-25: neither a state nor a series, whichever of the two controllers reconciles last."""
-    async with running(SHADOW) as (sandbox, shadow):
+    async with running(SHADOW) as (sandbox, (shadow,)):
         await annotate(sandbox, "zone-b", LEADING_ZONE, "zone-a")
         await asyncio.sleep(5)
         for name in ("zone-a", "zone-b"):
@@ -121,45 +124,13 @@ async def test_si25_a_group_that_is_gone_leaves_nothing() -> None:
 @in_virtual_time
 async def test_si25_many_deletes_at_once_are_compared_up_to_a_bound() -> None:
     """SI-25, D-68: each costs a plan of the group, and none stops the loop for the others."""
-    async with running(SHADOW, pods=MOST_SETTLING + 8) as (sandbox, shadow):
+    async with running(SHADOW, pods=MOST_SETTLING + 8) as (sandbox, (shadow,)):
         await change(sandbox)
         await asyncio.sleep(5)
         for number in range(MOST_SETTLING + 8):
             await delete(sandbox, f"zone-b-{number}")
         await asyncio.sleep(10)
         assert 0 < (differences(shadow)["deleted"] or 0) <= MOST_SETTLING
-
-
-@asynccontextmanager
-async def running(*names: str, pods: int = 3) -> AsyncIterator[tuple[Sandbox, SimulatedProcess]]:
-    """Run a group of two zones, with an operator in shadow mode as the last."""
-    async with Sandbox() as sandbox:
-        for zone in ("zone-a", "zone-b"):
-            body = statefulset(ZoneSpec(name=zone, replicas=pods), sandbox.namespace)
-            await call(sandbox, ApiRequest(verb="create", resource=STATEFULSETS, body=body))
-        processes = [
-            sandbox.process(name, args=("-mode=shadow",) if name == SHADOW else ())
-            for name in names
-        ]
-        for process in processes:
-            process.start()
-        await asyncio.sleep(timedelta(minutes=2).total_seconds())
-        yield sandbox, processes[-1]
-
-
-async def annotate(sandbox: Sandbox, name: str, key: str, value: str) -> None:
-    """Annotate a StatefulSet as a person does."""
-    await patch(sandbox, name, {"metadata": {"annotations": {key: value}}})
-
-
-async def patch(sandbox: Sandbox, name: str, body: dict[str, object]) -> None:
-    """Change a StatefulSet as a person does."""
-    await call(
-        sandbox,
-        ApiRequest(
-            verb="patch", resource=STATEFULSETS, name=name, body=body, content_type=MERGE_PATCH
-        ),
-    )
 
 
 def differences(shadow: SimulatedProcess) -> dict[str, float | None]:
