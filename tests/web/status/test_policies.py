@@ -94,22 +94,6 @@ async def test_of_very_many_the_rest_is_counted() -> None:
     assert lines[2].startswith("MultiAZRollout prod/zz-held: Blocked")
 
 
-def test_the_text_has_a_policy_line_by_line() -> None:
-    lines = [*render_description(describe(policies=(policy(),)))]
-
-    assert lines[2:] == [
-        "MultiAZRollout prod/db: Progressing, 5 of 6 ready, 2 of 6 updated:"
-        " batch 2 of db-a is open [batch_open]",
-        "  look at the pods",
-        "  1. us-west-2a: Updating",
-        "    db-a: 2 of 3 updated, 1 unavailable, zone by Label",
-        "  2. us-west-2b: Pending",
-        "    db-b: 0 of 3 updated, 0 unavailable, zone by Label",
-        "  batch 2 in us-west-2a: db-a-1, open since 2026-01-02T03:03:05Z",
-        "  replaces the pods of db",
-    ]
-
-
 @in_virtual_time
 async def test_where_policies_are_not_obeyed_nothing_is_said_of_them() -> None:
     plain = describe(group(), operator=operator(), budgets=(budget(),))

@@ -117,26 +117,6 @@ async def test_of_very_many_the_worst_are_shown_and_the_rest_is_counted() -> Non
     assert "and 3 more" in page.text
 
 
-def test_the_text_has_schedules_and_health_below_the_rollouts() -> None:
-    described = describe(
-        releases=(release(),), schedules=(release_schedule(),), health_checks=(health_check(),)
-    )
-    lines = [*render_description(described)]
-
-    assert lines[2] == (
-        "Rollout prod/app: waiting, 1.0.0 deployed, then 1.1.0: not passing: nights-app"
-        " [SomeGatesBlocking]"
-    )
-    assert lines[-6:] == [
-        "",
-        "schedules of releases:",
-        "  RolloutSchedule prod/nights: closed by night",
-        "",
-        "health of releases:",
-        "  HealthCheck prod/web: Healthy: 200",
-    ]
-
-
 @in_virtual_time
 async def test_where_releases_are_not_made_nothing_is_said_of_them() -> None:
     """Not a byte more than without."""
