@@ -41,7 +41,13 @@ class Elements(HTMLParser):
 
     def _separate(self, tag: str) -> None:
         if tag not in INLINE:
-            self.texts.append(" ")
+            self.texts.append("\n")
+
+    @property
+    def lines(self) -> list[str]:
+        """Return what a person reads, each block on a line."""
+        lines = (" ".join(line.split()) for line in "".join(self.texts).split("\n"))
+        return [line for line in lines if line]
 
     @property
     def text(self) -> str:

@@ -11,8 +11,6 @@ from rollout_operator.web.status.sections import MOST_POLICIES
 from tests.virtual_time import in_virtual_time
 from tests.web.status.descriptions import (
     HOSTILE,
-    MINUTE,
-    NOW,
     budget,
     describe,
     group,
@@ -20,31 +18,6 @@ from tests.web.status.descriptions import (
     policy,
 )
 from tests.web.status.test_sections import SHOWN_HOSTILE, read
-
-
-@in_virtual_time
-async def test_a_policy_says_what_it_waits_for_and_where_it_is() -> None:
-    shown = replace(policy(), next_batch=NOW + MINUTE, unknown_zones=("us-west-2d",))
-    page = await read(describe(policies=(shown,)))
-
-    text = " ".join(page.text.split())
-    for part in (
-        "MultiAZRollout prod/db",
-        "batch 2 of db-a is open batch_open",
-        "To do look at the pods",
-        "2 of 6 pods updated",
-        "batch 2 in us-west-2a: db-a-1, open",
-        "next batch",
-        "1. us-west-2a",
-        "its turn",
-        "db-a: 2 of 3 updated, 1 unavailable, zone by Label",
-        "2. us-west-2b Pending",
-        "Ready is False, RollingOut",
-        "Replaces the pods of db",
-        "No StatefulSet, but in azOrder us-west-2d",
-    ):
-        assert part in text, (part, text)
-    assert "No rollout group" not in text
 
 
 @in_virtual_time
@@ -56,7 +29,7 @@ async def test_a_group_that_a_policy_drives_leads_to_it() -> None:
     links = [one["href"] for tag, one in page.tags if tag == "a" and one["href"].startswith("#p-")]
     assert len(links) == 1
     assert links[0].removeprefix("#") in ids
-    assert "replaced by MultiAZRollout prod/db" in " ".join(page.text.split())
+    assert "replaced by MultiAZRollout prod/db" in page.text
 
 
 @in_virtual_time
@@ -77,6 +50,7 @@ async def test_a_batch_that_stalls_is_reported_on_the_page_and_in_its_text() -> 
     text = "\n".join(render_description(describe(policies=(shown,))))
 
     assert "Progressing, stalled" in page.text
+    assert "No rollout group" not in page.text
     assert "MultiAZRollout prod/db: Progressing, stalled, 5 of 6 ready" in text
     assert "  no StatefulSet is in us-west-2d, of azOrder" in text
 
