@@ -30,7 +30,6 @@ WAITING: Final = "tests/system/"
 # Forty seconds and more: begun last, they would run while nothing else is left.
 LONGEST: Final = (
     "tests/simulation/test_schedules.py",
-    "tests/system/test_other_operators.py",
     "tests/system/test_kills.py",
     "tests/system/test_multi_az_rollout.py",
     "tests/system/test_faults.py",
@@ -39,7 +38,6 @@ LONGEST: Final = (
     "tests/system/test_downscale_undone.py",
     "tests/system/test_tutorial.py",
     "tests/system/test_bad_input.py::test_objects",
-    "tests/system/test_hostile_times.py",
     "tests/system/test_releases_examples.py",
     "tests/system/test_zone_tracker.py::test_fp06",
 )

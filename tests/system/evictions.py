@@ -60,20 +60,6 @@ def eviction_review(namespace: str, pod: str, /, **request: object) -> Json:
     }
 
 
-def budget_review(namespace: str, budget: object, /, **request: object) -> Json:
-    """Return the review of a budget that is to be created."""
-    review = eviction_review(namespace, "budget", **request)
-    kind = {"group": "rollout-operator.grafana.com", "version": "v1"}
-    review["request"] |= {
-        "kind": kind | {"kind": "ZoneAwarePodDisruptionBudget"},
-        "resource": kind | {"resource": "zoneawarepoddisruptionbudgets"},
-        "subResource": "",
-        "object": budget,
-        **request,
-    }
-    return review
-
-
 class Caller:
     """Posts reviews to one operator over connections that stay open."""
 

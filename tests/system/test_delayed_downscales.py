@@ -11,8 +11,6 @@ from tests.system.guarded import Guarded, guard, prepared_zone
 from tests.system.mirrored import Template, grant_mirroring, mirror
 from tests.system.scaled import assert_judged, follow, steps, stored_at, wait_counts, wait_wanted
 from tests.system.waits import wait_reason
-from tests.world.api import PODS
-from tests.world.webpods import Hang
 from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
@@ -90,48 +88,6 @@ async def test_seed073_pods_go_when_they_have_been_prepared_for_so_long(
     await _assert_judged(guarded)
 
 
-async def test_seed077_an_upscale_meanwhile_cancels(world: World) -> None:
-    """SEED-077, DELAY-05, LI-11: DELETE on those pods, and the next wait starts anew."""
-    template = Template(world=world)
-    guarded = await _guard(world, template)
-    await template.scale(3)
-    await _wait_called(guarded, *GOING)
-
-    await template.scale(6)
-    await wait_counts(world, {NAME: 6})
-
-    for name in GOING:
-        assert say(guarded.pods, name) == ["DELETE", "POST", "DELETE"], guarded.pods.describe()
-    assert not guarded.pods.delayed_since, "no pod is prepared any more"
-    await template.scale(5)
-    await wait_counts(world, {NAME: 5})
-    await world.judge.settle()
-    assert steps(world, NAME) == [(NAME, 5, 6), (NAME, 6, 5)]
-    await _assert_judged(guarded)
-
-
-async def test_seed076_a_pod_that_is_replaced_starts_its_delay_again(world: World) -> None:
-    """SEED-076, SEED-073, DELAY-08: its time is not that of the pod which had its name before."""
-    template = Template(world=world)
-    guarded = await _guard(world, template)
-    await template.scale(3)
-    await _wait_called(guarded, *GOING)
-    before = await world.get(PODS, f"{NAME}-4")
-
-    await world.delete(PODS, f"{NAME}-4")
-    old = before["metadata"]["uid"]
-    await world.wait_pod(
-        f"{NAME}-4",
-        "replaced",
-        lambda pod: bool(pod["metadata"]["uid"] != old),
-    )
-    await wait_counts(world, {NAME: 3})
-
-    await world.judge.settle()
-    assert steps(world, NAME) == [(NAME, 5, 3)]
-    await _assert_judged(guarded)
-
-
 async def test_seed078_kill_9_in_the_wait(world: World) -> None:
     """SEED-078, FP-06, LI-11: a restart neither shortens the delay nor starts it again."""
     template = Template(world=world)
@@ -150,33 +106,6 @@ async def test_seed078_kill_9_in_the_wait(world: World) -> None:
     for name in GOING:
         assert "DELETE" not in say(guarded.pods, name)[1:], guarded.pods.describe()
     await _assert_judged(guarded)
-
-
-async def test_w06_pods_that_hang_hold_up_no_other(world: World) -> None:
-    """W-06, DELAY-07, 14: not the pods of another group, and not the rollout of their own."""
-    pods = await world.serve_pods()
-    names = ("hanging", "quick")
-    templates = [Template(world=world, name=name) for name in names]
-    for template in templates:
-        await template.create(3)
-    await grant_mirroring(world)
-    zones = [delay(pods, mirror(ZoneSpec(name=name, group=name), name), "1s") for name in names]
-    guarded = await guard(world, *zones, pods=pods)
-    for template in templates:
-        await template.wait_status(3)
-    pods.behave("hanging-2", Hang(), method="POST")
-
-    for template in templates:
-        await template.scale(2)
-    await pods.wait_until("hanging-2 called", lambda: "POST" in say(pods, "hanging-2"))
-    await world.set_image(["hanging"], "v2")
-    await wait_counts(world, {"quick": 2})
-    await world.wait_adopted(["hanging"])
-
-    assert [await template.read_status() for template in templates] == [3, 2]
-    await world.judge.settle()
-    assert steps(world, *names) == [("quick", 3, 2)]
-    await assert_judged(guarded)
 
 
 @pytest.mark.slow

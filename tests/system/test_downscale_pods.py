@@ -13,7 +13,7 @@ from tests.world.clients import Route
 from tests.world.kubelet import NORMAL, Choose, Kind
 from tests.world.kubelet import Behaviour as PodLife
 from tests.world.sets import Missing, Snapshot, condition
-from tests.world.webpods import BROKEN, Behaviour, Hang, PodCall, Reset, Respond, WebPods, redirect
+from tests.world.webpods import BROKEN, Behaviour, Hang, Reset, WebPods, redirect
 from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
@@ -97,54 +97,6 @@ async def test_seed106_pods_that_were_never_ready_need_not_confirm(world: World)
         assert all(each in warning for each in words), warning
     await guarded.wait_recorded(*names)
     await guarded.assert_judged()
-
-
-async def test_d26_a_crashing_pod_that_had_been_ready_must_confirm(world: World) -> None:
-    """SEED-106, D-26, W-48: its memory may be worth something; refused by its name."""
-    world.kubelet.choose = lambda _: PodLife(ready_after=READY_FOR)
-    pods = await world.serve_pods()
-    guarded = await guard(world, prepared_zone(pods, ZoneSpec(name="a")), pods=pods)
-    await pods.refuse("a-2")
-    await world.kubelet.crash("a-2")
-    await world.wait_pod("a-2", "unready", lambda pod: condition(pod, "Ready") == "False")
-
-    answer = await guarded.workload("a").scale(1, Route.MERGE)
-
-    start = "one or more pods failed to prepare for shutdown. POST a-2: "
-    assert answer.message.startswith(guarded.refusal("a", (3, 1), start))
-    await pods.listen("a-2")
-    await world.kubelet.make_ready("a-2")
-    await guarded.wait_called("a-1", "a-2")
-    answer = await guarded.workload("a").scale(1, Route.MERGE)
-    assert answer.status == 200, answer
-    await guarded.assert_judged()
-
-
-async def test_prep20_a_hundred_pods_of_one_set(world: World) -> None:
-    """PREP-20, T-07 row 10: all are called once, highest first, at most 32 at a time."""
-    pods = await world.serve_pods()
-    pods.behave("", Respond(after=timedelta(seconds=0.3)))
-    zone = prepared_zone(pods, ZoneSpec(name="a", replicas=101, node="world-node"))
-    guarded = await guard(world, zone, pods=pods)
-
-    answer = await guarded.workload("a").scale(1, Route.SCALE_MERGE)
-
-    assert answer.status == 200, answer
-    assert sorted(call.pod for call in pods.calls) == sorted(f"a-{n}" for n in range(1, 101))
-    first = {call.pod for call in pods.calls[:32]}
-    assert first == {f"a-{n}" for n in range(69, 101)}
-    assert _most_at_once(pods.calls) == 32
-    await world.wait_ready(["a"])
-    await guarded.assert_judged()
-
-
-def _most_at_once(calls: list[PodCall]) -> int:
-    marks = [(call.at, 1) for call in calls] + [(call.done_at or 0.0, -1) for call in calls]
-    most = running = 0
-    for _, step in sorted(marks):
-        running += step
-        most = max(most, running)
-    return most
 
 
 def _one_pod(pods: WebPods, name: str) -> ZoneSpec:

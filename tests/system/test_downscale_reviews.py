@@ -1,23 +1,12 @@
-"""How prepare-downscale is called: dry runs, the same again, other registrations, other sets."""
-
-import asyncio
-import copy
-import random
-from collections.abc import Mapping
-from dataclasses import replace
-from datetime import timedelta
-from typing import Final
+"""How prepare-downscale is called: dry runs, other registrations, other sets."""
 
 import pytest
 
 from rollout_operator.lab.zones import ZoneSpec
-from tests.forgeries import change_path, change_port, change_service, name_a_target
-from tests.system.guarded import LAST_DOWNSCALE, MIN_TIME, PREPARE, guard, prepared_zone
-from tests.system.review_requests import fetch_review, send_request
-from tests.world.api import STATEFULSETS
+from tests.system.guarded import LAST_DOWNSCALE, PREPARE, guard, prepared_zone
 from tests.world.clients import EVERY_ROUTE, Route
 from tests.world.observed import Request
-from tests.world.webpods import BROKEN, Respond
+from tests.world.webpods import BROKEN
 from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
@@ -63,87 +52,6 @@ async def test_si15_dry_runs_leave_no_trace(world: World) -> None:
     await guarded.assert_judged()
 
 
-async def test_si16_the_same_requested_again_gets_the_same_answer(world: World) -> None:
-    """SI-16, D-24, FP-23: one after another, at once, and while the first is prepared."""
-    pods = await world.serve_pods()
-    pods.behave("", Respond(after=timedelta(seconds=0.5)))
-    names = {"whole": "", "scale": "scale"}
-    zones = [prepared_zone(pods, ZoneSpec(name=name, group=name)) for name in names]
-    guarded = await guard(world, *zones, pods=pods)
-    for name, subresource in names.items():
-        review = await fetch_review(guarded, name, 1, subresource=subresource)
-        replies = list(await asyncio.gather(*(send_request(guarded, review) for _ in range(5))))
-        replies += [await send_request(guarded, review) for _ in range(5)]
-
-        # Each carries the time of its own answer, which is the earliest that it can be written.
-        assert len({replace(reply, patch=()) for reply in replies}) == 1, replies
-        assert replies[0].is_allowed
-        assert replies[0].message == (
-            f"downscale of statefulsets/{name} in {world.namespace} from 3 to 1 replicas is allowed"
-            " -- all pods successfully prepared for shutdown."
-        )
-        assert len(replies[0].patch) == (0 if subresource else 1)
-        found = await world.get(STATEFULSETS, name)
-        assert LAST_DOWNSCALE not in found["metadata"]["annotations"], "nothing has happened"
-        # The API server's own write follows, for which no pod is called any more.
-        answer = await guarded.workload(name).scale(1, Route.SCALE_MERGE)
-        assert answer.status == 200
-        await guarded.wait_recorded(name)
-        calls = [(call.pod, call.method) for call in pods.calls if call.pod.startswith(name)]
-        assert sorted(calls) == [(f"{name}-1", "POST"), (f"{name}-2", "POST")]
-
-
-async def test_si16_a_refusal_is_repeated_too(world: World) -> None:
-    """SI-16, SI-12: sent at once, all learn of the one failure; no call is doubled."""
-    pods = await world.serve_pods()
-    pods.behave("a-2", Respond(status=500, after=timedelta(seconds=0.5)), method="POST")
-    guarded = await guard(world, prepared_zone(pods, ZoneSpec(name="a")), pods=pods)
-    review = await fetch_review(guarded, "a", 2)
-
-    replies = await asyncio.gather(*(send_request(guarded, review) for _ in range(5)))
-
-    assert len(set(replies)) == 1
-    assert not replies[0].is_allowed
-    assert replies[0].message.endswith("POST a-2: HTTP status 500")
-    assert [call.method for call in pods.calls] == ["POST", "DELETE"]
-
-
-async def test_si13_reviews_that_the_store_does_not_confirm(world: World) -> None:
-    """SI-13, SI-10, SEC-09, T-07: counts, names, UIDs, labels and places that the store denies.
-
-    No pod is called on their word.
-    """
-    pods = await world.serve_pods()
-    guarded = await guard(
-        world, prepared_zone(pods, ZoneSpec(name="a")), ZoneSpec(name="b", group=None), pods=pods
-    )
-    true = await fetch_review(guarded, "a", 1)
-    request = true["request"]
-    other_uid = request["oldObject"]["metadata"] | {"uid": "11111111-2222-3333-4444-555555555555"}
-    forged = {
-        "count": request["oldObject"] | {"spec": request["oldObject"]["spec"] | {"replicas": 9}},
-        "uid": request["oldObject"] | {"metadata": other_uid},
-    }
-
-    for what, old in forged.items():
-        reply = await send_request(guarded, true | {"request": request | {"oldObject": old}})
-        assert not reply.is_allowed, what
-        assert "try again" in reply.message, what
-    plain = await fetch_review(guarded, "b", 1)
-    for lie in (name_a_target, change_path, change_port, change_service):
-        called_pods = copy.deepcopy(plain)
-        lie(called_pods["request"], random.Random(1))
-        assert (await send_request(guarded, called_pods)).is_allowed, (
-            "it has no label, whatever is said"
-        )
-    elsewhere = request | {"namespace": "kube-system"}
-    reply = await send_request(guarded, true | {"request": elsewhere})
-    assert not reply.is_allowed
-
-    assert not pods.calls
-    await guarded.assert_judged()
-
-
 async def test_a_validating_registration_is_answered_without_patch(world: World) -> None:
     """SEED-089, SEED-093: who registered it so before upgrades; the controller records then."""
     pods = await world.serve_pods()
@@ -153,7 +61,6 @@ async def test_a_validating_registration_is_answered_without_patch(world: World)
         pods=pods,
         registration={"prepare_kind": "Validating"},
     )
-    review = await fetch_review(guarded, "a", 2)
 
     answer = await guarded.workload("a").scale(2, Route.MERGE)
 
@@ -164,7 +71,6 @@ async def test_a_validating_registration_is_answered_without_patch(world: World)
     refused = await guarded.workload("a").scale(1, Route.SCALE_MERGE)
     start = "one or more pods failed to prepare for shutdown."
     assert refused.message.startswith(guarded.refusal("a", (2, 1), start))
-    assert not (await send_request(guarded, review)).is_allowed, "that one has happened already"
     await guarded.assert_judged()
 
 
@@ -210,34 +116,4 @@ async def test_ordinals_that_start_later_and_no_group(world: World) -> None:
     assert pairs == [{"late-4", "late-5"}, {"lone-1", "lone-2"}, {"other-1", "other-2"}]
     await guarded.wait_recorded(*names)
     await world.wait_ready(["late", "lone"])
-    await guarded.assert_judged()
-
-
-# What an annotation is set to in a set of that name.
-WRONG: Final[Mapping[str, tuple[str, str | None, str]]] = {
-    "no-port": ("http-port", None, "-http-port annotation is not set"),
-    "no-path": ("http-path", None, "-http-path annotation is not set"),
-    "bad-port": ("http-port", "80@127.0.0.1", "-http-port annotation"),
-    "bad-path": ("http-path", "../x", "-http-path annotation"),
-}
-
-
-async def test_seed090_what_is_not_said_rightly_refuses(world: World) -> None:
-    """SEED-090, PREP-05 to 07, SI-21: and without the label nothing is checked."""
-    pods = await world.serve_pods()
-    zones = [prepared_zone(pods, ZoneSpec(name=name, group=name)) for name in WRONG]
-    guarded = await guard(world, *zones, pods=pods)
-    for name, (key, value, end) in WRONG.items():
-        await world.annotate(name, **{f"{PREPARE}-{key}": value})
-        why = f"the {PREPARE}{end}"
-        # The label as it was counts, also where the same request takes it away.
-        for route in (Route.MERGE, Route.UNLABEL):
-            answer = await guarded.workload(name, label=PREPARE).scale(2, route)
-            assert answer.message.startswith(guarded.refusal(name, (3, 2), why)), answer
-        await world.label(name, **{PREPARE: None})
-        await world.annotate(name, **{PREPARE: "true", MIN_TIME: "soon"})
-        answer = await guarded.workload(name).scale(2, Route.SCALE_MERGE)
-        assert answer.status == 200
-        assert any("set as annotation" in text for text in answer.warnings), "W-49"
-    assert not pods.calls
     await guarded.assert_judged()

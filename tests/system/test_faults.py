@@ -17,16 +17,11 @@ from tests.world.faults import (
     Answer,
     CommitLate,
     Cut,
-    Delay,
     Drop,
     Effect,
     Expire,
     Freeze,
     NeverAnswer,
-    Truncate,
-    continued_lists,
-    lists,
-    streamed_lists,
     verbs,
     watches,
 )
@@ -129,30 +124,6 @@ async def test_li04_watches_that_end_badly(world: World) -> None:
     await world.judge.assert_clean()
 
 
-async def test_li04_410_as_status_of_a_watch(world: World) -> None:
-    """LI-04, FP-10: the server has forgotten the version that a watch resumes from."""
-    names = await world.create(*three_zones())
-    await world.operator(is_through_proxy=True)
-    expired = world.proxy.add(watches("pods"), Answer(410), times=2)
-    with world.proxy.during(watches("pods"), Cut()):
-        pass
-    await world.roll(names, "v2")
-    assert expired.times == 0, "both were met"
-    await world.judge.assert_clean()
-
-
-async def test_li04_a_list_token_that_expires_in_mid_pagination(world: World) -> None:
-    """LI-04, FP-10: nine pods are two pages; the second page's token is gone twice."""
-    names = await world.create(*three_zones())
-    world.proxy.largest_page = 6
-    world.proxy.add(streamed_lists("pods"), Answer(422))
-    rule = world.proxy.add(continued_lists("pods"), Answer(410), times=2)
-    await world.operator(is_through_proxy=True)
-    assert rule.times == 0, "both were met before the first list was in"
-    await world.roll(names, "v2")
-    await world.judge.assert_clean()
-
-
 async def test_si18_a_delete_without_an_answer(world: World) -> None:
     """SI-18, D-17, FP-13, FP-14: read back first; never a second pod for the first one's place.
 
@@ -190,25 +161,6 @@ async def test_fp12_errors_of_the_api_server(world: World) -> None:
         assert {call: rule.times for call, rule in rules.items()} == dict.fromkeys(rules, 0)
         await wait_reason(operator, "ingester", "up_to_date")
         world.proxy.clear()
-    await world.judge.assert_clean()
-
-
-async def test_fp15_a_slow_api_server(world: World) -> None:
-    """FP-15, SI-09: each call takes 600 ms."""
-    names = await world.create(*three_zones(replicas=2))
-    await world.operator(is_through_proxy=True)
-    world.proxy.add(lambda request: not request.is_watch, Delay(timedelta(milliseconds=600)))
-    await world.roll(names, "v2")
-    await world.judge.assert_clean()
-
-
-async def test_fp13_a_list_that_is_cut_short(world: World) -> None:
-    """FP-13: a half-read list is never taken for the whole."""
-    names = await world.create(*three_zones())
-    rule = world.proxy.add(lists("pods"), Truncate(2000), times=3)
-    await world.operator(is_through_proxy=True)
-    assert rule.times == 0
-    await world.roll(names, "v2")
     await world.judge.assert_clean()
 
 

@@ -3,9 +3,7 @@
 The same on virtual time, with more of it: `tests/kube/test_election_input.py`.
 """
 
-import time
 from datetime import timedelta
-from typing import Final
 
 import pytest
 
@@ -15,68 +13,10 @@ from tests.system.evictions import calling
 from tests.system.hooked import TLS_FLAGS
 from tests.system.test_failover import acts
 from tests.system.waits import wait_true
-from tests.world.api import LEASES, Json
 from tests.world.budgets import TRY_AGAIN, grouped_zones, zone_budget
-from tests.world.manifests import LEASE
 from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
-
-STRANGER: Final = "a-pod-that-is-not-ours"
-# Seen unchanged for so long it may be taken.
-UNCHANGED: Final = timedelta(seconds=15)
-FUTURE: Final[Json] = {
-    "holderIdentity": STRANGER,
-    "acquireTime": "2999-01-01T00:00:00.000000Z",
-    "renewTime": "2999-01-01T00:00:00.000000Z",
-    "leaseDurationSeconds": 99_999,
-    "leaseTransitions": 2**31 - 1,
-}
-
-
-async def test_d70_a_lease_of_a_stranger_with_times_of_the_future(world: World) -> None:
-    """D-70, DEP-93, LI-08: waited for by the operator's own clock, ready meanwhile; then taken."""
-    names = await world.create(*three_zones(replicas=1))
-    began = time.monotonic()
-    await world.post(LEASES, _lease(FUTURE))
-    operator = await world.operator()
-    assert not await acts(operator)
-    assert f"acts: {STRANGER}" in (await operator.fetch("/status"))[1]
-    await world.set_image(names, "v2")
-    await wait_true("it acts", lambda: acts(operator))
-    assert time.monotonic() - began > UNCHANGED.total_seconds()
-    await world.wait_adopted(names)
-    lease = await world.get(LEASES, LEASE)
-    assert lease["spec"]["leaseDurationSeconds"] == UNCHANGED.total_seconds()
-    assert lease["spec"]["renewTime"] < "2999"
-    await world.judge.assert_clean()
-
-
-async def test_d70_a_lease_that_people_delete_and_edit(world: World) -> None:
-    """D-70, SI-22, FP-18: deleted it is made again; given away its holder ends and begins anew."""
-    names = await world.create(*three_zones(replicas=1))
-    operator = await world.operator()
-    await wait_true("it acts", lambda: acts(operator))
-    before = (await world.get(LEASES, LEASE))["metadata"]["uid"]
-    await world.delete(LEASES, LEASE)
-
-    async def is_made_again() -> bool:
-        found = await world.api.items(LEASES, world.namespace)
-        return any(one["metadata"]["uid"] != before for one in found)
-
-    await wait_true("a new Lease", is_made_again)
-    assert await acts(operator)
-    await world.roll(names, "v2")
-    for holder, loss in (("", "names no holder"), (STRANGER, f"another process acts: {STRANGER}")):
-        await wait_true("it acts", lambda: acts(operator))  # ready it is before
-        await world.patch(LEASES, LEASE, {"spec": {"holderIdentity": holder}})
-        assert await operator.wait_end() == 1
-        assert loss in operator.child.tail()
-        operator.start()
-        await operator.wait_ready()
-    await world.set_image(names, "v3")
-    await world.wait_adopted(names)
-    await world.judge.assert_clean()
 
 
 async def test_dep92_one_without_webhooks_leads_one_that_has_them(world: World) -> None:
@@ -114,8 +54,3 @@ async def test_d72_one_that_takes_no_part_beside_one_that_leads(world: World) ->
     await world.set_image(names, "v2")
     await world.wait_adopted(names, limit=timedelta(minutes=5))
     await world.judge.assert_clean()
-
-
-def _lease(spec: Json) -> Json:
-    kind = {"apiVersion": LEASES.api_version, "kind": "Lease"}
-    return kind | {"metadata": {"name": LEASE}, "spec": spec}

@@ -1,20 +1,16 @@
 """no-downscale by every way in which a count is changed, on the real API server."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
 import pytest
 
-from rollout_operator.aio.tasks import gather_all
 from rollout_operator.lab.zones import ZoneSpec, statefulset
 from tests.system.guarded import NO_DOWNSCALE
-from tests.system.hooked import Hooked, hook_up
-from tests.system.waits import read_metric
+from tests.system.hooked import hook_up
 from tests.world.api import DEPLOYMENTS, REPLICASETS, STATEFULSETS, Json, Resource
 from tests.world.clients import EVERY_ROUTE, OF_ANY_COUNT, Route, Workload, workload_body
-from tests.world.faults import Answer, Cut, Effect, Freeze, NeverAnswer, verbs, watches
 from tests.world.hooks import WORKLOADS
 from tests.world.world import World
 
@@ -156,105 +152,3 @@ async def test_d20_without_the_right_to_read_a_scale_passes_with_a_warning(
     assert f'grant verb get on \\"{resource.plural}\\" in API group \\"apps\\"' in line
     refused = await workload.scale(1, Route.MERGE)
     assert refused.status == 400, "the object itself carries its label"
-
-
-FAULTS: Final[Mapping[str, Effect]] = {"unreachable": Cut(), "broken": Answer(500)}
-# Load, which senders of requests can make: with a silent server our own time ends first.
-OVERLOADS: Final[Mapping[str, Effect]] = {
-    "silent": NeverAnswer(),
-    "throttled": Answer(429, timedelta(seconds=1)),
-}
-
-
-async def test_d20_a_scale_whose_object_cannot_be_read_now(world: World) -> None:
-    """SEED-087, D-20, T-06, SI-09, SI-13, SI-14, FP-15: with default flags.
-
-    Allowed with a warning, what is cached is known all the same; but overload is no reason to let
-    a downscale pass. A stale cache is not read.
-    """
-    workloads, _ = await _labelled(world)
-    late = await _create(world, STATEFULSETS, "late", {})
-    deployment, kept = workloads[DEPLOYMENTS], workloads[STATEFULSETS]
-    # First, while nothing is known of the API server.
-    await _expect_retries(world, deployment, OVERLOADS)
-    assert (await deployment.scale(2, Route.SCALE_MERGE)).message == _refusal(deployment, 2)
-    for fault, effect in FAULTS.items():
-        with _no_reads(world, effect):
-            answer = await deployment.scale(2, Route.SCALE_MERGE, is_dry_run=True)
-
-            assert answer.status == 200, (fault, answer)
-            (warning,) = answer.warnings
-            what = f"can't get deployments/kept in namespace {world.namespace}"
-            assert warning.startswith(f"{what}, allowing the change: ")
-            answer = await kept.scale(2, Route.SCALE_MERGE)
-            assert answer.message == _refusal(kept, 2), fault
-
-    world.proxy.add(watches("statefulsets"), Freeze())
-    await world.label("late", **{NO_DOWNSCALE: "true"})
-    assert (await late.scale(2, Route.SCALE_MERGE)).message == _refusal(late, 2)
-    world.proxy.add(verbs("get", "statefulsets"), Answer(503))
-    answer = await late.scale(2, Route.SCALE_MERGE, is_dry_run=True)
-    assert answer.status == 200
-    assert "can't get statefulsets/late" in answer.warnings[0]
-
-
-async def test_d20_a_crowd_of_requests_lets_no_downscale_pass(world: World) -> None:
-    """D-20, D-53, SI-14: with default flags; each is refused by the label.
-
-    The Deployment is in no cache, and the cache of StatefulSets is behind.
-    """
-    workloads, _ = await _labelled(world, registration=ONLY_NO_DOWNSCALE)
-    world.proxy.add(watches("statefulsets"), Freeze())
-    for count in (60, 200):
-        for resource, workload in workloads.items():
-            patch = {"metadata": {"annotations": {"changed": f"for {count}"}}}
-            await world.patch(resource, workload.name, patch)
-            answers = await gather_all(
-                workload.scale(2, Route.SCALE_MERGE, is_dry_run=True) for _ in range(count)
-            )
-            assert {answer.message for answer in answers} == {_refusal(workload, 2)}, resource
-
-
-async def test_d20_fail_closed_refuses_it_for_a_retry(world: World) -> None:
-    """D-20, SI-13: 429 with what could not be read; the same request is judged, later."""
-    workloads, hooked = await _labelled(world, "-no-downscale.fail-closed=true")
-    workload = workloads[DEPLOYMENTS]
-    await _expect_retries(world, workload, {**FAULTS, **OVERLOADS})
-    assert await workload.replicas() == 3
-    name = "rollout_operator_reviews_total"
-    counted = await read_metric(hooked.operator, name, verdict="refused", reason="cannot_check")
-    assert counted == len(FAULTS) + len(OVERLOADS)
-    answer = await workload.scale(2, Route.SCALE_MERGE)
-    assert answer.message == _refusal(workload, 2)
-
-
-async def _expect_retries(world: World, workload: Workload, effects: Mapping[str, Effect]) -> None:
-    """Expect that a downscale is refused as 429 while reads end like this."""
-    for fault, effect in effects.items():
-        with _no_reads(world, effect):
-            answer = await workload.scale(2, Route.SCALE_MERGE)
-
-        assert answer.status == 429, (fault, answer)
-        what = f"can't get {workload.resource.plural}/kept in namespace {world.namespace}: "
-        assert answer.message.startswith(f"{_why(workload, 2)} {what}"), fault
-
-
-async def _labelled(
-    world: World, *flags: str, registration: Mapping[str, object] = SHORT
-) -> tuple[dict[Resource, Workload], Hooked]:
-    """Return labelled workloads of an operator behind the proxy."""
-    await world.grant("no-downscale-deployments")
-    labels = {NO_DOWNSCALE: "true"}
-    kinds = (STATEFULSETS, DEPLOYMENTS)
-    workloads = {kind: await _create(world, kind, "kept", labels) for kind in kinds}
-    hooked = await hook_up(world, flags=flags, is_through_proxy=True, registration=registration)
-    return workloads, hooked
-
-
-@contextmanager
-def _no_reads(world: World, effect: Effect) -> Iterator[None]:
-    """Let no object be read alone inside of the block; watches go on."""
-    with ExitStack() as stack:
-        for kind in (STATEFULSETS, DEPLOYMENTS):
-            stack.enter_context(world.proxy.during(verbs("get", kind.plural), effect))
-        yield

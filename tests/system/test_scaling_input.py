@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -13,9 +12,9 @@ import pytest
 from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import DOWNSCALE_INTENT
 from tests.system.delayed import DELAY, URL
-from tests.system.guarded import LAST_DOWNSCALE, MIN_TIME, Guarded, guard
+from tests.system.guarded import Guarded, guard
 from tests.system.mirrored import Template, grant_mirroring, mirror
-from tests.system.scaled import FORCE, annotated, follow, scale, stored_at, wait_counts
+from tests.system.scaled import annotated, follow, scale, stored_at, wait_counts
 from tests.system.waits import read_metric, wait_line, wait_page, wait_true
 from tests.world.sets import MAX_UNAVAILABLE
 from tests.world.world import World
@@ -36,8 +35,6 @@ class Case:
     """The one that is named."""
     says: Sequence[str]
     zones: Sequence[ZoneSpec]
-    is_failure: bool = True
-    """Whether it is counted at each reconcile."""
 
 
 def _zone(name: str, replicas: int = 1) -> ZoneSpec:
@@ -45,37 +42,12 @@ def _zone(name: str, replicas: int = 1) -> ZoneSpec:
 
 
 def _cases() -> list[Case]:
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return [
         Case(
             code="no_leading_zone",
             zone="lost-b",
             says=["could not find leader for lost-b", "grafana.com/rollout-downscale-leader"],
             zones=[_zone("lost-a"), follow(_zone("lost-b"), "absent")],
-        ),
-        Case(
-            code="leading_zones_circle",
-            zone="circle-a",
-            says=["circle-a follows circle-b follows circle-a"],
-            zones=[follow(_zone("circle-a"), "circle-b"), follow(_zone("circle-b"), "circle-a")],
-        ),
-        Case(
-            code="bad_downscale_time",
-            zone="times-b",
-            says=["StatefulSet times-a", LAST_DOWNSCALE, "yesterday"],
-            zones=[
-                annotated(_zone("times-a"), {LAST_DOWNSCALE: "yesterday"}),
-                annotated(follow(_zone("times-b", 2), "times-a"), {MIN_TIME: "1h"}),
-            ],
-        ),
-        Case(
-            code="wait_time_missing",
-            zone="timeless-b",
-            says=["StatefulSet timeless-b", MIN_TIME, "2 → 1"],
-            zones=[
-                annotated(_zone("timeless-a"), {LAST_DOWNSCALE: now}),
-                follow(_zone("timeless-b", 2), "timeless-a"),
-            ],
         ),
         Case(
             code="bad_reference",
@@ -101,30 +73,13 @@ def _cases() -> list[Case]:
             says=["Deployment.apps demo", "not allowed in namespace"],
             zones=[mirror(_zone("forbidden-a"), kind="Deployment", api_version="apps/v1")],
         ),
-        Case(
-            code="bad_force_replicas",
-            zone="forced-b",
-            says=[FORCE, "many"],
-            zones=[
-                _zone("forced-a"),
-                annotated(follow(_zone("forced-b"), "forced-a"), {FORCE: "many"}),
-            ],
-            is_failure=False,
-        ),
-        Case(
-            code="bad_delay",
-            zone="hasty-a",
-            says=[DELAY, "soon"],
-            zones=[
-                annotated(mirror(_zone("hasty-a", 2)), {DELAY: "soon", URL: "http://any/prepare"})
-            ],
-        ),
     ]
 
 
 async def test_w42_a_wrong_value_is_named_once_and_holds_no_zone_up(world: World) -> None:
-    """W-42, W-43, W-20, SCALE-05, 07, 09, 10, MIRR-03, 04, DELAY-03: named with zone and key.
+    """W-42, W-43, SCALE-05, MIRR-03, MIRR-04: named with zone and key.
 
+    What else may be wrong of a zone: `tests/planning/scaling` and `tests/controllers/scaling`.
     A chain beside them is through at once, and so is a zone that follows in a group in which
     another one cannot be understood.
     """
@@ -187,8 +142,7 @@ async def _touch(guarded: Guarded, case: Case) -> None:
     for turn in range(PASSES):
         before = await _count_failures(guarded, case)
         await world.annotate(case.zone, **{MAX_UNAVAILABLE: f"{turn + 1}"})
-        if case.is_failure:
-            await _wait_counted(guarded, case, before + 1)
+        await _wait_counted(guarded, case, before + 1)
 
 
 async def _wait_counted(guarded: Guarded, case: Case, least: float) -> None:

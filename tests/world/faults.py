@@ -141,16 +141,6 @@ def lists(resource: str = "") -> Predicate:
     return lambda request: request.verb == "list" and resource in ("", request.resource)
 
 
-def continued_lists(resource: str = "") -> Predicate:
-    """Match second and later pages of lists."""
-    return lambda request: lists(resource)(request) and bool(request.query.get("continue"))
-
-
-def streamed_lists(resource: str = "") -> Predicate:
-    """Match watches that begin with all objects."""
-    return lambda request: watches(resource)(request) and "sendInitialEvents" in request.query
-
-
 def verbs(verb: str, resource: str) -> Predicate:
     """Match one verb on one resource."""
     return lambda request: (request.verb, request.resource) == (verb, resource)

@@ -81,8 +81,6 @@ class FaultProxy:
         self.rewrite: Rewrite = leave
         """In force for answers, and for events of watches that were opened under another."""
         self.rules: list[Rule] = []
-        self.largest_page: int | None = None
-        """Objects of a list, where the operator requests a page of more."""
         self._streams: set[_Stream] = set()
         self._frozen: dict[Rule, set[_Stream]] = {}
         self._client: aiohttp.ClientSession | None = None
@@ -325,10 +323,9 @@ class FaultProxy:
         }
         if self.rewrite is not leave:
             headers.pop("Accept-Encoding", None)
-        url = incoming.rel_url
-        if self.largest_page and "limit" in url.query:
-            url = url.update_query(limit=min(int(url.query["limit"]), self.largest_page))
-        return self._client.request(incoming.method, url, data=body or None, headers=headers)
+        return self._client.request(
+            incoming.method, incoming.rel_url, data=body or None, headers=headers
+        )
 
 
 async def _until(content: aiohttp.StreamReader, stop: asyncio.Event) -> AsyncIterator[bytes]:
