@@ -196,7 +196,7 @@ async def test_a_request_that_is_given_up_stands_in_the_history() -> None:
             )
         ),
         ("Mutating", patch({"op": "test", "path": "/data/key", "value": "9"})),
-        ("Mutating", patch({"op": "replace", "path": "/data", "value": "text"})),
+        ("Mutating", patch({"op": "replace", "path": "/spec", "value": "text"})),
     ],
 )
 @in_virtual_time

@@ -8,21 +8,18 @@ from hypothesis import strategies as st
 
 from rollout_operator.kube.api import (
     PODS,
-    SECRETS,
     STATEFULSETS,
-    VALIDATING_WEBHOOKS,
     ZONE_BUDGETS,
     JsonObject,
     Resource,
 )
 from rollout_operator.lab.model.request import ApiRefusal, NotModelled
-from rollout_operator.lab.schemas.kinds import BUDGETS, REPLICA_TEMPLATES, ObjectKind, get_kind
+from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES, ObjectKind, get_kind
 from rollout_operator.lab.schemas.tidy import copy_json
 from rollout_operator.model.decode.budget import parse_budget
 from rollout_operator.model.errors import InvalidInput
-from tests.contract.bodies import pod, replica_template, secret, statefulset, zone_budget
+from tests.contract.bodies import pod, replica_template, statefulset, zone_budget
 from tests.contract.test_contract_zone_budgets import REFUSED
-from tests.lab.server import hook_on
 from tests.model.budget_trees import REGEX, TWO_GROUPS, as_json
 from tests.test_manifests_crds import fields_of_spec
 
@@ -52,12 +49,6 @@ def sts(**spec: object) -> JsonObject:
     return statefulset("a", **spec)  # type: ignore[arg-type]  # any field, also a wrong one
 
 
-def hooked(**fields: object) -> JsonObject:
-    body: Any = hook_on(PODS, "CREATE")
-    body["webhooks"][0] |= fields
-    return dict(body)
-
-
 def contained(**fields: object) -> JsonObject:
     return {"metadata": {"labels": {"name": "a"}}, "spec": {"containers": [fields]}}
 
@@ -67,9 +58,6 @@ def contained(**fields: object) -> JsonObject:
     [
         (STATEFULSETS, sts(selector=None)),
         (STATEFULSETS, sts(selector={"matchLabels": {"name": "b"}})),
-        (STATEFULSETS, sts(podManagementPolicy="All")),
-        (STATEFULSETS, sts(ordinals={"start": -1})),
-        (STATEFULSETS, sts(updateStrategy={"type": "OnDelete", "rollingUpdate": {}})),
         (STATEFULSETS, sts(serviceName="a@b")),
         (STATEFULSETS, sts(volumeClaimTemplates=[{}])),
         (STATEFULSETS, sts(template=contained(name="app", image="v1", ports=[{}]))),
@@ -79,19 +67,9 @@ def contained(**fields: object) -> JsonObject:
         (PODS, pod("a", labels={"a b": "c"})),
         (PODS, pod("a", annotations={"/": "c"})),
         (PODS, pod("a", ownerReferences=[{"kind": "X", "name": "x"}])),
-        (SECRETS, secret("a", data={"key": "?"})),
-        (SECRETS, secret("a", data={"no/key": "eA=="})),
-        (SECRETS, secret("a", immutable=True)),
-        (SECRETS, secret("a", type="kubernetes.io/tls", data={"tls.crt": ""})),
-        (BUDGETS, {"metadata": {"name": "a"}, "spec": {"minAvailable": 1}}),
         (REPLICA_TEMPLATES, replica_template("a", replicas="3")),
         (REPLICA_TEMPLATES, replica_template("a", replicas=-1)),
         (REPLICA_TEMPLATES, replica_template("a", replicas=2**31)),
-        (VALIDATING_WEBHOOKS, hooked(sideEffects="Some")),
-        (VALIDATING_WEBHOOKS, hooked(timeoutSeconds=31)),
-        (VALIDATING_WEBHOOKS, hooked(name="short")),
-        (VALIDATING_WEBHOOKS, hooked(clientConfig={})),
-        (VALIDATING_WEBHOOKS, hooked(admissionReviewVersions=["v1beta1"])),
         *((ZONE_BUDGETS, zone_budget("a", **spec)) for spec, _ in REFUSED),
     ],
 )
