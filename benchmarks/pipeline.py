@@ -13,10 +13,9 @@ from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.worker import Waker
 from rollout_operator.kube.api import PODS, STATEFULSETS, Resource
-from rollout_operator.kube.cache.cached import Cached
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.informer import Informer
-from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, Store
+from rollout_operator.kube.cache.store import Cached, PodStore, StatefulSetStore, Store
 from rollout_operator.kube.client.client import Client
 from rollout_operator.kube.client.rate_limit import RateLimiter
 from rollout_operator.kube.connection.connect import Access, connect

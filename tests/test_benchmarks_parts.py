@@ -39,7 +39,7 @@ from benchmarks.questions import (
 )
 from benchmarks.server import Feed, Spec, World
 from benchmarks.tasks import Load, Task
-from rollout_operator.kube.cache.cached import decides
+from rollout_operator.kube.cache.store import decides
 from rollout_operator.model.budget import Budget
 from rollout_operator.model.decode.budget import decode_budget
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset

@@ -1,16 +1,17 @@
-"""One value for all concurrent callers: made once, given out for a time, then made anew on demand.
+"""What all concurrent callers share: a value that is made once, or the answer of one call.
 
-Nothing is made while nothing calls for it. Unlike the answers of `single_flight`, the value may be
-older than the question: by how much is for its maker to say.
+A `Shared` value is given out for a time, then made anew on demand. It may be older than the
+question: by how much is for its maker to say. The answer of a `SingleFlight` never is.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from datetime import timedelta
 from typing import Final, Generic, TypeVar
 
 from rollout_operator.aio.clock import Clock
 
+K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 # What was dear to make is given out for nine times as long: making it takes a tenth of the loop.
@@ -88,3 +89,46 @@ class Shared(Generic[V]):
         end = self._clock.elapsed()
         self._kept = (value, end + self._keep(end - begin))
         return value
+
+
+class SingleFlight(Generic[K, V]):
+    """The calls in flight, one at a time for each key. Must be used from one event loop.
+
+    An answer to a call that had begun before its caller came is taken only where the caller's own
+    test accepts it. Otherwise the next call serves, again one for all. Hence a caller waits for two
+    calls at most, however many callers there are, and for more only where the callers that make
+    them give up.
+
+    Errors that callers are to share are a part of `V`; an error that a call raises ends that caller
+    only, as its cancellation does, and the next caller calls anew.
+    """
+
+    def __init__(self) -> None:
+        self._flights: dict[K, asyncio.Future[V]] = {}
+
+    async def share(
+        self, key: K, call: Callable[[], Awaitable[V]], is_new_enough: Callable[[V], bool]
+    ) -> V:
+        """Return the answer of a call, made now or by another caller."""
+        flight = self._flights.get(key)
+        if flight is not None:
+            await asyncio.wait([flight])
+            if not flight.cancelled() and is_new_enough(flight.result()):
+                return flight.result()
+        # Whatever is in flight from here on began after this caller had come.
+        while (flight := self._flights.get(key)) is not None:
+            await asyncio.wait([flight])
+            if not flight.cancelled():
+                return flight.result()
+        return await self._lead(key, call)
+
+    async def _lead(self, key: K, call: Callable[[], Awaitable[V]]) -> V:
+        flight = asyncio.get_running_loop().create_future()
+        self._flights[key] = flight
+        try:
+            answer = await call()
+            flight.set_result(answer)
+            return answer
+        finally:
+            del self._flights[key]
+            flight.cancel()  # without an answer only: waiters call anew

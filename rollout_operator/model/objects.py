@@ -1,7 +1,7 @@
 """Slim API objects: the fields that decide, and no more.
 
 They are frozen. Two of them that differ only in `resource_version` decide alike: see
-`kube.cache.cached.decides`.
+`kube.cache.store.decides`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -26,11 +26,10 @@ from rollout_operator.kube.api import (
     ApiClient,
     Resource,
 )
-from rollout_operator.kube.cache.cached import Cached
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.shares import AnyInformer
-from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, Store
+from rollout_operator.kube.cache.store import Cached, PodStore, StatefulSetStore, Store
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.events import EventSender
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset

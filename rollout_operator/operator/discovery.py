@@ -16,12 +16,11 @@ from typing import Final, Protocol
 import msgspec
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, STATEFULSETS, ZONE_BUDGETS, Resource
-from rollout_operator.kube.cache.cached import Cached
 from rollout_operator.kube.cache.cluster import ClusterKind, ClusterKinds
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.optional import OptionalInformer
-from rollout_operator.kube.cache.store import Store
+from rollout_operator.kube.cache.store import Cached, Store
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.release_kinds import ROLLOUTS
 from rollout_operator.model.decode.budget import decode_budget

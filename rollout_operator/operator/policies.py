@@ -19,12 +19,12 @@ from rollout_operator.controllers.policies.controller import (
     RESYNC,
     PolicyContext,
     PolicyController,
+    Switches,
 )
 from rollout_operator.controllers.policies.placements import Placements
 from rollout_operator.controllers.policies.reports import PolicyReports
 from rollout_operator.controllers.policies.rule import Owners, PolicyRule
 from rollout_operator.controllers.policies.statuses import PolicyStatuses
-from rollout_operator.controllers.policies.switches import Switches
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.rollout.executor import Executor
 from rollout_operator.controllers.rollout.steps import StepContext, Steps
@@ -47,7 +47,7 @@ from rollout_operator.planning.description.policies import (
     describe_policy,
     describe_unreadable_policy,
 )
-from rollout_operator.planning.policies.blocking import REASONS
+from rollout_operator.planning.policies.conditions import REASONS
 from rollout_operator.telemetry.policies import PolicyMetrics
 from rollout_operator.telemetry.spans import trace_keys
 

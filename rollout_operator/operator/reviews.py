@@ -39,8 +39,7 @@ from rollout_operator.web.http.metrics import name_route
 from rollout_operator.web.reviews.budget_validation import ZpdbValidation
 from rollout_operator.web.reviews.dispatch import Reviewer, ReviewHook
 from rollout_operator.web.reviews.eviction import EvictionContext, PodEviction
-from rollout_operator.web.reviews.forward import Forwarder
-from rollout_operator.web.reviews.leader_only import LeaderOnly
+from rollout_operator.web.reviews.forward import Forwarder, LeaderOnly
 from rollout_operator.web.reviews.no_downscale import NoDownscale
 from rollout_operator.web.reviews.prepare_downscale import PrepareDownscale
 from rollout_operator.web.reviews.prepare_reservation import PrepareContext

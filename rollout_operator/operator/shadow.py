@@ -9,12 +9,13 @@ from typing import Final
 
 from rollout_operator.aio.queue import AT_ONCE, WorkQueue
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.controllers.shadow.differences import Differences
-from rollout_operator.controllers.shadow.rollouts import ShadowContext, ShadowController
-from rollout_operator.controllers.shadow.scaling import (
+from rollout_operator.controllers.shadow.controller import (
+    ShadowContext,
+    ShadowController,
     ShadowScalingContext,
     ShadowScalingController,
 )
+from rollout_operator.controllers.shadow.differences import Differences
 from rollout_operator.controllers.worker import Result, Waker, Workers
 from rollout_operator.guards.budgets.arbiter import Arbiter
 from rollout_operator.kube.client.rate_limit import Priority

@@ -2,7 +2,7 @@
 
 One gauge a number, because the numbers overlap and make no sum. Times are moments, from which a
 query makes seconds. Series are written where a number has changed, and go with their zone or group;
-what the numbers mean is decided in `planning.rollout.progress`.
+what the numbers mean is decided in `planning.rollout.readiness`.
 """
 
 from collections.abc import Sequence

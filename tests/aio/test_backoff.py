@@ -1,13 +1,16 @@
 """LI-11: retries slow down to a bound, and a value that does not stay is written more seldom."""
 
+import asyncio
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout_operator.aio.backoff import Backoff
+from rollout_operator.aio.backoff import Backoff, Rewrites
 from tests.examples import repeatable
+from tests.virtual_time import VirtualClock, in_virtual_time
 
 TENTH = Backoff(first=timedelta(seconds=0.1), most=timedelta(seconds=10))
 
@@ -61,3 +64,46 @@ def test_a_delay_is_never_outside_its_bounds(failures: int, rng: float, first: i
 def test_nonsense_is_refused_at_once(first: int, most: int) -> None:
     with pytest.raises(ValueError, match="backoff: first"):
         Backoff(first=timedelta(seconds=first), most=timedelta(seconds=most))
+
+
+def is_free(rewrites: Rewrites[str, int], place: str, value: int) -> bool:
+    """Return whether a value may be written, and record it as written where it may."""
+    if rewrites.wait_before(place, value) > timedelta(0):
+        return False
+    rewrites.record(place, value)
+    return True
+
+
+@in_virtual_time
+async def test_three_times_are_free_and_others_do_not_count() -> None:
+    rewrites: Rewrites[str, int] = Rewrites(VirtualClock())
+    assert [is_free(rewrites, "one", 3) for _ in range(5)] == [True, True, True, False, False]
+    assert rewrites.count("one", 3) == 3
+    assert is_free(rewrites, "other", 3)
+    assert is_free(rewrites, "one", 4), "another value begins anew"
+    assert is_free(rewrites, "one", 3)
+
+
+@in_virtual_time
+async def test_the_wait_doubles_up_to_five_minutes() -> None:
+    """LI-11: at most 12 writes in the first minute, one in 30 s after five."""
+    rewrites: Rewrites[str, int] = Rewrites(VirtualClock())
+    times = []
+    for second in range(3600):
+        if is_free(rewrites, "one", 3):
+            times.append(second)
+        await asyncio.sleep(1)
+    gaps = [later - sooner for sooner, later in pairwise(times[2:])]
+    assert gaps[:6] == [10, 20, 40, 80, 160, 300]
+    assert set(gaps[6:]) == {300}
+
+
+@in_virtual_time
+async def test_what_stayed_long_or_is_forgotten_begins_anew() -> None:
+    rewrites: Rewrites[str, int] = Rewrites(VirtualClock())
+    for _ in range(3):
+        assert is_free(rewrites, "one", 3)
+    await asyncio.sleep(15 * 60)
+    assert [is_free(rewrites, "one", 3) for _ in range(4)] == [True, True, True, False]
+    rewrites.forget("one")
+    assert is_free(rewrites, "one", 3)

@@ -5,7 +5,21 @@ from typing import Final
 
 import pytest
 
-from rollout_operator.controllers.retries import Attempt, Attempts, name_attempt
+from rollout_operator.controllers.retries import (
+    RECHECK,
+    Attempt,
+    Attempts,
+    Reconciles,
+    name_attempt,
+)
+from rollout_operator.model.errors import (
+    Conflict,
+    DecodeError,
+    NotFound,
+    OperatorError,
+    Refused,
+    TooManyRequests,
+)
 from rollout_operator.model.names import Revision, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Reason, RecordRevision, ReplacePods
@@ -14,6 +28,9 @@ from tests.fakes_clock import FakeClock
 NOTHING: Final = timedelta(0)
 ROLL: Final[Attempt] = ("replace", "uid-a", "new")
 NEWER: Final[Attempt] = ("replace", "uid-a", "newer")
+
+FIRST = timedelta(milliseconds=100)
+BUSY = timedelta(seconds=7)
 
 
 @pytest.fixture
@@ -85,3 +102,73 @@ def test_what_failed_together_does_not_come_back_together(clock: FakeClock) -> N
     attempts = Attempts(clock, longest=timedelta(seconds=5), rng=lambda: next(rngs))
     waits = [attempts.record_failure((name,), "no", at_least=NOTHING) for name in "abc"]
     assert [wait.total_seconds() for wait in waits] == [0.05, 0.075, 0.1]
+
+
+class Bench:
+    """Reconciles that end as the test wants."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.error: OperatorError | None = None
+        self.tried: list[str] = []
+        self.warned: list[str] = []
+        self._reconciles = Reconciles(
+            kind="Thing",
+            attempts=Attempts(self.clock, longest=timedelta(seconds=5)),
+            once=self._once,
+            name_keys=lambda name: {"thing": name},
+            on_failure=lambda name, error: self.warned.append(f"{name}: {error}"),
+        )
+
+    async def _once(self, name: str) -> timedelta | None:
+        self.tried.append(name)
+        if self.error is not None:
+            raise self.error
+        return None
+
+    async def step(self, name: str = "a") -> timedelta | None:
+        return (await self._reconciles.reconcile(name)).again
+
+
+@pytest.mark.parametrize(
+    ("error", "again", "warned"),
+    [
+        pytest.param(None, None, [], id="no error"),
+        pytest.param(NotFound("gone"), RECHECK, [], id="gone: until the cache shows it"),
+        pytest.param(Conflict("newer"), FIRST, [], id="a conflict is no news"),
+        pytest.param(Refused("no"), FIRST, ["a: no"], id="refused"),
+        pytest.param(DecodeError("odd"), FIRST, ["a: odd"], id="an answer that cannot be read"),
+        pytest.param(
+            TooManyRequests("busy", retry_after=BUSY), BUSY, ["a: busy"], id="as the server says"
+        ),
+    ],
+)
+async def test_what_an_error_means(
+    error: OperatorError | None, again: timedelta | None, warned: list[str]
+) -> None:
+    bench = Bench()
+    bench.error = error
+    assert await bench.step() == again
+    assert bench.warned == warned
+
+
+async def test_what_failed_is_not_tried_before_its_time() -> None:
+    """LI-11: nor does it hold up another object."""
+    bench = Bench()
+    bench.error = Refused("no")
+    assert [await bench.step(), await bench.step(), await bench.step("b")] == [FIRST] * 3
+    assert bench.tried == ["a", "b"]
+    bench.clock.jump(FIRST)
+    assert await bench.step() == 2 * FIRST
+    assert bench.tried == ["a", "b", "a"]
+
+
+async def test_a_success_forgets_the_failures() -> None:
+    bench = Bench()
+    bench.error = Refused("no")
+    await bench.step()
+    bench.clock.jump(FIRST)
+    bench.error = None
+    assert await bench.step() is None
+    bench.error = Refused("no")
+    assert await bench.step() == FIRST

@@ -11,8 +11,7 @@ from rollout_operator.operator.context import Context
 from rollout_operator.operator.process import Clients, Process, Telemetry
 from rollout_operator.operator.reviews import EVICTION_PATH, LED_PATHS, PREPARE_PATH, Reviews
 from rollout_operator.pods.client import Sender
-from rollout_operator.web.reviews.forward import Forwarder, Peers
-from rollout_operator.web.reviews.leader_only import LeaderOnly
+from rollout_operator.web.reviews.forward import Forwarder, LeaderOnly, Peers
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 LEADER = Lease(version="1", holder="other_1", address="10.0.0.2:8444")

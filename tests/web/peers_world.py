@@ -20,8 +20,7 @@ from rollout_operator.planning.certificate import CertificateStep, Decision
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.http.cluster import ClusterRules
 from rollout_operator.web.reviews.dispatch import Reviewer
-from rollout_operator.web.reviews.forward import Forwarder, ForwardOutcome, Peers
-from rollout_operator.web.reviews.leader_only import LeaderOnly
+from rollout_operator.web.reviews.forward import Forwarder, ForwardOutcome, LeaderOnly, Peers
 from rollout_operator.web.webhooks import ServerOptions, WebhookServer
 from tests.pki.certificates import HOST, WANTED
 from tests.web.webhook_world import ScriptedHook, body_of

@@ -21,7 +21,7 @@ from rollout_operator.planning.events import (
     choose_delete_events,
     choose_revision_events,
 )
-from rollout_operator.planning.policies.blocking import list_blocking
+from rollout_operator.planning.policies.conditions import list_blocking
 from rollout_operator.planning.policies.events import (
     choose_policy_events,
     find_begun,

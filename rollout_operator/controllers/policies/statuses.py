@@ -7,8 +7,7 @@ from datetime import timedelta
 from typing import Final, Protocol
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.controllers.own_writes import NewestObjects
-from rollout_operator.controllers.statuses import StatusWriter
+from rollout_operator.controllers.own_writes import NewestObjects, StatusWriter
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, Patcher, Reader
 from rollout_operator.kube.cache.store import PolicyStore
 from rollout_operator.model.decode.status import decode_watched_policy

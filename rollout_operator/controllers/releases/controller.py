@@ -12,13 +12,11 @@ from typing import Final
 
 import msgspec
 
-from rollout_operator.controllers.own_writes import NewestObjects
-from rollout_operator.controllers.reconciles import RECHECK, Reconciles
+from rollout_operator.controllers.own_writes import NewestObjects, StatusWriter
 from rollout_operator.controllers.releases.flux import FluxObjects
 from rollout_operator.controllers.releases.observe import ReleaseObserver
 from rollout_operator.controllers.releases.reports import ReleaseReports
-from rollout_operator.controllers.retries import Attempts
-from rollout_operator.controllers.statuses import StatusWriter
+from rollout_operator.controllers.retries import RECHECK, Attempts, Reconciles
 from rollout_operator.controllers.worker import Result
 from rollout_operator.kube.api import JsonObject, Patcher
 from rollout_operator.kube.release_kinds import ROLLOUTS

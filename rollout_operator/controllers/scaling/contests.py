@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from rollout_operator.aio.backoff import Rewrites
 from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.rewrites import Rewrites
 from rollout_operator.kube.api import STATEFULSETS, Reader
 from rollout_operator.model.decode.managers import decode_replica_writers
 from rollout_operator.model.errors import ApiError

@@ -13,8 +13,8 @@ from datetime import timedelta
 from itertools import islice
 from typing import Final
 
+from rollout_operator.aio.backoff import Rewrites
 from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.rewrites import Rewrites
 from rollout_operator.guards.downscales.intents import Intents
 from rollout_operator.model.names import DOWNSCALE_INTENT, Uid
 from rollout_operator.model.objects import StatefulSet

@@ -22,22 +22,20 @@ from typing import Final
 from rollout_operator.guards.budgets.in_flight import GrantReleases
 from rollout_operator.guards.budgets.pod_records import RECORD_COUNTS, is_recorded, wins
 from rollout_operator.guards.budgets.precedence import Precedence, WaitingEvictions
-from rollout_operator.guards.budgets.refusals import (
-    QUARANTINE,
-    refuse_contested,
-    refuse_in_quarantine,
-    refuse_late,
-    refuse_standing,
-    refuse_unrecorded,
-    refuse_unused,
-)
 from rollout_operator.guards.budgets.request import (
+    QUARANTINE,
     Answer,
     DisruptionRequest,
     Grant,
     GrantedPod,
     GrantState,
     Reservation,
+    refuse_contested,
+    refuse_in_quarantine,
+    refuse_late,
+    refuse_standing,
+    refuse_unrecorded,
+    refuse_unused,
 )
 from rollout_operator.guards.budgets.snapshots import ArbiterContext, Snapshots
 from rollout_operator.model.budget import Budget, DisruptionSource

@@ -10,8 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rollout_operator.kube.cache.cached import decides
-from rollout_operator.kube.cache.store import AnyBudget
+from rollout_operator.kube.cache.store import AnyBudget, decides
 from rollout_operator.model.budget import Budget, BudgetState, BudgetVersions, FlawedBudget
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.telemetry.logs import log

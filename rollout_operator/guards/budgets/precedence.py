@@ -19,11 +19,11 @@ from msgspec import structs
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.budgets.in_flight import UnusedGrants
-from rollout_operator.guards.budgets.refusals import (
+from rollout_operator.guards.budgets.request import (
+    DisruptionRequest,
     refuse_as_evictions_wait,
     refuse_as_rollout_waits,
 )
-from rollout_operator.guards.budgets.request import DisruptionRequest
 from rollout_operator.kube.cache.store import PodStore
 from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.group import Deletion

@@ -9,8 +9,7 @@ from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.budgets.catalog import BudgetCatalog
 from rollout_operator.guards.budgets.in_flight import InFlight
 from rollout_operator.guards.budgets.pod_records import Recorder
-from rollout_operator.guards.budgets.refusals import refuse
-from rollout_operator.guards.budgets.request import DisruptionRequest, Reservation
+from rollout_operator.guards.budgets.request import DisruptionRequest, Reservation, refuse
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.downscale import Underway

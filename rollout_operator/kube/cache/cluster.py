@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Generic
 
 from rollout_operator.kube.api import Reader, Resource
-from rollout_operator.kube.cache.cached import Cached
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.optional import OptionalInformer
 from rollout_operator.kube.cache.shares import NamespaceShare, NamespaceStores
-from rollout_operator.kube.cache.store import AnyBudget, Store
+from rollout_operator.kube.cache.store import AnyBudget, Cached, Store
 from rollout_operator.model.objects import StatefulSet, Unreadable
 from rollout_operator.model.policy.watched import WatchedPolicy
 from rollout_operator.telemetry.metrics import Metrics

@@ -8,9 +8,8 @@ from typing import Final, Generic, Protocol
 import msgspec
 
 from rollout_operator.kube.api import LiveReader, Page, Reader, Resource, Watcher
-from rollout_operator.kube.cache.cached import Cached
 from rollout_operator.kube.cache.retries import RetryCause
-from rollout_operator.kube.cache.store import Store
+from rollout_operator.kube.cache.store import Cached, Store
 from rollout_operator.kube.call import Call
 from rollout_operator.model.decode.broken import salvage
 from rollout_operator.model.errors import DecodeError

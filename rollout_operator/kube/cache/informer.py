@@ -17,7 +17,6 @@ from typing import Final, Generic, NoReturn
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.api import WatchEvent
-from rollout_operator.kube.cache.cached import Cached, decides
 from rollout_operator.kube.cache.collection import (
     EVENT_TYPES,
     STEP,
@@ -28,7 +27,7 @@ from rollout_operator.kube.cache.collection import (
 )
 from rollout_operator.kube.cache.lists import ListTurn, StateStream
 from rollout_operator.kube.cache.retries import Failures, Rereads, RetryCause, Staleness, WentBack
-from rollout_operator.kube.cache.store import Change, is_older
+from rollout_operator.kube.cache.store import Cached, Change, decides, is_older
 from rollout_operator.model.decode.objects import decode_version
 from rollout_operator.model.errors import ApiError, DecodeError, Unreachable
 from rollout_operator.model.objects import Unreadable

@@ -20,9 +20,8 @@ from datetime import timedelta
 from typing import Final, Generic, NoReturn
 
 from rollout_operator.kube.api import WatchEvent
-from rollout_operator.kube.cache.cached import Cached
 from rollout_operator.kube.cache.collection import STEP, Collection, ObjectSource
-from rollout_operator.kube.cache.store import Key
+from rollout_operator.kube.cache.store import Cached, Key
 from rollout_operator.model.decode.objects import decode_bookmark
 from rollout_operator.model.errors import ApiError, DecodeError, Refused, Unreachable
 from rollout_operator.telemetry.logs import log

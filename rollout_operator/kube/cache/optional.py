@@ -11,8 +11,8 @@ from typing import Final, Generic, NoReturn
 from rollout_operator.aio.backoff import REFUSED_WATCHES
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.api import Reader, Resource
-from rollout_operator.kube.cache.cached import Cached
 from rollout_operator.kube.cache.shares import AnyInformer
+from rollout_operator.kube.cache.store import Cached
 from rollout_operator.model.errors import ApiError, Denied, NotFound
 from rollout_operator.telemetry.logs import log
 

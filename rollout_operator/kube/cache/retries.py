@@ -25,8 +25,7 @@ from rollout_operator.aio.backoff import (
 )
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import race
-from rollout_operator.kube.cache.cached import Cached
-from rollout_operator.kube.cache.store import Key, Store
+from rollout_operator.kube.cache.store import Cached, Key, Store
 from rollout_operator.model.errors import (
     ApiError,
     Denied,

@@ -12,11 +12,10 @@ from datetime import timedelta
 from itertools import chain
 from typing import Generic, NoReturn, TypeAlias
 
-from rollout_operator.kube.cache.cached import Cached
 from rollout_operator.kube.cache.collection import Collection, show_cache
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.retries import Staleness
-from rollout_operator.kube.cache.store import Change, Store
+from rollout_operator.kube.cache.store import Cached, Change, Store
 from rollout_operator.model.errors import ApiError
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.telemetry.logs import bind_keys

@@ -8,12 +8,14 @@ what it changes, not what is stored; only `replace_all` reads everything.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
-from rollout_operator.kube.cache.cached import Cached
+from msgspec.structs import replace
+
 from rollout_operator.model.budget import Budget, FlawedBudget
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import (
     AnyWatched,
     Node,
+    Placed,
     Pod,
     StatefulSet,
     Unreadable,
@@ -21,6 +23,18 @@ from rollout_operator.model.objects import (
     WebhookConfiguration,
 )
 from rollout_operator.model.policy.watched import WatchedPolicy
+
+Cached = TypeVar(
+    "Cached",
+    StatefulSet | Unreadable,
+    Pod | Unreadable,
+    WebhookConfiguration | Unreadable,
+    Budget | FlawedBudget | Unreadable,
+    WatchedPolicy | Unreadable,
+    Node | Unreadable,
+    Placed | Unreadable,
+    WatchedObject | Unreadable,
+)
 
 Key: TypeAlias = tuple[str, str]
 """Namespace and name."""
@@ -339,3 +353,10 @@ def _is_known(version: str, newest: str) -> bool:
 
 def _lives_on(old: Cached, new: Cached | None) -> bool:
     return new is not None and new.uid == old.uid
+
+
+def decides(old: Cached, new: Cached) -> bool:
+    """Return whether the step from old to new changes anything that a decision reads."""
+    if type(old) is not type(new):
+        return True
+    return bool(replace(old, resource_version=new.resource_version) != new)

@@ -6,13 +6,14 @@ Decides what is followed and which groups learn of it. When a scale is read is d
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Final
 
+from rollout_operator.aio.backoff import Rewrites
 from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.rewrites import Rewrites
+from rollout_operator.aio.tasks import gather_all
 from rollout_operator.kube.api import ApiClient, JsonObject, Reader, Resource
 from rollout_operator.kube.client.discovery import KindCatalog
 from rollout_operator.kube.scales.decode import SCALE, Shown, check_kind, decode_scale, explain
@@ -234,3 +235,27 @@ class References:
         self._rewrites.forget(reference)
         if followed.task is not None:
             followed.task.cancel()
+
+
+class ScaleReader:
+    """Reads scales by one client; what kinds there are is remembered."""
+
+    def __init__(self, client: ApiClient, namespace: str, clock: Clock) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._catalog = KindCatalog(client, clock)
+
+    async def read(self, references: Iterable[Reference]) -> Mapping[Reference, Reading]:
+        """Return what each reference shows, or why it shows nothing."""
+        wanted = sorted(set(references))
+        readings = await gather_all(self._read(reference) for reference in wanted)
+        return dict(zip(wanted, readings, strict=True))
+
+    async def _read(self, reference: Reference) -> Reading:
+        try:
+            served = await self._catalog.find(reference.group, reference.kind)
+            resource = check_kind(reference, served)
+            raw = await self._client.fetch(resource, self._namespace, reference.name, SCALE)
+            return decode_scale(raw).scale
+        except (ApiError, InvalidInput) as error:
+            return explain(reference, error, self._namespace)

@@ -27,7 +27,7 @@ from rollout_operator.kube.api import (
     ApiClient,
 )
 from rollout_operator.kube.cache.store import AnyBudget
-from rollout_operator.kube.scales.once import ScaleReader
+from rollout_operator.kube.scales.references import ScaleReader
 from rollout_operator.model.decode.budget import decode_budget
 from rollout_operator.model.decode.lease import decode_lease
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset

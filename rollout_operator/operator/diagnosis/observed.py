@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.policies.rule import Owners
-from rollout_operator.controllers.shadow.rollouts import choose_grantable
+from rollout_operator.controllers.shadow.controller import choose_grantable
 from rollout_operator.guards.budgets.accounts import Accounts
 from rollout_operator.guards.budgets.arbiter import Arbiter
 from rollout_operator.guards.budgets.catalog import BudgetCatalog
@@ -43,8 +43,7 @@ from rollout_operator.planning.description.policies import (
     describe_unreadable_policy,
 )
 from rollout_operator.planning.policies.plan import plan_policy
-from rollout_operator.planning.policies.recorded import read_resolution
-from rollout_operator.planning.policies.status import find_batch
+from rollout_operator.planning.policies.status import find_batch, read_resolution
 from rollout_operator.planning.rollout.plan import plan_group
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.registry import merge_plans

@@ -7,7 +7,7 @@ import msgspec
 
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.controllers.own_writes import NewestObjects
+from rollout_operator.controllers.own_writes import NewestObjects, StatusWriter
 from rollout_operator.controllers.releases.caches import ReleaseCaches
 from rollout_operator.controllers.releases.checks.controller import (
     CheckContext,
@@ -17,7 +17,6 @@ from rollout_operator.controllers.releases.checks.controller import (
 from rollout_operator.controllers.releases.checks.reader import CheckReader
 from rollout_operator.controllers.releases.flux import gather_flux
 from rollout_operator.controllers.retries import Attempts
-from rollout_operator.controllers.statuses import StatusWriter
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.kube.client.discovery import KindCatalog
 from rollout_operator.kube.client.rate_limit import Priority

@@ -11,7 +11,7 @@ import msgspec
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.rollout_flags import REGISTRY
-from rollout_operator.controllers.own_writes import NewestObjects
+from rollout_operator.controllers.own_writes import NewestObjects, StatusWriter
 from rollout_operator.controllers.releases.caches import ReleaseCaches, list_concerned
 from rollout_operator.controllers.releases.controller import ReleaseContext, ReleaseController
 from rollout_operator.controllers.releases.flux import FluxObjects
@@ -23,7 +23,6 @@ from rollout_operator.controllers.releases.schedules.observe import (
     ScheduleReader,
 )
 from rollout_operator.controllers.retries import Attempts
-from rollout_operator.controllers.statuses import StatusWriter
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.connection.transport import choose_proxy

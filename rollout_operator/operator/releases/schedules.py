@@ -12,7 +12,7 @@ from typing import Final
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.controllers.own_writes import NewestObjects
+from rollout_operator.controllers.own_writes import NewestObjects, StatusWriter
 from rollout_operator.controllers.releases.caches import ReleaseCaches
 from rollout_operator.controllers.releases.schedules.controller import (
     ScheduleContext,
@@ -26,7 +26,6 @@ from rollout_operator.controllers.releases.schedules.observe import (
     read_gated,
 )
 from rollout_operator.controllers.retries import Attempts
-from rollout_operator.controllers.statuses import StatusWriter
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.kube.api import ApiClient, Resource
 from rollout_operator.kube.client.rate_limit import Priority

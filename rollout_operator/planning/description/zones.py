@@ -12,11 +12,11 @@ from rollout_operator.model.description import PodDescription, PodState, ZoneDes
 from rollout_operator.model.group import Group, Zone
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.planning.rollout.pods import count_outdated
-from rollout_operator.planning.rollout.progress import count_pods
 from rollout_operator.planning.rollout.readiness import (
     Down,
     DownCause,
     Readiness,
+    count_pods,
     find_why,
     render_why,
 )

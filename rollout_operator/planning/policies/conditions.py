@@ -11,8 +11,8 @@ from typing import Final
 from rollout_operator.model.condition import StatusCondition
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.policy.plan import PolicyPlan
-from rollout_operator.model.policy.policy import RefusedPolicy
-from rollout_operator.model.policy.status import PolicyStatus
+from rollout_operator.model.policy.policy import PolicyRefusalCode, RefusedPolicy
+from rollout_operator.model.policy.status import PolicyPhase, PolicyStatus
 from rollout_operator.model.policy.zones import ZoneResolution, ZonesCode
 from rollout_operator.planning.conditions import ConditionFinding, stamp_conditions
 
@@ -51,6 +51,16 @@ _PAUSES: Final = frozenset({Code.PAUSED, Code.POLICY_PAUSED})
 _NEEDS_PERSON: Final = frozenset({Code.STATEFUL_SET_SPANS_ZONES, Code.WRONG_STRATEGY})
 # A policy that is paused, or has nothing to do, is on its way nowhere.
 _AT_REST: Final = frozenset({Code.UP_TO_DATE, Code.NO_STATEFUL_SETS}) | _PAUSES
+_BLOCKED_PHASES: Final = (PolicyPhase.BLOCKED, PolicyPhase.INVALID)
+# Reasons of conditions, which are never renamed (MAZ-52).
+REASONS: Final = (
+    *(str(code) for code in PolicyRefusalCode),
+    SPANS_ZONES,
+    NOT_ON_DELETE,
+    SEVERAL_ZONES,
+    DEADLINE_EXCEEDED,
+)
+"""All that block a policy."""
 
 
 def render_conditions(
@@ -136,3 +146,14 @@ def has_outdated(plan: PolicyPlan) -> bool:
     """Return whether pods are to be replaced, of a StatefulSet that is not paused by itself."""
     sets = (sts for zone in plan.zones for sts in zone.sets)
     return any(sts.outdated for sts in sets if not sts.is_paused)
+
+
+def list_blocking(status: PolicyStatus) -> tuple[str, ...]:
+    """Return the reasons that block a policy now: a person or the cluster has to mend something.
+
+    A pause, a batch that is open and a zone that is not ready yet end by themselves.
+    """
+    held = [status.get_reason(READY)] if status.phase in _BLOCKED_PHASES else []
+    if status.get_reason(PROGRESSING) == DEADLINE_EXCEEDED:
+        held.append(DEADLINE_EXCEEDED)
+    return tuple(held)

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from rollout_operator.model.names import Uid
+from rollout_operator.model.group import Group
+from rollout_operator.model.names import ON_DELETE, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import (
     Code,
@@ -49,7 +50,7 @@ from rollout_operator.planning.policies.zones import (
     rank_begun,
 )
 from rollout_operator.planning.rollout.pods import count_outdated
-from rollout_operator.planning.rollout.readiness import Readiness
+from rollout_operator.planning.rollout.readiness import Readiness, measure_readiness
 from rollout_operator.planning.rollout.walk import (
     RolloutZone,
     Walk,
@@ -59,7 +60,7 @@ from rollout_operator.planning.rollout.walk import (
     render_short,
     walk_zones,
 )
-from rollout_operator.planning.rollout.zones import find_group_blocker
+from rollout_operator.planning.rollout.zones import find_group_blocker, is_behind, order_zones
 from rollout_operator.planning.wording import count, join_names, verb
 
 
@@ -332,3 +333,25 @@ def _with_deadlines(plan: PolicyPlan, case: _Case) -> PolicyPlan:
         is_stalled=left is not None and left <= timedelta(0),
         requeue_after=min((time for time in times if time > timedelta(0)), default=None),
     )
+
+
+def list_switchable(group: Group) -> Sequence[StatefulSet]:
+    """Return the StatefulSets that are to be switched to OnDelete now, by name (MAZ-27).
+
+    Under any other strategy Kubernetes replaces pods by itself. It is switched off only where that
+    has come to its end, so that no zone is left between two revisions by the switch.
+    """
+    readinesses = [
+        measure_readiness(zone, group.deletions, group.now)
+        for zone in order_zones(group.zones)
+        if zone.sts.strategy != ON_DELETE
+    ]
+    return [
+        readiness.sts
+        for readiness in readinesses
+        if readiness.is_whole
+        and not count_outdated(readiness)
+        and readiness.sts.update_revision
+        and not is_behind(readiness.sts)
+        and not readiness.sts.is_terminating
+    ]

@@ -6,6 +6,7 @@ are counted, the numbers stay as they were.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 
 from rollout_operator.model.names import LONGEST_NAME, Revision, Uid
 from rollout_operator.model.outcome import Code
+from rollout_operator.model.placement import ZoneSource
 from rollout_operator.model.policy.plan import (
     Batch,
     BatchPod,
@@ -32,9 +34,18 @@ from rollout_operator.model.policy.status import (
     RecordedBatch,
     RecordedPod,
 )
+from rollout_operator.model.policy.zones import (
+    ResolvedSet,
+    ResolvedZone,
+    ZoneFinding,
+    ZoneFindingCode,
+    ZoneResolution,
+    ZonesCode,
+)
 from rollout_operator.model.units import format_next_second, format_rfc3339
 from rollout_operator.planning.conditions import parse_time
 from rollout_operator.planning.policies.conditions import (
+    ZONES_RESOLVED,
     has_outdated,
     render_conditions,
     render_refusal,
@@ -230,3 +241,40 @@ def _with_times(status: PolicyStatus, plan: PolicyPlan, now: datetime) -> Policy
     if is_done and has_begun and not has_ended:
         return replace(status, completion_time=shown)
     return status
+
+
+def read_resolution(status: PolicyStatus) -> ZoneResolution:
+    """Return the zones that a status names, in their order, without resolving them anew.
+
+    Zones may follow from nodes, which a person with a kubeconfig may not read. What is not in the
+    status is in no zone yet.
+    """
+    zones = tuple(
+        ResolvedZone(name=zone.name, sets=tuple(_read_sets(zone.name, zone.stateful_sets)))
+        for zone in sorted(status.zones, key=lambda zone: zone.order)
+        if zone.stateful_sets
+    )
+    condition = status.find_condition(ZONES_RESOLVED)
+    code = ZonesCode.ALL_RESOLVED
+    findings: tuple[ZoneFinding, ...] = ()
+    if condition is not None:
+        with suppress(ValueError):
+            code = ZonesCode(condition.reason)
+        if code is ZonesCode.SPANS_ZONES:
+            findings = (ZoneFinding(code=ZoneFindingCode.SPANS_ZONES, text=condition.message),)
+    sets = sorted((each for zone in zones for each in zone.sets), key=lambda each: each.name)
+    return ZoneResolution(
+        code=code,
+        zones=zones,
+        sets=tuple(sets),
+        unknown_zones=status.unknown_zones,
+        findings=findings,
+    )
+
+
+def _read_sets(zone: str, sets: Iterable[PolicySetStatus]) -> Iterable[ResolvedSet]:
+    for each in sets:
+        source = ZoneSource.NONE
+        with suppress(ValueError):
+            source = ZoneSource(each.source)
+        yield ResolvedSet(name=each.name, zone=zone, source=source)

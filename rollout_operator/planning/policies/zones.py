@@ -30,8 +30,7 @@ from rollout_operator.model.policy.zones import (
     ZonesCode,
 )
 from rollout_operator.planning.placement import ZONE_LABEL, choose_label, choose_permitted_zone
-from rollout_operator.planning.rollout.progress import count_pods
-from rollout_operator.planning.rollout.readiness import Readiness, measure_readiness
+from rollout_operator.planning.rollout.readiness import Readiness, count_pods, measure_readiness
 from rollout_operator.planning.rollout.walk import RolloutZone, is_waiting
 from rollout_operator.planning.rollout.zones import is_paused
 from rollout_operator.planning.wording import join_names

@@ -10,8 +10,7 @@ from rollout_operator.model.group import Group
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Plan
 from rollout_operator.planning.rollout.pods import count_outdated
-from rollout_operator.planning.rollout.progress import count_pods
-from rollout_operator.planning.rollout.readiness import Readiness, measure_readiness
+from rollout_operator.planning.rollout.readiness import Readiness, count_pods, measure_readiness
 from rollout_operator.planning.rollout.walk import RolloutZone, explain_up_to_date, walk_zones
 from rollout_operator.planning.rollout.zones import (
     choose_limit,

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum, unique
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.model.outcome import ZoneProgress
 from rollout_operator.planning.rollout.newcomers import count_used, find_settling
 from rollout_operator.planning.wording import NAMES_SHOWN, join_some
 
@@ -214,3 +215,20 @@ def _first_missing(
     gaps = (ordinal for ordinal in sts.ordinals[:used] if ordinal not in held)
     shown = min(used - len(held), NAMES_SHOWN)
     return tuple(f"{sts.name}-{ordinal}" for ordinal in islice(gaps, shown))
+
+
+def count_pods(readiness: Readiness) -> ZoneProgress:
+    """Return the numbers of a zone; pods that cannot be read are neither updated nor outdated."""
+    sts = readiness.sts
+    # Settling pods are among the standing pods as well.
+    down = (down_pod.pod for down_pod in readiness.down if down_pod.why is not DownCause.SETTLING)
+    revisions = [pod.revision for pod in chain(readiness.standing, down, readiness.newcomers)]
+    # Without an update revision nothing is known to be outdated.
+    updated = revisions.count(sts.update_revision) if sts.update_revision else 0
+    return ZoneProgress(
+        zone=sts.name,
+        desired=sts.replicas,
+        ready=readiness.used - readiness.unavailable,
+        updated=updated,
+        outdated=len(revisions) - updated if sts.update_revision else 0,
+    )

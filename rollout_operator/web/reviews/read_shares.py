@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.single_flight import SingleFlight
+from rollout_operator.aio.shared import SingleFlight
 from rollout_operator.kube.api import PODS, Reader, Resource
 from rollout_operator.kube.client.rate_limit import Priority, RateLimiter
 from rollout_operator.model.errors import ApiError

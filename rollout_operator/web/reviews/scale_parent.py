@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.single_flight import SingleFlight
+from rollout_operator.aio.shared import SingleFlight
 from rollout_operator.kube.api import DEPLOYMENTS, REPLICASETS, STATEFULSETS, Reader, Resource
 from rollout_operator.kube.cache.store import StatefulSetStore, is_older
 from rollout_operator.model.decode.objects import decode_statefulset

@@ -18,8 +18,7 @@ from rollout_operator.controllers.budgets.controller import (
     DisruptionController,
 )
 from rollout_operator.guards.budgets.pod_records import RECORD_COUNTS
-from rollout_operator.guards.budgets.refusals import QUARANTINE
-from rollout_operator.guards.budgets.request import GrantState
+from rollout_operator.guards.budgets.request import QUARANTINE, GrantState
 from rollout_operator.model.budget import DisruptionSource, Record
 from rollout_operator.model.errors import ApiError, Denied, UnknownOutcome, Unreachable
 from rollout_operator.model.names import Uid

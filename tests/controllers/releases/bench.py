@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from rollout_operator.controllers.own_writes import NewestObjects
+from rollout_operator.controllers.own_writes import NewestObjects, StatusWriter
 from rollout_operator.controllers.releases.caches import ReleaseCaches, list_tags
 from rollout_operator.controllers.releases.controller import ReleaseContext, ReleaseController
 from rollout_operator.controllers.releases.flux import FluxObjects
@@ -22,7 +22,6 @@ from rollout_operator.controllers.releases.schedules.observe import (
 )
 from rollout_operator.controllers.releases.wide import WideChecks
 from rollout_operator.controllers.retries import Attempts
-from rollout_operator.controllers.statuses import StatusWriter
 from rollout_operator.controllers.worker import Result
 from rollout_operator.kube import release_kinds as kinds
 from rollout_operator.kube.api import NAMESPACES, JsonObject, Page, Resource

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rollout_operator.controllers.reconciles import RECHECK
 from rollout_operator.controllers.releases.controller import RESYNC
 from rollout_operator.controllers.releases.look_ups import ReleaseLookUps
+from rollout_operator.controllers.retries import RECHECK
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.kube import release_kinds as kinds
 from rollout_operator.model.errors import Conflict, Refused, UnknownOutcome

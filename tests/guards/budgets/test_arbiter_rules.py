@@ -8,8 +8,7 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.guards.budgets.pod_records import TRY_AGAIN
-from rollout_operator.guards.budgets.refusals import QUARANTINE
-from rollout_operator.guards.budgets.request import GrantState
+from rollout_operator.guards.budgets.request import QUARANTINE, GrantState
 from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.errors import Denied

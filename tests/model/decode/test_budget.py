@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout_operator.kube.cache.cached import decides
+from rollout_operator.kube.cache.store import decides
 from rollout_operator.model.budget import Budget, FlawedBudget
 from rollout_operator.model.decode.budget import decode_budget, parse_budget
 from rollout_operator.model.errors import DecodeError, InvalidInput

@@ -7,8 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.kube.cache.cached import decides
-from rollout_operator.kube.cache.store import PolicyStore
+from rollout_operator.kube.cache.store import PolicyStore, decides
 from rollout_operator.model.condition import StatusCondition
 from rollout_operator.model.decode.status import decode_watched_policy
 from rollout_operator.model.errors import DecodeError

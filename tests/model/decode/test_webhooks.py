@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout_operator.kube.cache.cached import decides
+from rollout_operator.kube.cache.store import decides
 from rollout_operator.model.decode.webhooks import (
     decode_mutating_webhooks,
     decode_validating_webhooks,

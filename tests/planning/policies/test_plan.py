@@ -1,13 +1,15 @@
-"""Which batch of a policy begins next, or what holds it."""
+"""Which batch of a policy begins next, or what holds it; which sets are switched (MAZ-27)."""
 
 import dataclasses
+from dataclasses import replace
 from typing import Any
 
+import msgspec.structs
 import pytest
 
 from rollout_operator.model.downscale import Underway
-from rollout_operator.model.group import Newcomers, Zone
-from rollout_operator.model.names import Uid
+from rollout_operator.model.group import Group, Newcomers, Zone
+from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.policy.plan import PolicyPlan, PolicySnapshot
 from rollout_operator.model.policy.policy import PodOrder
@@ -18,7 +20,7 @@ from rollout_operator.model.policy.zones import (
     ZonesCode,
 )
 from rollout_operator.model.units import IntOrPercent
-from rollout_operator.planning.policies.plan import plan_policy
+from rollout_operator.planning.policies.plan import list_switchable, plan_policy
 from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT, find_group_blocker
 from tests.builders import NOW, prev, unreadable, with_pods, zone
 from tests.planning.policies.snapshots import batch, outline, seconds, snapshot
@@ -304,3 +306,23 @@ def test_new_pods_of_an_upscale_hold_nothing_and_are_reported() -> None:
 
     assert outline(plan(member, prev("b"))) == "b-2"
     assert outline(plan(member, B)) == "zone_not_ready"
+
+
+def _under(strategy: str, one: Zone, **fields: object) -> Zone:
+    return replace(one, sts=msgspec.structs.replace(one.sts, strategy=strategy, **fields))
+
+
+@pytest.mark.parametrize(
+    ("member", "expected"),
+    [
+        pytest.param(_under("RollingUpdate", zone("a", "lll")), ["zone-a"], id="up to date"),
+        pytest.param(_under("RollingUpdate", zone("a", "pll")), [], id="an outdated pod"),
+        pytest.param(_under("OnDelete", zone("a", "lll")), [], id="switched already"),
+        pytest.param(
+            _under("RollingUpdate", zone("a", "lll"), generation=9), [], id="status is behind"
+        ),
+    ],
+)
+def test_maz27_a_set_is_switched_once_it_is_up_to_date(member: Zone, expected: list[str]) -> None:
+    group = Group(name=GroupName("db"), zones=(member,), now=NOW, deletions={})
+    assert [one.name for one in list_switchable(group)] == expected

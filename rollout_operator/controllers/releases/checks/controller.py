@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from rollout_operator.controllers.own_writes import NewestObjects
-from rollout_operator.controllers.reconciles import RECHECK, Reconciles
+from rollout_operator.controllers.own_writes import NewestObjects, StatusWriter
 from rollout_operator.controllers.releases.checks.reader import CheckReader, CheckRequest
 from rollout_operator.controllers.releases.observe import NO_OTHERS
-from rollout_operator.controllers.retries import Attempts
-from rollout_operator.controllers.statuses import StatusWriter
+from rollout_operator.controllers.retries import RECHECK, Attempts, Reconciles
 from rollout_operator.controllers.worker import Result
 from rollout_operator.kube.release_kinds import HEALTH_CHECKS
 from rollout_operator.model.errors import InvalidInput

@@ -14,12 +14,10 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from rollout_operator.aio.tasks import gather_all
-from rollout_operator.controllers.own_writes import NewestObjects
-from rollout_operator.controllers.reconciles import RECHECK, Reconciles
+from rollout_operator.controllers.own_writes import NewestObjects, StatusWriter
 from rollout_operator.controllers.releases.schedules.gates import OWN_WRITES_LAST, KeptGates
 from rollout_operator.controllers.releases.schedules.observe import ScheduleObserver
-from rollout_operator.controllers.retries import Attempts
-from rollout_operator.controllers.statuses import StatusWriter
+from rollout_operator.controllers.retries import RECHECK, Attempts, Reconciles
 from rollout_operator.controllers.worker import Result
 from rollout_operator.kube.api import Resource
 from rollout_operator.model.errors import ApiError, Conflict, DecodeError, NotFound, Throttled

@@ -1,12 +1,14 @@
 """Observe rollout groups as the operator that acts does, and report what it would do.
 
-The same decisions on the same snapshots, but of the caches only: nothing is read live. Budgets say
-what they would grant, and write no record.
+The same decisions on the same snapshots, but of the caches only: nothing is read live but
+references and the zone tracker. Budgets say what they would grant, and write no record. No pod is
+called: a delayed downscale waits for the pods' own answers, which only the operator that acts has,
+and is reported up to that point.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from rollout_operator.aio.clock import Clock
@@ -15,15 +17,22 @@ from rollout_operator.controllers.shadow.differences import Differences
 from rollout_operator.controllers.worker import RESYNC, Result
 from rollout_operator.guards.budgets.arbiter import Arbiter
 from rollout_operator.guards.budgets.request import DisruptionRequest
+from rollout_operator.guards.downscales.times import Times
+from rollout_operator.kube.scales.references import References
 from rollout_operator.model.budget import DisruptionSource
+from rollout_operator.model.errors import ApiError, InvalidInput
 from rollout_operator.model.group import Group
-from rollout_operator.model.names import GroupName
+from rollout_operator.model.names import SCALING_ANNOTATIONS, GroupName, Uid
+from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Plan, Reason, Replacement, ReplacePods
+from rollout_operator.model.scaling import ScalingPlan, ScalingSnapshot
 from rollout_operator.planning.budgets.rule import Refusal
 from rollout_operator.planning.rollout.plan import plan_group
 from rollout_operator.planning.rollout.zones import choose_limit
+from rollout_operator.planning.scaling.plan import list_references, plan_scaling
+from rollout_operator.planning.wording import count
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.registry import GroupStates
+from rollout_operator.telemetry.registry import GroupStates, Subject
 
 # Budgets may count pods of other groups, whose events do not wake this group.
 HELD_RECHECK: Final = timedelta(seconds=10)
@@ -131,3 +140,92 @@ def _build_request(replacement: Replacement, action: ReplacePods) -> DisruptionR
     return DisruptionRequest(
         pod=replacement.pod, engine=DisruptionSource.ROLLOUT, limit=choose_limit(action.zone)[0]
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShadowScalingContext:
+    """What a ShadowScalingController works with."""
+
+    observer: Observer
+    times: Times
+    references: References
+    group_states: GroupStates
+    metrics: Metrics
+    cluster_domain: str
+
+
+class ShadowScalingController:
+    """Observes the replicas of rollout groups by name, and writes nothing."""
+
+    def __init__(self, context: ShadowScalingContext) -> None:
+        self._context = context
+        self._known: set[GroupName] = set()
+
+    async def reconcile(self, name: GroupName) -> Result:
+        """Decide for a group, report what would be done, and return when to reconcile again."""
+        context = self._context
+        group = context.observer.observe(name)
+        sets = [zone.sts for zone in group.zones]
+        if not any(SCALING_ANNOTATIONS & sts.annotations.keys() for sts in sets):
+            self._forget(group)
+            return Result()
+        self._known.add(name)
+        context.references.want(name, list_references(sets))
+        times, problem = await self._read_times(sets)
+        scaling = ScalingSnapshot(
+            group=group,
+            times=times,
+            source=context.times.source,
+            times_problem=problem,
+            scales=context.references.readings,
+            cluster_domain=context.cluster_domain,
+        )
+        plan = plan_scaling(scaling)
+        log_again = context.group_states.post(_explain(plan), Subject.SCALING)
+        times_due = (RESYNC, plan.requeue_after, log_again)
+        return Result(again=min(time for time in times_due if time is not None))
+
+    async def _read_times(self, sets: Sequence[StatefulSet]) -> tuple[Mapping[Uid, datetime], str]:
+        """Return when sets were scaled down last, and why times are not known."""
+        times = self._context.times
+        try:
+            await times.refresh()
+        except (ApiError, InvalidInput) as error:
+            return {}, f"{error}"
+        return times.recall(sets), ""
+
+    def _forget(self, group: Group) -> None:
+        if group.name not in self._known:
+            return
+        self._known.discard(group.name)
+        context = self._context
+        context.references.want(group.name, ())
+        if group.zones or group.unreadable:
+            context.group_states.post(Plan(group=group.name), Subject.SCALING)
+            return
+        # Again: the last reconcile may have reported it after it was forgotten.
+        context.group_states.forget(group.name)
+        context.metrics.forget_group(group.name)
+
+
+def _explain(plan: ScalingPlan) -> Plan:
+    """Return a plan with its actions as reasons."""
+    due = [
+        would(
+            f"scale {change.zone.name} from {change.zone.replicas} to {change.replicas}",
+            change.reason.text,
+            change.zone.name,
+        )
+        for change in plan.scale
+    ]
+    requests = [
+        _render_calls(calls.zone.name, len(calls.post)) for calls in plan.pod_calls if calls.post
+    ]
+    failing = [problem for problem in plan.problems if problem.zone in plan.failed]
+    odd = tuple(problem for problem in plan.problems if problem not in failing)
+    return Plan(group=plan.group, waits=(*due, *requests, *plan.waits, *failing), problems=odd)
+
+
+def _render_calls(zone: str, pods: int) -> Reason:
+    why = f"{count(pods, 'pod')} of {zone} may only go when prepared"
+    return would("call pods to prepare", why, zone)

@@ -4,7 +4,7 @@ import pytest
 
 from rollout_operator.model.condition import StatusCondition
 from rollout_operator.model.policy.status import PolicyStatus
-from rollout_operator.planning.policies.blocking import REASONS, list_blocking
+from rollout_operator.planning.policies.conditions import REASONS, list_blocking
 
 
 def status(phase: str, *, ready: str, progressing: str = "Blocked") -> PolicyStatus:
