@@ -8,7 +8,7 @@ from functools import partial
 
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.controllers.budgets.status import SETTLE, BudgetStatuses, StatusContext
+from rollout_operator.controllers.budgets.status import SETTLE, BudgetStatuses
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.guards.budgets.accounts import BudgetAccount
 from rollout_operator.kube.client.rate_limit import Priority
@@ -32,13 +32,11 @@ class BudgetReports(Feature):
         self._zones: dict[str, tuple[Uid, ...]] = {}
         client = context.open("reporting budgets", Priority.REPORT)
         statuses = BudgetStatuses(
-            StatusContext(
-                client=client,
-                namespace=context.namespace,
-                find_account=self._find_account,
-                now=partial(context.get_time, client),
-                clock=context.clock,
-            )
+            client=client,
+            namespace=context.namespace,
+            find_account=self._find_account,
+            now=partial(context.get_time, client),
+            clock=context.clock,
         )
         reconcile = trace_keys("reconcile budget status", statuses.reconcile)
         self._workers = Workers(self._queue, reconcile, count=1, rng=context.rng)

@@ -11,7 +11,6 @@ from typing import Final
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.budgets.controller import (
-    DisruptionContext,
     DisruptionController,
     PodKey,
 )
@@ -85,14 +84,12 @@ class Budgets(Feature):
         context.health.part(f"{ZONE_BUDGETS.plural} watch", is_ready=self._describe_unknown)
         self._queue: WorkQueue[PodKey] = WorkQueue()
         controller = DisruptionController(
-            DisruptionContext(
-                pods=context.pods,
-                in_flight=context.in_flight,
-                recorder=Recorder(releasing, context.clock, name),
-                client=releasing,
-                clock=context.clock,
-                metrics=context.metrics.disruptions,
-            )
+            pods=context.pods,
+            in_flight=context.in_flight,
+            recorder=Recorder(releasing, context.clock, name),
+            client=releasing,
+            clock=context.clock,
+            metrics=context.metrics.disruptions,
         )
         self._workers = Workers(
             self._queue,

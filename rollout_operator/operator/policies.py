@@ -17,7 +17,6 @@ from rollout_operator.controllers.live_reads import choose_most_live_reads
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.policies.controller import (
     RESYNC,
-    PolicyContext,
     PolicyController,
     Switches,
 )
@@ -27,7 +26,7 @@ from rollout_operator.controllers.policies.rule import Owners, PolicyRule
 from rollout_operator.controllers.policies.statuses import PolicyStatuses
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.rollout.executor import Executor
-from rollout_operator.controllers.rollout.steps import StepContext, Steps
+from rollout_operator.controllers.rollout.steps import Steps
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.guards.budgets.arbiter import Arbiter
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, ApiClient
@@ -142,17 +141,15 @@ class Policies(Feature):
         reports = PolicyReports(context.events.report, metrics, context.clock)
         rule = PolicyRule(context.namespace, self._make_observer(observing), self.owners)
         return PolicyController(
-            PolicyContext(
-                owners=self.owners,
-                statuses=PolicyStatuses(recording, context.namespace, self.store, context.clock),
-                placements=self._placements,
-                rule=rule,
-                steps=self._make_steps(arbiter, rule, attempts, reports),
-                switches=Switches(recording, attempts),
-                attempts=attempts,
-                reports=reports,
-                now=partial(context.get_time, recording),
-            )
+            owners=self.owners,
+            statuses=PolicyStatuses(recording, context.namespace, self.store, context.clock),
+            placements=self._placements,
+            rule=rule,
+            steps=self._make_steps(arbiter, rule, attempts, reports),
+            switches=Switches(recording, attempts),
+            attempts=attempts,
+            reports=reports,
+            now=partial(context.get_time, recording),
         )
 
     def _make_steps(
@@ -173,13 +170,11 @@ class Policies(Feature):
             on_step=reports.on_step,
         )
         return Steps(
-            StepContext(
-                executor=executor,
-                deletes=context.deletes,
-                attempts=attempts,
-                refresh=context.refresh,
-                resync=RESYNC,
-            )
+            executor=executor,
+            deletes=context.deletes,
+            attempts=attempts,
+            refresh=context.refresh,
+            resync=RESYNC,
         )
 
     def _make_observer(self, client: ApiClient) -> Observer:

@@ -13,7 +13,7 @@ from typing import Final
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.flags import Config
-from rollout_operator.controllers.downscales.controller import DownscaleContext, DownscaleController
+from rollout_operator.controllers.downscales.controller import DownscaleController
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.guards.downscales.pod_records import PodRecords
 from rollout_operator.guards.downscales.reservations import ReservationState
@@ -38,7 +38,7 @@ from rollout_operator.telemetry.spans import trace_keys
 from rollout_operator.web.http.metrics import name_route
 from rollout_operator.web.reviews.budget_validation import ZpdbValidation
 from rollout_operator.web.reviews.dispatch import Reviewer, ReviewHook
-from rollout_operator.web.reviews.eviction import EvictionContext, PodEviction
+from rollout_operator.web.reviews.eviction import PodEviction
 from rollout_operator.web.reviews.forward import Forwarder, LeaderOnly
 from rollout_operator.web.reviews.no_downscale import NoDownscale
 from rollout_operator.web.reviews.prepare_downscale import PrepareDownscale
@@ -93,7 +93,7 @@ class Reviews:
                 confirms=self._shows_set,
             ),
             EVICTION_PATH: replace(
-                self._for_leader(EVICTION_PATH, PodEviction(self._join_eviction(budgets))),
+                self._for_leader(EVICTION_PATH, self._join_eviction(budgets)),
                 confirms=self._shows_pod,
             ),
         }
@@ -193,9 +193,9 @@ class Reviews:
             is_stopping=lambda: context.is_stopping,
         )
 
-    def _join_eviction(self, budgets: Budgets) -> EvictionContext:
+    def _join_eviction(self, budgets: Budgets) -> PodEviction:
         context = self._context
-        return EvictionContext(
+        return PodEviction(
             arbiter=budgets.arbiter,
             pods=context.pods,
             sets=context.sets,
@@ -288,19 +288,17 @@ class Reviews:
         context = self._context
         downscales = context.downscales
         controller = DownscaleController(
-            DownscaleContext(
-                sets=context.sets,
-                pods=context.pods,
-                downscales=downscales,
-                locks=context.locks,
-                records=context.make_records(self._settling),
-                pod_records=PodRecords(self._settling, self._name),
-                calls=self._calls,
-                client=self._settling,
-                clock=context.clock,
-                server_time=self._get_server_time,
-                cluster_domain=context.settings.cluster_domain,
-            )
+            sets=context.sets,
+            pods=context.pods,
+            downscales=downscales,
+            locks=context.locks,
+            records=context.make_records(self._settling),
+            pod_records=PodRecords(self._settling, self._name),
+            calls=self._calls,
+            client=self._settling,
+            clock=context.clock,
+            server_time=self._get_server_time,
+            cluster_domain=context.settings.cluster_domain,
         )
         # Before any rollout is reconciled: a downscale underway holds its group back.
         failed = controller.adopt_all()

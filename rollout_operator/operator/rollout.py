@@ -9,7 +9,7 @@ from rollout_operator.aio.queue import AT_ONCE, WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.live_reads import choose_most_live_reads
 from rollout_operator.controllers.retries import Attempts
-from rollout_operator.controllers.rollout.controller import RolloutContext, RolloutController
+from rollout_operator.controllers.rollout.controller import RolloutController
 from rollout_operator.controllers.rollout.executor import Executor
 from rollout_operator.controllers.rollout.other_operators import OtherOperators
 from rollout_operator.controllers.rollout.rule import LabelRule
@@ -81,29 +81,27 @@ class Rollouts(Feature):
             find_other_rollout=self._others.find,
         )
         return RolloutController(
-            RolloutContext(
-                observer=observer,
-                executor=Executor(
-                    context.open("acting", Priority.READ),
-                    LabelRule(observer),
-                    context.deletes,
-                    clock=context.clock,
-                    metrics=context.metrics,
-                    arbiter=arbiter,
-                    locks=context.locks,
-                    # No delete rests on it: it waits for all live reads.
-                    recording=context.open("recording", Priority.RECORD),
-                    most_live_reads=choose_most_live_reads(context.settings.client_qps),
-                    is_stopping=lambda: context.is_stopping,
-                    on_step=context.events.on_step,
-                ),
-                deletes=context.deletes,
-                attempts=Attempts(context.clock, longest=longest, rng=context.rng),
-                group_states=context.group_states,
-                metrics=context.metrics,
+            observer=observer,
+            executor=Executor(
+                context.open("acting", Priority.READ),
+                LabelRule(observer),
+                context.deletes,
                 clock=context.clock,
-                refresh=context.refresh,
-            )
+                metrics=context.metrics,
+                arbiter=arbiter,
+                locks=context.locks,
+                # No delete rests on it: it waits for all live reads.
+                recording=context.open("recording", Priority.RECORD),
+                most_live_reads=choose_most_live_reads(context.settings.client_qps),
+                is_stopping=lambda: context.is_stopping,
+                on_step=context.events.on_step,
+            ),
+            deletes=context.deletes,
+            attempts=Attempts(context.clock, longest=longest, rng=context.rng),
+            group_states=context.group_states,
+            metrics=context.metrics,
+            clock=context.clock,
+            refresh=context.refresh,
         )
 
     def _on_set(

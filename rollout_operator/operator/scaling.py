@@ -15,7 +15,6 @@ from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.scaling.contests import Contests
 from rollout_operator.controllers.scaling.controller import (
-    ScalingContext,
     ScalingController,
     is_scaled,
 )
@@ -167,19 +166,17 @@ class Scaling(Feature):
             context.clock, longest=context.settings.reconcile_interval, rng=context.rng
         )
         return ScalingController(
-            ScalingContext(
-                observer=observer,
-                counts=self._counts,
-                pod_calls=self._pod_calls,
-                references=self._references,
-                attempts=attempts,
-                writes=ScalingWrites(attempts),
-                contests=self._contests,
-                removals=self._removals,
-                group_states=context.group_states,
-                metrics=context.metrics,
-                clock=context.clock,
-                cluster_domain=context.settings.cluster_domain,
-                late_calls=context.late_calls,
-            )
+            observer=observer,
+            counts=self._counts,
+            pod_calls=self._pod_calls,
+            references=self._references,
+            attempts=attempts,
+            writes=ScalingWrites(attempts),
+            contests=self._contests,
+            removals=self._removals,
+            group_states=context.group_states,
+            metrics=context.metrics,
+            clock=context.clock,
+            cluster_domain=context.settings.cluster_domain,
+            late_calls=context.late_calls,
         )

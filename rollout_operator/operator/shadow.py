@@ -10,9 +10,7 @@ from typing import Final
 from rollout_operator.aio.queue import AT_ONCE, WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.shadow.controller import (
-    ShadowContext,
     ShadowController,
-    ShadowScalingContext,
     ShadowScalingController,
 )
 from rollout_operator.controllers.shadow.differences import Differences
@@ -46,24 +44,20 @@ class Shadow(Feature):
         self._differences = Differences(context.sets, context.clock, context.metrics)
         observer = context.make_observer(client)
         rollouts = ShadowController(
-            ShadowContext(
-                observer=observer,
-                arbiter=arbiter,
-                differences=self._differences,
-                group_states=context.group_states,
-                metrics=context.metrics,
-                clock=context.clock,
-            )
+            observer=observer,
+            arbiter=arbiter,
+            differences=self._differences,
+            group_states=context.group_states,
+            metrics=context.metrics,
+            clock=context.clock,
         )
         scaling = ShadowScalingController(
-            ShadowScalingContext(
-                observer=observer,
-                times=context.make_records(client),
-                references=self._references,
-                group_states=context.group_states,
-                metrics=context.metrics,
-                cluster_domain=context.settings.cluster_domain,
-            )
+            observer=observer,
+            times=context.make_records(client),
+            references=self._references,
+            group_states=context.group_states,
+            metrics=context.metrics,
+            cluster_domain=context.settings.cluster_domain,
         )
         self._queues: list[WorkQueue[GroupName]] = []
         self._both_workers = [self._employ(rollouts.reconcile), self._employ(scaling.reconcile)]

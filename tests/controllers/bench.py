@@ -10,7 +10,7 @@ import msgspec
 
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.retries import Attempts
-from rollout_operator.controllers.rollout.controller import RolloutContext, RolloutController
+from rollout_operator.controllers.rollout.controller import RolloutController
 from rollout_operator.controllers.rollout.executor import Executor
 from rollout_operator.controllers.rollout.reports import Report
 from rollout_operator.controllers.rollout.rule import LabelRule
@@ -117,7 +117,7 @@ def bench(sets: Sequence[Json], pods: Sequence[Json]) -> Bench:
         is_stopping=stop.is_set,
     )
     refreshed: list[str] = []
-    parts = RolloutContext(
+    controller = RolloutController(
         observer=observer,
         executor=executor,
         deletes=deletes,
@@ -138,7 +138,7 @@ def bench(sets: Sequence[Json], pods: Sequence[Json]) -> Bench:
         stop=stop.set,
         metrics=metrics,
         group_states=group_states,
-        controller=RolloutController(parts),
+        controller=controller,
         refreshed=refreshed,
     )
     made.show_store()

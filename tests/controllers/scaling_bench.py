@@ -17,11 +17,11 @@ from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.retries import Attempts
-from rollout_operator.controllers.rollout.controller import RolloutContext, RolloutController
+from rollout_operator.controllers.rollout.controller import RolloutController
 from rollout_operator.controllers.rollout.executor import Executor
 from rollout_operator.controllers.rollout.rule import LabelRule
 from rollout_operator.controllers.scaling.contests import Contests
-from rollout_operator.controllers.scaling.controller import ScalingContext, ScalingController
+from rollout_operator.controllers.scaling.controller import ScalingController
 from rollout_operator.controllers.scaling.intents import IntentWriter
 from rollout_operator.controllers.scaling.pod_calls import PodCaller
 from rollout_operator.controllers.scaling.removals import Removals
@@ -124,7 +124,7 @@ class Bench:
         pod_calls = PodCaller(calls, now=self.now, on_answers=self._wake, late_calls=10 * SECOND)
         group_states, contests = GroupStates(metrics, self.clock), Contests(self.client, self.clock)
         attempts = Attempts(self.clock, longest=LONGEST)
-        parts = ScalingContext(
+        scaling = ScalingController(
             observer=observer, counts=counts, pod_calls=pod_calls, references=self.references,
             attempts=attempts, writes=ScalingWrites(attempts),
             contests=contests, removals=removals, group_states=group_states, metrics=metrics,
@@ -139,15 +139,15 @@ class Bench:
             locks=locks,
             arbiter=OpenArbiter(),
         )
-        rolling = RolloutContext(
+        rollout = RolloutController(
             observer=observer, executor=executor, deletes=deletes,
             attempts=Attempts(self.clock, longest=LONGEST), group_states=group_states,
             metrics=metrics, clock=self.clock, refresh=lambda why: None,
         )  # fmt: skip
         return Memory(
             locks=locks, downscales=downscales, metrics=metrics, group_states=group_states,
-            counts=counts, contests=contests, pod_calls=pod_calls, scaling=ScalingController(parts),
-            rollout=RolloutController(rolling),
+            counts=counts, contests=contests, pod_calls=pod_calls, scaling=scaling,
+            rollout=rollout,
         )  # fmt: skip
 
     async def reconcile(self) -> Result:

@@ -45,8 +45,8 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="upscale-owes-nothing",
-        old="        context.downscales.close(reservation, un_prepare=reservation.pods)\n",
-        new="        context.downscales.close(reservation, un_prepare=())\n",
+        old="        self.downscales.close(reservation, un_prepare=reservation.pods)\n",
+        new="        self.downscales.close(reservation, un_prepare=())\n",
         breaks="LI-05: pods of a downscale that did not happen stay prepared",
         scenarios=DOWNSCALES,
     ),
@@ -96,7 +96,7 @@ DOWNSCALE_CONTROL: Final = (
     ),
     Mutant(
         name="happened-is-not-recorded",
-        old="downscales.record_persisted(reservation, self._context.server_time())\n",
+        old="downscales.record_persisted(reservation, self.server_time())\n",
         new="downscales.close(reservation, un_prepare=())\n",
         breaks="SI-11: what has happened is forgotten before it is recorded",
         scenarios=DOWNSCALES,

@@ -28,7 +28,7 @@ SCALING: Final = (
     ),
     Mutant(
         name="contest-never-noticed",
-        old="            self._context.contests.record(action)\n",
+        old="            self.contests.record(action)\n",
         new="            pass\n",
         breaks="LI-11: a count that something else puts back is written as fast as that allows",
         scenarios=CONTESTED,

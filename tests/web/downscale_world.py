@@ -17,7 +17,7 @@ import msgspec
 
 from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.queue import WorkQueue
-from rollout_operator.controllers.downscales.controller import DownscaleContext, DownscaleController
+from rollout_operator.controllers.downscales.controller import DownscaleController
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.rollout.executor import Executor
 from rollout_operator.controllers.rollout.rule import LabelRule
@@ -124,13 +124,11 @@ class World:
             )
         )  # fmt: skip
         controller = DownscaleController(
-            DownscaleContext(
                 sets=self.sets, pods=self.pods, downscales=downscales, locks=locks,
                 records=self._make_records(downscales),
                 pod_records=PodRecords(self.client, name), calls=self.calls, client=self.client,
                 clock=self.clock, server_time=self.clock.now, cluster_domain="cluster.local.",
-            )
-        )  # fmt: skip
+            )  # fmt: skip
         executor = Executor(
             self.client,
             LabelRule(observer),

@@ -9,7 +9,7 @@ from rollout_operator.model.budget import Budget
 from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.outcome import Verdict
 from rollout_operator.web.reviews.answer import render_answer
-from rollout_operator.web.reviews.eviction import EvictionContext, PodEviction
+from rollout_operator.web.reviews.eviction import PodEviction
 from rollout_operator.web.reviews.read_shares import UnconfirmedReads, UnknownPods
 from tests.guards.arbiter_bench import Process, World, name_of, world
 from tests.model.review_trees import review_tree
@@ -68,15 +68,13 @@ def court(*rules: Budget, here: World | None = None, qps: float = 0) -> Court:
     here = here or world(*rules)
     process = here.start()
     hook = PodEviction(
-        EvictionContext(
-            arbiter=process.gate,
-            pods=process.pods,
-            sets=process.sets,
-            unknown=UnknownPods(here.client, "test", UnconfirmedReads(qps)),
-            metrics=process.metrics.disruptions,
-            clock=process.clock,
-            namespace="test",
-        )
+        arbiter=process.gate,
+        pods=process.pods,
+        sets=process.sets,
+        unknown=UnknownPods(here.client, "test", UnconfirmedReads(qps)),
+        metrics=process.metrics.disruptions,
+        clock=process.clock,
+        namespace="test",
     )
     return Court(here=here, process=process, hook=hook)
 

@@ -6,7 +6,7 @@ budget is free again (LI-07). Which pods may go is decided in `planning.budgets.
 """
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
@@ -44,9 +44,9 @@ PodKey = tuple[str, str]
 """Namespace and name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DisruptionContext:
-    """What a DisruptionController works with."""
+@dataclass(slots=True, kw_only=True)
+class DisruptionController:
+    """Reconciles pods that may go, by namespace and name."""
 
     pods: PodStore
     in_flight: InFlight
@@ -54,24 +54,16 @@ class DisruptionContext:
     client: LiveReader
     clock: Clock
     metrics: DisruptionMetrics
-
-
-class DisruptionController:
-    """Reconciles pods that may go, by namespace and name."""
-
-    def __init__(self, context: DisruptionContext) -> None:
-        self._context = context
-        # Since when we have known which record, on the clock's `elapsed`.
-        self._seen: dict[PodKey, tuple[Uid, str, timedelta]] = {}
+    _seen: dict[PodKey, tuple[Uid, str, timedelta]] = field(default_factory=dict, init=False)
+    """Since when we have known which record, on the clock's `elapsed`."""
 
     async def reconcile(self, key: PodKey) -> Result:
         """Check whether a pod that may go has gone; release the grant where it has not."""
-        context = self._context
-        cached = context.pods.get(*key)
+        cached = self.pods.get(*key)
         if not isinstance(cached, Pod) or cached.is_terminating:
-            context.in_flight.forget_seen()
+            self.in_flight.forget_seen()
             return self._forget(key)
-        if context.in_flight.get(cached.uid) is None and not cached.disruption:
+        if self.in_flight.get(cached.uid) is None and not cached.disruption:
             return self._forget(key)
         left = self._time_left(cached)
         if left <= DONE:
@@ -90,13 +82,10 @@ class DisruptionController:
         Raises ApiError, and TimeoutError where the API server does not answer in time. Our own rate
         limits may make it wait for longer.
         """
-        context = self._context
-        await context.client.wait_turn(PODS, cached.namespace)
+        await self.client.wait_turn(PODS, cached.namespace)
         try:
             async with asyncio.timeout(LIVE_READ_LIMIT.total_seconds()):
-                body = await context.client.fetch(
-                    PODS, cached.namespace, cached.name, has_turn=True
-                )
+                body = await self.client.fetch(PODS, cached.namespace, cached.name, has_turn=True)
             pod = decode_pod(body)
         except NotFound:
             return DONE
@@ -110,10 +99,10 @@ class DisruptionController:
             return left
         again = DONE
         if pod.disruption:
-            await context.recorder.wait_turn(pod)
+            await self.recorder.wait_turn(pod)
             try:
                 async with asyncio.timeout(LIVE_READ_LIMIT.total_seconds()):
-                    await context.recorder.clear(pod)
+                    await self.recorder.clear(pod)
             except (Conflict, NotFound):
                 return REQUEUE_AFTER
             except Denied as error:  # then it ends by itself: see `RECORD_COUNTS`
@@ -129,18 +118,18 @@ class DisruptionController:
             reason=Code.GRANT_TAKEN_BACK,
             after=UNTOUCHED_FOR,
         )
-        grant = self._context.in_flight.get(pod.uid)
-        if grant is not None and self._context.in_flight.release_untouched(grant):
-            self._context.metrics.unused.inc()
+        grant = self.in_flight.get(pod.uid)
+        if grant is not None and self.in_flight.release_untouched(grant):
+            self.metrics.unused.inc()
 
     def _time_left(self, pod: Pod) -> timedelta:
         """Return for how long a grant of a pod may be used, by this process or another."""
-        grant = self._context.in_flight.get(pod.uid)
+        grant = self.in_flight.get(pod.uid)
         if grant is None:
             return self._time_left_of_record(pod)
         if grant.state is GrantState.REQUESTED:
             return UNTOUCHED_FOR  # the requester settles it, and that wakes us
-        own = grant.begun + _choose_span(grant.lasts) - self._context.clock.elapsed()
+        own = grant.begun + _choose_span(grant.lasts) - self.clock.elapsed()
         if pod.disruption in ("", grant.record):
             return own
         return max(own, self._time_left_of_record(pod))  # another process granted it anew
@@ -151,7 +140,7 @@ class DisruptionController:
         It counts from when we have first seen it, by a clock that is never set: the time that it
         names may be wrong.
         """
-        elapsed = self._context.clock.elapsed()
+        elapsed = self.clock.elapsed()
         key, what = (pod.namespace, pod.name), (pod.uid, pod.disruption)
         recorded = self._seen.get(key)
         if recorded is None or recorded[:2] != what:

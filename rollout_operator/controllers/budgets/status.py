@@ -6,7 +6,7 @@ second at most, and not at all where the role forbids it or the kind as installe
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
@@ -51,18 +51,6 @@ class StatusClient(Reader, Patcher, Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StatusContext:
-    """What a BudgetStatuses works with."""
-
-    client: StatusClient
-    namespace: str
-    find_account: Callable[[str], BudgetAccount | None]
-    now: Callable[[], datetime]
-    """The API server's time."""
-    clock: Clock
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
     """The status of a budget as the API server shows it."""
 
@@ -77,21 +65,26 @@ class _Shown:
         return self.requested or self.status
 
 
+@dataclass(slots=True, kw_only=True)
 class BudgetStatuses:
     """Reconciles the status of budgets, by their names; one at a time."""
 
-    def __init__(self, context: StatusContext) -> None:
-        self._context = context
-        self._shown: dict[str, _Shown] = {}
-        self._failures: dict[str, int] = {}
-        # On the clock's `elapsed`.
-        self._read_at: timedelta | None = None
-        self._not_before = timedelta(0)
-        self._is_reported = False
+    client: StatusClient
+    namespace: str
+    find_account: Callable[[str], BudgetAccount | None]
+    now: Callable[[], datetime]
+    """The API server's time."""
+    clock: Clock
+    _shown: dict[str, _Shown] = field(default_factory=dict, init=False)
+    _failures: dict[str, int] = field(default_factory=dict, init=False)
+    _read_at: timedelta | None = field(default=None, init=False)
+    """On the clock's `elapsed`, as `_not_before`."""
+    _not_before: timedelta = field(default=timedelta(0), init=False)
+    _is_reported: bool = field(default=False, init=False)
 
     async def reconcile(self, name: str) -> Result:
         """Write the status of a budget where it has anything new."""
-        left = self._not_before - self._context.clock.elapsed()
+        left = self._not_before - self.clock.elapsed()
         if left > timedelta(0):
             return Result(again=left)
         try:
@@ -102,15 +95,14 @@ class BudgetStatuses:
             again = await self._find_missing(name, error)
         except ApiError as error:
             again = self._record_failure(name, error)
-        await self._context.clock.sleep(RECONCILE_PAUSE)
+        await self.clock.sleep(RECONCILE_PAUSE)
         return Result(again=again)
 
     async def _write(self, name: str) -> timedelta | None:
         """Return when to reconcile again at the latest, None where there is no budget."""
-        context = self._context
-        if self._read_at is None or context.clock.elapsed() - self._read_at >= READ_AGAIN:
+        if self._read_at is None or self.clock.elapsed() - self._read_at >= READ_AGAIN:
             await self._read()
-        account = context.find_account(name)
+        account = self.find_account(name)
         if account is None:
             self._shown.pop(name, None)
             self._failures.pop(name, None)
@@ -123,20 +115,19 @@ class BudgetStatuses:
         if shown is None or shown.uid != uid:
             shown = _Shown(uid=uid, status=BudgetStatus())
         before = shown.newest
-        status = render_budget_status(described, generation, before=before, now=context.now())
+        status = render_budget_status(described, generation, before=before, now=self.now())
         if status != before:
             await self._patch(name, uid, status)
         self._failures.pop(name, None)
         return REQUEUE_AFTER if described.unavailable or described.waits else READ_AGAIN
 
     async def _patch(self, name: str, uid: Uid, status: BudgetStatus) -> None:
-        context = self._context
         fields: JsonObject = msgspec.json.decode(msgspec.json.encode(status))
         patch: JsonObject = {"metadata": {"uid": uid}, "status": fields}
-        body = await context.client.patch(
-            ZONE_BUDGETS, context.namespace, name, patch, subresource="status"
+        body = await self.client.patch(
+            ZONE_BUDGETS, self.namespace, name, patch, subresource="status"
         )
-        await context.clock.sleep(WRITE_PAUSE)
+        await self.clock.sleep(WRITE_PAUSE)
         stored = decode_budget_status(body).status
         is_dropped = stored == BudgetStatus()
         self._shown[name] = _Shown(uid=uid, status=stored, requested=None if is_dropped else status)
@@ -149,10 +140,10 @@ class BudgetStatuses:
 
     async def _read(self) -> None:
         """Read the statuses of all budgets. Raises ApiError."""
-        context, token = self._context, ""
+        token = ""
         shown: dict[str, ShownStatus] = {}
         while True:
-            page = await context.client.fetch_page(ZONE_BUDGETS, context.namespace, token=token)
+            page = await self.client.fetch_page(ZONE_BUDGETS, self.namespace, token=token)
             for item in page.items:
                 try:
                     status = decode_budget_status(item)
@@ -164,7 +155,7 @@ class BudgetStatuses:
             if not token:
                 break
         self._shown = {name: self._compare(each) for name, each in shown.items()}
-        self._read_at = context.clock.elapsed()
+        self._read_at = self.clock.elapsed()
 
     def _compare(self, shown: ShownStatus) -> _Shown:
         written = self._shown.get(shown.name)
@@ -178,7 +169,7 @@ class BudgetStatuses:
             await self._read()
         except ApiError as other:
             return self._record_failure(name, other)
-        account, shown = self._context.find_account(name), self._shown.get(name)
+        account, shown = self.find_account(name), self._shown.get(name)
         if account is None or shown is None or shown.uid != account.known.uid:
             return SETTLE  # or will be: the cache has yet to show it
         self._give_up(error)
@@ -197,7 +188,7 @@ class BudgetStatuses:
 
     def _give_up(self, why: ApiError | str) -> None:
         """Write nothing for a while; that is logged once."""
-        self._not_before = self._context.clock.elapsed() + TRY_AGAIN
+        self._not_before = self.clock.elapsed() + TRY_AGAIN
         if not self._is_reported:
             log.info("Status of budgets is not written: nothing else depends on it", err=why)
         self._is_reported = True

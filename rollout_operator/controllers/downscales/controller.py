@@ -7,7 +7,7 @@ as it takes; a process that starts finds the records of the process before it. B
 
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from rollout_operator.aio.backoff import CANCELLATIONS
@@ -56,9 +56,35 @@ from rollout_operator.planning.downscales.outcome import (
 from rollout_operator.telemetry.logs import log
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DownscaleContext:
-    """What the controller works with."""
+class _RecordsOfPods:
+    """Records on pods, by set and pod, for as long as the cache shows the pods."""
+
+    def __init__(self) -> None:
+        self._by_set: dict[Uid, dict[Uid, str]] = {}
+
+    def add(self, set_uid: Uid, pods: Sequence[Pod]) -> None:
+        """Remember the records that these pods carry."""
+        carrying = {pod.uid: pod.downscale_record for pod in pods if pod.downscale_record}
+        if carrying:
+            self._by_set.setdefault(set_uid, {}).update(carrying)
+
+    def list_others(self, set_uid: Uid, pods: Sequence[Pod]) -> list[Pod]:
+        """Return the pods with a record that is not here."""
+        ours = self._by_set.get(set_uid, {})
+        carrying = [pod for pod in pods if pod.downscale_record]
+        return [pod for pod in carrying if ours.get(pod.uid) != pod.downscale_record]
+
+    def keep(self, set_uid: Uid, pods: Sequence[Pod]) -> None:
+        """Forget the records of all other pods of a set."""
+        ours = self._by_set.pop(set_uid, {})
+        left = {pod.uid: ours[pod.uid] for pod in pods if pod.uid in ours}
+        if left:
+            self._by_set[set_uid] = left
+
+
+@dataclass(slots=True, kw_only=True)
+class DownscaleController:
+    """Reconciles the remembered downscales of each StatefulSet."""
 
     sets: StatefulSetStore
     pods: PodStore
@@ -71,25 +97,21 @@ class DownscaleContext:
     clock: Clock
     server_time: Callable[[], datetime]
     cluster_domain: str
+    _cancellations: Cancellations = field(init=False)
+    _failures: dict[Uid, int] = field(default_factory=dict, init=False)
+    _known: _RecordsOfPods = field(default_factory=_RecordsOfPods, init=False)
+    """Records whose outcome is known, so that no downscale is taken up anew after its end."""
+    _removed: _RecordsOfPods = field(default_factory=_RecordsOfPods, init=False)
+    """Records that have been removed."""
 
-
-class DownscaleController:
-    """Reconciles the remembered downscales of each StatefulSet."""
-
-    def __init__(self, context: DownscaleContext) -> None:
-        self._context = context
+    def __post_init__(self) -> None:
         self._cancellations = Cancellations(
-            downscales=context.downscales,
-            locks=context.locks,
-            calls=context.calls,
-            clock=context.clock,
-            cluster_domain=context.cluster_domain,
+            downscales=self.downscales,
+            locks=self.locks,
+            calls=self.calls,
+            clock=self.clock,
+            cluster_domain=self.cluster_domain,
         )
-        self._failures: dict[Uid, int] = {}
-        # Records whose outcome is known, so that no downscale is taken up anew after its end, and
-        # those that have been removed.
-        self._known = _RecordsOfPods()
-        self._removed = _RecordsOfPods()
 
     def adopt_all(self) -> list[Uid]:
         """Take over the downscales in the records on the pods of all sets.
@@ -97,7 +119,7 @@ class DownscaleController:
         Return the sets where that failed by a bug: no other task waits for them.
         """
         failed = list[Uid]()
-        for sts in self._context.sets.list_all():
+        for sts in self.sets.list_all():
             if not isinstance(sts, StatefulSet):
                 continue
             with GuardedStep() as adoption:
@@ -111,13 +133,12 @@ class DownscaleController:
 
     async def reconcile(self, set_uid: Uid) -> Result:
         """Reconcile one set, do what is due, and return when to reconcile again."""
-        context = self._context
-        sts = context.sets.get_by_uid(set_uid)
+        sts = self.sets.get_by_uid(set_uid)
         if sts is None:
-            reservation = context.downscales.get(set_uid)
-            if reservation is not None and context.downscales.time_left(reservation) > timedelta(0):
+            reservation = self.downscales.get(set_uid)
+            if reservation is not None and self.downscales.time_left(reservation) > timedelta(0):
                 return Result(again=RESYNC)  # so new that the cache does not show it yet
-            context.downscales.forget_set(set_uid)
+            self.downscales.forget_set(set_uid)
             self._failures.pop(set_uid, None)
             self._known.keep(set_uid, ())
             self._removed.keep(set_uid, ())
@@ -149,14 +170,13 @@ class DownscaleController:
         if failure is not None:
             return Result(again=min(again, self._back_off(set_uid, failure)))
         # A reconcile before the next attempt is due is no success.
-        if context.downscales.remembers(set_uid):
+        if self.downscales.remembers(set_uid):
             return Result(again=again)
         self._failures.pop(set_uid, None)
         return Result()
 
     def _adopt(self, sts: StatefulSet, pods: Sequence[Pod]) -> None:
-        context = self._context
-        if context.downscales.remembers(sts.uid):
+        if self.downscales.remembers(sts.uid):
             self._known.add(sts.uid, pods)
             return
         records = self._read_records(sts, pods)
@@ -173,7 +193,7 @@ class DownscaleController:
         )
         # The time in a record may be forged: it only picks among times of the API server.
         recorded = self._find_record(sts, key, newest.at)
-        now = context.server_time() + CLOCK_ERROR
+        now = self.server_time() + CLOCK_ERROR
         lowest = sts.first_ordinal + key.replicas_to
         called = [
             (pod.uid, pod.name)
@@ -186,7 +206,7 @@ class DownscaleController:
             pods=[name for _, name in called], settled_in=PERSIST_LIMIT,
         )  # fmt: skip
         # Not from `begun` on: the same may have been allowed again until the other process ended.
-        context.downscales.adopt(
+        self.downscales.adopt(
             sts, key, recorded or now, called, earlier=_list_earlier(records, key.target),
             latest=None if recorded is None else max(recorded, newest.at + LATEST_REPEAT),
             replaced_at=find_replaced(key, sts, pods, newest.at, now),
@@ -196,15 +216,15 @@ class DownscaleController:
         """Return the time on record of a downscale that happened, None where there is none."""
         if sts.replicas > key.replicas_to:
             return None
-        recorded = self._context.records.recall([sts]).get(sts.uid)
-        if self._context.records.source is TimesSource.ANNOTATIONS and is_annotated(sts, at):
+        recorded = self.records.recall([sts]).get(sts.uid)
+        if self.records.source is TimesSource.ANNOTATIONS and is_annotated(sts, at):
             recorded = parse_rfc3339(sts.annotations[LAST_DOWNSCALE])
         return recorded if recorded is not None and recorded >= at else None
 
     def _read_records(self, sts: StatefulSet, pods: Sequence[Pod]) -> list[DownscaleRecord]:
         """Return the records to believe; all others are marked as known, and reported."""
         set_uid, records = sts.uid, list[DownscaleRecord]()
-        now = self._context.server_time()
+        now = self.server_time()
         doubts: dict[str, list[str]] = {}
         for pod in self._known.list_others(set_uid, pods):
             try:
@@ -215,7 +235,7 @@ class DownscaleController:
                 continue
             if record is None:
                 continue
-            if self._context.pod_records.is_own(record):
+            if self.pod_records.is_own(record):
                 # Settled before the cache showed it, 4 minutes late where its event was lost.
                 self._known.add(set_uid, [pod])
             elif problem := assess_downscale_record(record, pod, sts):
@@ -232,7 +252,7 @@ class DownscaleController:
 
     async def _settle(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
         """Find out the outcome of the reservation; return when to reconcile again."""
-        downscales = self._context.downscales
+        downscales = self.downscales
         reservation = downscales.get(sts.uid)
         if reservation is None or reservation.state is ReservationState.PREPARING:
             return RESYNC
@@ -245,7 +265,7 @@ class DownscaleController:
             case DownscaleOutcome.HAPPENED:
                 if reservation.state is not ReservationState.PERSISTED:
                     log.info("Downscale has happened", zone=sts.name, replicas_to=sts.replicas)
-                downscales.record_persisted(reservation, self._context.server_time())
+                downscales.record_persisted(reservation, self.server_time())
                 if is_over(pods, reservation.pods):
                     # Not forgotten before they have gone: they may be wanted again meanwhile.
                     later = max(left, timedelta(0))
@@ -258,44 +278,41 @@ class DownscaleController:
 
     async def _record(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
         """Write the time of a downscale unless an answer did, not too early. Raises ApiError."""
-        context = self._context
-        begun = context.downscales.find_unrecorded(sts.uid)
+        begun = self.downscales.find_unrecorded(sts.uid)
         if begun is None:
             return RESYNC
         # The later time, of when it was allowed and of when it was seen to have happened: after a
         # repeated review the object carries the time of the first answer (SI-11).
-        at = max(begun, context.downscales.last.times.get(sts.uid, begun))
+        at = max(begun, self.downscales.last.times.get(sts.uid, begun))
         try:
-            version = await context.records.keep(sts, at)
+            version = await self.records.keep(sts, at)
         except Conflict:
             return LAGGING  # what is there then decides
-        context.downscales.last.record_shown(sts.uid, at, version)
-        context.downscales.record_written(sts.uid, begun)
+        self.downscales.last.record_shown(sts.uid, at, version)
+        self.downscales.record_written(sts.uid, begun)
         return RESYNC
 
     async def _restore(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
         """Remove the record of a downscale that did not happen. Raises ApiError."""
-        context = self._context
-        if context.downscales.find_entry(sts.uid) is None:
+        if self.downscales.find_entry(sts.uid) is None:
             return RESYNC
         # Reviews record under the same lock: the record of a new review is not taken for the old.
-        async with context.locks.hold(calls_lock(sts.uid)):
-            entry = context.downscales.find_entry(sts.uid)
+        async with self.locks.hold(calls_lock(sts.uid)):
+            entry = self.downscales.find_entry(sts.uid)
             if entry is not None:
                 try:
-                    await context.records.restore(sts, entry)
+                    await self.records.restore(sts, entry)
                 except Conflict:
                     return LAGGING
-                context.downscales.record_restored(sts.uid)
+                self.downscales.record_restored(sts.uid)
         return RESYNC
 
     async def _give_up(
         self, reservation: DownscaleReservation, sts: StatefulSet, pods: Sequence[Pod]
     ) -> timedelta:
         """End a reservation out of time: read the store before pods are un-prepared (SI-12)."""
-        context = self._context
         try:
-            body = await context.client.fetch(STATEFULSETS, sts.namespace, sts.name)
+            body = await self.client.fetch(STATEFULSETS, sts.namespace, sts.name)
         except NotFound:
             return LAGGING
         live = decode_statefulset(body)
@@ -303,17 +320,17 @@ class DownscaleController:
             return LAGGING
         # Its review was repeated during the read: it may still happen.
         if (
-            context.downscales.get(sts.uid) is not reservation
+            self.downscales.get(sts.uid) is not reservation
             or reservation.state is ReservationState.PREPARING
         ):
             return CATCH_UP
-        if context.downscales.time_left(reservation) > timedelta(0):
+        if self.downscales.time_left(reservation) > timedelta(0):
             return CATCH_UP
         called = {uid: called.pod for uid, called in reservation.pods.items()}
         became = "did not happen"
         if at := self._find_reverted(reservation, live, took_pods(live, pods, called)):
             # It happened, and was reverted before we saw it: other zones wait (SI-11).
-            context.downscales.record_reverted(reservation, at)
+            self.downscales.record_reverted(reservation, at)
             became = "was reverted"
         staying = choose_staying(live, pods, called)
         log.warn(
@@ -322,7 +339,7 @@ class DownscaleController:
             replicas_to=reservation.key.replicas_to, replicas=live.replicas,
             pods=sorted(pod.name for pod in staying.values()), reason=Code.DOWNSCALE_UNDONE,
         )  # fmt: skip
-        context.downscales.close(reservation, un_prepare=reservation.pods)
+        self.downscales.close(reservation, un_prepare=reservation.pods)
         return RESYNC
 
     def _find_reverted(
@@ -332,33 +349,32 @@ class DownscaleController:
 
         `took` says whether pods have gone; an answer's time is on a set only if it was written.
         """
-        context = self._context
         if reservation.is_adopted:
             return reservation.replaced_at
-        is_tracked = context.records.source is TimesSource.TRACKER
+        is_tracked = self.records.source is TimesSource.TRACKER
         if took or (not is_tracked and is_annotated(live, reservation.begun)):
             # Its time is over: it has happened that long ago.
-            over = context.downscales.time_left(reservation)
-            return context.server_time() + CLOCK_ERROR + over
+            over = self.downscales.time_left(reservation)
+            return self.server_time() + CLOCK_ERROR + over
         return None
 
     async def _clean(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
         """Remove records that no downscale needs any more. Raises ApiError."""
         carrying = self._removed.list_others(sts.uid, pods)
-        if not carrying or self._context.downscales.remembers(sts.uid):
+        if not carrying or self.downscales.remembers(sts.uid):
             return RESYNC
         # Reviews write their records under the same lock: none of a new review is removed.
-        async with self._context.locks.hold(calls_lock(sts.uid)):
-            if self._context.downscales.remembers(sts.uid):
+        async with self.locks.hold(calls_lock(sts.uid)):
+            if self.downscales.remembers(sts.uid):
                 return RESYNC
-            error = await self._context.pod_records.remove(carrying)
+            error = await self.pod_records.remove(carrying)
         if error is not None:
             raise error
         self._removed.add(sts.uid, carrying)
         return RESYNC
 
     def _list_pods(self, set_uid: Uid) -> list[Pod]:
-        return [pod for pod in self._context.pods.list_by_owner(set_uid) if isinstance(pod, Pod)]
+        return [pod for pod in self.pods.list_by_owner(set_uid) if isinstance(pod, Pod)]
 
     def _back_off(self, set_uid: Uid, error: ApiError | InvalidInput) -> timedelta:
         failures = self._failures[set_uid] = self._failures.get(set_uid, 0) + 1
@@ -366,32 +382,6 @@ class DownscaleController:
         write_log = log.warn if failures == 1 else log.debug
         write_log("Downscale is not settled yet", again_in=wait, err=error)
         return wait
-
-
-class _RecordsOfPods:
-    """Records on pods, by set and pod, for as long as the cache shows the pods."""
-
-    def __init__(self) -> None:
-        self._by_set: dict[Uid, dict[Uid, str]] = {}
-
-    def add(self, set_uid: Uid, pods: Sequence[Pod]) -> None:
-        """Remember the records that these pods carry."""
-        carrying = {pod.uid: pod.downscale_record for pod in pods if pod.downscale_record}
-        if carrying:
-            self._by_set.setdefault(set_uid, {}).update(carrying)
-
-    def list_others(self, set_uid: Uid, pods: Sequence[Pod]) -> list[Pod]:
-        """Return the pods with a record that is not here."""
-        ours = self._by_set.get(set_uid, {})
-        carrying = [pod for pod in pods if pod.downscale_record]
-        return [pod for pod in carrying if ours.get(pod.uid) != pod.downscale_record]
-
-    def keep(self, set_uid: Uid, pods: Sequence[Pod]) -> None:
-        """Forget the records of all other pods of a set."""
-        ours = self._by_set.pop(set_uid, {})
-        left = {pod.uid: ours[pod.uid] for pod in pods if pod.uid in ours}
-        if left:
-            self._by_set[set_uid] = left
 
 
 def _list_earlier(records: Sequence[DownscaleRecord], target: Target | None) -> list[Target]:

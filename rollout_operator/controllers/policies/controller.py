@@ -8,7 +8,7 @@ and locks of all others.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -79,22 +79,6 @@ class Switches:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyContext:
-    """What a PolicyController works with."""
-
-    owners: Owners
-    statuses: PolicyStatuses
-    placements: Placements
-    rule: PolicyRule
-    steps: Steps
-    switches: Switches
-    attempts: Attempts
-    reports: PolicyReports
-    now: Callable[[], datetime]
-    """The API server's time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Case:
     """A policy in service, and the data of all decisions of one reconcile of it."""
 
@@ -121,31 +105,43 @@ class _Beginning:
             raise
 
 
+@dataclass(slots=True, kw_only=True)
 class PolicyController:
     """Reconciles the policies of one namespace by name."""
 
-    def __init__(self, context: PolicyContext) -> None:
-        self._context = context
+    owners: Owners
+    statuses: PolicyStatuses
+    placements: Placements
+    rule: PolicyRule
+    steps: Steps
+    switches: Switches
+    attempts: Attempts
+    reports: PolicyReports
+    now: Callable[[], datetime]
+    """The API server's time."""
+    _reconciles: Reconciles = field(init=False)
+    _waits: dict[str, tuple[Reason, ...]] = field(default_factory=dict, init=False)
+    """Of the last plan of each policy."""
+    _held: dict[str, list[Reason]] = field(default_factory=dict, init=False)
+    """Why not all was done that the last plan of each policy wanted."""
+    _problems: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False)
+    _stalled: set[str] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
         self._reconciles = Reconciles(
             kind="Policy",
-            attempts=context.attempts,
+            attempts=self.attempts,
             once=self._observe_and_act,
             name_keys=self._name,
             on_failure=self._back_off,
             recheck=RECHECK_WAIT,
         )
-        self._waits: dict[str, tuple[Reason, ...]] = {}
-        """Of the last plan of each policy."""
-        self._held: dict[str, list[Reason]] = {}
-        """Why not all was done that the last plan of each policy wanted."""
-        self._problems: dict[str, tuple[str, ...]] = {}
-        self._stalled: set[str] = set()
 
     def get(self, name: str) -> tuple[WatchedPolicy | None, tuple[Reason, ...]]:
         """Return a policy as it was last read or written, and the reasons for which it waits.
         Without a policy where this process has not reconciled it.
         """
-        return self._context.statuses.get(name), self._waits.get(name, ())
+        return self.statuses.get(name), self._waits.get(name, ())
 
     async def reconcile(self, name: str) -> Result:
         """Reconcile a policy once, do what is due, and return when to reconcile again."""
@@ -158,40 +154,39 @@ class PolicyController:
 
     async def _observe_and_act(self, name: str) -> timedelta | None:
         """Return when to reconcile again. Raises ApiError and DecodeError."""
-        context = self._context
-        scope = context.owners.find(name)
-        if context.statuses.get(name) is None or scope is None:
+        scope = self.owners.find(name)
+        if self.statuses.get(name) is None or scope is None:
             self._forget(name)
             return None
-        watched = await context.statuses.settle(name)
-        if watched is None or context.statuses.is_behind(name) or context.owners.is_behind(scope):
+        watched = await self.statuses.settle(name)
+        if watched is None or self.statuses.is_behind(name) or self.owners.is_behind(scope):
             return RECHECK_WAIT
         self._log_problems(watched)
         if isinstance(scope, RefusedPolicy):
-            context.rule.forget(GroupName(name))
+            self.rule.forget(GroupName(name))
             self._waits.pop(name, None)
             self._held.pop(name, None)
-            status = render_refused_status(scope, before=watched.status, now=context.now())
+            status = render_refused_status(scope, before=watched.status, now=self.now())
             return await self._write(watched, status)
         return await self._drive(watched, scope)
 
     async def _drive(self, watched: WatchedPolicy, scope: PolicyScope) -> timedelta:
         """Plan for a policy in service, record the plan, and carry it out."""
-        context, name = self._context, GroupName(watched.name)
-        group = context.rule.observe(name)
-        if step := await context.steps.settle(group):
+        name = GroupName(watched.name)
+        group = self.rule.observe(name)
+        if step := await self.steps.settle(group):
             self._log_wait(name, step.reasons)
             return step.again
-        resolution = await context.placements.resolve(watched, scope.policy, group)
-        group = context.rule.observe(name)
+        resolution = await self.placements.resolve(watched, scope.policy, group)
+        group = self.rule.observe(name)
         before = PolicyRecord(resolution=resolution, batch=find_batch(watched.status))
         case = _Case(watched=watched, scope=scope, before=before)
-        plan = plan_policy(context.rule.snapshot(scope, group, before))
+        plan = plan_policy(self.rule.snapshot(scope, group, before))
         if plan.action is not None and plan.batch != before.batch:
             return await self._begin(case, group, plan)
         unwritten = await self._record(case, group, plan)
         if plan.leading is not None and plan.leading.code is Code.WRONG_STRATEGY:
-            await context.switches.switch(scope.policy, group)
+            await self.switches.switch(scope.policy, group)
         step = await self._carry_out(group, plan)
         return min(step.again, unwritten)
 
@@ -201,25 +196,25 @@ class PolicyController:
         Two reads in a row would be slow: an API server that answers lists from its cache reads from
         its store only ten times a second how new that must be.
         """
-        context, beginning = self._context, _Beginning(partial(self._record_live, case))
+        beginning = _Beginning(partial(self._record_live, case))
         name = GroupName(case.watched.name)
-        with context.rule.beginning(name, case.before, beginning.record):
+        with self.rule.beginning(name, case.before, beginning.record):
             step = await self._carry_out(group, plan)
         if beginning.error is not None:
             # No delete was tried: this is the failure of the whole reconcile, and waits as such.
             self._held.pop(name, None)
             if plan.action is not None:
-                context.attempts.record_success(name_attempt(plan.action))
+                self.attempts.record_success(name_attempt(plan.action))
             raise beginning.error
         if beginning.again is None:
             # A budget holds it, or the caches are behind. A recorded batch is carried out in any
             # case: so it is chosen from what is live.
-            await beginning.record(await context.rule.observe_live(group))
+            await beginning.record(await self.rule.observe_live(group))
         return min(step.again, beginning.again or RESYNC)
 
     async def _carry_out(self, group: Group, plan: PolicyPlan) -> StepOutcome:
         """Carry out a plan, and keep why not all of it was done: a policy waits for that."""
-        step = await self._context.steps.carry_out(group, _list_actions(plan))
+        step = await self.steps.carry_out(group, _list_actions(plan))
         # A reason that the next reconcile settles, as a rule, is not worth a line or a write.
         held = (reason for reason in step.reasons if reason.severity is not Severity.DEBUG)
         self._held[group.name] = [*held]
@@ -227,20 +222,20 @@ class PolicyController:
 
     async def _record_live(self, case: "_Case", live: Group) -> timedelta:
         """Plan by a live read, and record the plan."""
-        plan = plan_policy(self._context.rule.snapshot(case.scope, live, case.before))
+        plan = plan_policy(self.rule.snapshot(case.scope, live, case.before))
         return await self._record(case, live, plan)
 
     async def _record(self, case: "_Case", group: Group, plan: PolicyPlan) -> timedelta:
         """Record the plan for a snapshot; return when to reconcile again."""
-        context, watched = self._context, case.watched
+        watched = case.watched
         plan = self._add_held(watched.name, plan)
         self._log_wait(watched.name, plan.waits)
         self._log_stall(watched.name, plan)
-        snapshot = context.rule.snapshot(case.scope, group, case.before)
+        snapshot = self.rule.snapshot(case.scope, group, case.before)
         status = render_policy_status(snapshot, plan, before=watched.status)
         unwritten = await self._write(watched, status)
-        context.rule.note(GroupName(watched.name), replace(case.before, batch=plan.batch))
-        context.reports.on_plan(watched, case.scope.policy, group)
+        self.rule.note(GroupName(watched.name), replace(case.before, batch=plan.batch))
+        self.reports.on_plan(watched, case.scope.policy, group)
         return min(plan.requeue_after or RESYNC, unwritten)
 
     async def _write(self, watched: WatchedPolicy, status: PolicyStatus) -> timedelta:
@@ -248,13 +243,13 @@ class PolicyController:
 
         Numbers alone wait: nothing is decided by them.
         """
-        statuses = self._context.statuses
+        statuses = self.statuses
         if status != watched.status:
             wait = statuses.wait_before(watched.name)
             if wait and not is_urgent(watched.status, status):
                 return wait
             await statuses.write(watched, status)
-        self._context.reports.on_status(watched, status)
+        self.reports.on_status(watched, status)
         return RESYNC
 
     def _log_problems(self, watched: WatchedPolicy) -> None:
@@ -295,18 +290,17 @@ class PolicyController:
             log.warn("Policy has stalled", **self._name(name), why=why)
 
     def _forget(self, name: str) -> None:
-        context = self._context
         self._waits.pop(name, None)
         self._held.pop(name, None)
         self._problems.pop(name, None)
         self._stalled.discard(name)
-        context.steps.forget(GroupName(name))
-        context.rule.forget(GroupName(name))
-        context.statuses.forget(name)
-        context.reports.forget(name)
+        self.steps.forget(GroupName(name))
+        self.rule.forget(GroupName(name))
+        self.statuses.forget(name)
+        self.reports.forget(name)
 
     def _name(self, name: str) -> dict[str, object]:
-        return {**self._context.rule.name_keys(GroupName(name))}
+        return {**self.rule.name_keys(GroupName(name))}
 
 
 def _list_actions(plan: PolicyPlan) -> Sequence[Action]:

@@ -5,7 +5,7 @@ API server is decided in `retries`. Deletes without an answer are read back befo
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
@@ -36,19 +36,6 @@ HELD_RECHECK: Final = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepContext:
-    """The executor of actions, and memory of them."""
-
-    executor: Executor
-    deletes: OwnDeletes
-    attempts: Attempts
-    refresh: Callable[[str], None]
-    """Make the caches list again; the argument says why."""
-    resync: timedelta
-    """When to reconcile again where nothing else says so."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StepOutcome:
     """The outcome of trying actions."""
 
@@ -57,13 +44,18 @@ class StepOutcome:
     failed: bool = False
 
 
+@dataclass(slots=True, kw_only=True)
 class Steps:
     """Tries actions, and remembers by name how often they were contradicted."""
 
-    def __init__(self, context: StepContext) -> None:
-        self._context = context
-        self._attempts = context.attempts
-        self._rechecks: dict[GroupName, int] = {}
+    executor: Executor
+    deletes: OwnDeletes
+    attempts: Attempts
+    refresh: Callable[[str], None]
+    """Make the caches list again; the argument says why."""
+    resync: timedelta
+    """When to reconcile again where nothing else says so."""
+    _rechecks: dict[GroupName, int] = field(default_factory=dict, init=False)
 
     def forget(self, name: GroupName) -> None:
         """Forget a group that is gone."""
@@ -71,54 +63,52 @@ class Steps:
 
     async def settle(self, group: Group) -> StepOutcome | None:
         """Find out the outcome of deletes without an answer; return why nothing may go on."""
-        context = self._context
-        if context.deletes.list_unknown(group.owners):
+        if self.deletes.list_unknown(group.owners):
             step = await self._read_back(group)
             if step.failed or step.reasons:
                 return step
-        if context.deletes.longest_unseen(group.owners) > LAG_LIMIT:
-            context.refresh("own delete not seen")
+        if self.deletes.longest_unseen(group.owners) > LAG_LIMIT:
+            self.refresh("own delete not seen")
         return None
 
     async def carry_out(self, group: Group, actions: Sequence[Action]) -> StepOutcome:
         """Try actions one after the other. An error stays with its zone (D-18)."""
-        context = self._context
         steps = [await self._try(group, action) for action in actions]
-        again = min((step.again for step in steps), default=context.resync)
-        if context.deletes.list_unknown(group.owners):
+        again = min((step.again for step in steps), default=self.resync)
+        if self.deletes.list_unknown(group.owners):
             again = min(again, UNKNOWN_WAIT)
         reasons = tuple(reason for step in steps for reason in step.reasons)
         return StepOutcome(again=again, reasons=reasons, failed=any(step.failed for step in steps))
 
     async def _read_back(self, group: Group) -> StepOutcome:
         attempt = ("read back", group.name)
-        wait, failure = self._attempts.wait_before(attempt)
+        wait, failure = self.attempts.wait_before(attempt)
         if wait:
             return StepOutcome(reasons=(_back_off(failure),), again=wait)
         try:
-            await self._context.executor.read_back(group.owners)
+            await self.executor.read_back(group.owners)
         except ApiError as error:
             return self._fail(attempt, error)
-        self._attempts.record_success(attempt)
-        return StepOutcome(again=self._context.resync)
+        self.attempts.record_success(attempt)
+        return StepOutcome(again=self.resync)
 
     async def _try(self, group: Group, action: Action) -> StepOutcome:
         """Carry out one action, unless it failed lately. An error stays with its zone (D-18)."""
         attempt = name_attempt(action)
-        wait, failure = self._attempts.wait_before(attempt)
+        wait, failure = self.attempts.wait_before(attempt)
         if wait:
             return StepOutcome(reasons=(_back_off(failure, action.zone.name),), again=wait)
-        report = await self._context.executor.carry_out(group, action)
+        report = await self.executor.carry_out(group, action)
         if report.error is not None:
             step = self._fail(attempt, report.error, action.zone.name)
             return replace(step, reasons=(*step.reasons, *report.reasons))
         refused = [reason.text for reason in report.reasons if reason.code is Code.DELETE_REFUSED]
         if refused and not report.deleted:
-            wait = self._attempts.record_failure(attempt, refused[0])
+            wait = self.attempts.record_failure(attempt, refused[0])
             return StepOutcome(reasons=tuple(report.reasons), again=wait)
         if report.is_cut_short and not report.deleted:
             return self._expire(attempt, report, action.zone.name)
-        self._attempts.record_success(attempt)
+        self.attempts.record_success(attempt)
         again = self._choose_recheck(group.name, report)
         if not report.held:
             return StepOutcome(reasons=tuple(report.reasons), again=again)
@@ -128,14 +118,14 @@ class Steps:
 
     def _fail(self, attempt: Attempt, error: ApiError, zone: str = "") -> StepOutcome:
         wanted = get_retry_after(error)
-        wait = self._attempts.record_failure(attempt, str(error), at_least=wanted)
+        wait = self.attempts.record_failure(attempt, str(error), at_least=wanted)
         log.debug("Attempt failed", attempt=attempt[0], zone=zone, again_in=wait, err=error)
         return StepOutcome(reasons=(_back_off(str(error), zone),), again=wait, failed=True)
 
     def _expire(self, attempt: Attempt, report: Report, zone: str) -> StepOutcome:
         """Return the outcome of a live read that was too old before anything was done."""
-        wait = self._attempts.record_failure(attempt, report.cut_short)
-        has_failed = self._attempts.count(attempt) >= EXPIRED_IN_A_ROW
+        wait = self.attempts.record_failure(attempt, report.cut_short)
+        has_failed = self.attempts.count(attempt) >= EXPIRED_IN_A_ROW
         reason = Reason(
             code=Code.LIVE_READ_EXPIRED,
             text=f"a live read was too old before a pod was deleted: {report.cut_short}",
@@ -151,11 +141,11 @@ class Steps:
         if report.is_cut_short:
             return RECHECK_WAIT
         if not report.is_contradicted:
-            return LAG_LIMIT + RECHECK_WAIT if report.deleted else self._context.resync
+            return LAG_LIMIT + RECHECK_WAIT if report.deleted else self.resync
         self._rechecks[name] = self._rechecks.get(name, 0) + 1
         wait = CONTRADICTIONS.bound(self._rechecks[name])
         if wait == LAG_LIMIT:
-            self._context.refresh("the API server contradicts the cache")
+            self.refresh("the API server contradicts the cache")
         return wait
 
 

@@ -7,7 +7,7 @@ references are read by `kube.scales`.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from typing import Final, Protocol
@@ -68,9 +68,17 @@ class MirroredReferences(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScalingContext:
-    """What a ScalingController works with."""
+def is_scaled(members: Iterable[StatefulSet | Unreadable]) -> bool:
+    """Return whether any set of a group has an annotation of scaling."""
+    return any(
+        isinstance(member, StatefulSet) and not SCALING_ANNOTATIONS.isdisjoint(member.annotations)
+        for member in members
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class ScalingController:
+    """Reconciles the counts of rollout groups by name."""
 
     observer: Observer
     counts: Replicas
@@ -86,23 +94,8 @@ class ScalingContext:
     cluster_domain: str
     late_calls: timedelta
     """So long after its caller has given up a call may still reach a pod."""
-
-
-def is_scaled(members: Iterable[StatefulSet | Unreadable]) -> bool:
-    """Return whether any set of a group has an annotation of scaling."""
-    return any(
-        isinstance(member, StatefulSet) and not SCALING_ANNOTATIONS.isdisjoint(member.annotations)
-        for member in members
-    )
-
-
-class ScalingController:
-    """Reconciles the counts of rollout groups by name."""
-
-    def __init__(self, context: ScalingContext) -> None:
-        self._context = context
-        self._known: set[GroupName] = set()
-        self._mirrored: dict[GroupName, Collection[Reference]] = {}
+    _known: set[GroupName] = field(default_factory=set, init=False)
+    _mirrored: dict[GroupName, Collection[Reference]] = field(default_factory=dict, init=False)
 
     def knows(self, name: GroupName) -> bool:
         """Return whether a group had counts of ours at the last reconcile."""
@@ -110,13 +103,13 @@ class ScalingController:
 
     async def reconcile(self, name: GroupName) -> Result:
         """Reconcile the group once, do what is due, and return when to reconcile again."""
-        counts, group = self._context.counts, self._context.observer.observe(name)
+        counts, group = self.counts, self.observer.observe(name)
         if not is_scaled(zone.sts for zone in group.zones):
             self._forget(name, group)
             return Result(again=_catch_up(counts.settle([zone.sts for zone in group.zones])))
         if name not in self._known:
             self._known.add(name)
-            self._context.metrics.begin_scaling(name)
+            self.metrics.begin_scaling(name)
         outcome = ReconcileOutcome()
         plan = await self._work(group, outcome)
         log_again = self._report(plan, outcome)
@@ -125,26 +118,25 @@ class ScalingController:
 
     async def _work(self, group: Group, outcome: ReconcileOutcome) -> ScalingPlan:
         """Do what is due until nothing more is; return the last plan."""
-        context = self._context
         for _ in range(ROUNDS):
             outcome.clear()
-            marked = context.counts.list_marked(zone.sts for zone in group.zones)
+            marked = self.counts.list_marked(zone.sts for zone in group.zones)
             group = await self._revoke(group, marked, outcome)
             scaling, plan = await self._plan(self._take_snapshot(group), outcome)
             if await self._has_new_times(plan, outcome):
                 continue
-            unused = context.counts.list_unused((zone.sts for zone in group.zones), plan.scale)
+            unused = self.counts.list_unused((zone.sts for zone in group.zones), plan.scale)
             await self._revoke(group, unused, outcome)
             for calls in plan.pod_calls:
-                context.pod_calls.begin(calls)
+                self.pod_calls.begin(calls)
             done = [await self._scale(scaling, action, outcome) for action in plan.scale]
             if not any(done):
                 break
-            group = context.observer.observe(group.name)
+            group = self.observer.observe(group.name)
         for publication in plan.publish:
             await self._publish(publication, outcome)
         for zone in group.zones:
-            if context.counts.has_unrecorded(zone.sts):
+            if self.counts.has_unrecorded(zone.sts):
                 await self._record(zone.sts, outcome)
         return plan
 
@@ -152,13 +144,13 @@ class ScalingController:
         self, group: Group, marked: Iterable[StatefulSet], outcome: ReconcileOutcome
     ) -> Group:
         """Revoke the downscales that marks announce, and return the group after that (SI-02)."""
-        counts, done = self._context.counts, False
+        counts, done = self.counts, False
         for sts in marked:
-            wait = self._context.removals.wait_before(sts)
+            wait = self.removals.wait_before(sts)
             if wait:
                 outcome.fail(describe_mark(sts), wait)
                 continue
-            wait = self._context.removals.wait_in_line(sts)
+            wait = self.removals.wait_in_line(sts)
             if wait:
                 outcome.again = min(outcome.again, wait + CATCH_UP)
                 continue
@@ -170,19 +162,19 @@ class ScalingController:
                 send=send,
                 waited_for=partial(counts.time_left, sts),
             )
-            done |= await self._context.writes.send(write, outcome)
-        return self._context.observer.observe(group.name) if done else group
+            done |= await self.writes.send(write, outcome)
+        return self.observer.observe(group.name) if done else group
 
     async def _has_new_times(self, plan: ScalingPlan, outcome: ReconcileOutcome) -> bool:
         """Read again the times that a zone waits for; return whether they have changed.
 
         A person may have set a time back so that the next zone goes at once (D-66).
         """
-        lasts = self._context.counts.times_last
+        lasts = self.counts.times_last
         if plan.next_downscale is None or lasts is None:
             return False
         outcome.again = min(outcome.again, lasts + CATCH_UP)
-        return await self._context.counts.refresh_times()
+        return await self.counts.refresh_times()
 
     async def _plan(
         self, scaling: ScalingSnapshot, outcome: ReconcileOutcome
@@ -200,35 +192,34 @@ class ScalingController:
 
     async def _is_held(self, action: ScaleZone, outcome: ReconcileOutcome) -> bool:
         """Return whether a downscale must wait after a failure, or did not stay; record why."""
-        wait, failure = self._context.attempts.wait_before(_name(action))
+        wait, failure = self.attempts.wait_before(_name(action))
         if wait:
             outcome.fail(render_failure(_render_change(action), failure, action.zone.name), wait)
         return bool(wait) or await self._is_contested(action, outcome)
 
     async def _is_contested(self, action: ScaleZone, outcome: ReconcileOutcome) -> bool:
         """Return whether a count must wait because something else puts it back; record it if so."""
-        wait = self._context.contests.wait_before(action)
+        wait = self.contests.wait_before(action)
         if wait:
-            outcome.fail(await self._context.contests.describe(action, wait), wait)
+            outcome.fail(await self.contests.describe(action, wait), wait)
         return bool(wait)
 
     def _take_snapshot(self, group: Group) -> ScalingSnapshot:
-        context = self._context
         sets = [zone.sts for zone in group.zones]
         for zone in group.zones:
-            context.pod_calls.keep(zone.sts.uid, {pod.uid: pod.is_ready for pod in zone.pods})
+            self.pod_calls.keep(zone.sts.uid, {pod.uid: pod.is_ready for pod in zone.pods})
         self._want(group.name, list_references(sets))
         return replace(
-            context.counts.take_snapshot(group),
-            scales=context.references.readings,
-            pod_calls=context.pod_calls.known(group.owners),
+            self.counts.take_snapshot(group),
+            scales=self.references.readings,
+            pod_calls=self.pod_calls.known(group.owners),
             elsewhere=tuple(self._list_elsewhere(group.name)),
-            cluster_domain=context.cluster_domain,
-            late_calls=context.late_calls,
+            cluster_domain=self.cluster_domain,
+            late_calls=self.late_calls,
         )
 
     def _want(self, name: GroupName, references: Collection[Reference]) -> None:
-        self._context.references.want(name, references)
+        self.references.want(name, references)
         self._mirrored.pop(name, None)
         if references:
             self._mirrored[name] = references
@@ -238,13 +229,13 @@ class ScalingController:
         mine = self._mirrored.get(name, ())
         for other in sorted(self._mirrored) if mine else ():
             if other != name and any(reference in mine for reference in self._mirrored[other]):
-                yield from (zone.sts for zone in self._context.observer.observe(other).zones)
+                yield from (zone.sts for zone in self.observer.observe(other).zones)
 
     async def _scale(
         self, scaling: ScalingSnapshot, action: ScaleZone, outcome: ReconcileOutcome
     ) -> bool:
         """Write one count; return whether it was written."""
-        counts, zone = self._context.counts, action.zone
+        counts, zone = self.counts, action.zone
         if await self._is_contested(action, outcome):
             return False
 
@@ -261,9 +252,9 @@ class ScalingController:
             send=write,
             is_blocked=lambda: counts.is_blocked(zone),
         )
-        is_written = await self._context.writes.send(change, outcome)
+        is_written = await self.writes.send(change, outcome)
         if is_written:
-            self._context.contests.record(action)
+            self.contests.record(action)
         return is_written
 
     async def _read_again(self, scaling: ScalingSnapshot, zone: StatefulSet) -> ScalingSnapshot:
@@ -271,7 +262,7 @@ class ScalingController:
 
         Not under the lock of the group, which no task may hold for as long as a read can hang.
         """
-        references = self._context.references
+        references = self.references
         readings = {
             reference: await references.refresh(reference) for reference in list_references([zone])
         }
@@ -281,11 +272,11 @@ class ScalingController:
         reference, replicas = publication.reference, publication.replicas
 
         async def write() -> None:
-            await self._context.references.publish(reference, replicas)
+            await self.references.publish(reference, replicas)
             log.info("Published replicas", reference=f"{reference}", replicas=replicas)
 
         what = f"status of {reference}"
-        await self._context.writes.send(
+        await self.writes.send(
             Write(attempt=("publish", f"{reference}"), what=what, send=write), outcome
         )
 
@@ -293,14 +284,14 @@ class ScalingController:
         """Record a downscale that no review has recorded."""
         what, send = (
             f"time of the downscale of {sts.name}",
-            partial(self._context.counts.record, sts),
+            partial(self.counts.record, sts),
         )
         write = Write(attempt=("record", sts.uid), what=what, zone=sts.name, send=send)
-        await self._context.writes.send(write, outcome)
+        await self.writes.send(write, outcome)
 
     def _report(self, plan: ScalingPlan, outcome: ReconcileOutcome) -> timedelta | None:
         """Show the outcome of a reconcile; return when to show it again for the log."""
-        metrics = self._context.metrics
+        metrics = self.metrics
         failing = [problem for problem in plan.problems if problem.zone in plan.failed]
         for reason in (*outcome.reasons, *failing):
             if reason.severity is not Severity.DEBUG:
@@ -309,35 +300,34 @@ class ScalingController:
         waits = (*outcome.reasons, *plan.waits, *failing)
         odd = tuple(problem for problem in plan.problems if problem not in failing)
         shown = Plan(group=plan.group, waits=waits, problems=odd)
-        return self._context.group_states.post(shown, Subject.SCALING)
+        return self.group_states.post(shown, Subject.SCALING)
 
     def _record_next(self, plan: ScalingPlan) -> None:
         """Show when a zone may be scaled down next: 0 where nothing waits for that."""
-        name, clock = plan.group, self._context.clock
+        name, clock = plan.group, self.clock
         left = plan.next_downscale or timedelta(0)
         due = clock.elapsed() + left
 
         def read() -> float:
             return max((due - clock.elapsed()).total_seconds(), 0.0)
 
-        self._context.metrics.next_downscale.labels(name).set_function(read)
+        self.metrics.next_downscale.labels(name).set_function(read)
 
     def _forget(self, name: GroupName, group: Group) -> None:
         """Forget a group that is gone, or that we no longer scale."""
         if name not in self._known:
             return
         self._known.discard(name)
-        context = self._context
         self._want(name, ())
         for zone in group.zones:
-            context.pod_calls.forget(zone.sts.uid)
-        context.metrics.forget_scaling(name)
+            self.pod_calls.forget(zone.sts.uid)
+        self.metrics.forget_scaling(name)
         if group.zones or group.unreadable:
-            context.group_states.post(Plan(group=name), Subject.SCALING)
+            self.group_states.post(Plan(group=name), Subject.SCALING)
             return
         # Again: the last reconcile may have reported it after it was forgotten.
-        context.group_states.forget(name)
-        context.metrics.forget_group(name)
+        self.group_states.forget(name)
+        self.metrics.forget_group(name)
 
 
 def _name(action: ScaleZone) -> Attempt:

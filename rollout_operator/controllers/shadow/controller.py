@@ -7,7 +7,7 @@ and is reported up to that point.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -39,8 +39,8 @@ HELD_RECHECK: Final = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShadowContext:
-    """What a ShadowController works with."""
+class ShadowController:
+    """Observes rollout groups by name, and writes nothing."""
 
     observer: Observer
     arbiter: Arbiter
@@ -49,33 +49,25 @@ class ShadowContext:
     metrics: Metrics
     clock: Clock
 
-
-class ShadowController:
-    """Observes rollout groups by name, and writes nothing."""
-
-    def __init__(self, context: ShadowContext) -> None:
-        self._context = context
-
     async def reconcile(self, name: GroupName) -> Result:
         """Decide for a group, report what would be done, and return when to reconcile again."""
-        context = self._context
-        group = context.observer.observe(name)
+        group = self.observer.observe(name)
         if not group.zones and not group.unreadable:
             self._forget(name)
             return Result()
-        context.metrics.begin_group(name)
-        context.metrics.begin_shadow(name)
-        context.metrics.group_reconciles.labels(name).inc()
-        with context.metrics.group_reconcile_duration.labels(name).time():
+        self.metrics.begin_group(name)
+        self.metrics.begin_shadow(name)
+        self.metrics.group_reconciles.labels(name).inc()
+        with self.metrics.group_reconcile_duration.labels(name).time():
             plan, going = await self._decide(group)
-        left = await context.differences.compare(
+        left = await self.differences.compare(
             group, {replacement.pod.uid: replacement for replacement in going}
         )
-        log_again = context.group_states.post(plan)
+        log_again = self.group_states.post(plan)
         if plan.failed:
-            context.metrics.group_reconciles_failed.labels(name).inc()
+            self.metrics.group_reconciles_failed.labels(name).inc()
         else:
-            context.metrics.group_last_success.labels(name).set(context.clock.now().timestamp())
+            self.metrics.group_last_success.labels(name).set(self.clock.now().timestamp())
         times = (RESYNC, plan.requeue_after, log_again, left)
         return Result(again=min(time for time in times if time is not None))
 
@@ -88,7 +80,7 @@ class ShadowController:
                 what = f"record revision {action.revision}"
                 reasons.append(would(what, action.reason.text, action.zone.name))
                 continue
-            choice = await choose_grantable(self._context.arbiter, action)
+            choice = await choose_grantable(self.arbiter, action)
             going.extend(choice.going)
             reasons.extend(
                 would(f"delete {replacement.pod.name}", replacement.reason.text, action.zone.name)
@@ -101,9 +93,9 @@ class ShadowController:
         return replace(plan, actions=(), waits=(*reasons, *plan.waits), requeue_after=again), going
 
     def _forget(self, name: GroupName) -> None:
-        self._context.differences.forget(name)
-        self._context.group_states.forget(name)
-        self._context.metrics.forget_group(name)
+        self.differences.forget(name)
+        self.group_states.forget(name)
+        self.metrics.forget_group(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +134,9 @@ def _build_request(replacement: Replacement, action: ReplacePods) -> DisruptionR
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShadowScalingContext:
-    """What a ShadowScalingController works with."""
+@dataclass(slots=True, kw_only=True)
+class ShadowScalingController:
+    """Observes the replicas of rollout groups by name, and writes nothing."""
 
     observer: Observer
     times: Times
@@ -152,42 +144,34 @@ class ShadowScalingContext:
     group_states: GroupStates
     metrics: Metrics
     cluster_domain: str
-
-
-class ShadowScalingController:
-    """Observes the replicas of rollout groups by name, and writes nothing."""
-
-    def __init__(self, context: ShadowScalingContext) -> None:
-        self._context = context
-        self._known: set[GroupName] = set()
+    _known: set[GroupName] = field(default_factory=set, init=False)
 
     async def reconcile(self, name: GroupName) -> Result:
         """Decide for a group, report what would be done, and return when to reconcile again."""
-        context = self._context
-        group = context.observer.observe(name)
+        group = self.observer.observe(name)
         sets = [zone.sts for zone in group.zones]
         if not any(SCALING_ANNOTATIONS & sts.annotations.keys() for sts in sets):
             self._forget(group)
             return Result()
         self._known.add(name)
-        context.references.want(name, list_references(sets))
+        self.references.want(name, list_references(sets))
         times, problem = await self._read_times(sets)
         scaling = ScalingSnapshot(
             group=group,
             times=times,
-            source=context.times.source,
+            source=self.times.source,
             times_problem=problem,
-            scales=context.references.readings,
-            cluster_domain=context.cluster_domain,
+            scales=self.references.readings,
+            cluster_domain=self.cluster_domain,
         )
         plan = plan_scaling(scaling)
-        log_again = context.group_states.post(_explain(plan), Subject.SCALING)
+        log_again = self.group_states.post(_explain(plan), Subject.SCALING)
         times_due = (RESYNC, plan.requeue_after, log_again)
         return Result(again=min(time for time in times_due if time is not None))
 
     async def _read_times(self, sets: Sequence[StatefulSet]) -> tuple[Mapping[Uid, datetime], str]:
         """Return when sets were scaled down last, and why times are not known."""
-        times = self._context.times
+        times = self.times
         try:
             await times.refresh()
         except (ApiError, InvalidInput) as error:
@@ -198,14 +182,13 @@ class ShadowScalingController:
         if group.name not in self._known:
             return
         self._known.discard(group.name)
-        context = self._context
-        context.references.want(group.name, ())
+        self.references.want(group.name, ())
         if group.zones or group.unreadable:
-            context.group_states.post(Plan(group=group.name), Subject.SCALING)
+            self.group_states.post(Plan(group=group.name), Subject.SCALING)
             return
         # Again: the last reconcile may have reported it after it was forgotten.
-        context.group_states.forget(group.name)
-        context.metrics.forget_group(group.name)
+        self.group_states.forget(group.name)
+        self.metrics.forget_group(group.name)
 
 
 def _explain(plan: ScalingPlan) -> Plan:

@@ -41,8 +41,8 @@ _MARGIN: Final = timedelta(milliseconds=500)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvictionContext:
-    """What a PodEviction works with."""
+class PodEviction:
+    """Answers reviews of evictions."""
 
     arbiter: Arbiter
     pods: PodStore
@@ -52,22 +52,14 @@ class EvictionContext:
     clock: Clock
     namespace: str
 
-
-class PodEviction:
-    """Answers reviews of evictions."""
-
-    def __init__(self, context: EvictionContext) -> None:
-        self._context = context
-
     async def review(self, review: Review, until: timedelta) -> Verdict:
         """Return the verdict; `until`, on the clock's `elapsed`, is when it must be out."""
-        context = self._context
-        verdict = assess_request(review, context.namespace)
+        verdict = assess_request(review, self.namespace)
         if verdict is None:
-            pod = context.pods.get(review.namespace, review.name)
+            pod = self.pods.get(review.namespace, review.name)
             if isinstance(pod, Pod) and is_running(pod) and self._is_owned(pod):
                 return await self._review_pod(pod, review, until)
-            left = until - _TO_DECIDE - context.clock.elapsed()
+            left = until - _TO_DECIDE - self.clock.elapsed()
             try:
                 async with asyncio.timeout(left.total_seconds()):
                     verdict = await self._answer_live(pod, review, left)
@@ -76,16 +68,16 @@ class PodEviction:
                 verdict = refuse(Code.CANNOT_CHECK, text, status=RETRY)
             except (ApiError, InvalidInput) as error:
                 verdict = _cannot_check(review, error)
-        context.metrics.count(verdict.reason.code, 0 if verdict.is_allowed else verdict.code)
+        self.metrics.count(verdict.reason.code, 0 if verdict.is_allowed else verdict.code)
         return verdict
 
     async def _review_pod(self, pod: Pod, review: Review, until: timedelta) -> Verdict:
         # The API server takes an answer for a little longer than ours may take.
-        lasts = (until - self._context.clock.elapsed()) / SHARE + _MARGIN
+        lasts = (until - self.clock.elapsed()) / SHARE + _MARGIN
         request = DisruptionRequest(
             pod=pod, engine=DisruptionSource.EVICTION, lasts=lasts, dry_run=wants_dry_run(review)
         )
-        answer = await self._context.arbiter.request(request, until - _TO_DECIDE)
+        answer = await self.arbiter.request(request, until - _TO_DECIDE)
         if isinstance(answer, Refusal):
             return _refuse(answer)
         if not answer.budget:
@@ -94,8 +86,8 @@ class PodEviction:
 
     def _is_owned(self, pod: Pod) -> bool:
         """Return whether the arbiter knows the owner, or no budget selects the pod."""
-        owner = None if pod.owner_uid is None else self._context.sets.get_by_uid(pod.owner_uid)
-        return owner is not None or not self._context.arbiter.may_cover(pod)
+        owner = None if pod.owner_uid is None else self.sets.get_by_uid(pod.owner_uid)
+        return owner is not None or not self.arbiter.may_cover(pod)
 
     async def _answer_live(
         self, cached: Pod | Unreadable | None, review: Review, left: timedelta
@@ -104,14 +96,14 @@ class PodEviction:
 
         Raises ApiError, and InvalidInput where the pod cannot be read.
         """
-        arbiter = self._context.arbiter
+        arbiter = self.arbiter
         if isinstance(cached, Pod) and not arbiter.may_cover(cached):
             return allow_not_running()
         if isinstance(cached, Pod) and wants_dry_run(review) and not is_running(cached):
             return allow_not_running()  # it lets nothing go: what the cache shows will do
         try:
             standing = Standing.UNKNOWN if cached is None else Standing.SHOWN
-            body = await self._context.unknown.fetch(review.name, standing, left)
+            body = await self.unknown.fetch(review.name, standing, left)
         except NotFound:
             return allow_not_found(review.name)
         pod = decode_pod(body)

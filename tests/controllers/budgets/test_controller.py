@@ -14,7 +14,6 @@ from rollout_operator.controllers.budgets.controller import (
     RETRY,
     RETRY_FORBIDDEN,
     UNTOUCHED_FOR,
-    DisruptionContext,
     DisruptionController,
 )
 from rollout_operator.guards.budgets.pod_records import RECORD_COUNTS
@@ -35,14 +34,12 @@ class Bench:
     def __init__(self, here: World, process: Process) -> None:
         self.here, self.process = here, process
         self.controller = DisruptionController(
-            DisruptionContext(
-                pods=process.pods,
-                in_flight=process.in_flight,
-                recorder=process.recorder,
-                client=here.client,
-                clock=process.clock,
-                metrics=process.metrics.disruptions,
-            )
+            pods=process.pods,
+            in_flight=process.in_flight,
+            recorder=process.recorder,
+            client=here.client,
+            clock=process.clock,
+            metrics=process.metrics.disruptions,
         )
 
     async def reconcile(self, pod: str = "a-0", *, sync: bool = True) -> timedelta | None:

@@ -15,7 +15,6 @@ from rollout_operator.controllers.budgets.status import (
     SETTLE,
     TRY_AGAIN,
     BudgetStatuses,
-    StatusContext,
 )
 from rollout_operator.guards.budgets.accounts import BudgetAccount
 from rollout_operator.kube.api import JsonObject, Page, Resource
@@ -118,11 +117,9 @@ class Bench:
         self.generation = 1
         clock = VirtualClock()
         self.statuses = BudgetStatuses(
-            StatusContext(
                 client=self.kind, namespace="test", find_account=self.find, clock=clock,
                 now=clock.now,
-            )
-        )  # fmt: skip
+            )  # fmt: skip
         self.clock = clock
 
     def find(self, name: str) -> BudgetAccount | None:

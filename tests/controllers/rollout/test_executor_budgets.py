@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.controllers.retries import Attempts
-from rollout_operator.controllers.rollout.controller import RolloutContext, RolloutController
+from rollout_operator.controllers.rollout.controller import RolloutController
 from rollout_operator.controllers.rollout.executor import Executor
 from rollout_operator.controllers.rollout.reports import Report
 from rollout_operator.controllers.rollout.rule import LabelRule
@@ -80,14 +80,14 @@ def rolling(*rules: Budget, limit: str = "2", pods: int = 3) -> Shell:
     )  # fmt: skip
     group_states = GroupStates(process.metrics, process.clock)
     refreshed: list[str] = []
-    parts = RolloutContext(
+    controller = RolloutController(
         observer=process.observer, executor=executor, deletes=process.deletes,
         attempts=Attempts(process.clock, longest=timedelta(seconds=5)), group_states=group_states,
         metrics=process.metrics, clock=process.clock, refresh=refreshed.append,
     )  # fmt: skip
     return Shell(
         here=here, process=process, executor=executor,
-        controller=RolloutController(parts), group_states=group_states, refreshed=refreshed,
+        controller=controller, group_states=group_states, refreshed=refreshed,
     )  # fmt: skip
 
 
