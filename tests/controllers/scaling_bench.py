@@ -43,8 +43,14 @@ from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.registry import GroupStates
 from tests.controllers.fake_client import Json
-from tests.controllers.scaling_clients import FakeReferences, FakeStores, ScalingClient
-from tests.controllers.scaling_objects import KEYS, make_pod, pods_of
+from tests.controllers.scaling_objects import (
+    KEYS,
+    FakeReferences,
+    FakeStores,
+    ScalingClient,
+    make_pod,
+    pods_of,
+)
 from tests.gates import OpenArbiter
 from tests.virtual_time import VirtualClock
 from tests.web.downscale_world import part, raw

@@ -1,6 +1,6 @@
 """A Lease on the real control plane that is not as an operator wrote it, and operators that differ.
 
-The same on virtual time, with more of it: `tests/kube/test_election_input.py`.
+The same on virtual time, with more of it: `tests/kube/test_election.py`.
 """
 
 from datetime import timedelta

@@ -9,7 +9,7 @@ from rollout_operator.controllers.policies.rule import BURST, PAUSE, Owners
 from rollout_operator.kube.cache.store import PolicyStore, StatefulSetStore
 from rollout_operator.model.policy.policy import PolicyScope
 from rollout_operator.model.policy.watched import WatchedPolicy
-from tests.planning.policies.policies import policy
+from tests.planning.policies.snapshots import policy
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 

@@ -14,8 +14,7 @@ from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code
 from tests.controllers.fake_client import Json
 from tests.controllers.scaling_bench import GROUP, HOUR, SECOND, Bench, pass_time
-from tests.controllers.scaling_clients import DEMO, REFUSAL
-from tests.controllers.scaling_objects import ago, in_group, mirroring, old, zone
+from tests.controllers.scaling_objects import DEMO, REFUSAL, ago, in_group, mirroring, old, zone
 from tests.virtual_time import in_virtual_time
 
 STORE = GroupName("store")

@@ -10,8 +10,7 @@ from rollout_operator.model.outcome import Code
 from rollout_operator.planning.scaling.delays import SOON_TRIES
 from tests.controllers.fake_client import Json
 from tests.controllers.scaling_bench import GROUP, HOUR, SECOND, Bench, pass_time
-from tests.controllers.scaling_clients import Store
-from tests.controllers.scaling_objects import delayed
+from tests.controllers.scaling_objects import Store, delayed
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import part
 

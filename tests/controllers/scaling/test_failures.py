@@ -5,8 +5,15 @@ import pytest
 from rollout_operator.model.errors import ApiError, Denied, Refused, TooManyRequests, Unreachable
 from rollout_operator.model.outcome import Code
 from tests.controllers.scaling_bench import GROUP, SECOND, Bench, pass_time
-from tests.controllers.scaling_clients import NO_ANSWER, REFUSAL
-from tests.controllers.scaling_objects import ago, guarded, record_time, set_count, zone
+from tests.controllers.scaling_objects import (
+    NO_ANSWER,
+    REFUSAL,
+    ago,
+    guarded,
+    record_time,
+    set_count,
+    zone,
+)
 from tests.virtual_time import in_virtual_time
 
 pytestmark = pytest.mark.thorough

@@ -11,8 +11,7 @@ from rollout_operator.model.names import DOWNSCALE_INTENT
 from rollout_operator.model.outcome import Code, Severity
 from tests.controllers.fake_client import Json
 from tests.controllers.scaling_bench import GROUP, SECOND, Bench, pass_time
-from tests.controllers.scaling_clients import NO_ANSWER, REFUSAL
-from tests.controllers.scaling_objects import guarded, old, zone
+from tests.controllers.scaling_objects import NO_ANSWER, REFUSAL, guarded, old, zone
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import part
 

@@ -14,8 +14,15 @@ from rollout_operator.model.outcome import Code
 from rollout_operator.model.scaling import NoScale, Scale
 from tests.controllers.fake_client import Json
 from tests.controllers.scaling_bench import GROUP, SECOND, Bench, pass_time
-from tests.controllers.scaling_clients import DEMO, NO_ANSWER, REFUSAL
-from tests.controllers.scaling_objects import guarded, mirroring, old, zone
+from tests.controllers.scaling_objects import (
+    DEMO,
+    NO_ANSWER,
+    REFUSAL,
+    guarded,
+    mirroring,
+    old,
+    zone,
+)
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import part
 

@@ -31,7 +31,7 @@ from rollout_operator.planning.description.policies import (
     is_held,
     list_worst_policies,
 )
-from tests.planning.policies.policies import policy
+from tests.planning.policies.snapshots import policy
 
 NOW: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 READY: Final = StatusCondition(

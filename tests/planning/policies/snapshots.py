@@ -1,14 +1,16 @@
-"""Snapshots of a policy for tables: zones as `tests.builders` has them, and the last batch."""
+"""Policies, StatefulSets and snapshots of a policy for tables to bend, and the last batch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rollout_operator.model.group import Group, Zone
+from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.names import GroupName, Revision, Uid
 from rollout_operator.model.placement import ZoneSource
 from rollout_operator.model.policy.plan import Batch, BatchPod, PolicyPlan, PolicySnapshot
+from rollout_operator.model.policy.policy import Policy, PolicyHead
 from rollout_operator.model.policy.zones import (
     ResolvedSet,
     ResolvedZone,
@@ -16,7 +18,8 @@ from rollout_operator.model.policy.zones import (
     ZonesCode,
 )
 from tests.builders import NOW
-from tests.planning.policies.policies import policy
+
+CREATED = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 def seconds(number: float) -> timedelta:
@@ -95,3 +98,14 @@ def outline(plan: PolicyPlan) -> str:
     waits = [one.code for one in plan.waits]
     records = [f"record {one.zone.name.removeprefix('zone-')}" for one in plan.records]
     return " ".join([*going, *waits, *records])
+
+
+def policy(name: str = "db", *, age: int = 0, **fields: Any) -> Policy:
+    """Return a policy over `app: db`, of which none is older than `age` hours."""
+    head = PolicyHead(
+        namespace="prod",
+        name=name,
+        uid=Uid(f"uid-{name}"),
+        created=CREATED - timedelta(hours=age),
+    )
+    return Policy(**{"head": head, "selector": LabelSelector(labels={"app": "db"}), **fields})

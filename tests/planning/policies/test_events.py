@@ -33,8 +33,7 @@ from rollout_operator.planning.policies.status import (
 )
 from tests.builders import NOW, prev, zone
 from tests.planning.policies.played import PlayedPolicy
-from tests.planning.policies.policies import policy
-from tests.planning.policies.snapshots import batch, seconds, snapshot
+from tests.planning.policies.snapshots import batch, policy, seconds, snapshot
 
 B = zone("b")
 NEVER = PolicyStatus()

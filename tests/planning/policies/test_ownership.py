@@ -16,7 +16,7 @@ from rollout_operator.model.policy.policy import (
     RefusedPolicy,
 )
 from rollout_operator.planning.policies.ownership import share_sets
-from tests.planning.policies.policies import policy
+from tests.planning.policies.snapshots import policy
 
 SELECTOR = "spec.statefulSetSelector"
 INGESTER = LabelSelector(labels={"rollout-group": "ingester"})

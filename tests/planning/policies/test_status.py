@@ -41,8 +41,7 @@ from rollout_operator.planning.policies.status import (
     render_refused_status,
 )
 from tests.builders import NOW, prev, zone
-from tests.planning.policies.policies import policy
-from tests.planning.policies.snapshots import batch, seconds, snapshot
+from tests.planning.policies.snapshots import batch, policy, seconds, snapshot
 
 B = zone("b")
 NEVER = PolicyStatus()

@@ -21,7 +21,7 @@ from rollout_operator.planning.policies.zones import (
     map_frozen,
     resolve_zones,
 )
-from tests.planning.policies.policies import policy
+from tests.planning.policies.snapshots import policy
 
 KEY = "topology.kubernetes.io/zone"
 OLD = "failure-domain.beta.kubernetes.io/zone"
