@@ -15,9 +15,9 @@ from rollout_operator.config.flags import Config
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.guards.budgets.in_flight import InFlight
 from rollout_operator.guards.budgets.own_deletes import OwnDeletes
-from rollout_operator.guards.downscales.newcomers import Arrivals
+from rollout_operator.guards.downscales.newcomers import SeenNewcomers
 from rollout_operator.guards.downscales.reservations import Downscales
-from rollout_operator.guards.downscales.times import AnnotationTimes, Records
+from rollout_operator.guards.downscales.times import AnnotationTimes, DownscaleTimes
 from rollout_operator.guards.downscales.zone_tracker import Tracker
 from rollout_operator.guards.locks import Locks
 from rollout_operator.kube.api import (
@@ -157,7 +157,7 @@ class Context:
             find_driver=lambda group: self.find_driver(group),
         )
 
-    def make_records(self, client: ApiClient) -> Records:
+    def make_records(self, client: ApiClient) -> DownscaleTimes:
         """Return the records of the times of downscales, read and written by this client."""
         if not self.settings.zone_tracker:
             return AnnotationTimes(client, self.downscales)
@@ -254,8 +254,8 @@ class Context:
         )
         return informer
 
-    def _watch_arrivals(self) -> Arrivals:
-        arrivals = Arrivals(self.sets, self.pods, self.clock)
+    def _watch_arrivals(self) -> SeenNewcomers:
+        arrivals = SeenNewcomers(self.sets, self.pods, self.clock)
         self.set_informer.on_change(arrivals.on_set)
         self.pod_informer.on_change(arrivals.on_pod)
         self.sets.on_replaced(lambda: arrivals.on_list(self.set_informer.age))

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from rollout_operator.guards.downscales.reservations import DownscaleReservation, Downscales
-from rollout_operator.guards.downscales.times import DownscaleGrant, RecordedTimes
+from rollout_operator.guards.downscales.times import DownscaleGrant, GroupTimes
 from rollout_operator.guards.downscales.zone_tracker import Tracker
 from rollout_operator.model.errors import ApiError
 from rollout_operator.model.names import GROUP_LABEL, MIN_TIME_BETWEEN_DOWNSCALES, Uid
@@ -113,7 +113,7 @@ class TrackerBench:
 
     async def grant(self, one: StatefulSet, *others: StatefulSet) -> Blocker | None:
         """Read, reservation and record, as a review does."""
-        seen = RecordedTimes()
+        seen = GroupTimes()
         if others:
             seen = await self.tracker.fetch_times((one, *others), but=one.uid)
         return await self.tracker.record(self.granting(one, others, seen))
@@ -122,7 +122,7 @@ class TrackerBench:
         self,
         one: StatefulSet,
         others: Sequence[StatefulSet] = (),
-        seen: RecordedTimes | None = None,
+        seen: GroupTimes | None = None,
     ) -> DownscaleGrant:
         """Return a downscale that is about to be allowed now."""
         reservation = self.downscales.get(one.uid) or self.reservation(one)
@@ -130,7 +130,7 @@ class TrackerBench:
             reservation=reservation,
             sts=one,
             others=tuple(others),
-            seen=seen or RecordedTimes(),
+            seen=seen or GroupTimes(),
             at=self.clock.now(),
         )
 

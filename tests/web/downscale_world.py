@@ -26,7 +26,7 @@ from rollout_operator.guards.budgets.in_flight import InFlight
 from rollout_operator.guards.budgets.own_deletes import OwnDeletes
 from rollout_operator.guards.downscales.pod_records import PodRecords
 from rollout_operator.guards.downscales.reservations import Downscales
-from rollout_operator.guards.downscales.times import AnnotationTimes, Records
+from rollout_operator.guards.downscales.times import AnnotationTimes, DownscaleTimes
 from rollout_operator.guards.downscales.zone_tracker import Tracker
 from rollout_operator.guards.locks import Locks
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
@@ -141,7 +141,7 @@ class World:
         self.memory = Memory(downscales, controller, hook, executor, observer, locks)
         return self.memory
 
-    def _make_records(self, downscales: Downscales) -> Records:
+    def _make_records(self, downscales: Downscales) -> DownscaleTimes:
         if not self.tracker:
             return AnnotationTimes(self.client, downscales)
         return Tracker(

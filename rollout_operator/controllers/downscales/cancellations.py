@@ -39,7 +39,7 @@ MOST_CAUSES: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cancellations:
+class UnprepareCalls:
     """Makes the calls that are due to pods."""
 
     downscales: Downscales

@@ -17,7 +17,7 @@ from rollout_operator.controllers.downscales.cancellations import (
     CATCH_UP,
     LAGGING,
     RESYNC,
-    Cancellations,
+    UnprepareCalls,
 )
 from rollout_operator.controllers.worker import GuardedStep, Result
 from rollout_operator.guards.downscales.backlog import CancelCalls
@@ -33,7 +33,7 @@ from rollout_operator.guards.downscales.reservations import (
     Downscales,
     ReservationState,
 )
-from rollout_operator.guards.downscales.times import Records, is_annotated
+from rollout_operator.guards.downscales.times import DownscaleTimes, is_annotated
 from rollout_operator.guards.locks import Locks, calls_lock
 from rollout_operator.kube.api import STATEFULSETS, Reader
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, is_older
@@ -90,14 +90,14 @@ class DownscaleController:
     pods: PodStore
     downscales: Downscales
     locks: Locks
-    records: Records
+    records: DownscaleTimes
     pod_records: PodRecords
     calls: CancelCalls
     client: Reader
     clock: Clock
     server_time: Callable[[], datetime]
     cluster_domain: str
-    _cancellations: Cancellations = field(init=False)
+    _cancellations: UnprepareCalls = field(init=False)
     _failures: dict[Uid, int] = field(default_factory=dict, init=False)
     _known: _RecordsOfPods = field(default_factory=_RecordsOfPods, init=False)
     """Records whose outcome is known, so that no downscale is taken up anew after its end."""
@@ -105,7 +105,7 @@ class DownscaleController:
     """Records that have been removed."""
 
     def __post_init__(self) -> None:
-        self._cancellations = Cancellations(
+        self._cancellations = UnprepareCalls(
             downscales=self.downscales,
             locks=self.locks,
             calls=self.calls,

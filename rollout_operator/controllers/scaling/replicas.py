@@ -20,7 +20,7 @@ from rollout_operator.controllers.scaling.intents import IntentWriter
 from rollout_operator.controllers.scaling.patches import name_outcome, render_patch
 from rollout_operator.controllers.scaling.removals import Removals
 from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT, Downscales
-from rollout_operator.guards.downscales.times import Times, is_annotated
+from rollout_operator.guards.downscales.times import DownscaleTimes, is_annotated
 from rollout_operator.guards.downscales.zone_tracker import READ_AGAIN
 from rollout_operator.guards.locks import Locks, group_lock
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, TimedPatcher
@@ -77,7 +77,7 @@ class Replicas:
         self,
         client: TimedPatcher,
         observer: Observer,
-        times: Times,
+        times: DownscaleTimes,
         *,
         locks: Locks,
         downscales: Downscales,

@@ -17,7 +17,7 @@ from rollout_operator.controllers.shadow.differences import Differences
 from rollout_operator.controllers.worker import RESYNC, Result
 from rollout_operator.guards.budgets.arbiter import Arbiter
 from rollout_operator.guards.budgets.request import DisruptionRequest
-from rollout_operator.guards.downscales.times import Times
+from rollout_operator.guards.downscales.times import DownscaleTimes
 from rollout_operator.kube.scales.references import References
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.errors import ApiError, InvalidInput
@@ -139,7 +139,7 @@ class ShadowScalingController:
     """Observes the replicas of rollout groups by name, and writes nothing."""
 
     observer: Observer
-    times: Times
+    times: DownscaleTimes
     references: References
     group_states: GroupStates
     metrics: Metrics

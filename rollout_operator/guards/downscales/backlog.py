@@ -57,7 +57,7 @@ class BacklogEntry:
         return max(self.gone, self.due)
 
 
-class Backlog:
+class UnprepareBacklog:
     """All pods that are to be un-prepared, by set."""
 
     def __init__(self, clock: Clock) -> None:

@@ -143,7 +143,7 @@ class _SetHistory:
         self.changed_at = self.lost_at = now
 
 
-class Arrivals:
+class SeenNewcomers:
     """The pods that this process saw come to the ordinals of upscales."""
 
     def __init__(self, sets: StatefulSetStore, pods: PodStore, clock: Clock) -> None:

@@ -14,7 +14,11 @@ from enum import StrEnum
 from typing import Final
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.guards.downscales.backlog import Backlog, PreparedPod, UnansweredCancels
+from rollout_operator.guards.downscales.backlog import (
+    PreparedPod,
+    UnansweredCancels,
+    UnprepareBacklog,
+)
 from rollout_operator.guards.downscales.intents import Intents
 from rollout_operator.guards.downscales.last_downscales import LastDownscales
 from rollout_operator.model.downscale import Key, Target, Underway
@@ -93,7 +97,7 @@ class Downscales:
         """`late_calls`: so long after its caller has given up a call may still reach a pod."""
         self._clock = clock
         self.late_calls = late_calls
-        self.backlog = Backlog(clock)
+        self.backlog = UnprepareBacklog(clock)
         self.unanswered = UnansweredCancels(clock, late_calls)
         self._reservations: dict[Uid, DownscaleReservation] = {}
         self.last = LastDownscales()

@@ -26,7 +26,7 @@ Member = StatefulSet | Unreadable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedTimes:
+class GroupTimes:
     """The times of a group by one read of the records."""
 
     times: Mapping[Uid, datetime] = field(default_factory=dict)
@@ -43,14 +43,14 @@ class DownscaleGrant:
     sts: StatefulSet
     others: tuple[StatefulSet, ...]
     """The rest of its group."""
-    seen: RecordedTimes
+    seen: GroupTimes
     """What the decision rests on."""
     at: datetime
     """When it is allowed, in the API server's time."""
 
 
-class Times(Protocol):
-    """When zones of a group were scaled down last."""
+class DownscaleTimes(Protocol):
+    """When zones of a group were scaled down last, kept as downscales come and go."""
 
     @property
     def source(self) -> TimesSource:
@@ -87,11 +87,7 @@ class Times(Protocol):
         """
         ...
 
-
-class Records(Times, Protocol):
-    """The times, and what happens to them as downscales come and go."""
-
-    async def fetch_times(self, sets: Sequence[Member], *, but: Uid) -> RecordedTimes:
+    async def fetch_times(self, sets: Sequence[Member], *, but: Uid) -> GroupTimes:
         """Return times as `read` does, and what a write needs, but not the time of the set `but`.
 
         Raises as `read`.
@@ -134,9 +130,9 @@ class AnnotationTimes:
         """Read nothing: the cache shows annotations."""
         return False
 
-    async def fetch_times(self, sets: Sequence[Member], *, but: Uid) -> RecordedTimes:
+    async def fetch_times(self, sets: Sequence[Member], *, but: Uid) -> GroupTimes:
         """Return what these sets are too old to show."""
-        return RecordedTimes(times=self.recall(sets))
+        return GroupTimes(times=self.recall(sets))
 
     async def record(self, grant: DownscaleGrant) -> Blocker | None:
         """Write nothing: the object under review must not be written meanwhile."""

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from rollout_operator.aio.server_clock import CLOCK_ERROR
 from rollout_operator.guards.downscales.reservations import Downscales
-from rollout_operator.guards.downscales.times import DownscaleGrant, Member, RecordedTimes
+from rollout_operator.guards.downscales.times import DownscaleGrant, GroupTimes, Member
 from rollout_operator.kube.api import CONFIG_MAPS, JsonObject, Reader, Writer
 from rollout_operator.kube.cache.store import is_older
 from rollout_operator.model.errors import Conflict, DecodeError, Denied, InvalidInput, NotFound
@@ -58,7 +58,7 @@ class TrackerClient(Reader, Writer, Protocol):
 
 
 class Tracker:
-    """Reads and writes the ConfigMap. Implements `records.Records`."""
+    """Reads and writes the ConfigMap. Implements `times.DownscaleTimes`."""
 
     source = TimesSource.TRACKER
 
@@ -105,7 +105,7 @@ class Tracker:
         before, fetched = self._last, await self._fetch()
         return fetched is not None and (before is None or before.data != fetched.data)
 
-    async def fetch_times(self, sets: Sequence[Member], *, but: Uid) -> RecordedTimes:
+    async def fetch_times(self, sets: Sequence[Member], *, but: Uid) -> GroupTimes:
         """Read the ConfigMap, or create it with the present time for these sets (ZONE-03).
 
         Raises ApiError and InvalidInput.
@@ -114,7 +114,7 @@ class Tracker:
         times = self._map_unshown(sets, zone_map)
         for sts in sets:
             _add_later(times, sts.uid, self._read_entry(zone_map, sts, but))
-        return RecordedTimes(times=times, zone_map=zone_map)
+        return GroupTimes(times=times, zone_map=zone_map)
 
     async def record(self, grant: DownscaleGrant) -> Blocker | None:
         """Write the own entry and no other; decide again where another of the group has changed.
@@ -132,7 +132,7 @@ class Tracker:
             else:
                 return None
             if not grant.others:
-                seen = RecordedTimes()
+                seen = GroupTimes()
                 continue
             seen = await self.fetch_times((grant.sts, *grant.others), but=grant.sts.uid)
             refusal = self._judge_again(grant, seen)
@@ -232,7 +232,7 @@ class Tracker:
         before = ours.before if ours is not None and ours.text == held else held
         grant.reservation.entry = TrackerEntry(_format(grant.at), before)
 
-    def _judge_again(self, grant: DownscaleGrant, seen: RecordedTimes) -> Blocker | None:
+    def _judge_again(self, grant: DownscaleGrant, seen: GroupTimes) -> Blocker | None:
         recent = find_recent_downscale(
             grant.sts, grant.others, seen.times, self._now(), self.source
         )

@@ -94,7 +94,7 @@ def assess_unprepared(review: Review) -> Verdict | None:
     old = review.old
     if not isinstance(old, Scalable) or old.kind == _SCALE:
         return None  # a Scale has no labels
-    verdict = assess_prepared(change, old.labels, old.annotations, old.service_name)
+    verdict = plan_preparation(change, old.labels, old.annotations, old.service_name)
     return verdict if isinstance(verdict, Verdict) else None
 
 
@@ -112,7 +112,7 @@ def assess_no_downscale(
     return refuse_decrease(decrease, Code.NO_DOWNSCALE, why)
 
 
-def assess_prepared(
+def plan_preparation(
     decrease: Decrease,
     labels: Mapping[str, str],
     annotations: Mapping[str, str],

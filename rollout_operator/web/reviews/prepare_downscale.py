@@ -25,7 +25,7 @@ from rollout_operator.model.tracker import TimesSource
 from rollout_operator.planning.downscales.request import (
     RETRY,
     assess_prepare_change,
-    assess_prepared,
+    plan_preparation,
     refuse_decrease,
 )
 from rollout_operator.planning.downscales.spacing import format_downscale_time
@@ -33,10 +33,10 @@ from rollout_operator.pods.client import PodError
 from rollout_operator.telemetry.logs import log
 from rollout_operator.web.reviews.prepare_reservation import (
     DecreaseRequest,
-    DownscaleReservations,
     PrepareContext,
     ReservedDownscale,
     find_unanswered,
+    reserve_downscale,
 )
 from rollout_operator.web.reviews.scale_parent import Parents
 
@@ -55,7 +55,6 @@ class PrepareDownscale:
 
     def __init__(self, context: PrepareContext) -> None:
         self._context = context
-        self._reservations = DownscaleReservations(context)
 
     async def review(self, review: Review, until: timedelta) -> Verdict:
         """Return the verdict; `until`, on the clock's `elapsed`, is when it must be out."""
@@ -72,7 +71,9 @@ class PrepareDownscale:
             why = f"the label {PREPARE_DOWNSCALE} cannot be ruled out: {error}"
             return refuse_decrease(change, Code.CANNOT_CHECK, why, status=RETRY)
         # Only to be quick where nothing is done; the decision is made again by what the store says.
-        verdict = assess_prepared(change, carrier.labels, carrier.annotations, carrier.service_name)
+        verdict = plan_preparation(
+            change, carrier.labels, carrier.annotations, carrier.service_name
+        )
         if isinstance(verdict, Verdict):
             return verdict
         if change.moves_ordinals:
@@ -132,7 +133,7 @@ class PrepareDownscale:
     async def _prepare(self, request: DecreaseRequest) -> Verdict:
         try:
             async with asyncio.timeout(self._left(request.until)):
-                step = await self._reservations.reserve(request)
+                step = await reserve_downscale(self._context, request)
                 if isinstance(step, asyncio.Future):
                     return await asyncio.shield(step)
         except TimeoutError:

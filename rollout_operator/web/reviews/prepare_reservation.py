@@ -21,7 +21,7 @@ from rollout_operator.guards.downscales.reservations import (
     Downscales,
     ReservationState,
 )
-from rollout_operator.guards.downscales.times import Member, RecordedTimes, Records
+from rollout_operator.guards.downscales.times import DownscaleTimes, GroupTimes, Member
 from rollout_operator.guards.locks import Locks, calls_lock, group_lock
 from rollout_operator.model.downscale import Decrease, Endpoint, Key
 from rollout_operator.model.errors import ApiError, Conflict, InvalidInput
@@ -29,7 +29,7 @@ from rollout_operator.model.group import Group
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Verdict
-from rollout_operator.planning.downscales.request import RETRY, assess_prepared, refuse_decrease
+from rollout_operator.planning.downscales.request import RETRY, plan_preparation, refuse_decrease
 from rollout_operator.planning.downscales.reservation import (
     DownscaleSnapshot,
     EarlierDownscale,
@@ -68,7 +68,7 @@ class PrepareContext:
     repeated: RepeatedReads
     locks: Locks
     downscales: Downscales
-    records: Records
+    records: DownscaleTimes
     pod_records: PodRecords
     pods: PrepareCalls
     clock: Clock
@@ -128,151 +128,149 @@ class ReservedDownscale:
     sts: StatefulSet
     others: tuple[StatefulSet, ...]
     """The rest of the group, as it was at the decision."""
-    seen: RecordedTimes
+    seen: GroupTimes
     """The times on which the decision rests."""
 
 
-class DownscaleReservations:
-    """Decides and reserves, for one review at a time of each group."""
+async def reserve_downscale(
+    context: PrepareContext, request: DecreaseRequest
+) -> Verdict | ReservedDownscale | asyncio.Future[Verdict]:
+    """Decide on a live read of the group, and reserve the downscale before another request can.
 
-    def __init__(self, context: PrepareContext) -> None:
-        self._context = context
-
-    async def reserve(
-        self, request: DecreaseRequest
-    ) -> Verdict | ReservedDownscale | asyncio.Future[Verdict]:
-        """Decide on a live read of the group, and reserve the downscale before another request can.
-
-        The lock is held across the read, so that what is seen is what is reserved. Returns the
-        future of the answer where another review of the same is underway. Raises ApiError.
-        """
-        context = self._context
-        # Not under the lock: other reviews of the group go on meanwhile.
-        await context.repeated.wait_turn(request.set_uid, request.until - context.clock.elapsed())
-        async with context.locks.hold(request.lock):
-            group = await self._observe(request)
-            zone = next((each for each in group.zones if each.sts.uid == request.set_uid), None)
-            if zone is None or not request.describes(zone.sts):
-                return request.refuse_changed(None if zone is None else zone.sts)
-            sts = zone.sts
-            target = assess_prepared(
-                request.decrease, sts.labels, sts.annotations, sts.service_name
-            )
-            if isinstance(target, Verdict):
-                return target
-            key = Key(
-                set_uid=request.set_uid,
-                replicas_from=request.decrease.replicas_from,
-                replicas_to=request.decrease.replicas_to,
-                target=target,
-            )
-            downscale = context.downscales.get(request.set_uid)
-            if downscale is not None and downscale.key == key and downscale.answer is not None:
-                # The API server may write it as late as this review allows.
-                context.downscales.renew(downscale, ())
-                return downscale.answer
-            seen = await self._read_times(request, key, group)
-            if isinstance(seen, Verdict):
-                return seen
-            # Again: during the read it may have been settled, or found on the pods.
-            downscale = context.downscales.get(request.set_uid)
-            if downscale is not None and sts.replicas <= downscale.key.replicas_to:
-                context.downscales.record_persisted(downscale, context.server_time())
-            sets = [zone.sts for zone in group.zones]
-            underway = context.downscales.find_underway(request.group, sets, but=request.set_uid)
-            snapshot = DownscaleSnapshot(
-                decrease=request.decrease,
-                key=key,
-                target=target,
-                zone=zone,
-                group=replace(group, now=context.server_time(), downscale=underway),
-                is_grouped=bool(request.group),
-                times=None if seen is None else seen.times,
-                source=context.records.source,
-                earlier=self._find_earlier(request.set_uid),
-                cluster_domain=context.cluster_domain,
-            )
-            return self._decide(request, snapshot, seen)
-
-    def _decide(
-        self, request: DecreaseRequest, snapshot: DownscaleSnapshot, seen: RecordedTimes | None
-    ) -> Verdict | ReservedDownscale:
-        downscales, zone = self._context.downscales, snapshot.zone
-        plan = plan_reservation(snapshot)
-        if isinstance(plan, Verdict):
-            return plan
-        refusal = find_unanswered(self._context, request, plan.missing)
-        if refusal is not None:
-            return refusal
-        remembered, earlier = downscales.get(request.set_uid), snapshot.earlier
-        is_same = earlier is not None and earlier.may_be(snapshot.key)
-        same = remembered if is_same else None
-        granted_at = None if same is None else downscales.granted_at(same)
-        pods = [(endpoint.uid, endpoint.pod) for endpoint in plan.pods.endpoints]
-        if same is not None and plan.is_repeated:
-            downscales.renew(same, pods)
-            reservation = same
-        else:
-            if is_same and earlier is not None and earlier.is_late:
-                log.warn(
-                    "Downscale is requested again and again, and does not happen",
-                    zone=zone.sts.name, replicas_from=snapshot.key.replicas_from,
-                    replicas_to=snapshot.key.replicas_to,
-                )  # fmt: skip
-            # The server's clock may be a second ahead of what we know of it.
-            begun = self._context.server_time() + CLOCK_ERROR
-            reservation = downscales.begin(zone.sts, snapshot.key, begun, pods)
-        reservation.state = ReservationState.PREPARING
-        reservation.answer = asyncio.get_running_loop().create_future()
-        return ReservedDownscale(
-            reservation=reservation,
-            plan=plan,
-            granted_at=granted_at,
-            sts=zone.sts,
-            others=tuple(each.sts for each in snapshot.group.zones if each is not zone),
-            seen=seen or RecordedTimes(),
+    The lock is held across the read, so that what is seen is what is reserved. Returns the
+    future of the answer where another review of the same is underway. Raises ApiError.
+    """
+    # Not under the lock: other reviews of the group go on meanwhile.
+    await context.repeated.wait_turn(request.set_uid, request.until - context.clock.elapsed())
+    async with context.locks.hold(request.lock):
+        group = await _observe(context, request)
+        zone = next((each for each in group.zones if each.sts.uid == request.set_uid), None)
+        if zone is None or not request.describes(zone.sts):
+            return request.refuse_changed(None if zone is None else zone.sts)
+        sts = zone.sts
+        target = plan_preparation(request.decrease, sts.labels, sts.annotations, sts.service_name)
+        if isinstance(target, Verdict):
+            return target
+        key = Key(
+            set_uid=request.set_uid,
+            replicas_from=request.decrease.replicas_from,
+            replicas_to=request.decrease.replicas_to,
+            target=target,
         )
-
-    def _find_earlier(self, set_uid: Uid) -> EarlierDownscale | None:
-        reservation = self._context.downscales.get(set_uid)
-        if reservation is None:
-            return None
-        return EarlierDownscale(
-            key=reservation.key,
-            is_preparing=reservation.state is ReservationState.PREPARING,
-            is_persisted=reservation.state is ReservationState.PERSISTED,
-            is_adopted=reservation.is_adopted,
-            is_late=self._context.server_time() - reservation.begun >= PERSIST_LIMIT,
-            prepared=reservation.prepared,
+        downscale = context.downscales.get(request.set_uid)
+        if downscale is not None and downscale.key == key and downscale.answer is not None:
+            # The API server may write it as late as this review allows.
+            context.downscales.renew(downscale, ())
+            return downscale.answer
+        seen = await _read_times(context, request, key, group)
+        if isinstance(seen, Verdict):
+            return seen
+        # Again: during the read it may have been settled, or found on the pods.
+        downscale = context.downscales.get(request.set_uid)
+        if downscale is not None and sts.replicas <= downscale.key.replicas_to:
+            context.downscales.record_persisted(downscale, context.server_time())
+        sets = [zone.sts for zone in group.zones]
+        underway = context.downscales.find_underway(request.group, sets, but=request.set_uid)
+        snapshot = DownscaleSnapshot(
+            decrease=request.decrease,
+            key=key,
+            target=target,
+            zone=zone,
+            group=replace(group, now=context.server_time(), downscale=underway),
+            is_grouped=bool(request.group),
+            times=None if seen is None else seen.times,
+            source=context.records.source,
+            earlier=_find_earlier(context, request.set_uid),
+            cluster_domain=context.cluster_domain,
         )
+        return _decide(context, request, snapshot, seen)
 
-    async def _read_times(
-        self, request: DecreaseRequest, key: Key, group: Group
-    ) -> RecordedTimes | Verdict | None:
-        """Return when zones went last, None where they do not matter."""
-        earlier = self._find_earlier(request.set_uid)
-        if not request.group or (earlier is not None and earlier.is_repeated_by(key)):
-            return None
-        members: list[Member] = [zone.sts for zone in group.zones]
-        members += group.unreadable
-        try:
-            return await self._context.records.fetch_times(members, but=request.set_uid)
-        except ApiError as error:
-            why = f"loading zones failed. {error}"
-            return request.refuse(Code.GROUP_NOT_READ, why, status=RETRY)
-        except InvalidInput as error:
-            return request.refuse(Code.BAD_DOWNSCALE_TIME, f"{error}")
 
-    async def _observe(self, request: DecreaseRequest) -> Group:
-        """Return the live state. Raises ApiError, and Conflict where the cache is behind it."""
-        observer = self._context.observer
-        if not request.group:
-            return await observer.observe_alone(request.decrease.name)
-        cached = observer.observe(request.group)
-        live = await observer.observe_live(cached)
-        if cached.owners != live.owners:
-            raise Conflict("the cache does not yet show the same members of the group")
-        return live
+def _decide(
+    context: PrepareContext,
+    request: DecreaseRequest,
+    snapshot: DownscaleSnapshot,
+    seen: GroupTimes | None,
+) -> Verdict | ReservedDownscale:
+    downscales, zone = context.downscales, snapshot.zone
+    plan = plan_reservation(snapshot)
+    if isinstance(plan, Verdict):
+        return plan
+    refusal = find_unanswered(context, request, plan.missing)
+    if refusal is not None:
+        return refusal
+    remembered, earlier = downscales.get(request.set_uid), snapshot.earlier
+    is_same = earlier is not None and earlier.may_be(snapshot.key)
+    same = remembered if is_same else None
+    granted_at = None if same is None else downscales.granted_at(same)
+    pods = [(endpoint.uid, endpoint.pod) for endpoint in plan.pods.endpoints]
+    if same is not None and plan.is_repeated:
+        downscales.renew(same, pods)
+        reservation = same
+    else:
+        if is_same and earlier is not None and earlier.is_late:
+            log.warn(
+                "Downscale is requested again and again, and does not happen",
+                zone=zone.sts.name, replicas_from=snapshot.key.replicas_from,
+                replicas_to=snapshot.key.replicas_to,
+            )  # fmt: skip
+        # The server's clock may be a second ahead of what we know of it.
+        begun = context.server_time() + CLOCK_ERROR
+        reservation = downscales.begin(zone.sts, snapshot.key, begun, pods)
+    reservation.state = ReservationState.PREPARING
+    reservation.answer = asyncio.get_running_loop().create_future()
+    return ReservedDownscale(
+        reservation=reservation,
+        plan=plan,
+        granted_at=granted_at,
+        sts=zone.sts,
+        others=tuple(each.sts for each in snapshot.group.zones if each is not zone),
+        seen=seen or GroupTimes(),
+    )
+
+
+def _find_earlier(context: PrepareContext, set_uid: Uid) -> EarlierDownscale | None:
+    reservation = context.downscales.get(set_uid)
+    if reservation is None:
+        return None
+    return EarlierDownscale(
+        key=reservation.key,
+        is_preparing=reservation.state is ReservationState.PREPARING,
+        is_persisted=reservation.state is ReservationState.PERSISTED,
+        is_adopted=reservation.is_adopted,
+        is_late=context.server_time() - reservation.begun >= PERSIST_LIMIT,
+        prepared=reservation.prepared,
+    )
+
+
+async def _read_times(
+    context: PrepareContext, request: DecreaseRequest, key: Key, group: Group
+) -> GroupTimes | Verdict | None:
+    """Return when zones went last, None where they do not matter."""
+    earlier = _find_earlier(context, request.set_uid)
+    if not request.group or (earlier is not None and earlier.is_repeated_by(key)):
+        return None
+    members: list[Member] = [zone.sts for zone in group.zones]
+    members += group.unreadable
+    try:
+        return await context.records.fetch_times(members, but=request.set_uid)
+    except ApiError as error:
+        why = f"loading zones failed. {error}"
+        return request.refuse(Code.GROUP_NOT_READ, why, status=RETRY)
+    except InvalidInput as error:
+        return request.refuse(Code.BAD_DOWNSCALE_TIME, f"{error}")
+
+
+async def _observe(context: PrepareContext, request: DecreaseRequest) -> Group:
+    """Return the live state. Raises ApiError, and Conflict where the cache is behind it."""
+    observer = context.observer
+    if not request.group:
+        return await observer.observe_alone(request.decrease.name)
+    cached = observer.observe(request.group)
+    live = await observer.observe_live(cached)
+    if cached.owners != live.owners:
+        raise Conflict("the cache does not yet show the same members of the group")
+    return live
 
 
 def find_unanswered(

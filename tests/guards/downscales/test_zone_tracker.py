@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from rollout_operator.guards.downscales.times import RecordedTimes
+from rollout_operator.guards.downscales.times import GroupTimes
 from rollout_operator.guards.downscales.zone_tracker import ATTEMPTS
 from rollout_operator.model.errors import (
     ApiError,
@@ -384,7 +384,7 @@ async def test_not_found_while_it_is_written_is_looked_up_again() -> None:
     bench = TrackerBench({})
     bench.fail(PATCH, NotFound("gone"), times=1)
     assert (
-        await bench.tracker.record(bench.granting(member("a", group=None), (), RecordedTimes()))
+        await bench.tracker.record(bench.granting(member("a", group=None), (), GroupTimes()))
         is None
     )
     assert bench.data == {"zone-a": NOW}

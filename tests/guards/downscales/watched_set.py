@@ -1,11 +1,16 @@
-"""A StatefulSet and its pods as the watches bring them to `Arrivals`: for tests of newcomers."""
+"""A StatefulSet and its pods as the watches bring them to `SeenNewcomers`."""
 
 from datetime import timedelta
 from typing import Final
 
 from msgspec.structs import replace
 
-from rollout_operator.guards.downscales.newcomers import FORGOTTEN, LONGEST_GAP, SETTLING, Arrivals
+from rollout_operator.guards.downscales.newcomers import (
+    FORGOTTEN,
+    LONGEST_GAP,
+    SETTLING,
+    SeenNewcomers,
+)
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.group import Newcomers
 from rollout_operator.model.names import GROUP_LABEL, PREPARE_DOWNSCALE, Uid
@@ -34,7 +39,7 @@ class World:
 
     def __init__(self, replicas: int, pods: str = "", steps: str = "") -> None:
         self.sets, self.pods, self.clock = StatefulSetStore(), PodStore(), FakeClock()
-        self.arrivals = Arrivals(self.sets, self.pods, self.clock)
+        self.arrivals = SeenNewcomers(self.sets, self.pods, self.clock)
         self._version = 1
         self.sts = prepared(replicas, generation=1)
         self.show_sets(self.sts)
@@ -107,7 +112,7 @@ class World:
 
     def restart(self) -> None:
         """Begin anew with nothing but what the stores show."""
-        self.arrivals = Arrivals(self.sets, self.pods, self.clock)
+        self.arrivals = SeenNewcomers(self.sets, self.pods, self.clock)
         self.show_sets(self.sts)
 
     def scale(self, replicas: int) -> None:
