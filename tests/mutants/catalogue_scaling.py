@@ -7,7 +7,7 @@ from tests.mutants.entry import CONTESTED, EDITED, FOLLOWING, MIRRORING, Mutant
 SCALING: Final = (
     Mutant(
         name="scaled-down-on-the-cache",
-        old="            live = await self._observer.observe_live(group)\n",
+        old="            live = await self.observer.observe_live(group)\n",
         new="            live = group\n",
         breaks="SI-09, SI-02, SCALE-05: a downscale rests on a cache that lags",
         scenarios=FOLLOWING,

@@ -4,6 +4,7 @@ What is worth an Event is decided in `planning.policies.events` and, of pods, in
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from msgspec import UnsetType
 
@@ -31,20 +32,18 @@ from rollout_operator.planning.policies.events import (
 from rollout_operator.telemetry.policies import PolicyMetrics
 
 
+@dataclass(slots=True)
 class PolicyReports:
     """Reports what happens to the policies of one namespace."""
 
-    def __init__(
-        self, record: Callable[[EventRecord], None], metrics: PolicyMetrics, clock: Clock
-    ) -> None:
-        """`record` has an Event written soon."""
-        self._record = record
-        self._metrics = metrics
-        self._clock = clock
-        self._zones: dict[str, str] = {}
-        """By policy, the zone of its last batch."""
-        self._groups: dict[GroupName, ReportedGroup] = {}
-        self._overridden: dict[str, tuple[PolicyEvent, ...]] = {}
+    record: Callable[[EventRecord], None]
+    """Has an Event written soon."""
+    metrics: PolicyMetrics
+    clock: Clock
+    _zones: dict[str, str] = field(default_factory=dict, init=False)
+    """By policy, the zone of its last batch."""
+    _groups: dict[GroupName, ReportedGroup] = field(default_factory=dict, init=False)
+    _overridden: dict[str, tuple[PolicyEvent, ...]] = field(default_factory=dict, init=False)
 
     def on_status(self, watched: WatchedPolicy, status: PolicyStatus) -> None:
         """Report a new status in place of the known one; it may be the same."""
@@ -63,28 +62,28 @@ class PolicyReports:
     def on_step(self, group: Group, step: Replacement | RecordRevision) -> None:
         """Report that a pod was deleted, or a revision recorded."""
         if isinstance(step, Replacement):
-            self._metrics.count_delete(group.name, self._zones.get(group.name, ""))
+            self.metrics.count_delete(group.name, self._zones.get(group.name, ""))
         reported = self._groups.get(group.name, ReportedGroup())
         match step:
             case Replacement():
-                now = self._clock.elapsed()
+                now = self.clock.elapsed()
                 reported, events = choose_delete_events(reported, group, step, now)
             case RecordRevision():
                 reported, events = choose_revision_events(reported, step)
         self._groups[group.name] = reported
         for event in events:
-            self._record(event)
+            self.record(event)
 
     def forget(self, name: str) -> None:
         """Forget a policy that is gone."""
         self._groups.pop(GroupName(name), None)
         self._overridden.pop(name, None)
         self._zones.pop(name, None)
-        self._metrics.forget(name)
+        self.metrics.forget(name)
 
     def _count(self, watched: WatchedPolicy, status: PolicyStatus) -> None:
         """Show a policy in metrics, and count what is new of it."""
-        name, metrics = watched.name, self._metrics
+        name, metrics = watched.name, self.metrics
         metrics.show(name, status, list_blocking(status))
         if (completion := parse_time(status.completion_time)) is not None:
             metrics.show_completion(name, completion)
@@ -100,4 +99,4 @@ class PolicyReports:
 
     def _report(self, watched: WatchedPolicy, event: PolicyEvent) -> None:
         about = Regarding(EventKind.POLICY, watched.namespace, watched.name, watched.uid)
-        self._record(event.record(about, EventAction.ROLL_OUT))
+        self.record(event.record(about, EventAction.ROLL_OUT))

@@ -24,6 +24,7 @@ has begun to act. The decision itself is taken in `planning.rollout.zones`.
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -51,39 +52,34 @@ class _Sign(NamedTuple):
     """On the clock's `elapsed`."""
 
 
+@dataclass(slots=True)
 class OtherOperators:
     """The groups that other operators roll out, as far as this process sees it."""
 
-    def __init__(
-        self,
-        sets: StatefulSetStore,
-        deletes: OwnDeletes,
-        clock: Clock,
-        count: Callable[[GroupName], None],
-    ) -> None:
-        """Find outdated and wanted pods by `sets`; `count` is called with each sign."""
-        self._sets = sets
-        self._deletes = deletes
-        self._clock = clock
-        self._count = count
-        self._signs: dict[GroupName, deque[_Sign]] = {}
-        self._counts_from: timedelta | None = None
+    sets: StatefulSetStore
+    """By which outdated and wanted pods are found."""
+    deletes: OwnDeletes
+    clock: Clock
+    count: Callable[[GroupName], None]
+    """Called with each sign."""
+    _signs: dict[GroupName, deque[_Sign]] = field(default_factory=dict, init=False)
+    _counts_from: timedelta | None = field(default=None, init=False)
 
     def __len__(self) -> int:
         return len(self._signs)
 
     def begin(self) -> None:
         """Record that this process acts from now on, and no earlier process does."""
-        self._counts_from = self._clock.elapsed() + COMMIT_LIMIT
+        self._counts_from = self.clock.elapsed() + COMMIT_LIMIT
 
     def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
         """Take over a pod that changed."""
         if not (isinstance(old, Pod) and isinstance(new, Pod) and old.is_ready):
             return
-        now = self._clock.elapsed()
-        if self._counts_from is None or now < self._counts_from or self._deletes.is_ours(old.uid):
+        now = self.clock.elapsed()
+        if self._counts_from is None or now < self._counts_from or self.deletes.is_ours(old.uid):
             return
-        sts = None if old.owner_uid is None else self._sets.get_by_uid(old.owner_uid)
+        sts = None if old.owner_uid is None else self.sets.get_by_uid(old.owner_uid)
         if not isinstance(sts, StatefulSet) or not is_replaced(sts, old, new):
             return
         group, ordinal = sts.group, sts.ordinal_of(old.name)
@@ -91,14 +87,14 @@ class OtherOperators:
             return
         signs = self._signs.setdefault(group, deque(maxlen=MOST_SIGNS))
         signs.append(_Sign(sts.uid, ordinal, old.name, now))
-        self._count(group)
+        self.count(group)
 
     def find(self, group: GroupName, sets: Sequence[StatefulSet]) -> OtherRollout | None:
         """Return the rollout of a group by another operator; `sets` are its members as they are.
 
         Old signs are forgotten, and all signs of a group without members.
         """
-        now, signs = self._clock.elapsed(), self._signs.get(group)
+        now, signs = self.clock.elapsed(), self._signs.get(group)
         if signs is None:
             return None
         if not sets or now - signs[-1].at >= LEFT_ALONE:

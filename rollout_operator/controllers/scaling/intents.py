@@ -7,6 +7,7 @@ write was answered, or not sent at all, the next attempt of the same rests on th
 When a mark is removed is decided in `removals`.
 """
 
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from rollout_operator.controllers.scaling.removals import Removals
@@ -32,36 +33,28 @@ class IntentClient(Reader, Patcher, Protocol):
     """The part of `kube.api.ApiClient` that is needed."""
 
 
+@dataclass(slots=True)
 class IntentWriter:
     """Writes and removes the marks of one process."""
 
-    def __init__(
-        self,
-        client: Patcher,
-        removing: IntentClient,
-        removals: Removals,
-        downscales: Downscales,
-        process: str,
-    ) -> None:
-        """Write by `client`, and remove by `removing`.
-
-        `process`: no two of one namespace may have the same name.
-        """
-        self._client = client
-        self._removing = removing
-        self._removals = removals
-        self._downscales = downscales
-        self._process = process
-        self._attempts = 0
+    client: Patcher
+    """Writes marks."""
+    removing: IntentClient
+    """Removes them."""
+    removals: Removals
+    downscales: Downscales
+    process: str
+    """No two of one namespace may have the same name."""
+    _attempts: int = field(default=0, init=False)
 
     def begin(self, sts: StatefulSet, replicas: int) -> str:
         """Return the mark of an attempt: that of the last where it stands and says the same."""
-        if self._downscales.intents.is_idle(sts) and announces(sts, replicas):
+        if self.downscales.intents.is_idle(sts) and announces(sts, replicas):
             text = sts.annotations[DOWNSCALE_INTENT]
         else:
             self._attempts += 1
-            text = render_intent(sts, replicas, f"{self._process}-{self._attempts}")
-        self._downscales.intents.begin(sts.uid, text)
+            text = render_intent(sts, replicas, f"{self.process}-{self._attempts}")
+        self.downscales.intents.begin(sts.uid, text)
         return text
 
     async def write(self, sts: StatefulSet, text: str) -> None:
@@ -76,7 +69,7 @@ class IntentWriter:
         spec: JsonObject = {"op": "test", "path": "/metadata/generation", "value": sts.generation}
         add: JsonObject = {"op": "add", "path": _PATH, "value": text}
         try:
-            await _patch(self._client, sts, [_test_uid(sts.uid), spec, add])
+            await _patch(self.client, sts, [_test_uid(sts.uid), spec, add])
         except UnknownOutcome as error:
             raise Unreachable(f"{error}", call=error.call) from error
 
@@ -87,9 +80,9 @@ class IntentWriter:
         the API server shows something else than it says.
         """
         text = sts.annotations[DOWNSCALE_INTENT]
-        underway = self._downscales.intents.find([sts])
+        underway = self.downscales.intents.find([sts])
         if underway is not None:
-            was_removed = self._removals.count(sts) > 0
+            was_removed = self.removals.count(sts) > 0
             log.info(
                 "Removing mark of a downscale that was removed before and is back"
                 if was_removed
@@ -98,11 +91,11 @@ class IntentWriter:
                 replicas_from=underway.replicas_from,
                 replicas_to=underway.replicas_to,
             )
-        with self._removals.turn(sts):
+        with self.removals.turn(sts):
             return await self._take_off(sts, text)
 
     async def _take_off(self, sts: StatefulSet, text: str) -> bool:
-        client = self._removing
+        client = self.removing
         try:
             now = await _patch(client, sts, [_test_uid(sts.uid), *render_steps(text)])
         except NotFound as error:
@@ -110,10 +103,10 @@ class IntentWriter:
         except Conflict:
             now = _decode(await client.fetch(STATEFULSETS, sts.namespace, sts.name))
             if now.uid != sts.uid or now.annotations.get(DOWNSCALE_INTENT) != text:
-                self._downscales.record_revoked(sts, text, now.resource_version)
+                self.downscales.record_revoked(sts, text, now.resource_version)
                 return False
             now = await self._remove(now)
-        self._downscales.record_revoked(sts, text, now.resource_version)
+        self.downscales.record_revoked(sts, text, now.resource_version)
         return True
 
     async def _remove(self, sts: StatefulSet) -> StatefulSet:
@@ -124,7 +117,7 @@ class IntentWriter:
         """
         head: JsonObject = {"uid": sts.uid, "resourceVersion": sts.resource_version}
         patch: JsonObject = {"metadata": {**head, "annotations": {DOWNSCALE_INTENT: None}}}
-        return _decode(await self._removing.patch(STATEFULSETS, sts.namespace, sts.name, patch))
+        return _decode(await self.removing.patch(STATEFULSETS, sts.namespace, sts.name, patch))
 
 
 def render_steps(text: str) -> list[JsonObject]:

@@ -7,7 +7,7 @@ know.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -29,30 +29,23 @@ class DelayCalls(Protocol):
     async def fetch_answers(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodAnswer]: ...
 
 
+@dataclass(slots=True)
 class PodCaller:
     """All calls, by UID of the set, and their answers, by UID of the pod."""
 
-    def __init__(
-        self,
-        calls: DelayCalls,
-        *,
-        now: Callable[[], datetime],
-        on_answers: Callable[[Uid], None],
-        late_calls: timedelta,
-    ) -> None:
-        """`now` gives the API server's time; `on_answers` is called with the set.
-
-        So long after its caller has given up a call may still reach a pod: `late_calls`.
-        """
-        self._late_calls = late_calls
-        self._calls = calls
-        self._now = now
-        self._on_answers = on_answers
-        self._due: dict[Uid, CallPods] = {}
-        self._pod_calls: dict[Uid, dict[Uid, PodCalls]] = {}
-        # The pods of sets with calls that were not ready at the last reconcile.
-        self._unready: dict[Uid, frozenset[Uid]] = {}
-        self.queue: WorkQueue[Uid] = WorkQueue()
+    calls: DelayCalls
+    _: KW_ONLY
+    now: Callable[[], datetime]
+    """The API server's time."""
+    on_answers: Callable[[Uid], None]
+    """Called with the set."""
+    late_calls: timedelta
+    """So long after its caller has given up a call may still reach a pod."""
+    _due: dict[Uid, CallPods] = field(default_factory=dict, init=False)
+    _pod_calls: dict[Uid, dict[Uid, PodCalls]] = field(default_factory=dict, init=False)
+    _unready: dict[Uid, frozenset[Uid]] = field(default_factory=dict, init=False)
+    """The pods of sets with calls that were not ready at the last reconcile."""
+    queue: WorkQueue[Uid] = field(default_factory=WorkQueue, init=False)
 
     def known(self, sets: Iterable[Uid]) -> Mapping[Uid, PodCalls]:
         """Return the calls to the pods of these sets, and their answers."""
@@ -99,12 +92,12 @@ class PodCaller:
             await self._call_pods(due)
         finally:
             del self._due[set_uid]
-        self._on_answers(set_uid)
+        self.on_answers(set_uid)
         return Result()
 
     async def _cancel(self, due: CallPods) -> None:
-        failed = await self._calls.cancel_all(due.cancel) if due.cancel else {}
-        now, pod_calls = self._now(), self._pod_calls.setdefault(due.zone.uid, {})
+        failed = await self.calls.cancel_all(due.cancel) if due.cancel else {}
+        now, pod_calls = self.now(), self._pod_calls.setdefault(due.zone.uid, {})
         for pod in due.cancel:
             error, calls = failed.get(pod.uid), pod_calls.get(pod.uid, PodCalls())
             if error is None:
@@ -123,14 +116,14 @@ class PodCaller:
     def _find_late(self, calls: PodCalls, now: datetime) -> PodAnswer | None:
         """Return the answer to a POST that may arrive after the DELETE that follows it (LI-05)."""
         answer = calls.answer
-        if answer is None or not answer.is_lost or abs(now - answer.called_at) > self._late_calls:
+        if answer is None or not answer.is_lost or abs(now - answer.called_at) > self.late_calls:
             return None
         return answer
 
     async def _call_pods(self, due: CallPods) -> None:
-        answers = await self._calls.fetch_answers(due.post) if due.post else {}
+        answers = await self.calls.fetch_answers(due.post) if due.post else {}
         # All of one round are as old as its end: the plan that follows takes them together.
-        now, pod_calls = self._now(), self._pod_calls.setdefault(due.zone.uid, {})
+        now, pod_calls = self.now(), self._pod_calls.setdefault(due.zone.uid, {})
         for pod in due.post:
             failures, wait, calls = 0, None, pod_calls.get(pod.uid, PodCalls())
             if answers[pod.uid].since is None:

@@ -8,7 +8,7 @@ the mark of a downscale that no review announces, and the turn to send the write
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
@@ -70,45 +70,32 @@ class _UnseenWrite:
     announces."""
 
 
+@dataclass(slots=True)
 class Replicas:
     """Writes counts, and remembers them until the cache shows them."""
 
-    def __init__(
-        self,
-        client: TimedPatcher,
-        observer: Observer,
-        times: DownscaleTimes,
-        *,
-        locks: Locks,
-        downscales: Downscales,
-        clock: Clock,
-        metrics: Metrics,
-        intents: IntentWriter,
-        removals: Removals,
-        is_stopping: Callable[[], bool] = lambda: False,
-        on_scaled: Callable[[ScaleZone], None] = lambda action: None,
-    ) -> None:
-        self._client = client
-        self._observer = observer
-        self._times = times
-        self._locks = locks
-        self._downscales = downscales
-        self._clock = clock
-        self._metrics = metrics
-        self._intents = intents
-        self._removals = removals
-        self._is_stopping = is_stopping
-        self._on_scaled = on_scaled
-        self._unseen: dict[Uid, _UnseenWrite] = {}
-        self._unrecorded: set[Uid] = set()
+    client: TimedPatcher
+    observer: Observer
+    times: DownscaleTimes
+    _: KW_ONLY
+    locks: Locks
+    downscales: Downscales
+    clock: Clock
+    metrics: Metrics
+    intents: IntentWriter
+    removals: Removals
+    is_stopping: Callable[[], bool] = lambda: False
+    on_scaled: Callable[[ScaleZone], None] = lambda action: None
+    _unseen: dict[Uid, _UnseenWrite] = field(default_factory=dict, init=False)
+    _unrecorded: set[Uid] = field(default_factory=set, init=False)
 
     def take_snapshot(self, group: Group) -> ScalingSnapshot:
         """Return the snapshot of the counts of a group: what was written, and the last times."""
         sets = [zone.sts for zone in group.zones]
         return ScalingSnapshot(
             group=group,
-            times=self._times.recall(sets),
-            source=self._times.source,
+            times=self.times.recall(sets),
+            source=self.times.source,
             written=self.map_written(sets),
         )
 
@@ -130,12 +117,12 @@ class Replicas:
         until then, whether or not it is still wanted. None where there is none.
         """
         shown = {sts.uid: sts for sts in sets}
-        now = self._clock.elapsed()
+        now = self.clock.elapsed()
         for uid, unseen in list(self._unseen.items()):
             sts = shown.get(uid)
             if unseen.expires_at <= now or (sts is not None and _shows(sts, unseen)):
                 del self._unseen[uid]
-                self._downscales.end_announcement(uid)
+                self.downscales.end_announcement(uid)
                 if unseen.generation is None and unseen.keeps_time and unseen.expires_at > now:
                     self.record_downscale(uid)
         left = [
@@ -145,12 +132,12 @@ class Replicas:
 
     def forget(self, set_uid: Uid) -> None:
         """Forget a set that is gone."""
-        self._downscales.last.forget(set_uid)
-        self._downscales.intents.forget(set_uid)
-        self._removals.forget(set_uid)
+        self.downscales.last.forget(set_uid)
+        self.downscales.intents.forget(set_uid)
+        self.removals.forget(set_uid)
         self._unrecorded.discard(set_uid)
         self._unseen.pop(set_uid, None)
-        self._downscales.end_announcement(set_uid)
+        self.downscales.end_announcement(set_uid)
 
     def is_blocked(self, sts: StatefulSet) -> bool:
         """Return whether a downscale without a successful write may still happen, for all we know.
@@ -158,12 +145,12 @@ class Replicas:
         It got no answer, or was allowed by us and refused by another webhook: until that is over,
         nothing else of its group begins, and to try it again makes it last as long again.
         """
-        underway = self._downscales.find_underway(sts.group)
+        underway = self.downscales.find_underway(sts.group)
         return underway is not None and underway.zone == sts.name
 
     def record_downscale(self, uid: Uid) -> None:
         """Record that a set has just been scaled down by any client: others wait from now on."""
-        self._downscales.last.record(uid, self._observer.now())
+        self.downscales.last.record(uid, self.observer.now())
         self._unrecorded.add(uid)
 
     def has_written(self, sts: StatefulSet) -> bool:
@@ -177,9 +164,9 @@ class Replicas:
 
     async def record(self, sts: StatefulSet) -> None:
         """Record the last downscale of a set once. Raises ApiError and InvalidInput."""
-        last = self._downscales.last
+        last = self.downscales.last
         at = last.times[sts.uid]
-        version = await self._times.keep(sts, at)
+        version = await self.times.keep(sts, at)
         last.record_shown(sts.uid, at, version)
         if last.times.get(sts.uid) == at:
             self._unrecorded.discard(sts.uid)
@@ -187,7 +174,7 @@ class Replicas:
     async def refresh_times(self) -> bool:
         """Read again times that no cache shows; return whether they changed."""
         try:
-            return await self._times.refresh()
+            return await self.times.refresh()
         except (ApiError, InvalidInput) as error:
             log.debug("Times of downscales were not read again", err=error)
             return False
@@ -195,7 +182,7 @@ class Replicas:
     @property
     def times_last(self) -> timedelta | None:
         """Return for how long times count after a read; None where a cache shows them."""
-        return READ_AGAIN if self._times.source is TimesSource.TRACKER else None
+        return READ_AGAIN if self.times.source is TimesSource.TRACKER else None
 
     async def scale_up(self, group: GroupName, action: ScaleZone) -> None:
         """Write more replicas. Raises ApiError; Conflict where the cache was behind."""
@@ -211,10 +198,10 @@ class Replicas:
         try:
             if needs_intent(zone):
                 self._check_stopping(zone)
-                mark, is_announced = self._intents.begin(zone, action.replicas), True
-                self._downscales.announce(zone, action.replicas)
-                await self._intents.write(zone, mark)
-            await self._client.wait_turn_to_patch(STATEFULSETS, zone.namespace, zone.name)
+                mark, is_announced = self.intents.begin(zone, action.replicas), True
+                self.downscales.announce(zone, action.replicas)
+                await self.intents.write(zone, mark)
+            await self.client.wait_turn_to_patch(STATEFULSETS, zone.namespace, zone.name)
             agreed = await self._confirm(scaling, action, mark)
             is_announced = True
             await self._write(scaling.group.name, agreed, mark, has_turn=True)
@@ -223,11 +210,11 @@ class Replicas:
             raise
         except (ApiError, InvalidInput):
             if mark is not None:
-                self._downscales.intents.record_void(zone.uid, mark)
+                self.downscales.intents.record_void(zone.uid, mark)
             raise
         finally:
             if is_announced:
-                self._downscales.end_announcement(zone.uid)
+                self.downscales.end_announcement(zone.uid)
 
     async def _confirm(
         self, scaling: ScalingSnapshot, action: ScaleZone, mark: str | None
@@ -237,31 +224,31 @@ class Replicas:
         Raises as `scale_down`.
         """
         group, name = scaling.group, action.zone.name
-        async with self._locks.hold(group_lock(group.name)):
-            live = await self._observer.observe_live(group)
-            sent_at, listed_in = self._clock.elapsed() - live.snapshot_age, live.snapshot_age
+        async with self.locks.hold(group_lock(group.name)):
+            live = await self.observer.observe_live(group)
+            sent_at, listed_in = self.clock.elapsed() - live.snapshot_age, live.snapshot_age
             sets = [zone.sts for zone in live.zones]
-            times = await self._times.read(sets)
+            times = await self.times.read(sets)
             plan = plan_scaling(replace(scaling, group=live, times=times, written={}))
             agreed = _find(plan.scale, action)
-            others = self._downscales.intents.find(sets, but=action.zone.uid)
+            others = self.downscales.intents.find(sets, but=action.zone.uid)
             if agreed is None or live.owners != group.owners or others is not None:
                 raise Conflict(f"the API server does not confirm what the cache shows of {name}")
-            zone, intents = agreed.zone, self._downscales.intents
+            zone, intents = agreed.zone, self.downscales.intents
             if mark is not None and zone.annotations.get(DOWNSCALE_INTENT) != mark:
                 intents.record_gone(zone.uid, mark, zone.resource_version)
                 raise Conflict(f"the mark of the downscale of {name} is not there any more")
             self._check_stopping(zone)
-            age = self._clock.elapsed() - sent_at
+            age = self.clock.elapsed() - sent_at
             # A review that announces a downscale decides it as well, by a live read of its own.
             if mark is not None and age > LIVE_READ_LASTS:
                 raise DeadlinePassed(describe_slow_call(listed_in, age - listed_in))
-            self._downscales.announce(zone, agreed.replicas)
+            self.downscales.announce(zone, agreed.replicas)
         return agreed
 
     def list_marked(self, sets: Iterable[StatefulSet]) -> list[StatefulSet]:
         """Return the sets with a mark that is to be removed: a write may still rest on it."""
-        intents = self._downscales.intents
+        intents = self.downscales.intents
         return [sts for sts in intents.list_left(sets) if not intents.is_idle(sts)]
 
     def list_unused(
@@ -269,7 +256,7 @@ class Replicas:
     ) -> list[StatefulSet]:
         """Return the sets with a mark of ours that is over, and that none of these actions uses."""
         wanted = {action.zone.uid: action.replicas for action in actions}
-        idle = [sts for sts in sets if self._downscales.intents.is_idle(sts)]
+        idle = [sts for sts in sets if self.downscales.intents.is_idle(sts)]
         return [sts for sts in idle if not announces(sts, wanted.get(sts.uid, sts.replicas))]
 
     async def revoke(self, sts: StatefulSet) -> None:
@@ -278,21 +265,21 @@ class Replicas:
         """
         mark = sts.annotations[DOWNSCALE_INTENT]
         try:
-            is_over = await self._intents.revoke(sts)
+            is_over = await self.intents.revoke(sts)
         except (Denied, Refused):
-            self._downscales.record_refused(sts, mark)
+            self.downscales.record_refused(sts, mark)
             raise
         unseen = self._unseen.get(sts.uid)
         if is_over and unseen is not None and unseen.mark == mark:
             del self._unseen[sts.uid]
-            self._downscales.end_announcement(sts.uid)
+            self.downscales.end_announcement(sts.uid)
 
     def time_left(self, sts: StatefulSet) -> timedelta | None:
         """Return for how long the mark of a set counts still; see `Intents.time_left`."""
-        return self._downscales.intents.time_left(sts)
+        return self.downscales.intents.time_left(sts)
 
     def _check_stopping(self, sts: StatefulSet) -> None:
-        if self._is_stopping():
+        if self.is_stopping():
             raise Conflict(f"{sts.name} is left to the next process: this one stops")
 
     async def _write(
@@ -312,7 +299,7 @@ class Replicas:
         )  # fmt: skip
         try:
             steps = render_patch(action, mark, self._render_time(action))
-            body = await self._client.patch(
+            body = await self.client.patch(
                 STATEFULSETS, zone.namespace, zone.name, steps, has_turn=has_turn
             )
         except ApiError as error:
@@ -321,7 +308,7 @@ class Replicas:
                 self._unseen[zone.uid] = _UnseenWrite(
                     replicas=action.replicas,
                     generation=None,
-                    expires_at=self._clock.elapsed() + PERSIST_LIMIT,
+                    expires_at=self.clock.elapsed() + PERSIST_LIMIT,
                     keeps_time=action.keeps_time,
                     mark=mark,
                 )
@@ -332,12 +319,12 @@ class Replicas:
         except DecodeError as error:
             raise Conflict(str(error), call=f"patch statefulset {zone.name}") from error
         if mark is not None:
-            self._downscales.intents.record_gone(zone.uid, mark, written.resource_version)
-            self._removals.record_answered(zone.uid)
+            self.downscales.intents.record_gone(zone.uid, mark, written.resource_version)
+            self.removals.record_answered(zone.uid)
         self._unseen[zone.uid] = _UnseenWrite(
             replicas=written.replicas,
             generation=written.generation,
-            expires_at=self._clock.elapsed() + UNSEEN_LIMIT,
+            expires_at=self.clock.elapsed() + UNSEEN_LIMIT,
         )
         if action.keeps_time:
             self._record_written(written)
@@ -345,28 +332,28 @@ class Replicas:
             # A webhook has changed it. Else the same would be written again at once.
             why = f"stored as {written.replicas} instead of {action.replicas}"
             raise Refused(f"statefulset {zone.name}: spec.replicas: {why}")
-        self._on_scaled(action)
+        self.on_scaled(action)
 
     def _record_written(self, written: StatefulSet) -> None:
         """Remember a downscale that we wrote; the answer to the write may show its record."""
         self.record_downscale(written.uid)
-        last, uid = self._downscales.last, written.uid
-        if self._times.source is TimesSource.ANNOTATIONS and is_annotated(written, last.times[uid]):
+        last, uid = self.downscales.last, written.uid
+        if self.times.source is TimesSource.ANNOTATIONS and is_annotated(written, last.times[uid]):
             last.record_shown(uid, last.times[uid], written.resource_version)
             self._unrecorded.discard(uid)
 
     def _render_time(self, action: ScaleZone) -> list[JsonObject]:
         """Return the steps that record a downscale in the same write, if annotations do."""
-        if not action.keeps_time or self._times.source is not TimesSource.ANNOTATIONS:
+        if not action.keeps_time or self.times.source is not TimesSource.ANNOTATIONS:
             return []
         path = f"/metadata/annotations/{LAST_DOWNSCALE.replace('/', '~1')}"
         # The server's clock may be a second ahead of what we know of it.
-        text = format_downscale_time(self._observer.now() + CLOCK_ERROR)
+        text = format_downscale_time(self.observer.now() + CLOCK_ERROR)
         return [{"op": "add", "path": path, "value": text}]
 
     def _count(self, group: GroupName, action: ScaleZone, outcome: str) -> None:
         direction = "down" if action.is_downscale else "up"
-        self._metrics.scalings.labels(group, direction, outcome).inc()
+        self.metrics.scalings.labels(group, direction, outcome).inc()
 
 
 def _shows(sts: StatefulSet, unseen: _UnseenWrite) -> bool:

@@ -8,6 +8,7 @@ The format is decided in `model.tracker`; whether a time forbids a downscale, in
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
@@ -57,29 +58,23 @@ class TrackerClient(Reader, Writer, Protocol):
     """The parts of `kube.api` that are needed."""
 
 
+@dataclass(slots=True)
 class Tracker:
     """Reads and writes the ConfigMap. Implements `times.DownscaleTimes`."""
 
     source = TimesSource.TRACKER
 
-    def __init__(
-        self,
-        client: TrackerClient,
-        downscales: Downscales,
-        *,
-        namespace: str,
-        name: str,
-        now: Callable[[], datetime],
-    ) -> None:
-        """Keep times in the ConfigMap `name`; `now` is the API server's clock."""
-        self._client = client
-        self._downscales = downscales
-        self._namespace = namespace
-        self._name = name
-        self._now = now
-        self._has_logged = False
-        self._last: ZoneMap | None = None
-        self._read_at: datetime | None = None
+    client: TrackerClient
+    downscales: Downscales
+    _: KW_ONLY
+    namespace: str
+    name: str
+    """Of the ConfigMap."""
+    now: Callable[[], datetime]
+    """The API server's time."""
+    _has_logged: bool = field(default=False, init=False)
+    _last: ZoneMap | None = field(default=None, init=False)
+    _read_at: datetime | None = field(default=None, init=False)
 
     async def read(self, sets: Sequence[Member]) -> dict[Uid, datetime]:
         """Return the times of these sets. Raises ApiError and InvalidInput."""
@@ -98,7 +93,7 @@ class Tracker:
 
     async def refresh(self) -> bool:
         """Read the ConfigMap again; a ConfigMap that is gone is made anew by the next reconcile."""
-        now = self._now()
+        now = self.now()
         if self._read_at is not None and abs(now - self._read_at) < READ_AGAIN:
             return False
         self._read_at = now
@@ -151,7 +146,7 @@ class Tracker:
         written = await self._write(zone_map, sts.name, _format(at))
         log.info(
             "Recorded downscale", zone=sts.name, at=format_downscale_time(at),
-            config_map=self._name, reason=Code.DOWNSCALE_RECORDED,
+            config_map=self.name, reason=Code.DOWNSCALE_RECORDED,
         )  # fmt: skip
         return written.version
 
@@ -161,11 +156,11 @@ class Tracker:
         if zone_map is None or zone_map.data.get(sts.name) != entry.text:
             return
         await self._write(zone_map, sts.name, entry.before)
-        log.info("Took the record of a downscale back", zone=sts.name, config_map=self._name)
+        log.info("Took the record of a downscale back", zone=sts.name, config_map=self.name)
 
     async def _fetch(self) -> ZoneMap | None:
         try:
-            body = await self._client.fetch(CONFIG_MAPS, self._namespace, self._name)
+            body = await self.client.fetch(CONFIG_MAPS, self.namespace, self.name)
         except NotFound:
             return None
         return self._take(body)
@@ -181,26 +176,26 @@ class Tracker:
         try:
             return decode_zone_map(body)
         except DecodeError as error:
-            raise InvalidInput(f"{_NOT_LOADED} ConfigMap {self._name}: {error}") from error
+            raise InvalidInput(f"{_NOT_LOADED} ConfigMap {self.name}: {error}") from error
 
     async def _create(self, sets: Sequence[Member]) -> ZoneMap:
         """Create it, or read that of a faster process. Raises Conflict where it is gone again."""
         names = [sts.name for sts in sets if sts.name]
-        entry = _format(self._now() + CLOCK_ERROR)
+        entry = _format(self.now() + CLOCK_ERROR)
         body: JsonObject = {
             "apiVersion": CONFIG_MAPS.version,
             "kind": CONFIG_MAPS.kind,
-            "metadata": {"name": self._name, "namespace": self._namespace},
+            "metadata": {"name": self.name, "namespace": self.namespace},
             "data": dict.fromkeys(names, entry),
         }
         try:
-            created = await self._client.create(CONFIG_MAPS, self._namespace, body)
+            created = await self.client.create(CONFIG_MAPS, self.namespace, body)
         except Conflict as error:
             tracker = await self._fetch()
             if tracker is None:
                 raise error from None
             return tracker
-        log.info("Created the zone tracker", config_map=self._name, zones=names)
+        log.info("Created the zone tracker", config_map=self.name, zones=names)
         return self._take(created)
 
     async def _open(self, sts: StatefulSet) -> ZoneMap:
@@ -215,14 +210,14 @@ class Tracker:
         try:
             time = decode_entry(text)
         except InvalidInput as error:
-            place = f"ConfigMap {self._name}: data.{member.name}"
+            place = f"ConfigMap {self.name}: data.{member.name}"
             raise InvalidInput(f"{_NOT_LOADED} {place}: {error}") from error
         if member.uid == but:
             return None
         try:
             return parse_rfc3339(time)
         except InvalidInput as error:
-            place = f"statefulset {member.name}: entry in ConfigMap {self._name}"
+            place = f"statefulset {member.name}: entry in ConfigMap {self.name}"
             raise InvalidInput(f"{BROKEN_TIMES[self.source]} {place}: {error}") from error
 
     def _record_entry(self, grant: DownscaleGrant, zone_map: ZoneMap) -> None:
@@ -233,9 +228,7 @@ class Tracker:
         grant.reservation.entry = TrackerEntry(_format(grant.at), before)
 
     def _judge_again(self, grant: DownscaleGrant, seen: GroupTimes) -> Blocker | None:
-        recent = find_recent_downscale(
-            grant.sts, grant.others, seen.times, self._now(), self.source
-        )
+        recent = find_recent_downscale(grant.sts, grant.others, seen.times, self.now(), self.source)
         if recent is not None:
             return recent
         # Whatever the wait: another process has let that zone go since our read (D-25).
@@ -251,17 +244,17 @@ class Tracker:
 
         Returns what is stored then.
         """
-        where = (CONFIG_MAPS, self._namespace, self._name)
+        where = (CONFIG_MAPS, self.namespace, self.name)
         patch: JsonObject = {
             "metadata": {"resourceVersion": zone_map.version},
             "data": {key: text},
         }
         try:
-            body = await self._client.patch(*where, patch)
+            body = await self.client.patch(*where, patch)
         except Denied as denied:
             # The Role of other releases has `update` only.
             try:
-                body = await self._client.replace(*where, render_changed(zone_map, key, text))
+                body = await self.client.replace(*where, render_changed(zone_map, key, text))
             except Denied:
                 raise denied from None
             self._report_denied(denied)
@@ -270,7 +263,7 @@ class Tracker:
     def _map_unshown(self, sets: Sequence[Member], zone_map: ZoneMap | None) -> dict[Uid, datetime]:
         """Return what this process has seen and a state of the ConfigMap is too old to show."""
         version = _NO_VERSION if zone_map is None else zone_map.version
-        return self._downscales.last.map_unshown({sts.uid: version for sts in sets})
+        return self.downscales.last.map_unshown({sts.uid: version for sts in sets})
 
     def _report_denied(self, denied: Denied) -> None:
         if not self._has_logged:

@@ -88,22 +88,15 @@ class _Answer:
     stream: aiohttp.ClientResponse | None = None
 
 
+@dataclass(slots=True)
 class Exchange:
     """Requests of one component. Every method raises classes of `model.errors` only."""
 
-    def __init__(
-        self,
-        transport: Transport,
-        limits: RateLimiter,
-        metrics: Metrics,
-        reads: Priority,
-        fence: Fence = no_fence,
-    ) -> None:
-        self._transport = transport
-        self._limits = limits
-        self._reads = reads
-        self._metrics = metrics
-        self._fence = fence
+    transport: Transport
+    limits: RateLimiter
+    metrics: Metrics
+    reads: Priority
+    fence: Fence = no_fence
 
     async def send(self, request: HttpRequest) -> bytes:
         """Return the body of a successful answer; of a write it may be cut."""
@@ -130,13 +123,13 @@ class Exchange:
     async def admit(self, call: Call, within: timedelta) -> None:
         """Wait for the token of a call. Raises Throttled where that would take too long."""
         try:
-            await self._limits.admit(call, self._reads, within)
+            await self.limits.admit(call, self.reads, within)
         except Throttled:
-            self._metrics.api_rate_limited.labels(name_bucket(call)).inc()
+            self.metrics.api_rate_limited.labels(name_bucket(call)).inc()
             raise
 
     async def _succeed(self, request: HttpRequest) -> _Answer:
-        credential = self._transport.credential
+        credential = self.transport.credential
         shown = credential.value if credential else ""
         answer = await self._attempt(request)
         if answer.status == 401 and credential is not None:
@@ -157,11 +150,11 @@ class Exchange:
 
         Raises Throttled and NotElected, and Unreachable or UnknownOutcome for a lost answer.
         """
-        began = self._transport.clock.elapsed()
+        began = self.transport.clock.elapsed()
         try:
             return await self._send_once(request)
         except ConnectionBroke:
-            left = request.within - (self._transport.clock.elapsed() - began)
+            left = request.within - (self.transport.clock.elapsed() - began)
             # Watches take no token: their caller waits before it opens one again.
             if request.call.is_stream or left <= timedelta(0):
                 raise
@@ -172,7 +165,7 @@ class Exchange:
         with _traced(call) as span:
             if not request.has_turn:
                 await self.admit(call, min(request.within, request.sent_within or request.within))
-            until_sent = self._fence(call.text) if call.is_write else None
+            until_sent = self.fence(call.text) if call.is_write else None
             answer = await self._exchange(request, _choose_connect_limit(until_sent))
             if span.is_recorded:
                 span.set_attributes({"http.response.status_code": answer.status})
@@ -185,7 +178,7 @@ class Exchange:
         with self._measured(call) as statuses, translated(call, f"timed out after {limit:.3g}s"):
             async with asyncio.timeout(limit):
                 response = await self._send(request, connect.total_seconds())
-                self._transport.server_clock.record_header(response.headers.get("Date", ""))
+                self.transport.server_clock.record_header(response.headers.get("Date", ""))
                 answer = await _receive(request, response)
             statuses.append(f"{answer.status}")
         return answer
@@ -193,7 +186,7 @@ class Exchange:
     @contextmanager
     def _measured(self, call: Call) -> Iterator[list[str]]:
         """Measure the duration, by the status that the block puts into the list, if any."""
-        clock = self._transport.clock
+        clock = self.transport.clock
         start = clock.elapsed()
         statuses: list[str] = []
         try:
@@ -201,13 +194,13 @@ class Exchange:
         finally:
             labels = (_describe(call), call.method, *(statuses or ["error"]))
             duration = (clock.elapsed() - start).total_seconds()
-            self._metrics.api_request_duration.labels(*labels).observe(
+            self.metrics.api_request_duration.labels(*labels).observe(
                 duration, dict(get_trace_keys())
             )
 
     async def _send(self, request: HttpRequest, connect: float) -> aiohttp.ClientResponse:
         silence = request.silence.total_seconds() if request.silence else None
-        response = await self._transport.api.call_api(
+        response = await self.transport.api.call_api(
             request.call.path,
             request.call.method,
             query_params=list(request.query.items()),
@@ -226,15 +219,15 @@ class Exchange:
             mismatch = read_mismatch(answer.content_type, answer.body)
             if mismatch is not None:
                 error, route = mismatch_error(call, mismatch), mismatch.route
-                labels = (route, "http", self._transport.namespace)
-                self._metrics.client_invalid_cluster.labels(*labels).inc()
+                labels = (route, "http", self.transport.namespace)
+                self.metrics.client_invalid_cluster.labels(*labels).inc()
                 log.warn(
                     "Server belongs to another cluster", call=call.text, route=route, err=error
                 )
                 return error
         status = read_status(answer.body)
         return error_of(
-            call, answer.status, status, answer.retry_after, log_in=self._transport.log_in
+            call, answer.status, status, answer.retry_after, log_in=self.transport.log_in
         )
 
 

@@ -10,6 +10,7 @@ not too many are read.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from typing import Final
 
@@ -29,38 +30,33 @@ EMPTY_LASTS: Final = timedelta(seconds=30)
 MOST_EMPTY: Final = 256
 
 
+@dataclass(slots=True)
 class ReviewedNamespaces:
     """Watches namespaces of which a review is the first sign. For one event loop."""
 
-    def __init__(
-        self,
-        reader: Reader,
-        clock: Clock,
-        *,
-        begin: Callable[[str], None],
-        is_empty: Callable[[str], bool],
-    ) -> None:
-        """`begin` watches a namespace; `is_empty` says that nothing has been seen in it."""
-        self._reader = reader
-        self._clock = clock
-        self._begin = begin
-        self._is_empty = is_empty
-        self._unproven: set[str] = set()
-        self._empty: OrderedDict[str, timedelta] = OrderedDict()
-        """When nothing was found, by namespace."""
-        self._next_at = timedelta(0)
+    reader: Reader
+    clock: Clock
+    _: KW_ONLY
+    begin: Callable[[str], None]
+    """Watches a namespace."""
+    is_empty: Callable[[str], bool]
+    """Says that nothing has been seen in a namespace."""
+    _unproven: set[str] = field(default_factory=set, init=False)
+    _empty: OrderedDict[str, timedelta] = field(default_factory=OrderedDict, init=False)
+    """When nothing was found, by namespace."""
+    _next_at: timedelta = field(default=timedelta(0), init=False)
 
     async def add(self, namespace: str) -> None:
         """Watch a namespace, if it is believed."""
-        self._unproven = {*filter(self._is_empty, self._unproven)}
+        self._unproven = {*filter(self.is_empty, self._unproven)}
         if len(self._unproven) < MOST_UNPROVEN:
             self._unproven.add(namespace)
-            self._begin(namespace)
+            self.begin(namespace)
         elif self._may_read(namespace) and await self._holds_anything(namespace):
-            self._begin(namespace)
+            self.begin(namespace)
 
     def _may_read(self, namespace: str) -> bool:
-        now, empty_at = self._clock.elapsed(), self._empty.get(namespace)
+        now, empty_at = self.clock.elapsed(), self._empty.get(namespace)
         if now < self._next_at or (empty_at is not None and now - empty_at < EMPTY_LASTS):
             return False
         self._next_at = now + PAUSE
@@ -70,13 +66,13 @@ class ReviewedNamespaces:
         try:
             async with asyncio.timeout(ANSWER_WITHIN.total_seconds()):
                 for resource in (STATEFULSETS, PODS):
-                    page = await self._reader.fetch_page(resource, namespace, limit=1)
+                    page = await self.reader.fetch_page(resource, namespace, limit=1)
                     if page.items:
                         return True
         except (ApiError, TimeoutError) as error:
             log.debug("Namespace of a review not read", namespace=namespace, err=error)
             return False
-        self._empty[namespace] = self._clock.elapsed()
+        self._empty[namespace] = self.clock.elapsed()
         self._empty.move_to_end(namespace)
         if len(self._empty) > MOST_EMPTY:
             self._empty.popitem(last=False)
