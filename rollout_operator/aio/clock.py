@@ -1,9 +1,18 @@
-"""Time as an argument: what now is and how to wait, on the time of the running loop."""
+"""Time as an argument: what now is and how to wait, here and by the dates of a server's answers."""
 
 import asyncio
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from email.utils import parsedate_to_datetime
+from typing import Final, Protocol
+
+# `Date` headers have whole seconds: by so much the truth may be later.
+CLOCK_ERROR: Final = timedelta(seconds=1)
+# And by as much as the fastest of late answers took, on a machine on which much runs.
+_ANSWER_DELAY: Final = timedelta(seconds=1)
+# An answer that took long, or came after a later answer, gives too early a time: the latest
+# estimate is the best. For so long: clocks drift apart, and a server's may be set back.
+ESTIMATE_LASTS: Final = timedelta(minutes=5)
 
 
 class Clock(Protocol):
@@ -44,3 +53,52 @@ class MachineClock(LoopClock):
 
     def elapsed(self) -> timedelta:
         return timedelta(seconds=time.monotonic())
+
+
+class ServerClock:
+    """The clock behind the answers of one server.
+
+    Decides from dates and the time that passed since, never from the clock of our own machine: that
+    may be wrong, and may jump. Whose answers count is left to the caller.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # What the server's clock showed when ours was at zero: best of this span, and of the last.
+        self._best: datetime | None = None
+        self._before: datetime | None = None
+        self._since = timedelta(0)
+
+    def record_header(self, date: str) -> None:
+        """Take the header `Date` of an answer that came just now; nonsense is ignored."""
+        try:
+            self.record(parsedate_to_datetime(date).astimezone(UTC))
+        except (ValueError, OverflowError):
+            return
+
+    def record(self, shown: datetime) -> None:
+        """Take the time, in whole seconds, of an answer that came just now."""
+        now = self._clock.elapsed()
+        start = shown - now
+        if self._best is None or now - self._since >= ESTIMATE_LASTS:
+            self._before, self._best, self._since = self._best, start, now
+        self._best = max(self._best, start)
+
+    def now(self) -> datetime | None:
+        """Return the server's time now, up to a second too early; None before its first answer.
+
+        The header has whole seconds. Grows steadily between answers; a better estimate makes it
+        jump forward. It goes back by less than a second as answers age, and further only minutes
+        after the server's clock did.
+        """
+        starts = [start for start in (self._best, self._before) if start is not None]
+        return max(starts) + self._clock.elapsed() if starts else None
+
+
+def refine_time(shown: datetime | None, own: datetime) -> datetime:
+    """Return the time of a server to the fraction of a second, by our own clock where it may be so.
+
+    `shown` is what `ServerClock.now` returned. Another writer, whose clock is right, stamps what it
+    does a moment after us with a later time then, and not with an earlier time.
+    """
+    return own if shown is None else min(max(own, shown), shown + CLOCK_ERROR + _ANSWER_DELAY)

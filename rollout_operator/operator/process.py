@@ -11,8 +11,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.server_clock import refine_time
+from rollout_operator.aio.clock import Clock, refine_time
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.flags import Config
 from rollout_operator.controllers.worker import Workers

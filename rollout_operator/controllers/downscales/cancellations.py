@@ -20,7 +20,7 @@ from rollout_operator.model.downscale import Endpoint, Target
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.planning.downscales.endpoint import NoTarget, plan_endpoint, plan_target
-from rollout_operator.planning.downscales.outcome import choose_staying, is_wanted, spares
+from rollout_operator.planning.downscales.reservation import choose_staying, is_wanted, spares
 from rollout_operator.pods.client import AT_MOST_PER_REVIEW
 from rollout_operator.telemetry.logs import log
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from rollout_operator.aio.backoff import CANCELLATIONS
-from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.server_clock import CLOCK_ERROR
+from rollout_operator.aio.clock import CLOCK_ERROR, Clock
 from rollout_operator.controllers.downscales.cancellations import (
     CATCH_UP,
     LAGGING,
@@ -45,7 +44,7 @@ from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.tracker import TimesSource
 from rollout_operator.model.units import parse_rfc3339
-from rollout_operator.planning.downscales.outcome import (
+from rollout_operator.planning.downscales.reservation import (
     DownscaleOutcome,
     choose_staying,
     find_replaced,

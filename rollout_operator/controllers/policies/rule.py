@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.server_clock import CLOCK_ERROR
+from rollout_operator.aio.clock import CLOCK_ERROR, Clock
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.guards.locks import group_lock, policy_lock
 from rollout_operator.kube.cache.store import PolicyStore, StatefulSetStore

@@ -12,13 +12,12 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.server_clock import CLOCK_ERROR
+from rollout_operator.aio.clock import CLOCK_ERROR, Clock
 from rollout_operator.controllers.live_reads import LIVE_READ_LASTS, describe_slow_call
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.scaling.intents import IntentWriter
-from rollout_operator.controllers.scaling.patches import name_outcome, render_patch
 from rollout_operator.controllers.scaling.removals import Removals
+from rollout_operator.controllers.scaling.writes import name_outcome, render_patch
 from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT, Downscales
 from rollout_operator.guards.downscales.times import DownscaleTimes, is_annotated
 from rollout_operator.guards.downscales.zone_tracker import READ_AGAIN

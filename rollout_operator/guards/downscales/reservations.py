@@ -26,7 +26,7 @@ from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Verdict
 from rollout_operator.model.tracker import TrackerEntry
-from rollout_operator.planning.downscales.outcome import spares
+from rollout_operator.planning.downscales.reservation import spares
 
 # An API server gives up on a write 34 s after it began (`requestTimeoutUpperBound`), and a review
 # begins later than that. So long after the last review nothing that it allowed can persist.

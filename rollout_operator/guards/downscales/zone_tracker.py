@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
-from rollout_operator.aio.server_clock import CLOCK_ERROR
+from rollout_operator.aio.clock import CLOCK_ERROR
 from rollout_operator.guards.downscales.reservations import Downscales
 from rollout_operator.guards.downscales.times import DownscaleGrant, GroupTimes, Member
 from rollout_operator.kube.api import CONFIG_MAPS, JsonObject, Reader, Writer

@@ -18,8 +18,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from rollout_operator import __version__
-from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.server_clock import ServerClock
+from rollout_operator.aio.clock import Clock, ServerClock
 from rollout_operator.kube.call import Call
 from rollout_operator.kube.connection.credential import Credential
 from rollout_operator.kube.connection.lean import (

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from rollout_operator.aio.server_clock import CLOCK_ERROR
+from rollout_operator.aio.clock import CLOCK_ERROR
 from rollout_operator.guards.downscales.reservations import DownscaleReservation, ReservationState
 from rollout_operator.guards.downscales.times import DownscaleGrant
 from rollout_operator.guards.locks import calls_lock

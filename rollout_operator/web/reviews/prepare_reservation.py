@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.server_clock import CLOCK_ERROR
+from rollout_operator.aio.clock import CLOCK_ERROR, Clock
 from rollout_operator.guards.downscales.backlog import CancelCalls
 from rollout_operator.guards.downscales.pod_records import PodRecords
 from rollout_operator.guards.downscales.reservations import (

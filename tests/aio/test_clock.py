@@ -6,7 +6,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from rollout_operator.aio.server_clock import ESTIMATE_LASTS, ServerClock, refine_time
+from rollout_operator.aio.clock import ESTIMATE_LASTS, ServerClock, refine_time
 from tests.fakes_clock import FakeClock
 
 THEN = datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
