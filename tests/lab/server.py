@@ -141,7 +141,7 @@ def zone(name: str = "a", **changes: object) -> JsonObject:
     return {**obj, "spec": {**spec, **changes}}
 
 
-def owned_by(owner: JsonObject, *, blocks: bool = True) -> JsonObject:
+def owned_by(owner: JsonObject) -> JsonObject:
     """Return the reference to an owner that controls."""
     return {
         "apiVersion": "apps/v1",
@@ -149,7 +149,7 @@ def owned_by(owner: JsonObject, *, blocks: bool = True) -> JsonObject:
         "name": text(owner, "metadata", "name"),
         "uid": uid(owner),
         "controller": True,
-        "blockOwnerDeletion": blocks,
+        "blockOwnerDeletion": True,
     }
 
 

@@ -27,8 +27,7 @@ from rollout_operator.lab.schemas.refusals import conflict, expect, expect_one_o
 from rollout_operator.lab.schemas.tidy import copy_json
 
 ORPHAN: Final = "orphan"
-FOREGROUND: Final = "foregroundDeletion"
-_POLICIES: Final = (None, "Foreground", "Background", "Orphan")
+_POLICIES: Final = (None, "Background", "Orphan")
 _FIELDS: Final = frozenset(
     {
         *("kind", "apiVersion", "gracePeriodSeconds", "preconditions", "propagationPolicy"),
@@ -186,21 +185,12 @@ def _finalizers(obj: JsonObject, options: JsonObject) -> tuple[bool, list[str]]:
     """Return whether the finalizers of the garbage collector change, and all that follow."""
     listed = metadata_of(obj).get("finalizers")
     before = [str(entry) for entry in listed] if isinstance(listed, list) else []
-    policy = _policy(before, options)
-    after = [finalizer for finalizer in before if finalizer not in (ORPHAN, FOREGROUND)]
+    # As requested, else as it was told before.
+    policy = options.get("propagationPolicy") or ("Orphan" if ORPHAN in before else "")
+    after = [finalizer for finalizer in before if finalizer != ORPHAN]
     if policy == "Orphan":
         after.append(ORPHAN)
-    elif policy == "Foreground":
-        after.append(FOREGROUND)
     return set(before) != set(after), after
-
-
-def _policy(finalizers: list[str], options: JsonObject) -> str:
-    """Return what is to become of dependants: as requested, else as the finalizers say."""
-    if policy := options.get("propagationPolicy"):
-        return str(policy)
-    named = next((finalizer for finalizer in finalizers if finalizer in (ORPHAN, FOREGROUND)), "")
-    return {ORPHAN: "Orphan", FOREGROUND: "Foreground"}.get(named, "Background")
 
 
 async def _mark(writes: Writes, turn: Turn, options: JsonObject) -> JsonObject:

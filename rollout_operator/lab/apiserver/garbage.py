@@ -1,8 +1,8 @@
 """The garbage collector: what becomes of objects whose owners are gone, or are going.
 
-Decides, a little after each write, which dependants are deleted or let go, and when an owner that
-waits for them may go. An owner in another namespace is none; references to unknown kinds
-keep an object from all of this.
+Decides, a little after each write, which dependants are deleted or let go. No owner waits until
+they are gone: deletions in the foreground are not modelled. An owner in another namespace is none;
+references to unknown kinds keep an object from all of this.
 """
 
 import random
@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.apiserver.deletions import FOREGROUND, ORPHAN
+from rollout_operator.lab.apiserver.deletions import ORPHAN
 from rollout_operator.lab.apiserver.store import ObjectKey, ObjectStore
 from rollout_operator.lab.model.fields import children, is_terminating, metadata_of, text, uid_of
 from rollout_operator.lab.model.history import Commit
@@ -55,7 +55,7 @@ class GarbageCollector:
             self._index(place, before, after)
         if before is None or after is None or uid_of(before) != uid_of(after):
             self._record_life(place, before, after)
-        if after is not None and is_terminating(after) and _waits_for_dependants(after):
+        if after is not None and is_terminating(after) and _is_orphaning(after):
             self._check_soon(place)
 
     def _record_life(
@@ -73,16 +73,9 @@ class GarbageCollector:
             self._owned[uid].pop(place, None)
             if not self._owned[uid]:
                 del self._owned[uid]
-            if uid in self._alive:
-                self._check_if_waiting(self._alive[uid])
         for uid in () if after is None else _owner_uids(after):
             self._owned[uid][place] = None
         if after is not None and not all(self._is_owned(place, owner) for owner in _owners(after)):
-            self._check_soon(place)
-
-    def _check_if_waiting(self, place: ObjectKey) -> None:
-        owner = self._store.get(place)
-        if owner is not None and is_terminating(owner):
             self._check_soon(place)
 
     def _check_all(self, places: Iterable[ObjectKey]) -> None:
@@ -100,10 +93,8 @@ class GarbageCollector:
         if obj is None:
             return
         if is_terminating(obj):
-            if _has_finalizer(obj, ORPHAN):
+            if _is_orphaning(obj):
                 self._let_go(place, obj)
-            elif _has_finalizer(obj, FOREGROUND):
-                self._wait_for_dependants(place, obj)
             return
         self._judge(place, obj)
 
@@ -112,29 +103,11 @@ class GarbageCollector:
         references = _owners(obj)
         if not references or any(_is_unknown(reference) for reference in references):
             return
-        solid, waiting = self._sort(place, references)
-        gone = [reference for reference in references if reference not in solid]
-        if solid and gone:
+        solid = [reference for reference in references if self._is_owned(place, reference)]
+        if not solid:
+            self._delete(place, obj, "Orphan" if _is_orphaning(obj) else "Background")
+        elif len(solid) < len(references):
             self._set_owners(place, obj, solid)
-        elif not solid:
-            is_owner = bool(self._owned.get(uid_of(obj)))
-            self._delete(place, obj, "Foreground" if waiting and is_owner else _own_policy(obj))
-
-    def _sort(
-        self, place: ObjectKey, references: list[JsonObject]
-    ) -> tuple[list[JsonObject], list[JsonObject]]:
-        """Return the references to owners that stay, and those to owners that wait for this."""
-        solid, waiting = [], []
-        for reference in references:
-            if not self._is_owned(place, reference):
-                continue
-            owner = self._store.get(self._alive[text(reference, "uid")])
-            is_waiting = owner is not None and is_terminating(owner)
-            if is_waiting and owner is not None and _has_finalizer(owner, FOREGROUND):
-                waiting.append(reference)
-            else:
-                solid.append(reference)
-        return solid, waiting
 
     def _is_owned(self, place: ObjectKey, reference: JsonObject) -> bool:
         """Return whether the owner that a reference names is there, and may own."""
@@ -142,25 +115,6 @@ class GarbageCollector:
         if home is None or home.name != text(reference, "name"):
             return False
         return not home.resource.is_namespaced or home.namespace == place.namespace
-
-    def _wait_for_dependants(self, place: ObjectKey, obj: JsonObject) -> None:
-        """Have those deleted that hold an owner; let it go when the last of them is gone."""
-        uid = uid_of(obj)
-        held = [owned for owned in self._owned.get(uid, ()) if self._is_held_by(owned, uid)]
-        if not held:
-            self._drop_finalizer(place, obj, FOREGROUND)
-        self._check_all(owned for owned in held if not self._is_going(owned))
-
-    def _is_held_by(self, place: ObjectKey, uid: str) -> bool:
-        obj = self._store.get(place)
-        return obj is not None and any(
-            text(owner, "uid") == uid and owner.get("blockOwnerDeletion") is True
-            for owner in _owners(obj)
-        )
-
-    def _is_going(self, place: ObjectKey) -> bool:
-        obj = self._store.get(place)
-        return obj is None or is_terminating(obj)
 
     def _let_go(self, place: ObjectKey, obj: JsonObject) -> None:
         """Make all dependants forget an owner, then let it go."""
@@ -171,16 +125,16 @@ class GarbageCollector:
                 kept = [each for each in _owners(dependant) if text(each, "uid") != uid]
                 are_free = self._set_owners(owned, dependant, kept) and are_free
         if are_free:
-            self._drop_finalizer(place, obj, ORPHAN)
+            self._drop_finalizer(place, obj)
         else:
             self._check_soon(place, RETRY)
 
     def _set_owners(self, place: ObjectKey, obj: JsonObject, kept: list[JsonObject]) -> bool:
         return self._patch(place, obj, {"ownerReferences": kept or None})
 
-    def _drop_finalizer(self, place: ObjectKey, obj: JsonObject, name: str) -> None:
+    def _drop_finalizer(self, place: ObjectKey, obj: JsonObject) -> None:
         listed = metadata_of(obj).get("finalizers")
-        kept = [entry for entry in listed if entry != name] if isinstance(listed, list) else []
+        kept = [entry for entry in listed if entry != ORPHAN] if isinstance(listed, list) else []
         self._patch(place, obj, {"finalizers": kept})
 
     def _patch(self, place: ObjectKey, obj: JsonObject, metadata: JsonObject) -> bool:
@@ -227,20 +181,10 @@ def _owner_uids(obj: JsonObject) -> tuple[str, ...]:
     return tuple(text(owner, "uid") for owner in _owners(obj))
 
 
-def _has_finalizer(obj: JsonObject, name: str) -> bool:
+def _is_orphaning(obj: JsonObject) -> bool:
+    """Return whether its dependants are to forget an object before it goes."""
     listed = metadata_of(obj).get("finalizers")
-    return isinstance(listed, list) and name in listed
-
-
-def _waits_for_dependants(obj: JsonObject) -> bool:
-    return _has_finalizer(obj, ORPHAN) or _has_finalizer(obj, FOREGROUND)
-
-
-def _own_policy(obj: JsonObject) -> str:
-    """Return what its own finalizers say is to become of the dependants of an object."""
-    if _has_finalizer(obj, ORPHAN):
-        return "Orphan"
-    return "Foreground" if _has_finalizer(obj, FOREGROUND) else "Background"
+    return isinstance(listed, list) and ORPHAN in listed
 
 
 def _is_unknown(reference: JsonObject) -> bool:

@@ -35,18 +35,6 @@ async def a_set_deleted_without_its_pods(rig: ControllerRig) -> None:
 
 
 @controlled
-async def a_set_that_waits_for_its_pods(rig: ControllerRig) -> None:
-    await rig.whole()
-    await rig.drop(policy="Foreground")
-    await rig.until("all going", lambda: all(map(is_going, rig.seen.pods.values())))
-    await _until_status(rig, currentReplicas=None)
-    _describe(rig, "it is going too, and makes nothing")
-    await rig.end(*THREE)
-    await rig.until("nothing left", lambda: not (rig.seen.sets or rig.seen.revisions))
-    await rig.rest("nothing is left", has_steps=False)
-
-
-@controlled
 async def a_set_that_a_finalizer_keeps(rig: ControllerRig) -> None:
     await rig.whole()
     await _metadata(rig, STATEFULSETS, "a", finalizers=["x.org/a"])
