@@ -3,17 +3,18 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from rollout_operator.config.grammar import (
     BOOL,
     DURATION,
     INT,
     TEXT,
-    Flag,
-    ParsedArguments,
     UsageError,
+    fill_fields,
+    flag,
     list_wrong_choices,
+    map_flags,
     parse_arguments,
     refuse_leftovers,
 )
@@ -31,41 +32,6 @@ STORIES: Final = (
     "drained-node",
 )
 
-STORY: Final = Flag(
-    name="story",
-    kind=TEXT,
-    default=STORIES[0],
-    help=f"What is to be seen: {', '.join(STORIES)}.",
-)
-PODS: Final = Flag(
-    name="pods", kind=INT, default=3, help=f"Pods of each of the three zones: 1 to {MOST_PODS}."
-)
-LIMIT: Final = Flag(
-    name="limit",
-    kind=INT,
-    default=1,
-    help="How many pods of a zone may be down: the annotation rollout-max-unavailable, and the"
-    f" budget for evictions. From 1 to {MOST_PODS}.",
-)
-READY_AFTER: Final = Flag(
-    name="ready-after",
-    kind=DURATION,
-    default=timedelta(seconds=1),
-    help="How long a new pod takes until it is ready: more than 0s and at most"
-    f" {format_duration(LONGEST_START)}.",
-)
-PLAIN: Final = Flag(
-    name="plain", kind=BOOL, default=False, help="Print a line for each change, redraw nothing."
-)
-KEEP: Final = Flag(
-    name="keep",
-    kind=BOOL,
-    default=False,
-    help="Leave the control plane, the zones and the operator running after the story, say how to"
-    " reach them with kubectl, and end on Ctrl-C.",
-)
-FLAGS: Final[tuple[Flag[Any], ...]] = (STORY, PODS, LIMIT, READY_AFTER, PLAIN, KEEP)
-
 _HEAD: Final = """\
 Usage: make demo-cluster ARGS="[flags]"
 
@@ -81,36 +47,50 @@ Exit codes:
 """
 
 
+# fmt: off
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What is to be shown, checked."""
 
-    story: str = STORY.default
-    pods: int = PODS.default
-    """In each of the zones."""
-    limit: int = LIMIT.default
-    """How many pods of a zone may be unavailable."""
-    ready_after: timedelta = READY_AFTER.default
-    is_plain: bool = False
-    is_kept: bool = False
-    """Whether the cluster stays after the story."""
+    story: str = flag(
+        "story", TEXT, STORIES[0], "", f"What is to be seen: {', '.join(STORIES)}."
+    )
+    pods: int = flag(
+        "pods", INT, 3, "", f"Pods of each of the three zones: 1 to {MOST_PODS}."
+    )
+    limit: int = flag(
+        "limit", INT, 1, "",
+        "How many pods of a zone may be down: the annotation rollout-max-unavailable, and the"
+        f" budget for evictions. From 1 to {MOST_PODS}.",
+    )
+    ready_after: timedelta = flag(
+        "ready-after", DURATION, timedelta(seconds=1), "",
+        "How long a new pod takes until it is ready: more than 0s and at most"
+        f" {format_duration(LONGEST_START)}.",
+    )
+    is_plain: bool = flag(
+        "plain", BOOL, False, "", "Print a line for each change, redraw nothing."
+    )
+    is_kept: bool = flag(
+        "keep", BOOL, False, "",
+        "Leave the control plane, the zones and the operator running after the story, say how to"
+        " reach them with kubectl, and end on Ctrl-C.",
+    )
+# fmt: on
+
+
+FLAGS: Final = tuple(map_flags(Settings).values())
 
 
 def read_settings(argv: Sequence[str]) -> Settings:
     """Return what the words request. Raises UsageError, or HelpRequested."""
-    words = parse_arguments(FLAGS, argv)
-    refuse_leftovers(words)
-    problem = next(_list_problems(words), None)
+    arguments = parse_arguments(FLAGS, argv)
+    refuse_leftovers(arguments)
+    settings = Settings(**fill_fields(Settings, arguments))
+    problem = next(_list_problems(settings), None)
     if problem is not None:
         raise UsageError(problem)
-    return Settings(
-        story=words.value(STORY),
-        pods=words.value(PODS),
-        limit=words.value(LIMIT),
-        ready_after=words.value(READY_AFTER),
-        is_plain=words.value(PLAIN),
-        is_kept=words.value(KEEP),
-    )
+    return settings
 
 
 def render_usage() -> str:
@@ -118,12 +98,12 @@ def render_usage() -> str:
     return f"{_HEAD}{''.join(render_entries(FLAGS))}{_FOOT}"
 
 
-def _list_problems(words: ParsedArguments) -> Iterator[str]:
-    yield from list_wrong_choices(STORY.name, words.value(STORY), STORIES)
-    for flag in (PODS, LIMIT):
-        if not 1 <= words.value(flag) <= MOST_PODS:
-            yield f"-{flag.name} must be from 1 to {MOST_PODS}: {words.value(flag)}"
-    span = words.value(READY_AFTER)
+def _list_problems(settings: Settings) -> Iterator[str]:
+    yield from list_wrong_choices("story", settings.story, STORIES)
+    for name, pods in (("pods", settings.pods), ("limit", settings.limit)):
+        if not 1 <= pods <= MOST_PODS:
+            yield f"-{name} must be from 1 to {MOST_PODS}: {pods}"
+    span = settings.ready_after
     if not timedelta(0) < span <= LONGEST_START:
         most = format_duration(LONGEST_START)
-        yield f"-{READY_AFTER.name} must be positive and at most {most}: {format_duration(span)}"
+        yield f"-ready-after must be positive and at most {most}: {format_duration(span)}"
