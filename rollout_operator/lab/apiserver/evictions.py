@@ -5,12 +5,10 @@ up to date elsewhere. The server's frame calls webhooks before, and decides how 
 No other write comes between the steps, so that nothing here has to be tried again.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
-from typing import Final, Protocol
+from typing import Final
 
-from rollout_operator.kube.api import PODS, JsonObject, Resource
+from rollout_operator.kube.api import PODS, JsonObject
 from rollout_operator.lab.model.fields import (
     child,
     children,
@@ -21,7 +19,7 @@ from rollout_operator.lab.model.fields import (
     text,
     timestamp,
 )
-from rollout_operator.lab.model.request import ApiAnswer, ApiRefusal, ApiRequest
+from rollout_operator.lab.model.request import ApiAnswer, ApiRefusal, ApiRequest, ApiServer
 from rollout_operator.lab.schemas.kinds import BUDGETS
 from rollout_operator.lab.schemas.labels import labels_of, matches
 from rollout_operator.lab.schemas.refusals import conflict, expect, expect_one_of, not_found
@@ -44,20 +42,6 @@ _USED_UP: Final[JsonObject] = {
 }
 
 
-class EvictionApi(Protocol):
-    """What an eviction needs of the API server: reads of the newest state, and its own writes."""
-
-    def get(self, resource: Resource, namespace: str, name: str) -> JsonObject | None: ...
-
-    def list(self, resource: Resource, namespace: str) -> Sequence[JsonObject]: ...
-
-    def put(self, obj: JsonObject, *, actor: str) -> None: ...
-
-    def call_now(self, request: ApiRequest) -> ApiAnswer: ...
-
-    def now(self) -> datetime: ...
-
-
 def check_eviction(request: ApiRequest) -> None:
     """Check the body of an eviction, before any webhook is called. Raises NotModelled."""
     body = request.body if isinstance(request.body, dict) else {}
@@ -65,7 +49,7 @@ def check_eviction(request: ApiRequest) -> None:
     expect(name_of(body) == request.name, "metadata.name of an eviction", name_of(body))
 
 
-def evict(api: EvictionApi, request: ApiRequest) -> ApiAnswer:
+def evict(api: ApiServer, request: ApiRequest) -> ApiAnswer:
     """Evict a pod, or refuse it. Raises Refusal (404, 409, 429)."""
     pod = api.get(PODS, request.namespace, request.name)
     if pod is None:
@@ -132,7 +116,7 @@ def _is_unready_and_free(pod: JsonObject, budget: JsonObject) -> bool:
     return healthy >= number(budget, "status", "desiredHealthy") > 0
 
 
-def _take(api: EvictionApi, request: ApiRequest, budget: JsonObject) -> None:
+def _take(api: ApiServer, request: ApiRequest, budget: JsonObject) -> None:
     """Use up one disruption that a budget allows. Raises Refusal where it allows none."""
     status = child(budget, "status")
     is_observed = number(status, "observedGeneration") >= number(budget, "metadata", "generation")
@@ -151,7 +135,7 @@ def _take(api: EvictionApi, request: ApiRequest, budget: JsonObject) -> None:
         api.put({**budget, "status": left}, actor="api-server")
 
 
-def _delete(api: EvictionApi, request: ApiRequest, options: JsonObject) -> None:
+def _delete(api: ApiServer, request: ApiRequest, options: JsonObject) -> None:
     """Mark a pod as disrupted and delete it, if it is still what the options say."""
     deletion = replace(request, verb="delete", subresource="", query={}, body=options)
     if not request.is_dry_run:
@@ -177,7 +161,7 @@ def _check_preconditions(pod: JsonObject, options: JsonObject) -> None:
             )
 
 
-def _mark(api: EvictionApi, request: ApiRequest, pod: JsonObject) -> str:
+def _mark(api: ApiServer, request: ApiRequest, pod: JsonObject) -> str:
     """Write why a pod goes into its status; return its new version."""
     condition = {**_DISRUPTED, "lastProbeTime": None, "lastTransitionTime": timestamp(api.now())}
     before = condition_of(pod, "DisruptionTarget")

@@ -1,8 +1,7 @@
 """The writes of the StatefulSet controller, each one call of the API server."""
 
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Final, Protocol
+from typing import Final
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Resource
 from rollout_operator.lab.controllers.members import (
@@ -20,20 +19,16 @@ from rollout_operator.lab.model.fields import (
     text,
     uid_of,
 )
-from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiAnswer, ApiRequest, Verb
+from rollout_operator.lab.model.request import (
+    STRATEGIC_PATCH,
+    ApiAnswer,
+    ApiRequest,
+    ApiServer,
+    Verb,
+)
 from rollout_operator.lab.schemas.kinds import CONTROLLER_REVISIONS
 
 CONTROLLER: Final = "statefulset-controller"
-
-
-class SetApi(Protocol):
-    """What the controller needs of the API server besides what it watches."""
-
-    def get(self, resource: Resource, namespace: str, name: str) -> JsonObject | None: ...
-
-    def call_now(self, request: ApiRequest) -> ApiAnswer: ...
-
-    def now(self) -> datetime: ...
 
 
 class WriteFailed(Exception):
@@ -48,7 +43,7 @@ class WriteFailed(Exception):
 class SetWrites:
     """Writes for one set. All raise WriteFailed for what the API server refuses."""
 
-    api: SetApi
+    api: ApiServer
     sts: JsonObject
     newest: dict[str, int]
     """The version of its newest write of each kind, by plural: what its cache must have seen."""

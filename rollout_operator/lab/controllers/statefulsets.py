@@ -27,7 +27,7 @@ from rollout_operator.lab.controllers.revisions import (
 )
 from rollout_operator.lab.controllers.set_pass import Pass
 from rollout_operator.lab.controllers.set_status import CountedStatus
-from rollout_operator.lab.controllers.set_writes import SetApi, SetWrites, WriteFailed
+from rollout_operator.lab.controllers.set_writes import SetWrites, WriteFailed
 from rollout_operator.lab.model.fields import (
     controller_of,
     is_terminating,
@@ -38,6 +38,7 @@ from rollout_operator.lab.model.fields import (
     uid_of,
 )
 from rollout_operator.lab.model.history import Commit
+from rollout_operator.lab.model.request import ApiServer
 from rollout_operator.lab.schemas.kinds import CONTROLLER_REVISIONS
 from rollout_operator.lab.schemas.labels import labels_of
 from rollout_operator.lab.virtual_loop.pace import StepTimes, Timers, draw
@@ -65,7 +66,9 @@ class _SetReconcile:
 class StatefulSets:
     """Brings all sets of a world nearer to what they want. Told of commits by `see`."""
 
-    def __init__(self, api: SetApi, *, timers: Timers, rng: random.Random, pace: StepTimes) -> None:
+    def __init__(
+        self, api: ApiServer, *, timers: Timers, rng: random.Random, pace: StepTimes
+    ) -> None:
         self._api = api
         self._timers = timers
         self._rng = rng

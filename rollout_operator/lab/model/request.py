@@ -6,7 +6,8 @@ sequence can be sent to a real API server.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, NoReturn
+from datetime import datetime
+from typing import Final, Literal, NoReturn, Protocol
 
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.lab.model.fields import children, text
@@ -145,3 +146,22 @@ def api_version_of(resource: Resource) -> str:
 def not_modelled(what: str) -> NoReturn:
     """Raise NotModelled that names what was requested."""
     raise NotModelled(f"the simulation does not model {what}")
+
+
+class ApiServer(Protocol):
+    """What the cluster's own controllers, scheduler and kubelets need of the API server."""
+
+    def get(self, resource: Resource, namespace: str, name: str) -> JsonObject | None:
+        """Return the newest version of an object, None where it does not exist."""
+
+    def list(self, resource: Resource, namespace: str) -> Sequence[JsonObject]:
+        """Return the objects of a namespace by name; of all where it is empty."""
+
+    def put(self, obj: JsonObject, *, actor: str) -> None:
+        """Store a whole object as it is."""
+
+    def call_now(self, request: ApiRequest) -> ApiAnswer:
+        """Answer at once."""
+
+    def now(self) -> datetime:
+        """Return what the server's clock shows."""

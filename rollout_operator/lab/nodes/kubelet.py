@@ -5,13 +5,13 @@ how it answers over HTTP in `pods`; which behaviour it has is chosen when it is 
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
-from typing import Final, Protocol, assert_never
+from typing import Final, assert_never
 
-from rollout_operator.kube.api import PODS, JsonObject, Resource
+from rollout_operator.kube.api import PODS, JsonObject
 from rollout_operator.lab.model.fields import (
     child,
     children,
@@ -23,7 +23,7 @@ from rollout_operator.lab.model.fields import (
     uid_of,
 )
 from rollout_operator.lab.model.history import Commit
-from rollout_operator.lab.model.request import MERGE_PATCH, ApiAnswer, ApiRequest
+from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest, ApiServer
 from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, StartKind
 from rollout_operator.lab.nodes.nodes import Place, find_node
 from rollout_operator.lab.nodes.pod_status import Shape, StatusPlace, next_status, scheduled
@@ -34,20 +34,6 @@ KUBELET: Final = "kubelet"
 SCHEDULER: Final = "scheduler"
 # The pauses of a real crash loop grow from 10 s to 5 min.
 _LONGEST_DOUBLING: Final = 5
-
-
-class PodApi(Protocol):
-    """What kubelets need of the API server."""
-
-    def get(self, resource: Resource, namespace: str, name: str) -> JsonObject | None: ...
-
-    def list(self, resource: Resource, namespace: str) -> Sequence[JsonObject]: ...
-
-    def call_now(self, request: ApiRequest) -> ApiAnswer: ...
-
-    def put(self, obj: JsonObject, *, actor: str) -> None: ...
-
-    def now(self) -> datetime: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,7 +58,7 @@ class Kubelets:
 
     def __init__(
         self,
-        api: PodApi,
+        api: ApiServer,
         choose: Choose,
         *,
         timers: Timers,

@@ -5,11 +5,12 @@ cordoned. A world without Node objects has a single node that has room for all p
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final
 
-from rollout_operator.kube.api import PODS, JsonObject, Resource
+from rollout_operator.kube.api import PODS, JsonObject
 from rollout_operator.lab.model.fields import child, name_of, text
+from rollout_operator.lab.model.request import ApiServer
 from rollout_operator.lab.schemas.kinds import NODES
 from rollout_operator.lab.schemas.labels import labels_of
 
@@ -18,18 +19,12 @@ LONE_NODE: Final = "node-1"
 Place = Callable[[JsonObject], str | None]
 
 
-class NodeApi(Protocol):
-    """What the scheduler reads."""
-
-    def list(self, resource: Resource, namespace: str) -> Sequence[JsonObject]: ...
-
-
 def node(name: str, labels: Mapping[str, str]) -> JsonObject:
     """Return a node as the API takes it."""
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": dict(labels)}}
 
 
-def find_node(api: NodeApi, pod: JsonObject) -> str | None:
+def find_node(api: ApiServer, pod: JsonObject) -> str | None:
     """Return the name of the node that a pod gets: of those that fit, the emptiest.
 
     None where none fits that is not cordoned: the pod waits.
