@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from rollout_operator.model.releases.compat import KUBERIK
@@ -195,10 +196,7 @@ def test_a_bake_waits_for_flux() -> None:
     world.targets = (TARGET,)
     world.checks = (check(status="Healthy", change=0),)
     world.step("0.1.0")
-    waiting = FluxTarget(
-        kind=OCI_REPOSITORY, name="app", tag="0.1.0", waiting_for="it is suspended"
-    )
-    world.targets = (waiting,)
+    world.targets = (msgspec.structs.replace(TARGET, tag="0.1.0", waiting_for="it is suspended"),)
     world.step()
     assert world.history() == "0.1.0 Deploying"
     assert "it is suspended" in (world.current.bake_status_message or "")
@@ -219,8 +217,7 @@ def test_a_bake_does_not_wait_for_flux_where_kuberiks_outcome_is_wanted() -> Non
     world.targets = (TARGET,)
     world.checks = (check(status="Healthy", change=0),)
     world.step("0.1.0")
-    kind = OCI_REPOSITORY
-    world.targets = (FluxTarget(kind=kind, name="app", tag="0.1.0", waiting_for="it is suspended"),)
+    world.targets = (msgspec.structs.replace(TARGET, tag="0.1.0", waiting_for="it is suspended"),)
     world.step()
     assert world.history() == "0.1.0 InProgress"
 
