@@ -30,8 +30,7 @@ from rollout_operator.model.event import EventRecord
 from rollout_operator.model.objects import WatchedObject, list_decoded
 from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.operator.process import Process
-from rollout_operator.operator.releases.compat import get_compat
-from rollout_operator.operator.releases.schedules import Schedules, ScheduleSettings
+from rollout_operator.operator.releases.schedules import Schedules
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.releases import show_schedules
 
@@ -54,7 +53,7 @@ class ClusterSchedules:
         self._wanted = asyncio.Event()
         self._kinds = self._follow_kinds()
         self._wide = process.wide_schedules = WideSchedules(self._kinds)
-        self._schedules = Schedules(self._kinds, self._make_settings(record))
+        self._schedules = Schedules(process, self._client, _RESOURCE, self._kinds, record)
         self._kinds.schedules.on_change(lambda old, new: self._wanted.set())
         process.followed_schedules.append(self._kinds.schedules)
         show_schedules(process.metrics.registry, self._list_schedules)
@@ -114,20 +113,6 @@ class ClusterSchedules:
         except NotFound:
             return True  # rights cannot be checked: the list shows them
         return decode_allowed(SELF_ACCESS_REVIEWS.kind, answer)
-
-    def _make_settings(self, record: Callable[[EventRecord], None]) -> ScheduleSettings:
-        process, client = self._process, self._client
-        return ScheduleSettings(
-            resource=_RESOURCE,
-            namespace="",
-            client=client,
-            clock=process.clock,
-            now=partial(process.refine_time, client),
-            rng=process.rng,
-            longest_pause=process.settings.reconcile_interval,
-            compat=get_compat(process.settings.release_compat, process.settings.release_order),
-            record=record,
-        )
 
     def _follow_kinds(self) -> ScheduleKinds:
         process = self._process

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.releases.caches import ReleaseCaches, list_tags
+from rollout_operator.controllers.releases.schedules.observe import ScheduleKinds
 from rollout_operator.kube import release_kinds as kinds
 from rollout_operator.kube.api import ApiClient, Resource
 from rollout_operator.kube.cache.collection import Collection
@@ -44,7 +45,7 @@ from rollout_operator.operator.context import Context
 from rollout_operator.operator.process import Feature
 from rollout_operator.operator.releases.checks import HealthChecks
 from rollout_operator.operator.releases.rollouts import RolloutReleases
-from rollout_operator.operator.releases.schedules import NamespacedSchedules
+from rollout_operator.operator.releases.schedules import Schedules
 from rollout_operator.planning.description.releases.gates import describe_schedule
 from rollout_operator.planning.description.releases.rollouts import (
     RelatedObjects,
@@ -192,8 +193,20 @@ class Releases(Feature):
         self.describer = DescribedReleases(context, self._caches, rollouts)
         self._controllers = (
             rollouts,
-            NamespacedSchedules(context, self._caches),
+            self._build_schedules(),
             HealthChecks(context, self._caches),
+        )
+
+    def _build_schedules(self) -> Schedules:
+        context, caches = self._context, self._caches
+        context.process.followed_schedules.append(caches.schedules)
+        return Schedules(
+            context.process,
+            context.open("keeping gates", Priority.READ),
+            kinds.ROLLOUT_SCHEDULES,
+            ScheduleKinds(schedules=caches.schedules, rollouts=caches.rollouts, gates=caches.gates),
+            context.events.report,
+            namespace=context.namespace,
         )
 
     @property

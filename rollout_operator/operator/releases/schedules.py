@@ -4,16 +4,12 @@ The same for schedules of one namespace and of the cluster, which differ in thei
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.own_writes import NewestObjects, StatusWriter
-from rollout_operator.controllers.releases.caches import ReleaseCaches
 from rollout_operator.controllers.releases.schedules.controller import (
     ScheduleContext,
     ScheduleController,
@@ -28,17 +24,13 @@ from rollout_operator.controllers.releases.schedules.observe import (
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.kube.api import ApiClient, Resource
-from rollout_operator.kube.client.rate_limit import Priority
-from rollout_operator.kube.release_kinds import ROLLOUT_SCHEDULES
 from rollout_operator.model.decode.releases.head import watch_as
 from rollout_operator.model.decode.releases.schedule import decode_schedule
 from rollout_operator.model.event import EventRecord
 from rollout_operator.model.objects import AnyWatched, list_decoded
-from rollout_operator.model.releases.compat import ReleaseCompat
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.schedule import ScheduleObject
-from rollout_operator.operator.context import Context
-from rollout_operator.operator.process import Feature
+from rollout_operator.operator.process import Feature, Process
 from rollout_operator.operator.releases.compat import get_compat
 from rollout_operator.planning.releases.schedules.gates import list_by_gate, list_by_rollout
 from rollout_operator.telemetry.spans import trace_keys
@@ -47,36 +39,32 @@ from rollout_operator.telemetry.spans import trace_keys
 WORKERS: Final = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleSettings:
-    """The client, caches and rules of schedules."""
-
-    resource: Resource
-    namespace: str
-    """Empty for schedules of the cluster."""
-    client: ApiClient
-    clock: Clock
-    now: Callable[[], datetime]
-    """The API server's time."""
-    rng: Callable[[], float]
-    longest_pause: timedelta
-    compat: ReleaseCompat
-    record: Callable[[EventRecord], None]
-    """Has an Event written soon."""
-
-
 class Schedules(Feature):
     """The controller of schedules, of one namespace or of the cluster."""
 
-    def __init__(self, kinds: ScheduleKinds, settings: ScheduleSettings) -> None:
+    def __init__(
+        self,
+        process: Process,
+        client: ApiClient,
+        resource: Resource,
+        kinds: ScheduleKinds,
+        record: Callable[[EventRecord], None],
+        *,
+        namespace: str = "",
+    ) -> None:
+        """`record` has an Event written soon; `namespace` is empty for schedules of the cluster."""
+        self._process = process
+        self._client = client
+        self._resource = resource
         self._kinds = kinds
-        self._settings = settings
+        self._record = record
+        self._namespace = namespace
         self._queue: WorkQueue[str] = WorkQueue()
         self._workers = Workers(
             self._queue,
             trace_keys("reconcile schedule", self._build_controller().reconcile),
             count=WORKERS,
-            rng=settings.rng,
+            rng=process.rng,
         )
         kinds.schedules.on_change(self._on_schedule)
         kinds.rollouts.on_change(self._on_rollout)
@@ -90,23 +78,27 @@ class Schedules(Feature):
         tasks.start("schedule workers", self._workers.run())
 
     def _build_controller(self) -> ScheduleController:
-        settings, kinds = self._settings, self._kinds
-        decode = watch_as(partial(decode_schedule, settings.resource.kind))
-        newest = NewestObjects(
-            kinds.schedules.store.get, settings.namespace, settings.client, decode
-        )
-        gates = KeptGates(settings.client, kinds.gates, settings.clock)
+        process, client = self._process, self._client
+        settings, resource, kinds = process.settings, self._resource, self._kinds
+        decode = watch_as(partial(decode_schedule, resource.kind))
+        newest = NewestObjects(kinds.schedules.store.get, self._namespace, client, decode)
+        gates = KeptGates(client, kinds.gates, process.clock)
         return ScheduleController(
             ScheduleContext(
-                resource=settings.resource,
+                resource=resource,
                 newest=newest,
-                statuses=StatusWriter(settings.client, settings.resource, newest),
+                statuses=StatusWriter(client, resource, newest),
                 observer=ScheduleObserver(
-                    kinds=kinds, gates=gates, now=settings.now, compat=settings.compat
+                    kinds=kinds,
+                    gates=gates,
+                    now=partial(process.refine_time, client),
+                    compat=get_compat(settings.release_compat, settings.release_order),
                 ),
                 gates=gates,
-                attempts=Attempts(settings.clock, longest=settings.longest_pause, rng=settings.rng),
-                report=partial(report_schedule, settings.record),
+                attempts=Attempts(
+                    process.clock, longest=settings.reconcile_interval, rng=process.rng
+                ),
+                report=partial(report_schedule, self._record),
             )
         )
 
@@ -117,7 +109,7 @@ class Schedules(Feature):
 
     def _on_gate(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         for gate in list_decoded((old, new), ReleaseGate):
-            for name in list_by_gate(self._settings.resource.kind, gate):
+            for name in list_by_gate(self._resource.kind, gate):
                 self._queue.add(name)
 
     def _on_rollout(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
@@ -135,25 +127,3 @@ class Schedules(Feature):
 
     def _list_schedules(self) -> Iterable[ScheduleObject]:
         return list_decoded(self._kinds.schedules.store.list_all(), ScheduleObject)
-
-
-class NamespacedSchedules(Schedules):
-    """The controller of the RolloutSchedules of one namespace."""
-
-    def __init__(self, context: Context, caches: ReleaseCaches) -> None:
-        client = context.open("keeping gates", Priority.READ)
-        context.process.followed_schedules.append(caches.schedules)
-        super().__init__(
-            ScheduleKinds(schedules=caches.schedules, rollouts=caches.rollouts, gates=caches.gates),
-            ScheduleSettings(
-                resource=ROLLOUT_SCHEDULES,
-                namespace=context.namespace,
-                client=client,
-                clock=context.clock,
-                now=partial(context.process.refine_time, client),
-                rng=context.rng,
-                longest_pause=context.settings.reconcile_interval,
-                compat=get_compat(context.settings.release_compat, context.settings.release_order),
-                record=context.events.report,
-            ),
-        )
