@@ -5,12 +5,17 @@ Rollout among thousands, and which Rollouts to reconcile when an object changes 
 absence of a kind means is decided in `observe`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from rollout_operator.kube.cache.followed import FollowedKind
-from rollout_operator.model.objects import list_decoded
+from rollout_operator.kube.api import Reader, Resource
+from rollout_operator.kube.cache.collection import Collection
+from rollout_operator.kube.cache.followed import FollowedKind, KindSource
+from rollout_operator.kube.cache.informer import Informer
+from rollout_operator.kube.cache.store import WatchedStore
+from rollout_operator.model.decode.releases.kinds import DECODERS
+from rollout_operator.model.objects import AnyWatched, list_decoded
 from rollout_operator.model.releases.flux import (
     OCI_REPOSITORY,
     FluxObject,
@@ -25,6 +30,8 @@ from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.planning.releases.flux import name_manager
 from rollout_operator.planning.releases.health import takes_check
 from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
+
+MakeInformer = Callable[[Collection[AnyWatched]], Informer[AnyWatched]]
 
 # Of Rollouts that select HealthChecks by other means than the value of a label.
 _SELECTS: Final = "selects:"
@@ -86,6 +93,27 @@ class ReleaseCaches:
             if kind.age > SNAPSHOT_LIMIT:
                 return f"{kind.kind}: the cache is {kind.age.total_seconds():.0f}s old"
         return None
+
+
+def follow_kind(
+    resources: Sequence[Resource], client: Reader, make_informer: MakeInformer, namespace: str = ""
+) -> FollowedKind:
+    """Return a kind, followed in the first of its versions that the cluster serves.
+
+    Without a namespace it is followed in all of them, and nothing is found by what it mentions.
+    """
+    store = WatchedStore(list_tags) if namespace else WatchedStore()
+    decode = DECODERS[resources[0].kind]
+    versions = [replace(each, is_namespaced=bool(namespace)) for each in resources]
+    source = KindSource(
+        resources=versions,
+        namespace=namespace,
+        client=client,
+        make_informer=lambda resource: make_informer(
+            Collection(resource=resource, namespace=namespace, decode=decode, store=store)
+        ),
+    )
+    return FollowedKind(source, store)
 
 
 def list_tags(decoded: object) -> Iterator[str]:

@@ -9,8 +9,7 @@ from rollout_operator.controllers.releases.caches import tag_rollout, tag_source
 from rollout_operator.kube.api import Applier, JsonObject, Patcher, Reader, Resource
 from rollout_operator.kube.cache.followed import FollowedKind
 from rollout_operator.kube.cache.store import WatchedStore
-from rollout_operator.model.decode.releases.flux import decode_kustomization, decode_oci_repository
-from rollout_operator.model.decode.releases.head import watch_as
+from rollout_operator.model.decode.releases.kinds import DECODERS
 from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.errors import Conflict, NotFound, UnknownOutcome
 from rollout_operator.model.objects import AnyWatched, WatchedObject, list_decoded
@@ -93,13 +92,9 @@ class FluxObjects:
             OCI_REPOSITORY: repositories,
             KUSTOMIZATION: kustomizations,
         }
-        decoders = {
-            OCI_REPOSITORY: watch_as(decode_oci_repository),
-            KUSTOMIZATION: watch_as(decode_kustomization),
-        }
         self._newest = {
-            kind: _NewestTagged(self._kinds[kind].store, namespace, client, decode)
-            for kind, decode in decoders.items()
+            kind: _NewestTagged(followed.store, namespace, client, DECODERS[kind])
+            for kind, followed in self._kinds.items()
         }
         self._doubtful: set[tuple[str, str]] = set()
 

@@ -4,27 +4,19 @@ A process has one of these for all its namespaces. Unused, it costs no request.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.kube.api import NAMESPACES, Reader, Resource
-from rollout_operator.kube.cache.collection import Collection
-from rollout_operator.kube.cache.followed import FollowedKind, KindSource, OnWatched
-from rollout_operator.kube.cache.informer import Informer
-from rollout_operator.kube.cache.store import WatchedStore
+from rollout_operator.controllers.releases.caches import MakeInformer, follow_kind
+from rollout_operator.kube.api import NAMESPACES, Reader
+from rollout_operator.kube.cache.followed import FollowedKind, OnWatched
 from rollout_operator.kube.release_kinds import HEALTH_CHECKS
-from rollout_operator.model.decode.releases.head import decode_labelled_namespace, watch_as
-from rollout_operator.model.decode.releases.health import decode_health_check
-from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.errors import Unreachable
-from rollout_operator.model.objects import AnyWatched, WatchedObject, list_decoded
+from rollout_operator.model.objects import list_decoded
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.rollout import LabelledNamespace
 from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
-
-MakeInformer = Callable[[Collection[AnyWatched]], Informer[AnyWatched]]
 
 
 class WideChecks:
@@ -79,25 +71,6 @@ class WideChecks:
 def build_wide_checks(client: Reader, make_informer: MakeInformer) -> WideChecks:
     """Return the HealthChecks of all namespaces, followed by this client."""
     return WideChecks(
-        follow_everywhere([HEALTH_CHECKS], watch_as(decode_health_check), client, make_informer),
-        follow_everywhere([NAMESPACES], watch_as(decode_labelled_namespace), client, make_informer),
+        follow_kind([HEALTH_CHECKS], client, make_informer),
+        follow_kind([NAMESPACES], client, make_informer),
     )
-
-
-def follow_everywhere(
-    resources: Sequence[Resource],
-    decode: Callable[[JsonBytes], WatchedObject],
-    client: Reader,
-    make_informer: MakeInformer,
-) -> FollowedKind:
-    """Return a kind, followed in all namespaces."""
-    store = WatchedStore()
-    source = KindSource(
-        resources=[replace(resource, is_namespaced=False) for resource in resources],
-        namespace="",
-        client=client,
-        make_informer=lambda resource: make_informer(
-            Collection(resource=resource, namespace="", decode=decode, store=store)
-        ),
-    )
-    return FollowedKind(source, store)

@@ -21,8 +21,7 @@ from rollout_operator.controllers.worker import Workers
 from rollout_operator.kube.client.discovery import KindCatalog
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.release_kinds import HEALTH_CHECKS
-from rollout_operator.model.decode.releases.head import watch_as
-from rollout_operator.model.decode.releases.health import decode_health_check
+from rollout_operator.model.decode.releases.kinds import DECODERS
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.objects import AnyWatched, WatchedObject, list_decoded
 from rollout_operator.model.releases.flux import FluxReference
@@ -78,7 +77,7 @@ class HealthChecks(Feature):
     def _build_controller(self) -> CheckController:
         context, client = self._context, self._client
         newest = NewestObjects(
-            self._caches.checks.store.get, context.namespace, client, watch_as(decode_health_check)
+            self._caches.checks.store.get, context.namespace, client, DECODERS["HealthCheck"]
         )
         longest = context.settings.reconcile_interval
         return CheckController(

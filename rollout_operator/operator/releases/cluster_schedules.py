@@ -8,26 +8,20 @@ schedule on.
 import asyncio
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from functools import partial
 from typing import Final
 
 from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.controllers.releases.caches import follow_kind
 from rollout_operator.controllers.releases.schedules.observe import ScheduleKinds, WideSchedules
-from rollout_operator.controllers.releases.wide import follow_everywhere
 from rollout_operator.kube import release_kinds as kinds
 from rollout_operator.kube.api import NAMESPACES, SELF_ACCESS_REVIEWS, JsonObject, Resource
 from rollout_operator.kube.cache.followed import FollowedKind
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.model.decode.registrations import decode_allowed
-from rollout_operator.model.decode.releases.gate import decode_gate
-from rollout_operator.model.decode.releases.head import decode_labelled_namespace, watch_as
-from rollout_operator.model.decode.releases.rollout import decode_rollout
-from rollout_operator.model.decode.releases.schedule import decode_schedule
-from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.errors import ApiError, DecodeError, Denied, NotFound
 from rollout_operator.model.event import EventRecord
-from rollout_operator.model.objects import WatchedObject, list_decoded
+from rollout_operator.model.objects import list_decoded
 from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.operator.process import Process
 from rollout_operator.operator.releases.schedules import Schedules
@@ -118,19 +112,16 @@ class ClusterSchedules:
         process = self._process
         client = process.open("following releases of the cluster", Priority.LIST)
 
-        def follow(
-            resource: Resource, decode: Callable[[JsonBytes], WatchedObject]
-        ) -> FollowedKind:
-            return follow_everywhere(
+        def follow(resource: Resource) -> FollowedKind:
+            return follow_kind(
                 [resource],
-                decode,
                 client,
                 lambda of: Informer(client, of, process.metrics, process.clock, process.rng),
             )
 
         return ScheduleKinds(
-            schedules=follow(_RESOURCE, watch_as(partial(decode_schedule, _RESOURCE.kind))),
-            rollouts=follow(kinds.ROLLOUTS, watch_as(decode_rollout)),
-            gates=follow(kinds.ROLLOUT_GATES, watch_as(decode_gate)),
-            namespaces=follow(NAMESPACES, watch_as(decode_labelled_namespace)),
+            schedules=follow(_RESOURCE),
+            rollouts=follow(kinds.ROLLOUTS),
+            gates=follow(kinds.ROLLOUT_GATES),
+            namespaces=follow(NAMESPACES),
         )

@@ -4,39 +4,24 @@ Built only where they are switched on. Any of their kinds may be missing, or com
 say what the process decided that acts: for a description nothing is requested of the API server.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 
 from msgspec.structs import replace
 
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.controllers.releases.caches import ReleaseCaches, list_tags
+from rollout_operator.controllers.releases.caches import ReleaseCaches, follow_kind
 from rollout_operator.controllers.releases.schedules.observe import ScheduleKinds
 from rollout_operator.kube import release_kinds as kinds
 from rollout_operator.kube.api import ApiClient, Resource
-from rollout_operator.kube.cache.collection import Collection
-from rollout_operator.kube.cache.followed import FollowedKind, KindSource
-from rollout_operator.kube.cache.informer import Informer
-from rollout_operator.kube.cache.store import WatchedStore
+from rollout_operator.kube.cache.followed import FollowedKind
 from rollout_operator.kube.client.rate_limit import Priority
-from rollout_operator.model.decode.releases.flux import (
-    decode_image_policy,
-    decode_image_repository,
-    decode_kustomization,
-    decode_oci_repository,
-)
-from rollout_operator.model.decode.releases.gate import decode_gate
-from rollout_operator.model.decode.releases.head import watch_as
-from rollout_operator.model.decode.releases.health import decode_health_check
-from rollout_operator.model.decode.releases.rollout import decode_rollout
-from rollout_operator.model.decode.releases.schedule import decode_schedule
-from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.described.releases import (
     HealthCheckDescription,
     ReleaseDescription,
     ScheduleDescription,
 )
-from rollout_operator.model.objects import AnyWatched, Unreadable, WatchedObject, list_decoded
+from rollout_operator.model.objects import Unreadable, list_decoded
 from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
@@ -59,42 +44,21 @@ from rollout_operator.telemetry.releases import show_releases
 
 def build_caches(context: Context, client: ApiClient) -> ReleaseCaches:
     """Return the caches of all kinds; this client fills them once `follow` is called."""
-    build = partial(follow_kind, context, client)
+    make_informer = partial(context.make_informer, client)
+
+    def follow_here(*resources: Resource) -> FollowedKind:
+        return follow_kind(resources, client, make_informer, context.namespace)
+
     return ReleaseCaches(
-        rollouts=build([kinds.ROLLOUTS], watch_as(decode_rollout)),
-        gates=build([kinds.ROLLOUT_GATES], watch_as(decode_gate)),
-        checks=build([kinds.HEALTH_CHECKS], watch_as(decode_health_check)),
-        policies=build(kinds.IMAGE_POLICIES, watch_as(decode_image_policy)),
-        image_repositories=build(kinds.IMAGE_REPOSITORIES, watch_as(decode_image_repository)),
-        oci_repositories=build(kinds.OCI_REPOSITORIES, watch_as(decode_oci_repository)),
-        kustomizations=build(kinds.KUSTOMIZATIONS, watch_as(decode_kustomization)),
-        schedules=build(
-            [kinds.ROLLOUT_SCHEDULES],
-            watch_as(partial(decode_schedule, kinds.ROLLOUT_SCHEDULES.kind)),
-        ),
+        rollouts=follow_here(kinds.ROLLOUTS),
+        gates=follow_here(kinds.ROLLOUT_GATES),
+        checks=follow_here(kinds.HEALTH_CHECKS),
+        policies=follow_here(*kinds.IMAGE_POLICIES),
+        image_repositories=follow_here(*kinds.IMAGE_REPOSITORIES),
+        oci_repositories=follow_here(*kinds.OCI_REPOSITORIES),
+        kustomizations=follow_here(*kinds.KUSTOMIZATIONS),
+        schedules=follow_here(kinds.ROLLOUT_SCHEDULES),
     )
-
-
-def follow_kind(
-    context: Context,
-    client: ApiClient,
-    resources: Sequence[Resource],
-    decode: Callable[[JsonBytes], WatchedObject],
-) -> FollowedKind:
-    """Return one kind, followed in the first of its versions that the cluster serves."""
-    store = WatchedStore(list_tags)
-    namespace = context.namespace if resources[0].is_namespaced else ""
-
-    def make_informer(resource: Resource) -> Informer[AnyWatched]:
-        collection: Collection[AnyWatched] = Collection(
-            resource=resource, namespace=namespace, decode=decode, store=store
-        )
-        return context.make_informer(client, collection)
-
-    source = KindSource(
-        resources=resources, namespace=namespace, client=client, make_informer=make_informer
-    )
-    return FollowedKind(source, store)
 
 
 def follow(caches: ReleaseCaches, context: Context, tasks: TaskStack) -> None:

@@ -27,8 +27,7 @@ from rollout_operator.controllers.worker import Workers
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.connection.transport import choose_proxy
 from rollout_operator.kube.release_kinds import ROLLOUTS
-from rollout_operator.model.decode.releases.head import watch_as
-from rollout_operator.model.decode.releases.rollout import decode_rollout
+from rollout_operator.model.decode.releases.kinds import DECODERS
 from rollout_operator.model.objects import AnyWatched, list_decoded
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.plan import FluxTarget
@@ -137,7 +136,7 @@ class RolloutReleases(Feature):
         context, caches = self._context, self._caches
         writing = context.open("recording releases", Priority.READ)
         newest = NewestObjects(
-            caches.rollouts.store.get, context.namespace, writing, watch_as(decode_rollout)
+            caches.rollouts.store.get, context.namespace, writing, DECODERS["Rollout"]
         )
         longest = context.settings.reconcile_interval
         compat = get_compat(context.settings.release_compat, context.settings.release_order)

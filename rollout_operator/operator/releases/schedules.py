@@ -24,8 +24,7 @@ from rollout_operator.controllers.releases.schedules.observe import (
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.kube.api import ApiClient, Resource
-from rollout_operator.model.decode.releases.head import watch_as
-from rollout_operator.model.decode.releases.schedule import decode_schedule
+from rollout_operator.model.decode.releases.kinds import DECODERS
 from rollout_operator.model.event import EventRecord
 from rollout_operator.model.objects import AnyWatched, list_decoded
 from rollout_operator.model.releases.gate import ReleaseGate
@@ -80,7 +79,7 @@ class Schedules(Feature):
     def _build_controller(self) -> ScheduleController:
         process, client = self._process, self._client
         settings, resource, kinds = process.settings, self._resource, self._kinds
-        decode = watch_as(partial(decode_schedule, resource.kind))
+        decode = DECODERS[resource.kind]
         newest = NewestObjects(kinds.schedules.store.get, self._namespace, client, decode)
         gates = KeptGates(client, kinds.gates, process.clock)
         return ScheduleController(

@@ -3,9 +3,8 @@
 import copy
 import json
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from rollout_operator.controllers.own_writes import NewestObjects, StatusWriter
@@ -29,17 +28,7 @@ from rollout_operator.kube.cache.followed import FollowedKind, KindSource
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.store import WatchedStore
 from rollout_operator.lab.schemas.patches import merge, patched
-from rollout_operator.model.decode.releases.flux import (
-    decode_image_policy,
-    decode_image_repository,
-    decode_kustomization,
-    decode_oci_repository,
-)
-from rollout_operator.model.decode.releases.gate import decode_gate
-from rollout_operator.model.decode.releases.head import decode_labelled_namespace, watch_as
-from rollout_operator.model.decode.releases.health import decode_health_check
-from rollout_operator.model.decode.releases.rollout import decode_rollout
-from rollout_operator.model.decode.releases.schedule import decode_schedule
+from rollout_operator.model.decode.releases.kinds import DECODERS
 from rollout_operator.model.errors import ApiError, Conflict, NotFound, UnknownOutcome
 from rollout_operator.model.event import EventRecord
 from rollout_operator.model.objects import AnyWatched
@@ -50,17 +39,6 @@ from tests.virtual_time import EPOCH, VirtualClock, elapsed
 
 NAMESPACE = "prod"
 Json = dict[str, Any]
-
-DECODERS: Mapping[str, Any] = {
-    "rollouts": decode_rollout,
-    "rolloutgates": decode_gate,
-    "healthchecks": decode_health_check,
-    "imagepolicies": decode_image_policy,
-    "imagerepositories": decode_image_repository,
-    "ocirepositories": decode_oci_repository,
-    "kustomizations": decode_kustomization,
-    "rolloutschedules": partial(decode_schedule, kinds.ROLLOUT_SCHEDULES.kind),
-}
 
 
 class Died(Exception):
@@ -257,7 +235,7 @@ class ReleaseBench:
 
     def _build(self, caches: ReleaseCaches) -> ReleaseController:
         api, clock = self.api, VirtualClock()
-        newest = NewestObjects(caches.rollouts.store.get, NAMESPACE, api, watch_as(decode_rollout))
+        newest = NewestObjects(caches.rollouts.store.get, NAMESPACE, api, DECODERS["Rollout"])
         self.flux = flux = FluxObjects(
             api, NAMESPACE, caches.oci_repositories, caches.kustomizations
         )
@@ -332,7 +310,7 @@ class ReleaseBench:
             assert isinstance(one, FakeKind)
             plural = one.first.plural
             if not plurals or plural in plurals:
-                decode = watch_as(DECODERS[plural])
+                decode = DECODERS[one.first.kind]
                 found = [
                     decode(json.dumps(body).encode())
                     for (kind, _), body in self.api.objects.items()
@@ -346,8 +324,8 @@ class ReleaseBench:
         space = {"metadata": {**head, "labels": labels}}
         check = {"metadata": {**head, "namespace": namespace}, "status": {"status": status}}
         for kind, decode, body in (
-            (self.namespaces, watch_as(decode_labelled_namespace), space),
-            (self.wide_checks, watch_as(decode_health_check), check),
+            (self.namespaces, DECODERS["Namespace"], space),
+            (self.wide_checks, DECODERS["HealthCheck"], check),
         ):
             kind.store.upsert(decode(json.dumps(body).encode()))
 
