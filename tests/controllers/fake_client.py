@@ -8,6 +8,7 @@ import copy
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
@@ -16,7 +17,7 @@ from rollout_operator.lab.apiserver.selection import read_selection
 from rollout_operator.lab.schemas.patches import merge, patched
 from rollout_operator.model.errors import ApiError, Conflict, NotFound
 
-Json = dict[str, object]
+Json = dict[str, Any]
 
 
 async def _at_once(call: str) -> None:
@@ -246,8 +247,8 @@ class FakeClient:
         has_turn: bool = False,
     ) -> bytes:
         """Patch as the API does: identity in metadata, and `test` steps, are preconditions."""
-        assert not subresource, "this client knows of none"
-        await self._record(f"patch {resource.plural}/{name}")
+        place = (resource.plural, subresource, name) if subresource else (resource.plural, name)
+        await self._record(f"patch {'/'.join(place)}")
         held = self._held(resource, name)
         if not isinstance(patch, dict):
             return self._write(resource, name, apply_steps(held, patch))

@@ -23,46 +23,47 @@ from rollout_operator.controllers.releases.wide import WideChecks
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.worker import Result
 from rollout_operator.kube import release_kinds as kinds
-from rollout_operator.kube.api import NAMESPACES, JsonObject, Page, Resource
+from rollout_operator.kube.api import NAMESPACES, JsonObject, Resource
 from rollout_operator.kube.cache.followed import FollowedKind, KindSource
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.store import WatchedStore
-from rollout_operator.lab.schemas.patches import merge, patched
+from rollout_operator.lab.schemas.patches import merge
 from rollout_operator.model.decode.releases.kinds import DECODERS
-from rollout_operator.model.errors import ApiError, Conflict, NotFound, UnknownOutcome
+from rollout_operator.model.errors import ApiError, UnknownOutcome
 from rollout_operator.model.event import EventRecord
 from rollout_operator.model.objects import AnyWatched
 from rollout_operator.model.releases.compat import OURS
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.releases import ReleaseCounters
+from tests.controllers.fake_client import FakeClient, Json
 from tests.virtual_time import EPOCH, VirtualClock, elapsed
 
 NAMESPACE = "prod"
-Json = dict[str, Any]
 
 
 class Died(Exception):
     """The process ended at a call."""
 
 
-class FakeReleaseApi:
+class FakeReleaseApi(FakeClient):
     """Objects as JSON, by plural and name; errors are scripted by `verb plural`."""
 
     def __init__(self) -> None:
+        super().__init__((), ())
+        self.before = self._fail
         self.dies_before: int | None = None
         """After so many calls more the process dies, and the next one is not sent."""
         self.dies_after: int | None = None
         """The call is carried out, and nothing learns of it."""
-        self.objects: dict[tuple[str, str], Json] = {}
         self.errors: dict[str, deque[ApiError]] = {}
-        self.calls: list[str] = []
         self.applied: list[str] = []
         """Tags that OCIRepositories were given."""
         self.deployed: set[tuple[int, str, str]] = set()
         """Number, tag and time of each entry that any history ever had."""
         self._version = 100
+        self._lost: UnknownOutcome | None = None
 
-    def put(self, resource: Resource, name: str, spec: Json, **more: Any) -> Json:
+    def add(self, resource: Resource, name: str, spec: Json, **more: Any) -> Json:
         """Store an object; `metadata` and `status` by name."""
         self._version += 1
         head = {"namespace": NAMESPACE, "name": name, "uid": f"uid-{name}", "generation": 1}
@@ -71,45 +72,6 @@ class FakeReleaseApi:
         body = {"apiVersion": version, "metadata": metadata, "spec": spec, **more}
         self.objects[resource.plural, name] = body
         return body
-
-    async def fetch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        subresource: str = "",
-        *,
-        has_turn: bool = False,
-    ) -> bytes:
-        self._call("get", resource, name)
-        return json.dumps(self._get(resource, name)).encode()
-
-    async def fetch_page(self, resource: Resource, namespace: str, **how: Any) -> Page:
-        raise AssertionError("nothing is listed")
-
-    async def patch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        patch: JsonObject | Sequence[JsonObject],
-        subresource: str = "",
-        *,
-        has_turn: bool = False,
-    ) -> bytes:
-        what = f"{resource.plural}/{subresource}" if subresource else resource.plural
-        lost = self._call("patch", resource, name, what)
-        found = self._get(resource, name)
-        if isinstance(patch, dict):
-            given: Any = patch.get("metadata") or {}
-            known = found["metadata"]
-            if any(given.get(key, known[key]) != known[key] for key in ("uid", "resourceVersion")):
-                raise Conflict(f"patch {what}: the object has been modified", status=409)
-            return self._store(resource, name, merge(found, patch), lost)
-        try:
-            return self._store(resource, name, patched(found, patch), lost)
-        except ValueError as error:
-            raise Conflict(str(error), status=422) from error
 
     async def apply(
         self,
@@ -121,49 +83,38 @@ class FakeReleaseApi:
         manager: str,
         is_forced: bool = False,
     ) -> bytes:
-        lost = self._call("apply", resource, name)
+        await self._record(f"apply {resource.plural}/{name}")
         self.applied.append(body["spec"]["ref"]["tag"])  # type: ignore[index]
-        return self._store(resource, name, merge(self._get(resource, name), body), lost)
+        merged = merge(self._held(resource, name), body)
+        return self._write(resource, name, copy.deepcopy(dict(merged)))
 
-    def _call(
-        self, verb: str, resource: Resource, name: str, what: str = ""
-    ) -> UnknownOutcome | None:
-        """Record a call, and fail as it is scripted; an answer that is lost is returned."""
+    def _fail(self, call: str) -> None:
+        """Fail as it is scripted; with an answer that is lost the call is carried out."""
         if self.dies_before is not None:
             self.dies_before -= 1
             if self.dies_before < 0:
                 self.dies_before = None
                 raise Died
-        call = f"{verb} {what or resource.plural}"
-        self.calls.append(f"{call}/{name}")
-        scripted = self.errors.get(call)
+        scripted = self.errors.get(call.rpartition("/")[0])
         error = scripted.popleft() if scripted else None
-        if error is not None and not isinstance(error, UnknownOutcome):
+        self._lost = error if isinstance(error, UnknownOutcome) else None
+        if error is not None and self._lost is None:
             raise error
-        return error
 
-    def _get(self, resource: Resource, name: str) -> Json:
-        if (resource.plural, name) not in self.objects:
-            raise NotFound(f"{resource.plural}/{name}: there is none", status=404)
-        return self.objects[resource.plural, name]
-
-    def _store(
-        self, resource: Resource, name: str, body: JsonObject, lost: UnknownOutcome | None
-    ) -> bytes:
-        stored: Json = copy.deepcopy(dict(body))
+    def _write(self, resource: Resource, name: str, one: Json) -> bytes:
         self._version += 1
-        stored["metadata"]["resourceVersion"] = f"{self._version}"
-        self.objects[resource.plural, name] = stored
-        for one in stored.get("status", {}).get("history", ()):
-            self.deployed.add((one["id"], one["version"]["tag"], one["timestamp"]))
+        one["metadata"]["resourceVersion"] = f"{self._version - 1}"
+        answer = super()._write(resource, name, one)
+        for entry in one.get("status", {}).get("history", ()):
+            self.deployed.add((entry["id"], entry["version"]["tag"], entry["timestamp"]))
         if self.dies_after is not None:
             self.dies_after -= 1
             if self.dies_after < 0:
                 self.dies_after = None
                 raise Died
-        if lost is not None:
-            raise lost
-        return json.dumps(stored).encode()
+        if self._lost is not None:
+            raise self._lost
+        return answer
 
 
 class FakeKind(FollowedKind):
@@ -211,7 +162,7 @@ def _make_none(resource: Resource) -> Informer[AnyWatched]:
 class ReleaseBench:
     """One Rollout `app`, what it depends on, and the controller."""
 
-    def __init__(self) -> None:
+    def __init__(self, **spec: Any) -> None:
         self.api = api = FakeReleaseApi()
         self.events: list[EventRecord] = []
         self.caches = caches = ReleaseCaches(
@@ -232,6 +183,7 @@ class ReleaseBench:
         self.wide = WideChecks(self.wide_checks, self.namespaces)
         self.wide_schedules: WideSchedules | None = None
         self.controller = self._build(caches)
+        self._create(spec)
 
     def _build(self, caches: ReleaseCaches) -> ReleaseController:
         api, clock = self.api, VirtualClock()
@@ -281,12 +233,18 @@ class ReleaseBench:
         """Begin anew, with nothing that was remembered."""
         self.controller = self._build(self.caches)
 
-    def create(self, latest: str = "1.0.0", **spec: Any) -> None:
+    def kind(self, name: str) -> FakeKind:
+        """Return the cache of a kind, by its name among the caches."""
+        found = getattr(self.caches, name)
+        assert isinstance(found, FakeKind)
+        return found
+
+    def _create(self, spec: Json) -> None:
         """Create a Rollout, its policy, and an OCIRepository for it; the caches know them."""
-        self.api.put(kinds.ROLLOUTS, "app", {"releasesImagePolicy": {"name": "app"}, **spec})
-        self.announce(latest)
+        self.api.add(kinds.ROLLOUTS, "app", {"releasesImagePolicy": {"name": "app"}, **spec})
+        self.announce("1.0.0")
         annotations = {"rollout.kuberik.com/rollout": "app"}
-        self.api.put(
+        self.api.add(
             kinds.OCI_REPOSITORIES[0],
             "app",
             {"ref": {"tag": "none"}},
@@ -296,7 +254,7 @@ class ReleaseBench:
 
     def announce(self, tag: str) -> None:
         """Have the policy select a tag."""
-        self.api.put(
+        self.api.add(
             kinds.IMAGE_POLICIES[0],
             "app",
             {"imageRepositoryRef": {"name": "app"}, "policy": {"semver": {}}},

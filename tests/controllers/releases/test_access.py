@@ -25,7 +25,7 @@ HIDDEN = "s3cret"
 def api_with(**data: str) -> FakeReleaseApi:
     """Return an API server with the Secret `s`."""
     api = FakeReleaseApi()
-    body = api.put(SECRETS, "s", {})
+    body = api.add(SECRETS, "s", {})
     body["data"] = {
         key.replace("__", "."): base64.b64encode(value.encode()).decode()
         for key, value in data.items()
@@ -149,7 +149,7 @@ async def test_what_a_person_must_change_is_named(
 
 async def test_a_secret_that_cannot_be_read_shows_nothing() -> None:
     api = FakeReleaseApi()
-    api.put(SECRETS, "s", {})["data"] = {".dockerconfigjson": f"{HIDDEN}!"}
+    api.add(SECRETS, "s", {})["data"] = {".dockerconfigjson": f"{HIDDEN}!"}
     with pytest.raises(InvalidInput, match="its data cannot be read") as caught:
         await read_access(api, repository(pull_secret="s"))
     assert caught.value.__cause__ is None

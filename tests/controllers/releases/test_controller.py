@@ -17,7 +17,7 @@ from rollout_operator.model.releases.reference import ImageReference
 from rollout_operator.model.releases.release import ReleaseMetadata
 from rollout_operator.oci.client import RegistryAccess
 from rollout_operator.oci.errors import ReleaseNotFound
-from tests.controllers.releases.bench import FakeKind, ReleaseBench
+from tests.controllers.releases.bench import ReleaseBench
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 STATUS = "patch rollouts/status/app"
@@ -28,7 +28,6 @@ TAG = "apply ocirepositories/app"
 async def test_a_deployment_is_recorded_before_it_is_written() -> None:
     """RELB-15, RELB-21: one status, then the tag."""
     bench = ReleaseBench()
-    bench.create()
     await bench.step()
     assert bench.api.calls == [STATUS, TAG]
     assert (bench.history(), bench.tag) == ("1.0.0", "1.0.0")
@@ -38,7 +37,6 @@ async def test_a_deployment_is_recorded_before_it_is_written() -> None:
 async def test_a_rollout_at_rest_writes_nothing() -> None:
     """RELB-21, RELB-06: and reports nothing."""
     bench = ReleaseBench()
-    bench.create()
     await bench.rest()
     bench.events.clear()
     for _ in range(20):
@@ -53,7 +51,6 @@ async def test_a_rollout_at_rest_writes_nothing() -> None:
 async def test_own_writes_count_until_the_caches_show_them() -> None:
     """A cache that lags brings on neither a second deployment nor a second tag."""
     bench = ReleaseBench()
-    bench.create()
     await bench.step()
     for _ in range(3):
         await bench.step()
@@ -66,8 +63,7 @@ async def test_own_writes_count_until_the_caches_show_them() -> None:
 async def test_a_status_of_another_writer_is_not_written_over() -> None:
     """Nothing is deployed by what is outdated; it is read back, and decided anew."""
     bench = ReleaseBench()
-    bench.create()
-    bench.api.put(kinds.ROLLOUTS, "app", {**bench.api.objects["rollouts", "app"]["spec"]})
+    bench.api.add(kinds.ROLLOUTS, "app", {**bench.api.objects["rollouts", "app"]["spec"]})
     result = await bench.step()
     assert (bench.history(), bench.tag) == ("", "none")
     assert result.again is not None
@@ -82,7 +78,6 @@ async def test_a_status_of_another_writer_is_not_written_over() -> None:
 async def test_a_status_whose_answer_is_lost_is_read_back() -> None:
     """REL-01, RELB-10: whether it was written or not, there is one deployment."""
     bench = ReleaseBench()
-    bench.create()
     bench.api.errors["patch rollouts/status"] = deque([UnknownOutcome("no answer")])
     result = await bench.step()
     assert bench.tag == "none"
@@ -97,7 +92,6 @@ async def test_a_status_whose_answer_is_lost_is_read_back() -> None:
 async def test_the_digest_of_the_policy_is_recorded() -> None:
     """As the policy has it, without a registry."""
     bench = ReleaseBench()
-    bench.create()
     policy = bench.api.objects["imagepolicies", "app"]
     policy["status"]["latestRef"]["digest"] = f"sha256:{0:064}"
     await bench.rest()
@@ -107,7 +101,6 @@ async def test_the_digest_of_the_policy_is_recorded() -> None:
 @in_virtual_time
 async def test_a_tag_whose_answer_is_lost_is_read_back() -> None:
     bench = ReleaseBench()
-    bench.create()
     bench.api.errors["apply ocirepositories"] = deque([UnknownOutcome("no answer")])
     await bench.step()
     await bench.step()
@@ -119,7 +112,6 @@ async def test_a_tag_whose_answer_is_lost_is_read_back() -> None:
 async def test_intents_are_removed_where_they_are_still_the_same() -> None:
     """RELB-10: another value is another intent."""
     bench = ReleaseBench()
-    bench.create()
     await bench.rest()
     key = "rollout.kuberik.com/retry"
     bench.api.objects["rollouts", "app"]["metadata"]["annotations"] = {key: "1", "other": "x"}
@@ -137,7 +129,6 @@ async def test_intents_are_removed_where_they_are_still_the_same() -> None:
 async def test_an_intent_whose_text_is_very_long_is_removed() -> None:
     """RELB-10: of which only the beginning is kept, and only where nothing has changed since."""
     bench = ReleaseBench()
-    bench.create()
     await bench.rest()
     requested = {
         f"rollout.kuberik.com/{one}": "x" * 5000 for one in ("deploy-message", "deploy-user")
@@ -152,7 +143,7 @@ async def test_an_intent_whose_text_is_very_long_is_removed() -> None:
     key = "rollout.kuberik.com/retry"
     bench.api.objects["rollouts", "app"]["metadata"]["annotations"] = {key: "x" * 5000}
     bench.show()
-    bench.api.put(
+    bench.api.add(
         kinds.ROLLOUTS,
         "app",
         bench.api.objects["rollouts", "app"]["spec"],
@@ -167,7 +158,6 @@ async def test_an_intent_whose_text_is_very_long_is_removed() -> None:
 async def test_a_value_by_hand_is_put_right() -> None:
     """RELB-12: without another entry of history."""
     bench = ReleaseBench()
-    bench.create()
     await bench.rest()
     source = bench.api.objects["ocirepositories", "app"]
     source["spec"]["ref"]["tag"] = "0.9.0"
@@ -194,9 +184,7 @@ async def test_a_value_by_hand_is_put_right() -> None:
 @in_virtual_time
 async def test_nothing_is_decided_by_what_is_not_known(what: str) -> None:
     bench = ReleaseBench()
-    bench.create()
-    rollouts = bench.caches.rollouts
-    assert isinstance(rollouts, FakeKind)
+    rollouts = bench.kind("rollouts")
     if what == "deleted":
         metadata = bench.api.objects["rollouts", "app"]["metadata"]
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
@@ -215,8 +203,7 @@ async def test_nothing_is_decided_by_what_is_not_known(what: str) -> None:
 @in_virtual_time
 async def test_a_rollout_is_reconciled_once_an_interval(interval: str, again: int) -> None:
     """RELB-01, REL-13: what its image policy in another namespace selects is known by that."""
-    bench = ReleaseBench()
-    bench.create(releaseUpdateInterval=interval)
+    bench = ReleaseBench(releaseUpdateInterval=interval)
     await bench.rest()
     assert (await bench.step()).again == timedelta(seconds=again)
 
@@ -225,8 +212,7 @@ async def test_a_rollout_is_reconciled_once_an_interval(interval: str, again: in
 async def test_an_annotation_that_cannot_be_obeyed_is_reported_once() -> None:
     """REL-61."""
     bench = ReleaseBench()
-    bench.create()
-    bench.api.put(
+    bench.api.add(
         kinds.KUSTOMIZATIONS[0],
         "app",
         {"sourceRef": {"kind": "OCIRepository", "name": "app"}},
@@ -240,8 +226,7 @@ async def test_an_annotation_that_cannot_be_obeyed_is_reported_once() -> None:
 @in_virtual_time
 async def test_one_object_that_cannot_be_written_holds_no_other_one_up() -> None:
     bench = ReleaseBench()
-    bench.create()
-    bench.api.put(
+    bench.api.add(
         kinds.OCI_REPOSITORIES[0],
         "also",
         {"ref": {"tag": "none"}},
@@ -261,8 +246,7 @@ SELECTS_NAMESPACES = {"selector": {}, "namespaceSelector": {"matchLabels": {"tea
 @in_virtual_time
 async def test_health_of_selected_namespaces_counts() -> None:
     """REL-54, RT-55: and that of no other namespace."""
-    bench = ReleaseBench()
-    bench.create(healthCheckSelector=SELECTS_NAMESPACES)
+    bench = ReleaseBench(healthCheckSelector=SELECTS_NAMESPACES)
     bench.put_elsewhere("platform", "Unhealthy", team="platform")
     bench.put_elsewhere("others", "Unhealthy", team="others")
     await bench.rest()
@@ -272,8 +256,7 @@ async def test_health_of_selected_namespaces_counts() -> None:
 
 @in_virtual_time
 async def test_health_elsewhere_that_is_not_known_yet_is_waited_for() -> None:
-    bench = ReleaseBench()
-    bench.create(healthCheckSelector=SELECTS_NAMESPACES)
+    bench = ReleaseBench(healthCheckSelector=SELECTS_NAMESPACES)
     bench.wide_checks.proved_ago = timedelta(minutes=5)
     result = await bench.step()
     assert bench.api.calls == []
@@ -284,17 +267,16 @@ async def test_health_elsewhere_that_is_not_known_yet_is_waited_for() -> None:
 async def test_a_pass_regards_the_objects_of_its_rollout_alone() -> None:
     """RELB-21: among a hundred Rollouts a pass costs as much as alone, and at rest nothing."""
     bench = ReleaseBench()
-    bench.create()
     for number in range(100):
         name = f"app-{number}"
-        bench.api.put(kinds.ROLLOUTS, name, {"releasesImagePolicy": {"name": "app"}})
-        bench.api.put(kinds.ROLLOUT_GATES, name, {"rolloutRef": {"name": name}})
+        bench.api.add(kinds.ROLLOUTS, name, {"releasesImagePolicy": {"name": "app"}})
+        bench.api.add(kinds.ROLLOUT_GATES, name, {"rolloutRef": {"name": name}})
         annotations = {"rollout.kuberik.com/rollout": name}
-        bench.api.put(
+        bench.api.add(
             kinds.OCI_REPOSITORIES[0], name, {"ref": {}}, metadata={"annotations": annotations}
         )
         source = {"kind": "OCIRepository", "name": name}
-        bench.api.put(kinds.KUSTOMIZATIONS[0], name, {"sourceRef": source})
+        bench.api.add(kinds.KUSTOMIZATIONS[0], name, {"sourceRef": source})
     for _ in range(3):
         bench.show()
         for number in range(100):
@@ -312,8 +294,7 @@ async def test_a_pass_regards_the_objects_of_its_rollout_alone() -> None:
 @in_virtual_time
 async def test_a_retry_does_not_depend_on_flux_being_hurried() -> None:
     """RELB-35: the annotation goes all the same."""
-    bench = ReleaseBench()
-    bench.create(deployTimeout="1m", healthCheckSelector={"selector": {}})
+    bench = ReleaseBench(deployTimeout="1m", healthCheckSelector={"selector": {}})
     await bench.rest()
     key = "rollout.kuberik.com/retry"
     failed = {**bench.status["history"][0], "bakeStatus": "Failed"}
@@ -330,7 +311,6 @@ async def test_a_retry_does_not_depend_on_flux_being_hurried() -> None:
 async def test_what_another_writer_had_chosen_is_reported() -> None:
     """RELB-14, RELB-12: whose value went, and what would have gone before the tag."""
     bench = ReleaseBench()
-    bench.create()
     source = bench.api.objects["ocirepositories", "app"]
     source["spec"]["ref"]["digest"] = "sha256:0"
     ref: dict[str, Any] = {"f:tag": {}, "f:digest": {}}
@@ -358,8 +338,7 @@ class Registries:
 async def test_a_pin_that_the_registry_does_not_have(is_held: bool, history: str) -> None:
     """RELB-23: is held where that is requested, and reported in any case."""
     bench = ReleaseBench()
-    bench.create()
-    bench.api.put(kinds.IMAGE_REPOSITORIES[0], "app", {"image": "registry.example/app"})
+    bench.api.add(kinds.IMAGE_REPOSITORIES[0], "app", {"image": "registry.example/app"})
     await bench.rest()
     look_ups = ReleaseLookUps(Registries(), bench.api, VirtualClock(), lambda name, wait: None)
     bench.use(look_ups, verifies_wanted=is_held)

@@ -27,9 +27,8 @@ async def play(bench: ReleaseBench, *, lags: bool = False) -> int:
 
     With `lags` each process after a death begins by what was known before the last one acted.
     """
-    bench.create()
     deaths = await settle(bench, lags=lags)
-    bench.api.put(kinds.ROLLOUT_GATES, "closed", {"rolloutRef": {"name": "app"}, "passing": False})
+    bench.api.add(kinds.ROLLOUT_GATES, "closed", {"rolloutRef": {"name": "app"}, "passing": False})
     bench.announce("1.1.0")
     deaths += await settle(bench, lags=lags)
     assert bench.history() == "1.0.0", "the gate is closed"

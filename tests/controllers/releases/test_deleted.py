@@ -14,8 +14,7 @@ BAKING: Final = {"bakeTime": "10m"}
 @in_virtual_time
 async def test_one_that_goes_in_mid_bake_leaves_its_objects_alone() -> None:
     """REL-85: nothing is written any more, neither over it nor into what it wrote."""
-    bench = ReleaseBench()
-    bench.create(**BAKING)
+    bench = ReleaseBench(**BAKING)
     at_once = {"rollout.kuberik.com/wait-for-flux": "false"}
     bench.api.objects["rollouts", "app"]["metadata"]["annotations"] = at_once
     await bench.rest()
@@ -31,8 +30,7 @@ async def test_one_that_goes_in_mid_bake_leaves_its_objects_alone() -> None:
 @in_virtual_time
 async def test_one_that_goes_before_the_caches_show_it() -> None:
     """REL-85: no tag is written without a record."""
-    bench = ReleaseBench()
-    bench.create(**BAKING)
+    bench = ReleaseBench(**BAKING)
     del bench.api.objects["rollouts", "app"]
     bench.api.errors["patch rollouts/status"] = deque([NotFound("gone", status=404)])
     await bench.step()
@@ -42,12 +40,11 @@ async def test_one_that_goes_before_the_caches_show_it() -> None:
 @in_virtual_time
 async def test_another_one_of_its_name_begins_anew() -> None:
     """REL-83: nothing that is remembered of the first counts for it."""
-    bench = ReleaseBench()
-    bench.create(**BAKING)
+    bench = ReleaseBench(**BAKING)
     await bench.rest()
     del bench.api.objects["rollouts", "app"]
     spec = {"releasesImagePolicy": {"name": "app"}}
-    bench.api.put(kinds.ROLLOUTS, "app", spec, metadata={"uid": "another"})
+    bench.api.add(kinds.ROLLOUTS, "app", spec, metadata={"uid": "another"})
     bench.announce("1.1.0")
     await bench.rest()
     assert (bench.history(), bench.tag) == ("1.1.0", "1.1.0")

@@ -193,7 +193,6 @@ async def test_a_warning_comes_when_it_changes_and_then_ever_more_rarely(lines: 
 @in_virtual_time
 async def test_a_repository_that_is_missing_is_reported_as_rarely(lines: list[str]) -> None:
     bench = ReleaseBench()
-    bench.create()
     bench.use(Rig(FakeRegistries()).look_ups)
     for _ in range(10):
         await bench.step()

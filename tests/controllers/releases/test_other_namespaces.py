@@ -28,8 +28,7 @@ class Registries:
 async def test_a_policy_of_another_namespace_is_read_live() -> None:
     """RELB-26."""
     bench = ReleaseBench()
-    bench.create()
-    bench.api.put(kinds.ROLLOUTS, "app", ELSEWHERE)
+    bench.api.add(kinds.ROLLOUTS, "app", ELSEWHERE)
     bench.show("rollouts")
     await bench.step()
     assert bench.api.calls == ["get imagepolicies/app", STATUS, TAG]
@@ -39,8 +38,7 @@ async def test_a_policy_of_another_namespace_is_read_live() -> None:
 async def test_a_policy_of_another_namespace_is_refused_where_a_flag_says_so() -> None:
     """RELB-26: it is not even read."""
     bench = ReleaseBench()
-    bench.create()
-    bench.api.put(kinds.ROLLOUTS, "app", ELSEWHERE)
+    bench.api.add(kinds.ROLLOUTS, "app", ELSEWHERE)
     bench.keep_to_namespace()
     bench.show("rollouts")
     await bench.step()
@@ -65,10 +63,9 @@ async def test_an_image_repository_elsewhere_is_used_where_flux_uses_it(
     selected: str, is_kept: bool, requested: int
 ) -> None:
     """RELB-26, REL-24: no tenant reads a registry with a pull secret of others by naming it."""
-    bench = ReleaseBench()
-    bench.create(wantedVersion="9.9.9")
+    bench = ReleaseBench(wantedVersion="9.9.9")
     body = {"image": "registry.example/app", "secretRef": {"name": "pull"}}
-    bench.api.put(kinds.IMAGE_REPOSITORIES[0], "app", body, metadata={"namespace": "others"})
+    bench.api.add(kinds.IMAGE_REPOSITORIES[0], "app", body, metadata={"namespace": "others"})
     policy = bench.api.objects["imagepolicies", "app"]
     policy["spec"]["imageRepositoryRef"]["namespace"] = "others"
     policy["status"]["latestRef"]["name"] = selected

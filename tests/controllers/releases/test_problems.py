@@ -11,7 +11,7 @@ from rollout_operator.model.errors import Refused
 from rollout_operator.model.event import EventKind, Regarding
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Severity
-from tests.controllers.releases.bench import FakeKind, ReleaseBench
+from tests.controllers.releases.bench import ReleaseBench
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 
@@ -19,7 +19,6 @@ from tests.virtual_time import VirtualClock, in_virtual_time
 async def test_a_tag_that_is_not_written_is_said_and_written_later() -> None:
     """REL-62, RELB-15: the record stays, also over the end of the process."""
     bench = ReleaseBench()
-    bench.create()
     bench.api.errors["apply ocirepositories"] = deque([Refused("webhook says no")] * 3)
     await bench.step()
     bench.show()
@@ -38,7 +37,6 @@ async def test_a_tag_that_is_not_written_is_said_and_written_later() -> None:
 async def test_a_write_that_was_made_up_for_is_no_problem_any_more() -> None:
     """REL-62: the condition says so without another process, and all is at rest."""
     bench = ReleaseBench()
-    bench.create()
     bench.api.errors["apply ocirepositories"] = deque([Refused("webhook says no")])
     await bench.step()
     for _ in range(3):
@@ -52,8 +50,7 @@ async def test_a_write_that_was_made_up_for_is_no_problem_any_more() -> None:
 @in_virtual_time
 async def test_a_rollout_that_cannot_be_obeyed_says_why() -> None:
     """By its condition and an Event of its own, and nothing is deployed."""
-    bench = ReleaseBench()
-    bench.create(bakeTime="soon")
+    bench = ReleaseBench(bakeTime="soon")
     await bench.rest()
     assert bench.condition() == (
         'False InvalidSpec: Rollout prod/app: spec.bakeTime: "soon" is no duration such as 1h30m'
@@ -77,8 +74,7 @@ async def test_a_rollout_that_cannot_be_obeyed_says_why() -> None:
 async def test_a_kind_that_may_not_be_read_holds_and_is_reported(kind: str, reason: str) -> None:
     """REL-49, REL-71: a closed gate may be among what is not seen."""
     bench = ReleaseBench()
-    bench.create()
-    hidden = getattr(bench.caches, kind)
+    hidden = bench.kind(kind)
     hidden.may_be_read = False
     await bench.rest()
     assert bench.condition().startswith(f"False {reason}: ")
@@ -92,10 +88,7 @@ async def test_a_kind_that_may_not_be_read_holds_and_is_reported(kind: str, reas
 async def test_without_flux_a_rollout_says_so() -> None:
     """RELB-27."""
     bench = ReleaseBench()
-    bench.create()
-    policies = bench.caches.policies
-    assert isinstance(policies, FakeKind)
-    policies.is_there = False
+    bench.kind("policies").is_there = False
     await bench.rest()
     assert bench.condition().startswith("False FluxNotInstalled: ")
     assert bench.reasons() == ["FluxNotInstalled"]
@@ -105,18 +98,15 @@ async def test_without_flux_a_rollout_says_so() -> None:
 async def test_where_flux_has_nothing_to_write_to_no_version_counts_as_deployed() -> None:
     """RELB-27: its kinds were removed, and come back."""
     bench = ReleaseBench()
-    bench.create()
     await bench.rest()
-    kinds = (bench.caches.oci_repositories, bench.caches.kustomizations)
+    kinds = (bench.kind("oci_repositories"), bench.kind("kustomizations"))
     for kind in kinds:
-        assert isinstance(kind, FakeKind)
         kind.is_there = False
     bench.announce("1.1.0")
     await bench.rest()
     assert bench.condition().startswith("False FluxNotInstalled: ")
     assert bench.history() == "1.0.0"
     for kind in kinds:
-        assert isinstance(kind, FakeKind)
         kind.is_there = True
     await bench.rest()
     assert (bench.history(), bench.tag) == ("1.1.0 1.0.0", "1.1.0")
@@ -126,11 +116,9 @@ async def test_where_flux_has_nothing_to_write_to_no_version_counts_as_deployed(
 async def test_where_the_kind_of_its_objects_is_gone_no_version_counts_as_deployed() -> None:
     """RELB-27, REL-62: with objects of the other kind it goes on."""
     bench = ReleaseBench()
-    bench.create()
     await bench.rest()
     del bench.api.objects["ocirepositories", "app"]
-    assert isinstance(bench.caches.oci_repositories, FakeKind)
-    bench.caches.oci_repositories.is_there = False
+    bench.kind("oci_repositories").is_there = False
     bench.announce("1.1.0")
     await bench.rest()
     assert bench.condition() == (
@@ -140,7 +128,7 @@ async def test_where_the_kind_of_its_objects_is_gone_no_version_counts_as_deploy
     assert bench.history() == "1.0.0"
     annotations = {"rollout.kuberik.com/substitute.version.from": "app"}
     source = {"sourceRef": {"kind": "GitRepository", "name": "app"}}
-    bench.api.put(KUSTOMIZATIONS[0], "app", source, metadata={"annotations": annotations})
+    bench.api.add(KUSTOMIZATIONS[0], "app", source, metadata={"annotations": annotations})
     bench.api.errors["apply kustomizations"] = deque([Refused("not here")])
     bench.show()
     await bench.step()
@@ -151,7 +139,6 @@ async def test_where_the_kind_of_its_objects_is_gone_no_version_counts_as_deploy
 async def test_a_version_that_no_object_gets_is_said_to_be_nowhere() -> None:
     """Else it looks deployed to readers of the Rollout."""
     bench = ReleaseBench()
-    bench.create()
     del bench.api.objects["ocirepositories", "app"]
     await bench.rest()
     text = "no object of Flux is annotated for it"
@@ -165,8 +152,7 @@ async def test_a_version_that_no_object_gets_is_said_to_be_nowhere() -> None:
 @in_virtual_time
 async def test_health_that_may_not_be_read_elsewhere_is_said() -> None:
     """REL-71: nothing bakes by what is not seen."""
-    bench = ReleaseBench()
-    bench.create(healthCheckSelector={"selector": {}, "namespaceSelector": {}})
+    bench = ReleaseBench(healthCheckSelector={"selector": {}, "namespaceSelector": {}})
     bench.namespaces.may_be_read = False
     await bench.rest()
     assert bench.condition() == (

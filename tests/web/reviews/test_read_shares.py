@@ -108,8 +108,8 @@ async def test_li06_a_set_that_the_cache_does_not_show_yet_is_answered(whole: bo
 async def test_li06_a_cache_behind_the_last_downscale_does_not_refuse_the_next(whole: bool) -> None:
     """LI-06, SI-13: what a review says is newer than the cache, so that the store is read."""
     world = limited()
-    world.client.objects["statefulsets", "zone-a"]["spec"]["replicas"] = 4  # type: ignore[index]  # a tree
-    world.client.objects["statefulsets", "zone-a"]["metadata"]["resourceVersion"] = "2"  # type: ignore[index]  # a tree
+    world.client.objects["statefulsets", "zone-a"]["spec"]["replicas"] = 4
+    world.client.objects["statefulsets", "zone-a"]["metadata"]["resourceVersion"] = "2"
     verdict = await world.send_request("zone-a", 3, whole=whole)
     assert verdict.is_allowed, verdict.reason.text
     assert "get statefulsets/zone-a" in world.client.calls
