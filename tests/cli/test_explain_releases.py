@@ -94,11 +94,10 @@ async def test_what_is_not_there_is_said_so(words: tuple[str, ...], message: str
 @in_virtual_time
 async def test_what_could_not_be_read_is_said_beside_it() -> None:
     """A gate that is closed by a schedule which may not be listed would else look like a hand's."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened() as world:
         await world.create_rollout()
-        sandbox.api.forbidden.add(("person", "list", "rolloutschedules"))
-        seen = await observe_sandbox(sandbox).inspect()
+        world.sandbox.api.forbidden.add(("person", "list", "rolloutschedules"))
+        seen = await observe_sandbox(world.sandbox).inspect()
         lines = await explain(seen, "rollout/app")
 
     assert "rolloutschedules are left out: " in lines
@@ -106,11 +105,10 @@ async def test_what_could_not_be_read_is_said_beside_it() -> None:
 
 @in_virtual_time
 async def test_of_one_group_there_are_no_releases() -> None:
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened() as world:
         await create_zones(world)
         await world.create_rollout()
         await world.sleep(10)
-        seen = await observe_sandbox(sandbox).inspect()
+        seen = await observe_sandbox(world.sandbox).inspect()
 
     assert choose_group(seen, "web").description.list_releases() == ()

@@ -12,7 +12,6 @@ from rollout_operator.cli.awaited import AwaitedRelease, Goal, Named, read_named
 from rollout_operator.cli.wait import run
 from rollout_operator.config.grammar import UsageError
 from rollout_operator.kube.release_kinds import ROLLOUT_GATES, ROLLOUTS
-from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.described.releases import ReleasePhase
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.exit_codes import ExitCode
@@ -29,10 +28,9 @@ pytestmark = pytest.mark.thorough
 @asynccontextmanager
 async def playing(**bake: Any) -> AsyncIterator[ReleaseSandbox]:
     """Play releases over three zones, of which none is announced yet."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened() as world:
         await create_zones(world)
-        sandbox.start_flux()
+        world.sandbox.start_flux()
         await create_release(world, **bake)
         await world.sleep(30)
         await world.start()

@@ -6,7 +6,6 @@ from rollout_operator.kube.api import STATEFULSETS
 from rollout_operator.kube.release_kinds import KUSTOMIZATIONS, OCI_REPOSITORIES
 from rollout_operator.lab.flux import label_owner
 from rollout_operator.lab.model.request import ApiRequest
-from rollout_operator.lab.world import Sandbox
 from rollout_operator.lab.zones import ZoneSpec, statefulset
 from tests.controllers.releases.world import ReleaseSandbox
 from tests.flux.record import normalise, read_record
@@ -58,11 +57,10 @@ async def set_tag(world: ReleaseSandbox, tag: str) -> None:
 @in_virtual_time
 async def test_what_the_lab_writes_is_on_record() -> None:
     moments = read_record()["moments"]
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened() as world:
         await create_zones(world)
-        sandbox.flux.missing |= {"none", "1.4.0"}
-        sandbox.start_flux()
+        world.sandbox.flux.missing |= {"none", "1.4.0"}
+        world.sandbox.start_flux()
         await create_release(world)
         await set_tag(world, "none")
         nothing = await read_statuses(world, "none")

@@ -16,7 +16,6 @@ from rollout_operator.kube.release_kinds import (
 from rollout_operator.lab.model.fields import condition_of, text
 from rollout_operator.lab.model.history import Commit
 from rollout_operator.lab.model.request import NotModelled
-from rollout_operator.lab.world import Sandbox
 from tests.controllers.releases.world import ReleaseSandbox
 from tests.lab.releasing import create_release, create_zones, map_images
 from tests.virtual_time import in_virtual_time
@@ -44,10 +43,9 @@ def list_statuses(world: ReleaseSandbox) -> list[str]:
 @in_virtual_time
 async def test_a_tag_is_fetched_and_then_applied() -> None:
     """Not at once, and again after each change or request; a missing tag is tried again."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened() as world:
         await create_zones(world)
-        sandbox.start_flux()
+        world.sandbox.start_flux()
         await create_release(world)
         await world.sleep(30)
         assert map_images(world) == dict.fromkeys(("web-a", "web-b", "web-c"), "app:none")
@@ -63,12 +61,12 @@ async def test_a_tag_is_fetched_and_then_applied() -> None:
             "v": "v1",
         }
 
-        sandbox.flux.missing.add("2.0.0")
+        world.sandbox.flux.missing.add("2.0.0")
         await set_tag(world, "2.0.0")
         await world.sleep(30)
         ready = condition_of(await world.get(SOURCE, "app"), "Ready")
         assert (ready["status"], ready["reason"]) == ("False", "OCIArtifactPullFailed")
-        sandbox.flux.missing.clear()
+        world.sandbox.flux.missing.clear()
         await world.sleep(90)
         assert set(map_images(world).values()) == {"app:2.0.0"}
 
@@ -86,12 +84,11 @@ async def test_a_tag_is_fetched_and_then_applied() -> None:
 @in_virtual_time
 async def test_what_else_a_spec_requests_is_not_modelled() -> None:
     problems: list[Any] = []
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened() as world:
         asyncio.get_running_loop().set_exception_handler(lambda loop, one: problems.append(one))
         await create_release(world)
         await world.patch(APPLIED, "app", {"spec": {"wait": True}})
-        sandbox.start_flux()
+        world.sandbox.start_flux()
         await world.sleep(30)
     assert isinstance(problems[0]["exception"], NotModelled)
     assert "a Kustomization with wait" in str(problems[0]["exception"])
@@ -100,20 +97,19 @@ async def test_what_else_a_spec_requests_is_not_modelled() -> None:
 @in_virtual_time
 async def test_a_release_goes_through_gate_flux_zones_and_bake() -> None:
     """Zone after zone, and the bake begins only after the last of them."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened() as world:
         await create_zones(world)
-        sandbox.start_flux()
+        world.sandbox.start_flux()
         await create_release(world, bakeTime="1m")
         await world.sleep(30)
         await world.start()
-        await sandbox.flux.announce("default", "app", "1.0.0")
+        await world.sandbox.flux.announce("default", "app", "1.0.0")
         await world.sleep(300)
         assert list_statuses(world)[-1] == "1.0.0 Succeeded"
         gate = {"rolloutRef": {"name": "app"}, "passing": False}
         await world.create(ROLLOUT_GATES, "closed", gate)
         await world.sleep(5)
-        await sandbox.flux.announce("default", "app", "2.0.0")
+        await world.sandbox.flux.announce("default", "app", "2.0.0")
         await world.sleep(60)
         assert list_statuses(world)[-1] == "1.0.0 Succeeded", "the gate is closed"
         await world.patch(ROLLOUT_GATES, "closed", {"spec": {"passing": True}})
@@ -127,23 +123,22 @@ async def test_a_release_goes_through_gate_flux_zones_and_bake() -> None:
         assert set(map_images(world).values()) == {"app:2.0.0"}
         deletes = [
             commit.name
-            for commit in sandbox.history.list_all(Commit)
+            for commit in world.sandbox.history.list_all(Commit)
             if commit.resource == PODS and commit.after is None
         ]
         assert deletes == ["web-a-0", "web-b-0", "web-c-0"] * 2
         healthy = (await world.get_status(HEALTH_CHECKS, "zones"))["status"]
         assert healthy == "Healthy"
         newest = (await world.get_status(ROLLOUTS, "app"))["history"][0]
-        last = [one for one in sandbox.history.list_all(Commit) if one.resource == PODS][-1]
+        last = [one for one in world.sandbox.history.list_all(Commit) if one.resource == PODS][-1]
         assert newest["bakeStartTime"] >= text(last.after or {}, "metadata", "creationTimestamp")
 
 
 @pytest.mark.parametrize("tag", ["", "1.0.0"])
 @in_virtual_time
 async def test_without_a_tag_nothing_is_fetched(tag: str) -> None:
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
-        sandbox.start_flux()
+    async with ReleaseSandbox.opened() as world:
+        world.sandbox.start_flux()
         await create_release(world)
         await set_tag(world, tag)
         await world.sleep(30)

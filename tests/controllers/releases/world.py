@@ -1,8 +1,9 @@
 """A simulated cluster with the kinds of releases: one process, and what it writes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.kube.release_kinds import ROLLOUTS
@@ -21,6 +22,13 @@ class ReleaseSandbox:
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(cls, **more: Any) -> AsyncIterator[Self]:
+        """Give one in a cluster of its own; `more` is for the cluster."""
+        async with Sandbox(**more) as sandbox:
+            yield cls(sandbox)
 
     async def start(self, *args: str, name: str = "operator-1") -> SimulatedProcess:
         """Start a process that makes releases happen."""

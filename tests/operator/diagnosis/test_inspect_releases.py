@@ -47,12 +47,11 @@ def releases_of(one: Description) -> tuple[object, ...]:
 
 @in_virtual_time
 async def test_d_75_it_says_what_the_operator_says() -> None:
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened() as world:
         await prepare(world)
         process = await world.start()
-        await sandbox.flux.announce("default", "app", "1.0.0")
-        observed = observe_sandbox(sandbox)
+        await world.sandbox.flux.announce("default", "app", "1.0.0")
+        observed = observe_sandbox(world.sandbox)
         phases = set()
         for step in range(30):
             if step == 20:
@@ -60,7 +59,7 @@ async def test_d_75_it_says_what_the_operator_says() -> None:
                     ROLLOUT_GATES, "freeze", {"rolloutRef": {"name": "app"}, "passing": False}
                 )
             if step == 21:
-                await sandbox.flux.announce("default", "app", "2.0.0")
+                await world.sandbox.flux.announce("default", "app", "2.0.0")
             # Never at the moment at which something changes: between the two reads it would.
             await world.sleep(8.7)
             mine, theirs = (await observed.inspect()).description, await process.describe()
@@ -114,14 +113,13 @@ async def test_without_rollouts_nothing_more_is_requested() -> None:
 async def test_what_may_not_be_read_is_left_out(
     plural: str, error: ApiError, remark: str | None
 ) -> None:
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened() as world:
         await prepare(world)
-        client = Partial(observe_sandbox(sandbox), **{plural: error})
+        client = Partial(observe_sandbox(world.sandbox), **{plural: error})
         inspector = Inspector(
             client,  # type: ignore[arg-type]  # all that is used of it
             "default",
-            sandbox.clock(),
+            world.sandbox.clock(),
             service="",
             lease="",
         )
@@ -135,8 +133,7 @@ async def test_what_may_not_be_read_is_left_out(
 
 @in_virtual_time
 async def test_checks_of_other_namespaces_are_read_where_they_are_selected() -> None:
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened() as world:
         await world.create(NAMESPACES, "other", {})
         await world.create(HEALTH_CHECKS, "far", {}, namespace="other", labels={"app": "app"})
         await world.create(
@@ -146,7 +143,7 @@ async def test_checks_of_other_namespaces_are_read_where_they_are_selected() -> 
         )
         process = await world.start()
         await world.sleep(20)
-        mine = (await observe_sandbox(sandbox).inspect()).description
+        mine = (await observe_sandbox(world.sandbox).inspect()).description
         theirs = await process.describe()
 
     assert [one.name for one in mine.list_releases()[0].checks] == ["other/far"]
@@ -155,23 +152,21 @@ async def test_checks_of_other_namespaces_are_read_where_they_are_selected() -> 
 
 @in_virtual_time
 async def test_all_namespaces_are_those_with_rollouts_as_well() -> None:
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
-        client = observe_sandbox(sandbox).client
+    async with ReleaseSandbox.opened() as world:
+        client = observe_sandbox(world.sandbox).client
         await world.create_rollout()
-        assert await list_namespaces(client) == [sandbox.namespace]
+        assert await list_namespaces(client) == [world.sandbox.namespace]
 
 
 @in_virtual_time
 async def test_rollouts_that_the_operator_does_not_make_are_shown_all_the_same() -> None:
     """It may be reported by the process that answers, and made by another, or by none."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened() as world:
         await world.create_rollout()
-        process = sandbox.process("operator-1")
+        process = world.sandbox.process("operator-1")
         process.start()
         await process.wait_ready()
-        seen = await observe_sandbox(sandbox).inspect()
+        seen = await observe_sandbox(world.sandbox).inspect()
         own = await process.describe()
 
     assert own.releases is UNSET

@@ -39,8 +39,7 @@ def shown(description: Description) -> list[tuple[str, str, str]]:
 
 @in_virtual_time
 async def test_rollouts_schedules_and_checks_are_described() -> None:
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened() as world:
         await prepare(world)
         process = await world.start()
         await world.sleep(5)
@@ -64,8 +63,7 @@ async def test_rollouts_schedules_and_checks_are_described() -> None:
 
 @in_virtual_time
 async def test_a_schedule_of_another_namespace_is_not_its_own() -> None:
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened() as world:
         await world.create(NAMESPACES, "other", {})
         await world.create(ROLLOUT_SCHEDULES, "others", ALWAYS, namespace="other")
         process = await world.start()

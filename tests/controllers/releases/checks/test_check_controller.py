@@ -13,7 +13,6 @@ from rollout_operator.kube.release_kinds import (
 )
 from rollout_operator.lab.model.history import Called
 from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiRequest
-from rollout_operator.lab.world import Sandbox
 from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.units import format_rfc3339
 from tests.controllers.releases.world import ReleaseSandbox
@@ -87,8 +86,7 @@ async def roll_out(world: ReleaseSandbox, image: str = "v2", letters: str = "ab"
 @in_virtual_time
 async def test_a_kustomization_and_what_it_applied() -> None:
     """RT-130, RT-131, RT-133, RT-135: by the objects as they are, at its interval."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened() as world:
         await create_zones(world)
         await world.create(APPLIED, "app", {"sourceRef": {"kind": "GitRepository", "name": "x"}})
         await create_check(world, **NAMED, **SOON)
@@ -106,7 +104,7 @@ async def test_a_kustomization_and_what_it_applied() -> None:
         assert (await show(world))[0] == "Healthy"
         reads = {
             called.request.resource.plural
-            for called in sandbox.history.list_all(Called)
+            for called in world.sandbox.history.list_all(Called)
             if called.request.verb == "get" and called.actor == "operator-1"
         }
         assert "secrets" not in reads
@@ -118,8 +116,7 @@ async def test_a_kustomization_and_what_it_applied() -> None:
 @in_virtual_time
 async def test_what_is_in_another_namespace_is_refused_where_a_flag_says_so() -> None:
     """RELB-26: at once, and without a read."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened() as world:
         await create_check(world, **{"healthcheck.kuberik.com/kustomization": "x/app"})
         await world.start("-releases.no-cross-namespace-refs")
         await world.sleep(5)
@@ -133,8 +130,7 @@ async def test_what_is_in_another_namespace_is_refused_where_a_flag_says_so() ->
 @in_virtual_time
 async def test_what_cannot_be_read_is_no_failure_at_once() -> None:
     """RELB-37, RT-129: after three reads it is, and it is over as soon as it can be read."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened() as world:
         await create_check(world)
         await world.start()
         await world.sleep(35)
@@ -152,8 +148,7 @@ async def test_what_cannot_be_read_is_no_failure_at_once() -> None:
 @in_virtual_time
 async def test_a_failure_of_flux_counts_once_it_lasts() -> None:
     """RELB-37, REL-113: by the grace of the annotation, and by each change of the Kustomization."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened() as world:
         await world.create(APPLIED, "app", {"sourceRef": {"kind": "GitRepository", "name": "x"}})
         slow = {
             "healthcheck.kuberik.com/requeue-interval": "1h",
@@ -171,8 +166,7 @@ async def test_a_failure_of_flux_counts_once_it_lasts() -> None:
 @in_virtual_time
 async def test_an_annotation_that_is_none() -> None:
     """REL-107."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened() as world:
         await create_check(world, **{"healthcheck.kuberik.com/kustomization": "a/b/c/d"})
         await world.start()
         await world.sleep(5)
@@ -184,8 +178,7 @@ async def test_an_annotation_that_is_none() -> None:
 async def test_zones_of_a_group_and_of_a_policy() -> None:
     """RELB-36: a check is healthy again only after the last zone."""
     for of, named in (("rollout-group", GROUP), ("multi-az-rollout", POLICY)):
-        async with Sandbox() as sandbox:
-            world = ReleaseSandbox(sandbox)
+        async with ReleaseSandbox.opened() as world:
             await create_zones(world)
             spec = {"statefulSetSelector": {"matchLabels": {"app": "db"}}}
             await world.create(MULTI_AZ_ROLLOUTS, "db", {**spec, "rollingUpdate": {}})
@@ -207,8 +200,7 @@ async def test_zones_of_a_group_and_of_a_policy() -> None:
 @in_virtual_time
 async def test_a_group_that_only_a_person_moves_is_unhealthy() -> None:
     """RELB-36: as long as that holds, and since it began."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened() as world:
         await create_zones(world)
         await create_check(world, "rollout-group", **GROUP, **SOON)
         await world.start()
@@ -257,8 +249,7 @@ async def show_bake(world: ReleaseSandbox) -> str:
 @in_virtual_time
 async def test_a_deployment_resets_what_it_selects_and_others_write_the_rest() -> None:
     """REL-106, RT-120, RT-122, RT-128: a class of others is reset, and never evaluated."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened() as world:
         await create_check(world, "of-others")
         await world.create(HEALTH_CHECKS, "other", {"class": "of-others"})
         healthy = {"status": "Healthy", "lastChangeTime": "2026-01-01T00:00:00Z", "message": "ok"}
@@ -271,7 +262,7 @@ async def test_a_deployment_resets_what_it_selects_and_others_write_the_rest() -
         assert await show(world, "other") == ("Healthy", "ok")
         assert await show_bake(world) == "1.0.0 Deploying"
         writes = world.count_writes(HEALTH_CHECKS)
-        now = format_rfc3339(sandbox.api.now() + timedelta(seconds=1))
+        now = format_rfc3339(world.sandbox.api.now() + timedelta(seconds=1))
         again: JsonObject = {"status": {"status": "Healthy", "lastChangeTime": now}}
         await world.patch(HEALTH_CHECKS, "check", again, part="status")
         await world.sleep(60)
@@ -282,8 +273,7 @@ async def test_a_deployment_resets_what_it_selects_and_others_write_the_rest() -
 @in_virtual_time
 async def test_a_rollout_that_selects_namespaces_resets_there_as_well() -> None:
     """RELB-36: by labels of namespaces, which are read once they are requested."""
-    async with Sandbox(namespace="prod") as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened(namespace="prod") as world:
         await create_check(world, "of-others")
         healthy = {"status": "Healthy", "lastChangeTime": "2026-01-01T00:00:00Z", "message": "ok"}
         await world.patch(HEALTH_CHECKS, "check", {"status": healthy}, part="status")
@@ -297,8 +287,7 @@ async def test_a_rollout_that_selects_namespaces_resets_there_as_well() -> None:
 @in_virtual_time
 async def test_a_release_bakes_only_after_its_zones_are_through() -> None:
     """RELB-36: the bake starts once the last pod runs the new revision."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened() as world:
         await create_zones(world)
         await create_check(world, "rollout-group", **GROUP, **SOON)
         await create_release(world)
@@ -322,8 +311,7 @@ async def test_a_release_bakes_only_after_its_zones_are_through() -> None:
 @in_virtual_time
 async def test_a_check_waits_until_flux_has_applied_the_release() -> None:
     """RELB-16: what looks healthy before that is the version before."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened() as world:
         await create_zones(world)
         tagged = {"rollout.kuberik.com/rollout": "app"}
         source = {"url": "oci://registry/app", "ref": {"tag": "1.0.0"}}
@@ -352,8 +340,7 @@ async def test_a_check_waits_until_flux_has_applied_the_release() -> None:
 @in_virtual_time
 async def test_flux_that_fails_with_a_release_fails_its_bake() -> None:
     """RELB-16, RELB-37: it tries again within the grace, and each attempt has a time of its own."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened() as world:
         tagged = {"rollout.kuberik.com/substitute.version.from": "app"}
         source = {"sourceRef": {"kind": "GitRepository", "name": "x"}}
         await world.create(APPLIED, "app", source, annotations=tagged)

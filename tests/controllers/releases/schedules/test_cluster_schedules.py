@@ -5,7 +5,6 @@ from typing import Final
 from rollout_operator.kube.api import NAMESPACES, JsonObject
 from rollout_operator.kube.release_kinds import CLUSTER_ROLLOUT_SCHEDULES, ROLLOUT_GATES, ROLLOUTS
 from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.world import Sandbox
 from tests.controllers.releases.world import ReleaseSandbox
 from tests.virtual_time import in_virtual_time
 
@@ -39,8 +38,7 @@ def collect_requested(world: ReleaseSandbox) -> set[str]:
 @in_virtual_time
 async def test_gates_in_the_namespaces_that_it_selects() -> None:
     """RT-114, RELB-31 (i) and (j): labels of namespaces decide, and may change."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened() as world:
         await prepare(world)
         await world.create(CLUSTER_ROLLOUT_SCHEDULES, "freeze", PROD)
         await world.start()
@@ -66,8 +64,7 @@ async def test_gates_in_the_namespaces_that_it_selects() -> None:
 @in_virtual_time
 async def test_nothing_else_of_the_cluster_is_followed_without_a_schedule() -> None:
     """What is not needed is not read: no Rollouts, gates and namespaces of others."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened() as world:
         await prepare(world)
         await world.start()
         await world.sleep(30)
@@ -83,9 +80,8 @@ async def test_nothing_else_of_the_cluster_is_followed_without_a_schedule() -> N
 @in_virtual_time
 async def test_a_role_of_one_namespace_has_no_schedules_of_the_cluster() -> None:
     """It is read again each minute, and what is of its namespace goes on."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
-        sandbox.api.forbidden.add(("operator-1", "list", "clusterrolloutschedules"))
+    async with ReleaseSandbox.opened() as world:
+        world.sandbox.api.forbidden.add(("operator-1", "list", "clusterrolloutschedules"))
         await world.create(CLUSTER_ROLLOUT_SCHEDULES, "freeze", ALWAYS)
         await world.create_rollout()
         await world.start()
@@ -94,10 +90,10 @@ async def test_a_role_of_one_namespace_has_no_schedules_of_the_cluster() -> None
         assert (await world.get_status(ROLLOUTS, "app"))["conditions"]
         requested = sum(
             called.request.resource == CLUSTER_ROLLOUT_SCHEDULES
-            for called in sandbox.history.list_all(Called)
+            for called in world.sandbox.history.list_all(Called)
             if called.actor == "operator-1"
         )
         assert requested <= 6
-        sandbox.api.forbidden.clear()
+        world.sandbox.api.forbidden.clear()
         await world.sleep(90)
         assert list_gates(world) == ["default/cluster-freeze-app"]

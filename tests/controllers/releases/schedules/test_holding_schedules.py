@@ -19,7 +19,6 @@ from rollout_operator.kube.release_kinds import (
     ROLLOUTS,
 )
 from rollout_operator.lab.process import SimulatedProcess
-from rollout_operator.lab.world import Sandbox
 from tests.controllers.releases.world import ReleaseSandbox
 from tests.virtual_time import in_virtual_time
 
@@ -56,9 +55,8 @@ class GapSandbox(ReleaseSandbox):
 @asynccontextmanager
 async def deployed(*unlisted: str) -> AsyncIterator[GapSandbox]:
     """Run a cluster and a process by which 1.0.0 is deployed; it may not list some kinds."""
-    async with Sandbox(namespace="prod") as sandbox:
-        world = GapSandbox(sandbox)
-        sandbox.api.forbidden |= {("operator-1", "list", plural) for plural in unlisted}
+    async with GapSandbox.opened(namespace="prod") as world:
+        world.sandbox.api.forbidden |= {("operator-1", "list", plural) for plural in unlisted}
         policy = {"imageRepositoryRef": {"name": "app"}, "policy": {"semver": {"range": "*"}}}
         await world.create(IMAGE_POLICIES[0], "app", policy)
         source = {"interval": "1m", "url": "oci://registry.example/app"}

@@ -19,7 +19,6 @@ from rollout_operator.lab.network.faults import (
     NoFaults,
     SentCall,
 )
-from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.event import EventKind, EventRecord, Regarding
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import WatchedObject
@@ -52,8 +51,7 @@ async def nights(
     rollouts: Sequence[str] = ("app",), faults: Faults | None = None, **spec: Any
 ) -> AsyncIterator[ReleaseSandbox]:
     """Run a cluster with a schedule for these Rollouts, and nothing that keeps it."""
-    async with Sandbox(faults=faults) as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened(faults=faults) as world:
         for name in rollouts:
             await world.create_rollout(name, labels=WEB)
         await world.create(ROLLOUT_SCHEDULES, "nights", {**SPEC, **spec})
@@ -184,8 +182,7 @@ async def test_an_invalid_schedule_opens_nothing() -> None:
 @in_virtual_time
 async def test_one_gate_that_is_refused_stops_no_other() -> None:
     """REL-98: the status says which, and it is tried again."""
-    async with Sandbox() as sandbox:
-        world = ReleaseSandbox(sandbox)
+    async with ReleaseSandbox.opened() as world:
         for name in ("app", "b"):
             await world.create_rollout(name, labels=WEB)
         foreign = {"rolloutRef": {"name": "x"}, "passing": True}
@@ -193,7 +190,7 @@ async def test_one_gate_that_is_refused_stops_no_other() -> None:
             await world.create(ROLLOUT_GATES, name, foreign)
         await world.delete(ROLLOUT_GATES, "nights-b")
         await world.create(ROLLOUT_SCHEDULES, "nights", SPEC)
-        sandbox.api.forbidden.add(("operator-1", "delete", "rolloutgates"))
+        world.sandbox.api.forbidden.add(("operator-1", "delete", "rolloutgates"))
         await world.start()
         await world.sleep(5)
         created = [name for name in show_gates(world) if name.startswith("nights-app-")]
@@ -203,7 +200,7 @@ async def test_one_gate_that_is_refused_stops_no_other() -> None:
         await world.sleep(5)
         assert {"nights-b", "nights-c"} < {*show_gates(world)}
         assert (await show_status(world))["Ready"] == "False GatesNotWritten"
-        sandbox.api.forbidden.clear()
+        world.sandbox.api.forbidden.clear()
         await world.sleep(60)
         assert "nights-b" not in show_gates(world)
         assert (await show_status(world))["Ready"] == "True GatesInSync"
