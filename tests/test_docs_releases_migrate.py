@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from rollout_operator.model.releases.compat import KUBERIK
+from rollout_operator.model.releases.rollout import KUBERIK
 from rollout_operator.planning.releases import conditions, deployment
 from tests.code_rules import ROOT
 from tests.world.kuberik import SCHEMAS

@@ -27,8 +27,8 @@ from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.registry import GroupStates
 
 if TYPE_CHECKING:
+    from rollout_operator.controllers.releases.caches import WideChecks
     from rollout_operator.controllers.releases.schedules.observe import WideSchedules
-    from rollout_operator.controllers.releases.wide import WideChecks
     from rollout_operator.kube.cache.cluster import ClusterKinds
     from rollout_operator.kube.cache.followed import FollowedKind
     from rollout_operator.kube.cache.nodes import FollowedNodes
@@ -200,7 +200,7 @@ class Process:
     @cached_property
     def wide_checks(self) -> "WideChecks":
         """Return the HealthChecks of all namespaces, which are followed like the nodes."""
-        from rollout_operator.controllers.releases.wide import build_wide_checks
+        from rollout_operator.controllers.releases.caches import build_wide_checks
 
         client = self.open("following health of the cluster", Priority.LIST)
         return build_wide_checks(

@@ -24,7 +24,7 @@ PROGRAM: Final = "rollout_operator"
 READ_ONCE: Final = (
     __name__,
     *(f"{PROGRAM}.cli.{name}" for name in ("adopt", "doctor", "run", "simulate", "status")),
-    f"{PROGRAM}.controllers.releases.wide",
+    f"{PROGRAM}.controllers.releases.caches",
     f"{PROGRAM}.kube.cache.nodes",
     f"{PROGRAM}.operator.main",
     f"{PROGRAM}.operator.policies",

@@ -3,18 +3,25 @@
 Decides whether the caches may be used for decisions, what objects mention, to find those of one
 Rollout among thousands, and which Rollouts to reconcile when an object changes (REL-89). What the
 absence of a kind means is decided in `observe`.
+
+HealthChecks of all namespaces, for Rollouts that select namespaces, are followed if needed. A
+process has one of these for all its namespaces. Unused, it costs no request.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final, NoReturn
 
-from rollout_operator.kube.api import Reader, Resource
+from rollout_operator.aio.clock import Clock
+from rollout_operator.kube.api import NAMESPACES, Reader, Resource
 from rollout_operator.kube.cache.collection import Collection
-from rollout_operator.kube.cache.followed import FollowedKind, KindSource
+from rollout_operator.kube.cache.followed import FollowedKind, KindSource, OnWatched
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.store import WatchedStore
+from rollout_operator.kube.release_kinds import HEALTH_CHECKS
 from rollout_operator.model.decode.releases.kinds import DECODERS
+from rollout_operator.model.errors import Unreachable
 from rollout_operator.model.objects import AnyWatched, list_decoded
 from rollout_operator.model.releases.flux import (
     OCI_REPOSITORY,
@@ -23,9 +30,13 @@ from rollout_operator.model.releases.flux import (
     ImagePolicy,
     ImageRepository,
 )
-from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
-from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
+from rollout_operator.model.releases.rollout import (
+    LabelledNamespace,
+    RefusedRelease,
+    ReleaseGate,
+    ReleaseRollout,
+)
 from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.planning.releases.flux import name_manager
 from rollout_operator.planning.releases.health import takes_check
@@ -156,23 +167,7 @@ def _tag_selector(rollout: ReleaseRollout) -> Iterator[str]:
         yield _SELECTS if first is None else f"{_SELECTS}{first[0]}={first[1]}"
 
 
-class KnownObjects(Protocol):
-    """The other objects of a namespace."""
-
-    def list_rollouts(self) -> Iterable[ReleaseRollout]:
-        """Return the Rollouts that can be obeyed."""
-        ...
-
-    def list_policies(self) -> Iterable[ImagePolicy]:
-        """Return the image policies."""
-        ...
-
-    def list_repositories(self) -> Iterable[FluxObject]:
-        """Return the OCIRepositories."""
-        ...
-
-
-def list_concerned(decoded: object, objects: KnownObjects) -> Iterator[str]:
+def list_concerned(decoded: object, objects: ReleaseCaches) -> Iterator[str]:
     """Yield the names of the Rollouts that an object of their namespace concerns."""
     match decoded:
         case ReleaseRollout() | RefusedRelease():
@@ -222,3 +217,60 @@ def _list_of_policies(
         namespace = rollout.spec.policy_namespace or rollout.head.namespace
         if (namespace, rollout.spec.policy_name) in places:
             yield rollout.head.name
+
+
+class WideChecks:
+    """All HealthChecks of a cluster, and the labels of its namespaces."""
+
+    def __init__(self, checks: FollowedKind, namespaces: FollowedKind) -> None:
+        self._kinds = (checks, namespaces)
+        self._checks = checks
+        self._namespaces = namespaces
+        self._wanted = asyncio.Event()
+
+    def find_problem(self) -> str | None:
+        """Say why they may not be read; None where they may. Raises Unreachable until it is known.
+
+        They are followed from the first call on.
+        """
+        self._wanted.set()
+        for kind in self._kinds:
+            if kind.is_forbidden:
+                return f"HealthChecks of other namespaces: {kind.lack}"
+            if kind.lack is not None:
+                raise Unreachable(f"HealthChecks of other namespaces: {kind.lack}")
+            if kind.age > SNAPSHOT_LIMIT:
+                raise Unreachable(f"{kind.kind}: the cache of all namespaces is too old")
+        return None
+
+    def list_checks(self) -> tuple[HealthCheck, ...]:
+        """Return the HealthChecks of all namespaces."""
+        return list_decoded(self._checks.store.list_all(), HealthCheck)
+
+    def map_labels(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the labels of all namespaces, by their names."""
+        namespaces = list_decoded(self._namespaces.store.list_all(), LabelledNamespace)
+        return {namespace.head.name: namespace.labels for namespace in namespaces}
+
+    def on_change(self, on_check: OnWatched, on_all: Callable[[], None]) -> None:
+        """Call back with a HealthCheck that changed, or where any of them may have come or gone."""
+        self._checks.on_change(on_check)
+        self._namespaces.on_change(lambda old, new: on_all())
+        for kind in self._kinds:
+            kind.on_news(on_all)
+
+    async def run(self, clock: Clock) -> NoReturn:
+        """Wait until they are needed, then follow them until cancelled."""
+        await self._wanted.wait()
+        async with asyncio.TaskGroup() as tasks:
+            for kind in self._kinds:
+                tasks.create_task(kind.run(clock), name=f"{kind.kind} informer of the cluster")
+        raise AssertionError("a followed kind runs until it is cancelled")
+
+
+def build_wide_checks(client: Reader, make_informer: MakeInformer) -> WideChecks:
+    """Return the HealthChecks of all namespaces, followed by this client."""
+    return WideChecks(
+        follow_kind([HEALTH_CHECKS], client, make_informer),
+        follow_kind([NAMESPACES], client, make_informer),
+    )

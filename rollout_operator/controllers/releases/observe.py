@@ -9,18 +9,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeVar, cast
 
-from rollout_operator.controllers.releases.caches import ReleaseCaches
+from rollout_operator.controllers.releases.caches import ReleaseCaches, WideChecks
 from rollout_operator.controllers.releases.flux import FluxObjects
 from rollout_operator.controllers.releases.look_ups import LookUpKey, ReleaseLookUps
 from rollout_operator.controllers.releases.schedules.observe import FollowedSchedules
-from rollout_operator.controllers.releases.wide import WideChecks
 from rollout_operator.kube.api import Reader
 from rollout_operator.kube.cache.followed import FollowedKind
 from rollout_operator.model.decode.releases.flux import decode_image_policy, decode_image_repository
 from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.errors import DecodeError, Denied, InvalidInput, NotFound
 from rollout_operator.model.objects import Unreadable, list_decoded
-from rollout_operator.model.releases.compat import ReleaseCompat
 from rollout_operator.model.releases.flux import (
     KUSTOMIZATION,
     OCI_REPOSITORY,
@@ -28,12 +26,16 @@ from rollout_operator.model.releases.flux import (
     ImagePolicy,
     ImageRepository,
 )
-from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.plan import FluxTarget, PolicyReading, ReleaseSnapshot
 from rollout_operator.model.releases.reference import parse_repository
 from rollout_operator.model.releases.release import ReleaseMetadata
-from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
+from rollout_operator.model.releases.rollout import (
+    RefusedRelease,
+    ReleaseCompat,
+    ReleaseGate,
+    ReleaseRollout,
+)
 from rollout_operator.planning.releases import conditions
 from rollout_operator.planning.releases.discovery import needs_metadata
 from rollout_operator.planning.releases.flux import list_targets

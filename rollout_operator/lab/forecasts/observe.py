@@ -37,14 +37,15 @@ from rollout_operator.model.decode.releases.rollout import decode_rollout
 from rollout_operator.model.decode.releases.schedule import decode_schedule
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.objects import AnyWatched, Unreadable, list_decoded
-from rollout_operator.model.releases.compat import OURS, ReleaseCompat
 from rollout_operator.model.releases.flux import ImagePolicy
-from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.plan import PolicyReading
 from rollout_operator.model.releases.rollout import (
+    OURS,
     LabelledNamespace,
     RefusedRelease,
+    ReleaseCompat,
+    ReleaseGate,
     ReleaseRollout,
 )
 from rollout_operator.model.releases.schedule import CLUSTER_SCHEDULE, SCHEDULE, ScheduleObject

@@ -4,9 +4,8 @@ import msgspec
 
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.releases.flux import FluxObject, ImagePolicy, ImageRepository
-from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
-from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
+from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseGate, ReleaseRollout
 from rollout_operator.model.releases.schedule import ScheduleObject
 
 

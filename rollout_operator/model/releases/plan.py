@@ -6,11 +6,15 @@ from datetime import datetime, timedelta
 import msgspec
 
 from rollout_operator.model.event import ObjectEvent
-from rollout_operator.model.releases.compat import OURS, ReleaseCompat
-from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.release import PolicyOrder, ReleaseMetadata
-from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
+from rollout_operator.model.releases.rollout import (
+    OURS,
+    RefusedRelease,
+    ReleaseCompat,
+    ReleaseGate,
+    ReleaseRollout,
+)
 from rollout_operator.model.releases.status import ConsumedIntent, ReleaseStatus
 
 

@@ -1,10 +1,12 @@
-"""A Rollout of `kuberik.com`: which releases go where, and what a person requests of it.
+"""A Rollout of `kuberik.com`, what holds it back, and by which rules its releases are decided.
 
-`Rollout` is the name of the API's kind. Here it is a release rollout: a rollout replaces pods.
+It says which releases go where; annotations of it are what a person requests. `Rollout` is the name
+of the API's kind. Here it is a release rollout: a rollout replaces pods.
 """
 
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Final
 
 import msgspec
 
@@ -109,3 +111,74 @@ class LabelledNamespace(msgspec.Struct, frozen=True, kw_only=True):
 
     head: ReleaseHead
     labels: Mapping[str, str] = {}
+
+
+class OwnerReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """An owner: an object that takes its dependents with it when it is deleted."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: Uid
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class GateOrigin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a gate comes from, as it says itself."""
+
+    labels: Mapping[str, str] = {}
+    """Those by which a schedule knows its gates; no others."""
+    pretty_name: str | None = None
+    description: str | None = None
+    owners: tuple[OwnerReference, ...] = ()
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """Return the owner that keeps it, None where a person keeps it."""
+        return next((owner for owner in self.owners if owner.controller), None)
+
+
+class ReleaseGate(msgspec.Struct, frozen=True, kw_only=True):
+    """One gate. People, other controllers and schedules write it; a Rollout only reads it."""
+
+    head: ReleaseHead
+    rollout: str
+    """The name of a Rollout in the same namespace."""
+    is_passing: bool = True
+    allowed_versions: tuple[str, ...] | None = None
+    """The only tags that may be deployed; an empty list allows none, None all."""
+    problem: str = ""
+    """Why the rest of it cannot be read; such a gate does not pass."""
+    origin: GateOrigin = GateOrigin()
+
+
+class ReleaseCompat(msgspec.Struct, frozen=True, kw_only=True):
+    """Which outcomes are ours; the defaults are what the operator does without a flag."""
+
+    windows_keep_their_day: bool = True
+    """Whether the hours after midnight belong to the day on which their window began (RELB-31)."""
+    compares_versions: bool = True
+    """Whether releases of a policy by version are ordered as versions (RELB-03)."""
+    skips_failed: bool = True
+    """Whether a release that failed before is not deployed again by itself (RELB-24)."""
+    trusts_cancelled: bool = True
+    """Whether a healthy release that was superseded leaves its successor judged (RELB-17)."""
+    waits_for_flux: bool = True
+    """Whether a bake starts only once Flux has applied the release (RELB-16)."""
+    fails_with_flux: bool = True
+    """Whether a HealthCheck is unhealthy where Flux fails for long (RELB-37)."""
+    gates_all_namespaces: bool = True
+    """Whether a schedule without a selector of namespaces concerns all (RELB-31)."""
+
+
+OURS: Final = ReleaseCompat()
+KUBERIK: Final = ReleaseCompat(
+    windows_keep_their_day=False,
+    compares_versions=False,
+    skips_failed=False,
+    trusts_cancelled=False,
+    waits_for_flux=False,
+    fails_with_flux=False,
+    gates_all_namespaces=False,
+)

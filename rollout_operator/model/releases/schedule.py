@@ -13,10 +13,14 @@ import msgspec
 
 from rollout_operator.model.condition import StatusCondition
 from rollout_operator.model.labels import LabelSelector
-from rollout_operator.model.releases.compat import OURS, ReleaseCompat
-from rollout_operator.model.releases.gate import GateOrigin, ReleaseGate
 from rollout_operator.model.releases.release import Instant
-from rollout_operator.model.releases.rollout import ReleaseHead
+from rollout_operator.model.releases.rollout import (
+    OURS,
+    GateOrigin,
+    ReleaseCompat,
+    ReleaseGate,
+    ReleaseHead,
+)
 
 SCHEDULE: Final = "RolloutSchedule"
 CLUSTER_SCHEDULE: Final = "ClusterRolloutSchedule"

@@ -33,11 +33,11 @@ from rollout_operator.model.described.releases import (
 )
 from rollout_operator.model.errors import ApiError, Denied, NotFound
 from rollout_operator.model.objects import AnyWatched, Unreadable, list_decoded
-from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.rollout import (
     LabelledNamespace,
     RefusedRelease,
+    ReleaseGate,
     ReleaseRollout,
 )
 from rollout_operator.model.releases.schedule import CLUSTER_SCHEDULE, SCHEDULE, ScheduleObject

@@ -4,7 +4,7 @@ import msgspec
 
 from rollout_operator.config.rollout_flags import AS_ANNOUNCED
 from rollout_operator.config.rollout_flags import KUBERIK as FOLLOWING
-from rollout_operator.model.releases.compat import KUBERIK, OURS, ReleaseCompat
+from rollout_operator.model.releases.rollout import KUBERIK, OURS, ReleaseCompat
 
 
 def get_compat(system: str, order: str) -> ReleaseCompat:

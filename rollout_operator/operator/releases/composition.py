@@ -22,9 +22,8 @@ from rollout_operator.model.described.releases import (
     ScheduleDescription,
 )
 from rollout_operator.model.objects import Unreadable, list_decoded
-from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
-from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
+from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseGate, ReleaseRollout
 from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.operator.context import Context
 from rollout_operator.operator.process import Feature

@@ -13,11 +13,14 @@ from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.rollout_flags import REGISTRY
 from rollout_operator.controllers.own_writes import NewestObjects, StatusWriter
 from rollout_operator.controllers.releases.caches import ReleaseCaches, list_concerned
-from rollout_operator.controllers.releases.controller import ReleaseContext, ReleaseController
+from rollout_operator.controllers.releases.controller import (
+    ReleaseContext,
+    ReleaseController,
+    ReleaseReports,
+)
 from rollout_operator.controllers.releases.flux import FluxObjects
 from rollout_operator.controllers.releases.look_ups import ReleaseLookUps
 from rollout_operator.controllers.releases.observe import ReleaseObserver
-from rollout_operator.controllers.releases.reports import ReleaseReports
 from rollout_operator.controllers.releases.schedules.observe import (
     FollowedSchedules,
     ScheduleReader,

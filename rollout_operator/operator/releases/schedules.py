@@ -27,7 +27,7 @@ from rollout_operator.kube.api import ApiClient, Resource
 from rollout_operator.model.decode.releases.kinds import DECODERS
 from rollout_operator.model.event import EventRecord
 from rollout_operator.model.objects import AnyWatched, list_decoded
-from rollout_operator.model.releases.gate import ReleaseGate
+from rollout_operator.model.releases.rollout import ReleaseGate
 from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.operator.process import Feature, Process
 from rollout_operator.operator.releases.compat import get_compat

@@ -13,7 +13,6 @@ import msgspec
 
 from rollout_operator.model.described.forecasts import RolloutForecast
 from rollout_operator.model.names import Uid
-from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthStatus
 from rollout_operator.model.releases.plan import (
     ApplyTag,
@@ -22,7 +21,7 @@ from rollout_operator.model.releases.plan import (
     ReleaseSnapshot,
     RemoveIntents,
 )
-from rollout_operator.model.releases.rollout import ReleaseHead, ReleaseRollout
+from rollout_operator.model.releases.rollout import ReleaseGate, ReleaseHead, ReleaseRollout
 from rollout_operator.model.releases.schedule import (
     DeleteGate,
     GateAction,

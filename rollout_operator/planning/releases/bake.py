@@ -13,10 +13,9 @@ from typing import Final
 import msgspec
 
 from rollout_operator.model.outcome import Severity
-from rollout_operator.model.releases.compat import ReleaseCompat
 from rollout_operator.model.releases.health import HealthCheck, HealthStatus
 from rollout_operator.model.releases.plan import FluxTarget, ReleaseEvent
-from rollout_operator.model.releases.rollout import ReleaseRollout, ReleaseSpec
+from rollout_operator.model.releases.rollout import ReleaseCompat, ReleaseRollout, ReleaseSpec
 from rollout_operator.model.releases.status import BakeStatus, FailedHealthCheck, HistoryEntry
 from rollout_operator.model.units import format_duration, format_rfc3339
 from rollout_operator.planning.releases.bounds import bound_failed

@@ -12,11 +12,10 @@ import msgspec
 
 from rollout_operator.model import names
 from rollout_operator.model.outcome import Severity
-from rollout_operator.model.releases.compat import ReleaseCompat
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.plan import ReleaseEvent
 from rollout_operator.model.releases.release import Release
-from rollout_operator.model.releases.rollout import ReleaseIntents, ReleaseSpec
+from rollout_operator.model.releases.rollout import ReleaseCompat, ReleaseIntents, ReleaseSpec
 from rollout_operator.model.releases.status import (
     BakeStatus,
     HistoryEntry,

@@ -10,9 +10,8 @@ from typing import Final
 
 import msgspec
 
-from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.release import Release
-from rollout_operator.model.releases.rollout import ReleaseHead
+from rollout_operator.model.releases.rollout import ReleaseGate, ReleaseHead
 from rollout_operator.model.releases.status import GateSummary
 from rollout_operator.model.units import quote
 from rollout_operator.planning.wording import join_names

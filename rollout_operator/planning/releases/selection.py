@@ -17,14 +17,13 @@ from typing import Final
 
 import msgspec
 
-from rollout_operator.model.releases.compat import OURS, ReleaseCompat
 from rollout_operator.model.releases.release import (
     AnnouncedReleases,
     PolicyOrder,
     Release,
     ReleaseCandidates,
 )
-from rollout_operator.model.releases.rollout import ReleaseIntents, ReleaseSpec
+from rollout_operator.model.releases.rollout import OURS, ReleaseCompat, ReleaseIntents, ReleaseSpec
 from rollout_operator.model.releases.status import ExcludedRelease, HistoryEntry
 from rollout_operator.model.units import quote
 from rollout_operator.planning.releases.intents import is_unblocked

@@ -8,18 +8,20 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from rollout_operator.controllers.own_writes import NewestObjects, StatusWriter
-from rollout_operator.controllers.releases.caches import ReleaseCaches, list_tags
-from rollout_operator.controllers.releases.controller import ReleaseContext, ReleaseController
+from rollout_operator.controllers.releases.caches import ReleaseCaches, WideChecks, list_tags
+from rollout_operator.controllers.releases.controller import (
+    ReleaseContext,
+    ReleaseController,
+    ReleaseReports,
+)
 from rollout_operator.controllers.releases.flux import FluxObjects
 from rollout_operator.controllers.releases.look_ups import ReleaseLookUps
 from rollout_operator.controllers.releases.observe import ReleaseObserver
-from rollout_operator.controllers.releases.reports import ReleaseReports
 from rollout_operator.controllers.releases.schedules.observe import (
     FollowedSchedules,
     ScheduleReader,
     WideSchedules,
 )
-from rollout_operator.controllers.releases.wide import WideChecks
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.worker import Result
 from rollout_operator.kube import release_kinds as kinds
@@ -32,7 +34,7 @@ from rollout_operator.model.decode.releases.kinds import DECODERS
 from rollout_operator.model.errors import ApiError, UnknownOutcome
 from rollout_operator.model.event import EventRecord
 from rollout_operator.model.objects import AnyWatched
-from rollout_operator.model.releases.compat import OURS
+from rollout_operator.model.releases.rollout import OURS
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.releases import ReleaseCounters
 from tests.controllers.fake_client import FakeClient, Json

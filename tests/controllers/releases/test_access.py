@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from rollout_operator.controllers.releases.access import read_access
+from rollout_operator.controllers.releases.look_ups import read_access
 from rollout_operator.kube.api import SECRETS
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.releases.flux import ImageRepository

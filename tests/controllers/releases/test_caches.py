@@ -5,7 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from rollout_operator.controllers.releases.caches import list_concerned, list_tags, tag_labels
+from rollout_operator.controllers.releases.caches import (
+    ReleaseCaches,
+    list_concerned,
+    list_tags,
+    tag_labels,
+)
 from rollout_operator.controllers.releases.flux import gather_flux
 from rollout_operator.kube.cache.store import WatchedStore
 from rollout_operator.model.labels import LabelSelector, SelectorTerm
@@ -18,6 +23,7 @@ from rollout_operator.model.releases.flux import (
 )
 from rollout_operator.model.releases.reference import parse_repository
 from rollout_operator.model.releases.rollout import CheckSelector, ReleaseRollout
+from tests.controllers.releases.bench import ReleaseBench
 from tests.planning.releases.builders import ALL_CHECKS, check, gate, head, rollout
 
 EXISTS = (SelectorTerm(key="app", operator="Exists"),)
@@ -29,21 +35,29 @@ def named(name: str, **spec: Any) -> ReleaseRollout:
     return msgspec.structs.replace(found, head=head(name), spec=changed)
 
 
-class Known:
-    """A namespace with three Rollouts, of which two follow the policy `app`."""
+def known() -> ReleaseCaches:
+    """Return a namespace with three Rollouts, of which two follow the policy `app`."""
+    caches = ReleaseBench().caches
+    rollouts = [
+        named("a", policy_name="app"),
+        named("b", policy_name="app", policy_namespace="flux", checks=ALL_CHECKS),
+        named("c", policy_name="app", policy_namespace="prod", checks=ALL_CHECKS),
+    ]
+    caches.rollouts.store.replace_all([watched(one) for one in rollouts])
+    caches.policies.store.replace_all([watched(policy())])
+    caches.oci_repositories.store.replace_all([watched(oci("b"))])
+    return caches
 
-    def list_rollouts(self) -> list[ReleaseRollout]:
-        return [
-            named("a", policy_name="app"),
-            named("b", policy_name="app", policy_namespace="flux", checks=ALL_CHECKS),
-            named("c", policy_name="app", policy_namespace="prod", checks=ALL_CHECKS),
-        ]
 
-    def list_policies(self) -> list[ImagePolicy]:
-        return [policy()]
-
-    def list_repositories(self) -> list[FluxObject]:
-        return [oci("b")]
+def watched(decoded: ReleaseRollout | ImagePolicy | FluxObject) -> WatchedObject:
+    head = decoded.head
+    return WatchedObject(
+        name=head.name,
+        namespace=head.namespace,
+        uid=head.uid,
+        resource_version="1",
+        decoded=decoded,
+    )
 
 
 def oci(rollout: str = "", name: str = "app") -> FluxObject:
@@ -68,7 +82,7 @@ def kustomization(source: str, **rollouts: str) -> FluxObject:
 
 
 def concerned(view: object) -> list[str]:
-    return sorted(list_concerned(view, Known()))
+    return sorted(list_concerned(view, known()))
 
 
 def test_each_kind_concerns_those_that_depend_on_it() -> None:
@@ -122,17 +136,7 @@ def test_a_rollout_without_checks_is_not_found() -> None:
 
 def stored(*objects: FluxObject) -> WatchedStore:
     store = WatchedStore(list_tags)
-    for one in objects:
-        head = one.head
-        store.upsert(
-            WatchedObject(
-                name=head.name,
-                namespace=head.namespace,
-                uid=head.uid,
-                resource_version="1",
-                decoded=one,
-            )
-        )
+    store.replace_all([watched(one) for one in objects])
     return store
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from rollout_operator.controllers.releases.wide import build_wide_checks
+from rollout_operator.controllers.releases.caches import build_wide_checks
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.model.errors import Denied, Unreachable
 from rollout_operator.telemetry.metrics import Metrics

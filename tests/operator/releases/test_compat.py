@@ -3,7 +3,7 @@
 import pytest
 
 from rollout_operator.config.checks import read_config
-from rollout_operator.model.releases.compat import KUBERIK, OURS, ReleaseCompat
+from rollout_operator.model.releases.rollout import KUBERIK, OURS, ReleaseCompat
 from rollout_operator.operator.releases.compat import get_compat
 
 

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from rollout_operator.cli.text.layout import StatusLayout
 from rollout_operator.cli.text.releases import draw_release
-from rollout_operator.controllers.releases.reports import ReleaseReports
+from rollout_operator.controllers.releases.controller import ReleaseReports
 from rollout_operator.lab.lines import render_line
 from rollout_operator.model.described.releases import ReleaseDescription
 from rollout_operator.model.event import EventRecord

@@ -21,11 +21,11 @@ from rollout_operator.model.releases.flux import (
     FluxReference,
     ImagePolicy,
 )
-from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.rollout import (
     CheckSelector,
     RefusedRelease,
+    ReleaseGate,
     ReleaseHead,
     ReleaseRollout,
     ReleaseSpec,

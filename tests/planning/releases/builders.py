@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.names import Uid
-from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck, HealthCheckStatus
 from rollout_operator.model.releases.release import Release
 from rollout_operator.model.releases.rollout import (
     CheckSelector,
+    ReleaseGate,
     ReleaseHead,
     ReleaseIntents,
     ReleaseRollout,

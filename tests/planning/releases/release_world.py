@@ -5,8 +5,6 @@ from typing import Any
 
 import msgspec
 
-from rollout_operator.model.releases.compat import OURS, ReleaseCompat
-from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.plan import (
     ApplyTag,
@@ -19,7 +17,7 @@ from rollout_operator.model.releases.plan import (
     RemoveIntents,
 )
 from rollout_operator.model.releases.release import PolicyOrder, ReleaseMetadata
-from rollout_operator.model.releases.rollout import ReleaseRollout
+from rollout_operator.model.releases.rollout import OURS, ReleaseCompat, ReleaseGate, ReleaseRollout
 from rollout_operator.model.releases.status import HistoryEntry, ReleaseStatus
 from rollout_operator.planning.releases.contests import remember
 from rollout_operator.planning.releases.intents import FIELDS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rollout_operator.model.releases.gate import ReleaseGate
+from rollout_operator.model.releases.rollout import ReleaseGate
 from rollout_operator.model.releases.status import GateSummary
 from rollout_operator.planning.releases.gates import (
     HOLDING,

@@ -2,10 +2,9 @@
 
 import pytest
 
-from rollout_operator.model.releases.compat import KUBERIK
 from rollout_operator.model.releases.plan import RemoveIntents
 from rollout_operator.model.releases.release import ReleaseMetadata
-from rollout_operator.model.releases.rollout import RefusedRelease
+from rollout_operator.model.releases.rollout import KUBERIK, RefusedRelease
 from rollout_operator.model.releases.status import BakeStatus, ConsumedIntent, TriggeredBy
 from rollout_operator.model.releases.status import TriggerKind as Kind
 from rollout_operator.planning.releases.plan import plan_release

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from rollout_operator.model.releases.compat import KUBERIK
 from rollout_operator.model.releases.flux import KUSTOMIZATION, OCI_REPOSITORY
 from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.plan import FluxTarget, RequestReconcile
+from rollout_operator.model.releases.rollout import KUBERIK, OURS, ReleaseCompat
 from rollout_operator.model.releases.status import BakeStatus, FailedHealthCheck
 from tests.planning.releases.builders import ALL_CHECKS, MINUTE, at, check, entry
 from tests.planning.releases.release_world import ReleaseWorld, deployed
@@ -190,36 +190,31 @@ def test_times_to_come_count_as_now() -> None:
     assert world.history() == "0.1.0 Failed"
 
 
-def test_a_bake_waits_for_flux() -> None:
-    """RELB-15, RELB-16: the old release may be healthy."""
+def held_by_flux(compat: ReleaseCompat = OURS) -> ReleaseWorld:
+    """Return a world whose check is healthy, while Flux has yet to run the tag."""
     world = silent()
+    world.compat = compat
     world.targets = (TARGET,)
     world.checks = (check(status="Healthy", change=0),)
     world.step("0.1.0")
     world.targets = (msgspec.structs.replace(TARGET, tag="0.1.0", waiting_for="it is suspended"),)
     world.step()
+    return world
+
+
+def test_a_bake_waits_for_flux() -> None:
+    """RELB-15, RELB-16: the old release may be healthy."""
+    world = held_by_flux()
     assert world.history() == "0.1.0 Deploying"
     assert "it is suspended" in (world.current.bake_status_message or "")
-    world.rollout = type(world.rollout)(
-        head=world.rollout.head,
-        spec=world.rollout.spec,
-        status=world.rollout.status,
-        waits_for_flux=False,
-    )
+    world.rollout = msgspec.structs.replace(world.rollout, waits_for_flux=False)
     world.step()
     assert world.history() == "0.1.0 InProgress"
 
 
 def test_a_bake_does_not_wait_for_flux_where_kuberiks_outcome_is_wanted() -> None:
     """RELB-16: there the version before may pass for healthy."""
-    world = silent()
-    world.compat = KUBERIK
-    world.targets = (TARGET,)
-    world.checks = (check(status="Healthy", change=0),)
-    world.step("0.1.0")
-    world.targets = (msgspec.structs.replace(TARGET, tag="0.1.0", waiting_for="it is suspended"),)
-    world.step()
-    assert world.history() == "0.1.0 InProgress"
+    assert held_by_flux(KUBERIK).history() == "0.1.0 InProgress"
 
 
 # --- recovery mode

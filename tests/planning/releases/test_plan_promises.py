@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from rollout_operator.model.outcome import Severity
-from rollout_operator.model.releases.compat import KUBERIK, OURS
 from rollout_operator.model.releases.flux import OCI_REPOSITORY
 from rollout_operator.model.releases.plan import ApplyTag, FluxTarget
 from rollout_operator.model.releases.release import PolicyOrder
+from rollout_operator.model.releases.rollout import KUBERIK, OURS
 from rollout_operator.model.releases.status import BakeStatus, ReleaseStatus
 from tests.planning.releases.builders import ALL_CHECKS, MINUTE, START, check, gate
 from tests.planning.releases.release_world import ReleaseWorld

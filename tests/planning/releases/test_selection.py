@@ -4,9 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from rollout_operator.model.releases.compat import KUBERIK, OURS
 from rollout_operator.model.releases.release import AnnouncedReleases, PolicyOrder, Release
-from rollout_operator.model.releases.rollout import ReleaseIntents, ReleaseSpec
+from rollout_operator.model.releases.rollout import KUBERIK, OURS, ReleaseIntents, ReleaseSpec
 from rollout_operator.model.releases.status import BakeStatus, ConsumedIntent, ReleaseStatus
 from rollout_operator.planning.releases.intents import consume, list_left_over, without_left_over
 from rollout_operator.planning.releases.selection import (

@@ -29,7 +29,6 @@ from rollout_operator.model.errors import (
 )
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG
 from rollout_operator.model.policy.policy import Policy
-from rollout_operator.model.releases.compat import OURS, ReleaseCompat
 from rollout_operator.model.releases.flux import FluxReference
 from rollout_operator.model.releases.health import (
     CheckClass,
@@ -38,6 +37,7 @@ from rollout_operator.model.releases.health import (
     ObjectStatus,
     StatusVerdict,
 )
+from rollout_operator.model.releases.rollout import OURS, ReleaseCompat
 from rollout_operator.planning.releases.checks.evaluate import (
     FluxFailure,
     InventoryFinding,

@@ -19,7 +19,7 @@ from rollout_operator.model import names
 from rollout_operator.model.decode.releases.gate import decode_gate
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import AnyWatched, WatchedObject
-from rollout_operator.model.releases.gate import ReleaseGate
+from rollout_operator.model.releases.rollout import ReleaseGate
 from rollout_operator.model.releases.schedule import (
     CorrectGate,
     CreateGate,

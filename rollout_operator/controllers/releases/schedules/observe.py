@@ -14,11 +14,11 @@ from zoneinfo import ZoneInfo
 from rollout_operator.controllers.releases.schedules.gates import KeptGates
 from rollout_operator.kube.cache.followed import FollowedKind
 from rollout_operator.model.objects import AnyWatched, Unreadable, WatchedObject, list_decoded
-from rollout_operator.model.releases.compat import ReleaseCompat
-from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.rollout import (
     LabelledNamespace,
     RefusedRelease,
+    ReleaseCompat,
+    ReleaseGate,
     ReleaseHead,
     ReleaseRollout,
 )

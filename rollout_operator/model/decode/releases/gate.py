@@ -8,7 +8,7 @@ from rollout_operator.model import names
 from rollout_operator.model.decode.releases.head import ReadHead, read_body, read_head
 from rollout_operator.model.decode.wire import JsonBytes, Wire
 from rollout_operator.model.errors import DecodeError
-from rollout_operator.model.releases.gate import GateOrigin, OwnerReference, ReleaseGate
+from rollout_operator.model.releases.rollout import GateOrigin, OwnerReference, ReleaseGate
 
 KIND: Final = "RolloutGate"
 

@@ -6,8 +6,7 @@ from typing import Final
 
 from rollout_operator.model import names
 from rollout_operator.model.described.releases import GateDescription, ScheduleDescription
-from rollout_operator.model.releases.gate import ReleaseGate
-from rollout_operator.model.releases.rollout import ReleaseHead
+from rollout_operator.model.releases.rollout import ReleaseGate, ReleaseHead
 from rollout_operator.model.releases.schedule import SCHEDULE, ScheduleAction, ScheduleObject
 from rollout_operator.model.releases.status import GateSummary
 from rollout_operator.planning.conditions import describe_conditions

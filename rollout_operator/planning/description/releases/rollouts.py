@@ -19,10 +19,14 @@ from rollout_operator.model.described.releases import (
     TargetDescription,
 )
 from rollout_operator.model.objects import Unreadable
-from rollout_operator.model.releases.gate import ReleaseGate
 from rollout_operator.model.releases.health import CheckClass, HealthCheck
 from rollout_operator.model.releases.plan import FluxTarget
-from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseIntents, ReleaseRollout
+from rollout_operator.model.releases.rollout import (
+    RefusedRelease,
+    ReleaseGate,
+    ReleaseIntents,
+    ReleaseRollout,
+)
 from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.model.releases.status import FailedHealthCheck, HistoryEntry
 from rollout_operator.planning.conditions import describe_conditions

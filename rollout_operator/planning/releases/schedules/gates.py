@@ -16,8 +16,12 @@ from typing import Final
 from rollout_operator.model import names
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.labels import LabelSelector
-from rollout_operator.model.releases.compat import ReleaseCompat
-from rollout_operator.model.releases.gate import GateOrigin, OwnerReference, ReleaseGate
+from rollout_operator.model.releases.rollout import (
+    GateOrigin,
+    OwnerReference,
+    ReleaseCompat,
+    ReleaseGate,
+)
 from rollout_operator.model.releases.schedule import (
     CLUSTER_SCHEDULE,
     CorrectGate,

@@ -18,8 +18,7 @@ import msgspec
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.names import SCHEDULE_NAME
-from rollout_operator.model.releases.compat import OURS, ReleaseCompat
-from rollout_operator.model.releases.gate import ReleaseGate
+from rollout_operator.model.releases.rollout import OURS, ReleaseCompat, ReleaseGate
 from rollout_operator.model.releases.schedule import GatedRollout, ScheduleObject
 from rollout_operator.planning.releases.schedules.gates import is_own, label_name, selects
 from rollout_operator.planning.releases.schedules.hours import LoadZone, get_time_zone, is_open

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.releases.compat import OURS, ReleaseCompat
+from rollout_operator.model.releases.rollout import OURS, ReleaseCompat
 from rollout_operator.model.releases.schedule import (
     MINUTES_OF_DAY,
     MinuteRange,

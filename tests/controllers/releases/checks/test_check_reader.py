@@ -12,9 +12,9 @@ from rollout_operator.controllers.releases.checks.reader import CheckReader, Che
 from rollout_operator.kube.api import Page, Resource, Served
 from rollout_operator.kube.client.discovery import KindCatalog
 from rollout_operator.model.errors import ApiError, Denied, NotElected, Throttled, TooManyRequests
-from rollout_operator.model.releases.compat import KUBERIK, OURS, ReleaseCompat
 from rollout_operator.model.releases.flux import FluxReference
 from rollout_operator.model.releases.health import CheckClass, HealthStatus
+from rollout_operator.model.releases.rollout import KUBERIK, OURS, ReleaseCompat
 from tests.planning.releases.builders import at, check
 from tests.virtual_time import VirtualClock, in_virtual_time
 

@@ -16,7 +16,7 @@ from rollout_operator.model.decode.releases.gate import decode_gate
 from rollout_operator.model.decode.releases.head import watch_as
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import WatchedObject
-from rollout_operator.model.releases.gate import GateOrigin, OwnerReference, ReleaseGate
+from rollout_operator.model.releases.rollout import GateOrigin, OwnerReference, ReleaseGate
 from rollout_operator.model.releases.schedule import CreateGate, DeleteGate, WantedGate
 from tests.controllers.releases.bench import FakeKind, FakeReleaseApi
 from tests.virtual_time import VirtualClock, in_virtual_time

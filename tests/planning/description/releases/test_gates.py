@@ -5,7 +5,7 @@ import pytest
 
 from rollout_operator.model.condition import StatusCondition
 from rollout_operator.model.described.releases import GateDescription
-from rollout_operator.model.releases.gate import ReleaseGate
+from rollout_operator.model.releases.rollout import ReleaseGate
 from rollout_operator.model.releases.schedule import ScheduleObject, ScheduleRule
 from rollout_operator.model.releases.status import GateSummary
 from rollout_operator.planning.description.release_text import render_gate, render_schedule

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from rollout_operator.model.labels import LabelSelector
-from rollout_operator.model.releases.gate import ReleaseGate
+from rollout_operator.model.releases.rollout import ReleaseGate
 from rollout_operator.model.releases.schedule import (
     CLUSTER_SCHEDULE,
     SCHEDULE,

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from rollout_operator.model.labels import LabelSelector
-from rollout_operator.model.releases.compat import KUBERIK
-from rollout_operator.model.releases.gate import ReleaseGate
+from rollout_operator.model.releases.rollout import KUBERIK, ReleaseGate
 from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.planning.releases.schedules.holds import (
     MOST_SCHEDULES,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollout_operator.model.decode.releases.schedule import decode_release_schedule
-from rollout_operator.model.releases.compat import KUBERIK, OURS
+from rollout_operator.model.releases.rollout import KUBERIK, OURS
 from rollout_operator.model.releases.schedule import (
     WEEKDAYS,
     DateRange,

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 from rollout_operator.model import names
 from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.names import Uid
-from rollout_operator.model.releases.compat import KUBERIK
-from rollout_operator.model.releases.gate import GateOrigin, OwnerReference, ReleaseGate
+from rollout_operator.model.releases.rollout import KUBERIK, GateOrigin, OwnerReference, ReleaseGate
 from rollout_operator.model.releases.schedule import (
     CLUSTER_SCHEDULE,
     SCHEDULE,
