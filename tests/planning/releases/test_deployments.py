@@ -56,8 +56,11 @@ def test_how_an_entry_begins(spec: dict[str, Any], status: str) -> None:
         ),
         pytest.param({"deploy_message": "x"}, None, "Automatic deployment", id="RT-66 by itself"),
         pytest.param({"deploy_message": ""}, "2.0.0", "Manual deployment", id="REL-64 no message"),
-        pytest.param({"deploy_message": "x"}, "2.0.0", "x", id="REL-64 a message"),
+        pytest.param({"deploy_message": "x"}, "2.0.0", "x", id="REL-64 RT-08 a message"),
         pytest.param({"deployment_message": "y"}, "2.0.0", "y", id="REL-21 by its other name"),
+        pytest.param(
+            {"force_deploy": "2.0.0", "deploy_message": "now"}, None, "now", id="RT-62 it is forced"
+        ),
         pytest.param(
             {"deploy_message": "x", "deployment_message": "y"}, "2.0.0", "x",
             id="REL-21 under both names",
@@ -80,9 +83,7 @@ def test_the_message_of_an_entry(intents: dict[str, str], wanted: str | None, me
 @pytest.mark.parametrize(
     ("user", "wanted", "by"),
     [
-        pytest.param(
-            "ann", "1.0.0", "User ann", id="REL-65 a person requested it, and gave a name"
-        ),
+        pytest.param("ann", "1.0.0", "User ann", id="REL-65 RT-65 a person requested it, by name"),
         pytest.param("ann", None, "System rollout-controller", id="REL-65 by itself"),
         pytest.param(None, "1.0.0", "System rollout-controller", id="REL-65 without a name"),
         pytest.param("", "1.0.0", "System rollout-controller", id="RT-67 an empty name"),

@@ -67,15 +67,6 @@ def test_a_pin_goes_back_and_its_end_goes_on() -> None:
     assert world.tags() == "0.1.0 0.3.0 0.1.0"
 
 
-def test_a_pin_with_a_message() -> None:
-    """RT-08."""
-    world = ReleaseWorld(known="0.1.0", wanted_version="0.1.0")
-    world.post(deploy_message="because")
-    world.step()
-    assert world.current.message == "because"
-    assert world.rollout.intents.deploy_message is None
-
-
 def test_a_pin_of_an_unknown_tag_is_deployed_unless_it_is_to_be_verified() -> None:
     """RT-09, RELB-23."""
     world = ReleaseWorld(known="0.1.0 0.2.0", wanted_version="0.3.0")
@@ -145,15 +136,6 @@ def test_gates_hold_no_first_deployment_back(closed: object) -> None:
     world.checks = (check(status="Unhealthy"),)
     world.step()
     assert world.tags() == "0.1.0"
-
-
-def test_a_pin_passes_gates() -> None:
-    """RT-20."""
-    world = deployed("0.2.0")
-    world.gates = (CLOSED,)
-    world.set_spec(wanted_version="0.1.0")
-    world.step()
-    assert world.tags() == "0.1.0 0.2.0"
 
 
 def test_a_closed_gate_holds_the_next_release() -> None:
@@ -235,30 +217,6 @@ def test_health_is_reported_behind_a_closed_gate_too() -> None:
     world.set_spec(wanted_version="0.1.0")
     world.step()
     assert world.reason("DeploymentBlocked") == "False ManualDeployment"
-
-
-def test_health_does_not_hold_a_pin() -> None:
-    """RT-54."""
-    world = deployed("0.1.0", checks=ALL_CHECKS)
-    world.checks = (check(status="Unhealthy"),)
-    world.set_spec(wanted_version="0.2.0")
-    world.step()
-    assert world.tags() == "0.2.0 0.1.0"
-
-
-def test_words_for_a_manual_deployment_do_not_stay_for_the_next() -> None:
-    """RT-66, RT-67."""
-    world = deployed("1.0.0")
-    world.post(deploy_user="ann", deployment_message="old")
-    world.step("2.0.0")
-    by_itself = TriggeredBy(kind=Kind.SYSTEM, name="rollout-controller")
-    assert world.current.triggered_by == by_itself
-    assert world.current.message == "Automatic deployment"
-    assert world.rollout.intents == ReleaseWorld().rollout.intents
-    world.post(deploy_user="")
-    world.set_spec(wanted_version="1.0.0")
-    world.step()
-    assert world.current.triggered_by == by_itself
 
 
 def test_a_failed_release_stops_the_next_until_it_is_unblocked() -> None:

@@ -1,8 +1,6 @@
 """Releases that are forced by an annotation: once, among those that are known."""
 
-from rollout_operator.model.releases.status import TriggeredBy
-from rollout_operator.model.releases.status import TriggerKind as Kind
-from tests.planning.releases.builders import MINUTE, gate, releases
+from tests.planning.releases.builders import MINUTE, gate
 from tests.planning.releases.release_world import ReleaseWorld, deployed
 
 CLOSED = gate(passing=False)
@@ -20,19 +18,6 @@ def test_an_odd_order_and_a_forced_release() -> None:
     assert world.history() == "2.0.0 Deploying, 3.0.0 Cancelled"
     assert world.current.message == "Manual deployment, with force deploy"
     assert world.rollout.intents.force_deploy is None
-
-
-def test_a_forced_release_with_a_message_and_a_name() -> None:
-    """RT-62, RT-65."""
-    world = deployed("1.0.0")
-    world.set_status(available_releases=releases("1.0.0 2.0.0"))
-    world.gates = (CLOSED,)
-    world.post(force_deploy="2.0.0", deploy_message="now", deploy_user="ann")
-    world.step()
-    assert world.current.message == "now"
-    assert world.current.triggered_by == TriggeredBy(kind=Kind.USER, name="ann")
-    world.step()
-    assert world.rollout.intents == ReleaseWorld().rollout.intents
 
 
 def test_an_unknown_release_cannot_be_forced() -> None:

@@ -45,7 +45,7 @@ DONE = BakeStatus.SUCCEEDED
         pytest.param(
             world_with(DEPLOYING, closed=True, unhealthy=True, wanted_version="2.0.0"), None,
             "2.0.0 Deploying, 1.0.0 Cancelled", "BakeTimeCancelled",
-            id="REL-45 by name: past gates, health and a bake",
+            id="REL-45 RT-20 RT-54 by name: past gates, health and a bake",
         ),
         pytest.param(
             world_with(FAILED, closed=True, unhealthy=True, wanted_version="2.0.0"), None,
