@@ -1,4 +1,4 @@
-"""Whom a credential is shown to, and whom never (RELB-29)."""
+"""Whom a credential is shown to, and whom never, whatever `WWW-Authenticate` says (RELB-29)."""
 
 import base64
 import json
@@ -7,17 +7,34 @@ from datetime import timedelta
 
 import pytest
 from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.model.releases.release import ReleaseMetadata
 from rollout_operator.oci.client import RegistryAccess
 from rollout_operator.oci.errors import RegistryDenied, RegistryDistrusted, RegistryUnreachable
 from rollout_operator.oci.sender import Route
+from rollout_operator.oci.tokens import Challenge, parse_challenges
+from tests.examples import repeatable
 from tests.oci.registries import NAME, FakeRegistry, Reader, access, open_reader, refuse, reply
 
 ROBOT = {"username": "robot", "password": "hidden"}
 BASIC = f"Basic {base64.b64encode(b'robot:hidden').decode()}"
 SCOPE = f"repository:{NAME}:pull"
+
+HUB = (
+    'Bearer realm="https://auth.docker.io/token",service="registry.docker.io",'
+    'scope="repository:library/nginx:pull"'
+)
+OF_HUB = Challenge(
+    "bearer",
+    {
+        "realm": "https://auth.docker.io/token",
+        "service": "registry.docker.io",
+        "scope": "repository:library/nginx:pull",
+    },
+)
 
 
 async def read(
@@ -294,3 +311,43 @@ async def test_insecure_accepts_no_bad_certificate(registry: FakeRegistry, reade
     with pytest.raises(RegistryUnreachable, match="certificate not accepted"):
         await reader.client.fetch_release(registry.image(), stranger)
     assert registry.seen == []
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ([HUB], [OF_HUB]),
+        (["Basic"], [Challenge("basic")]),
+        (["", " , "], []),
+        (['BASIC Realm="a b"'], [Challenge("basic", {"realm": "a b"})]),
+        ([f'Basic realm="x", {HUB}'], [Challenge("basic", {"realm": "x"}), OF_HUB]),
+        (["Basic", HUB], [Challenge("basic"), OF_HUB]),
+        (['Bearer realm = "a", scope=b'], [Challenge("bearer", {"realm": "a", "scope": "b"})]),
+        ([r'Bearer realm="a\"b\\c"'], [Challenge("bearer", {"realm": r'a"b\c'})]),
+        (['Bearer realm="a,b=c"'], [Challenge("bearer", {"realm": "a,b=c"})]),
+        (['Bearer realm="a",realm="b"'], [Challenge("bearer", {"realm": "a"})]),
+        (['Negotiate abc==, Basic realm="x"'],
+         [Challenge("negotiate"), Challenge("abc"), Challenge("basic", {"realm": "x"})]),
+        (['Bearer realm="never ends'], [Challenge("bearer")]),
+        (["Basic"] * 20, [Challenge("basic")] * 8),
+    ],
+)  # fmt: skip
+def test_challenges_are_read(headers: list[str], expected: list[Challenge]) -> None:
+    found = parse_challenges(headers)
+    # What is no challenge may leave rests, of schemes that no registry has.
+    known = {"bearer", "basic"}
+    assert [one for one in found if one.scheme in known] == [
+        one for one in expected if one.scheme in known
+    ]
+
+
+@repeatable(500)
+@given(st.lists(st.text(alphabet='Ba= ,"\\\t\u00e4', max_size=30), max_size=3))
+def test_any_text_is_read_or_skipped(headers: list[str]) -> None:
+    assert len(parse_challenges(headers)) <= 8
+
+
+def test_a_long_header_takes_no_time() -> None:
+    """SEC-16: only its beginning is read, and each byte of that once."""
+    for text in ('a="' + "\\" * 10**6, "a " * 10**6, "=" * 10**6, 'a="b",' * 10**6):
+        assert len(parse_challenges([text])) <= 8

@@ -1,5 +1,6 @@
 """What objects mention, and which Rollouts a change concerns (REL-89, RELB-20, RT-14, RT-56)."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -7,12 +8,15 @@ import pytest
 
 from rollout_operator.controllers.releases.caches import (
     ReleaseCaches,
+    build_wide_checks,
     list_concerned,
     list_tags,
     tag_labels,
 )
 from rollout_operator.controllers.releases.flux import gather_flux
+from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.store import WatchedStore
+from rollout_operator.model.errors import Denied, Unreachable
 from rollout_operator.model.labels import LabelSelector, SelectorTerm
 from rollout_operator.model.objects import WatchedObject
 from rollout_operator.model.releases.flux import (
@@ -23,10 +27,15 @@ from rollout_operator.model.releases.flux import (
 )
 from rollout_operator.model.releases.reference import parse_repository
 from rollout_operator.model.releases.rollout import CheckSelector, ReleaseRollout
+from rollout_operator.telemetry.metrics import Metrics
 from tests.controllers.releases.bench import ReleaseBench
+from tests.kube.scripted_watch import ScriptedApi
 from tests.planning.releases.builders import ALL_CHECKS, check, gate, head, rollout
+from tests.virtual_time import VirtualClock, in_virtual_time
 
 EXISTS = (SelectorTerm(key="app", operator="Exists"),)
+
+FORBIDDEN = Denied("list: forbidden", status=403)
 
 
 def named(name: str, **spec: Any) -> ReleaseRollout:
@@ -148,3 +157,34 @@ def test_repositories_go_first_and_each_kind_by_name() -> None:
     assert [(one.kind, one.head.name) for one in found] == [
         ("OCIRepository", "app"), ("OCIRepository", "b"), ("Kustomization", "b")
     ]  # fmt: skip
+
+
+@in_virtual_time
+async def test_they_are_followed_from_the_first_question_on() -> None:
+    api = ScriptedApi([[FORBIDDEN], [FORBIDDEN]])
+    clock = VirtualClock()
+    wide = build_wide_checks(api, lambda of: Informer(api, of, Metrics(), clock, lambda: 0.5))
+    news: list[str] = []
+    wide.on_change(lambda old, new: news.append("check"), lambda: news.append("all"))
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(wide.run(clock), name="wide checks")
+        await asyncio.sleep(3600)
+        assert api.calls == []
+        with pytest.raises(Unreachable, match="HealthCheck: no answer yet"):
+            wide.find_problem()
+        await asyncio.sleep(1)
+        assert wide.find_problem() == (
+            "HealthChecks of other namespaces: HealthCheck: list: forbidden"
+        )
+        assert news == ["all", "all"]
+        running.cancel()
+
+
+@in_virtual_time
+async def test_labels_of_a_namespace_that_change_are_news_for_all() -> None:
+    """REL-54: which namespaces are selected depends on them."""
+    bench = ReleaseBench()
+    news: list[str] = []
+    bench.wide.on_change(lambda old, new: news.append("check"), lambda: news.append("all"))
+    bench.namespaces._notify(None, None)
+    assert news == ["all"]
