@@ -1,7 +1,6 @@
 """`uninstall-webhooks`: what it deletes, what it leaves alone, what it says (DEP-85)."""
 
 from collections import deque
-from datetime import timedelta
 from typing import Final
 
 import pytest
@@ -11,18 +10,16 @@ from rollout_operator.kube.api import (
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
     JsonObject,
-    Precondition,
-    Resource,
 )
 from rollout_operator.model.errors import ApiError, Conflict, Denied, NotFound, UnknownOutcome
-from rollout_operator.model.names import Uid
 from tests.controllers.fake_client import FakeClient
 
 Captured = pytest.CaptureFixture[str]
 
 
 NAMESPACE: Final = "prod"
-NO_DOWNSCALE: Final = "ValidatingWebhookConfiguration no-downscale-prod"
+NAME: Final = "no-downscale-prod"
+NO_DOWNSCALE: Final = f"ValidatingWebhookConfiguration {NAME}"
 PREPARE: Final = "MutatingWebhookConfiguration prepare-downscale-prod"
 NOTHING: Final = "there are no webhook configurations of namespace prod"
 
@@ -44,44 +41,17 @@ def configuration(
 
 
 class Cluster(FakeClient):
-    """A door to the configurations of a cluster; the next deletes may fail."""
+    """The configurations of a cluster."""
 
     def __init__(self, *, validating: list[JsonObject], mutating: list[JsonObject]) -> None:
         super().__init__([], [])
         for resource, found in (VALIDATING_WEBHOOKS, validating), (MUTATING_WEBHOOKS, mutating):
             for one in found:
                 self.put(resource.plural, one)
-        self.errors: deque[ApiError] = deque()
-        self.seen: list[Precondition] = []
 
     @property
     def left(self) -> list[str]:
         return [name for _, name in self.objects]
-
-    async def delete(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        *,
-        precondition: Precondition,
-        sent_within: timedelta | None = None,
-    ) -> None:
-        assert namespace == ""
-        call = f"delete {resource.plural}/{name}"
-        self.calls.append(call)
-        self.before(call)
-        if self.errors:
-            raise self.errors.popleft()
-        if (resource.plural, name) not in self.objects:
-            raise NotFound(name, status=404)
-        held = _metadata(self.objects[resource.plural, name])
-        if precondition != Precondition(
-            uid=Uid(str(held["uid"])), resource_version=str(held["resourceVersion"])
-        ):
-            raise Conflict("precondition failed", status=409)
-        self.seen.append(precondition)
-        del self.objects[resource.plural, name]
 
 
 def shipped() -> Cluster:
@@ -116,10 +86,7 @@ async def test_only_what_is_of_this_operator_is_deleted() -> None:
         f"{PREPARE}: deleted",
     ]
     assert cluster.left == ["no-downscale-other", "policy"]
-    assert [one.uid for one in cluster.seen] == [
-        "uid-no-downscale-prod",
-        "uid-prepare-downscale-prod",
-    ]
+    assert cluster.deleted == ["no-downscale-prod", "prepare-downscale-prod"]
 
 
 async def test_a_dry_run_deletes_nothing() -> None:
@@ -151,7 +118,7 @@ async def test_a_write_of_the_operator_in_between_is_no_failure() -> None:
     cluster = Cluster(validating=[configuration("no-downscale-prod")], mutating=[])
 
     def write(call: str) -> None:
-        if call.startswith("delete") and not cluster.seen and len(cluster.calls) < 4:
+        if call.startswith("delete") and len(cluster.calls) < 4:
             newer = configuration("no-downscale-prod")
             newer["metadata"] = {**_metadata(newer), "resourceVersion": "2"}
             cluster.put(VALIDATING_WEBHOOKS.plural, newer)
@@ -159,7 +126,7 @@ async def test_a_write_of_the_operator_in_between_is_no_failure() -> None:
     cluster.before = write
 
     assert await uninstall(cluster) == [f"{NO_DOWNSCALE}: deleted"]
-    assert [one.resource_version for one in cluster.seen] == ["2"]
+    assert cluster.left == []
 
 
 @pytest.mark.parametrize(
@@ -172,7 +139,7 @@ async def test_a_write_of_the_operator_in_between_is_no_failure() -> None:
 async def test_what_took_its_place_is_judged_anew(newer: JsonObject) -> None:
     """Of the same name, but nothing of ours: it stays."""
     cluster = Cluster(validating=[configuration("no-downscale-prod")], mutating=[])
-    cluster.errors.append(Conflict("precondition failed", status=409))
+    cluster.fail_delete[NAME] = deque([Conflict("precondition failed", status=409)])
     cluster.before = lambda call: (
         cluster.put(VALIDATING_WEBHOOKS.plural, newer) if call.startswith("get") else None
     )
@@ -191,7 +158,7 @@ async def test_what_took_its_place_is_judged_anew(newer: JsonObject) -> None:
 )
 async def test_what_became_of_a_delete_is_looked_up(error: ApiError, is_gone: bool) -> None:
     cluster = Cluster(validating=[configuration("no-downscale-prod")], mutating=[])
-    cluster.errors.append(error)
+    cluster.fail_delete[NAME] = deque([error])
     if is_gone:
         cluster.before = lambda call: cluster.objects.clear() if call.startswith("get") else None
 
@@ -200,7 +167,7 @@ async def test_what_became_of_a_delete_is_looked_up(error: ApiError, is_gone: bo
 
 async def test_a_fight_has_an_end() -> None:
     cluster = Cluster(validating=[configuration("no-downscale-prod")], mutating=[])
-    cluster.errors.extend(Conflict("precondition failed", status=409) for _ in range(9))
+    cluster.fail_delete[NAME] = deque(Conflict("precondition failed", status=409) for _ in range(9))
 
     printed = await uninstall(cluster)
 
@@ -213,7 +180,7 @@ async def test_a_fight_has_an_end() -> None:
 async def test_what_is_forbidden_does_not_hide_the_rest() -> None:
     """Exit code 1, the refusal as it came, and everything else is done all the same."""
     cluster = shipped()
-    cluster.errors.append(Denied("grant verb delete", status=403))
+    cluster.fail_delete[NAME] = deque([Denied("grant verb delete", status=403)])
 
     printed = await uninstall(cluster)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from rollout_operator.kube.api import PODS, JsonObject, Page, Precondition, Resource
+from rollout_operator.kube.api import JsonObject, Page, Precondition, Resource
 from rollout_operator.lab.apiserver.selection import read_selection
 from rollout_operator.lab.schemas.patches import merge, patched
 from rollout_operator.model.errors import ApiError, Conflict, NotFound
@@ -129,7 +129,7 @@ class FakeClient:
         self.status_writes: list[Json] = []
         self.calls: list[str] = []
         self.fail_delete: dict[str, deque[ApiError]] = {}
-        """Errors of the next deletes of a pod, by name; the pod stays."""
+        """Errors of the next deletes of an object, by name; it stays."""
         self.before: Callable[[str], None] = lambda call: None
         """Called with every call before it is served: a test changes the world here."""
         self.pause: Callable[[str], Awaitable[None]] = _at_once
@@ -198,14 +198,14 @@ class FakeClient:
             raise errors.popleft()
         found = self.objects.get((resource.plural, name))
         if found is None:
-            raise NotFound(f"pods {name} not found", status=404)
+            raise NotFound(f"{resource.plural} {name} not found", status=404)
         held = _meta(found)
         if (held["uid"], held["resourceVersion"]) != (
             precondition.uid,
             precondition.resource_version,
         ):
             raise Conflict("precondition failed", status=409)
-        del self.objects[PODS.plural, name]
+        del self.objects[resource.plural, name]
         self.deleted.append(name)
 
     async def replace_status(
