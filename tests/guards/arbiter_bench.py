@@ -85,9 +85,8 @@ class RecordingClient(FakeClient):
         namespace: str,
         name: str,
         patch: JsonObject | Sequence[JsonObject],
-        subresource: str = "",
-        *,
-        has_turn: bool = False,
+        *rest: object,
+        **how: object,
     ) -> bytes:
         body = await super().patch(resource, namespace, name, patch)
         if f"patch pods/{name}" in self.lost:

@@ -63,9 +63,8 @@ class StoredLease:
         namespace: str,
         name: str,
         patch: JsonObject | Sequence[JsonObject],
-        subresource: str = "",
-        *,
-        has_turn: bool = False,
+        *rest: object,
+        **how: object,
     ) -> bytes:
         self._check()
         assert isinstance(patch, dict)

@@ -94,13 +94,7 @@ class ScriptedApi:
             await asyncio.sleep(turn)
 
     async def fetch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        subresource: str = "",
-        *,
-        has_turn: bool = False,
+        self, resource: Resource, namespace: str, name: str, *rest: object, **how: object
     ) -> bytes:
         raise NotFound(f"get {resource.path(namespace, name)}: not in this script")
 

@@ -79,9 +79,8 @@ class StoredEvents:
         namespace: str,
         name: str,
         patch: JsonObject | Sequence[JsonObject],
-        subresource: str = "",
-        *,
-        has_turn: bool = False,
+        *rest: object,
+        **how: object,
     ) -> bytes:
         await self._record("patch")
         if name not in self.events:

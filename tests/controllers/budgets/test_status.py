@@ -85,8 +85,7 @@ class Kind:
         name: str,
         patch: JsonObject | Sequence[JsonObject],
         subresource: str = "",
-        *,
-        has_turn: bool = False,
+        **how: object,
     ) -> bytes:
         assert isinstance(patch, dict)
         assert (subresource, set(patch)) == ("status", {"metadata", "status"})

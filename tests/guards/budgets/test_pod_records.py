@@ -42,9 +42,8 @@ class Patched:
         namespace: str,
         name: str,
         patch: JsonObject | Sequence[JsonObject],
-        subresource: str = "",
-        *,
-        has_turn: bool = False,
+        *rest: object,
+        **how: object,
     ) -> bytes:
         assert (resource.plural, namespace, name) == ("pods", "test", "zone-a-0")
         self.patches.append(patch)

@@ -58,9 +58,8 @@ class RecordingClient:
         namespace: str,
         name: str,
         patch: JsonObject | Sequence[JsonObject],
-        subresource: str = "",
-        *,
-        has_turn: bool = False,
+        *rest: object,
+        **how: object,
     ) -> bytes:
         assert (resource, namespace) == (PODS, "test")
         assert isinstance(patch, dict)

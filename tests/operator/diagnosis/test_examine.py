@@ -97,18 +97,8 @@ class Cluster(FakeClient):
         return None
 
     async def fetch_page(
-        self,
-        resource: Resource,
-        namespace: str,
-        *,
-        selector: str = "",
-        field_selector: str = "",
-        limit: int = 500,
-        token: str = "",
-        resource_version: str | None = None,
-        has_turn: bool = False,
+        self, resource: Resource, namespace: str, *, token: str = "", **how: object
     ) -> Page:
-        # Each page holds one object: all of them are requested.
         return await super().fetch_page(resource, namespace, limit=1, token=token)
 
     async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:

@@ -36,13 +36,7 @@ class Partial:
         return getattr(self._world.client, name)
 
     async def fetch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        subresource: str = "",
-        *,
-        has_turn: bool = False,
+        self, resource: Resource, namespace: str, name: str, *rest: object, **how: object
     ) -> bytes:
         answer = self._answers.get(resource.plural, NotFound(f"no {name}"))
         if isinstance(answer, ApiError):

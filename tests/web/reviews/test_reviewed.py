@@ -36,27 +36,12 @@ class Cluster:
         )
 
     async def fetch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        subresource: str = "",
-        *,
-        has_turn: bool = False,
+        self, resource: Resource, namespace: str, name: str, *rest: object, **how: object
     ) -> bytes:
         raise NotFound(name)
 
     async def fetch_page(
-        self,
-        resource: Resource,
-        namespace: str,
-        *,
-        selector: str = "",
-        field_selector: str = "",
-        limit: int = 500,
-        token: str = "",
-        resource_version: str | None = None,
-        has_turn: bool = False,
+        self, resource: Resource, namespace: str, *, limit: int = 500, **how: object
     ) -> Page:
         assert limit == 1, "one object proves it"
         self.reads.append(namespace)

@@ -236,16 +236,10 @@ class SlowClient(FakeClient):
         self.may_answer = asyncio.Event()
 
     async def fetch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        subresource: str = "",
-        *,
-        has_turn: bool = False,
+        self, resource: Resource, namespace: str, name: str, subresource: str = "", **how: object
     ) -> bytes:
         try:
-            return await super().fetch(resource, namespace, name, subresource, has_turn=has_turn)
+            return await super().fetch(resource, namespace, name, subresource, **how)
         finally:
             await self.may_answer.wait()
 

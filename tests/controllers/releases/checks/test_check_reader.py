@@ -51,13 +51,7 @@ class OneKustomization:
         self.reads: list[str] = []
 
     async def fetch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        subresource: str = "",
-        *,
-        has_turn: bool = False,
+        self, resource: Resource, namespace: str, name: str, *rest: object, **how: object
     ) -> bytes:
         self.reads.append(f"{resource.kind} {namespace}/{name}")
         self._underway += 1
