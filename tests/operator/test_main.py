@@ -1,9 +1,15 @@
-"""What a process is among the replicas, by its environment and its flags."""
+"""What a process is among the replicas, and its second port, by environment and flags."""
+
+import socket
 
 import pytest
 
+from rollout_operator.config import environment
 from rollout_operator.config.checks import read_config
-from rollout_operator.operator.main import choose_identity
+from rollout_operator.config.environment import read_environment
+from rollout_operator.model.errors import ConfigError
+from rollout_operator.operator.main import choose_identity, listen_also
+from tests.web.admin_world import serving
 
 POD = {"POD_NAME": "rollout-operator-7c5-x2k", "POD_IP": "10.0.0.1"}
 
@@ -54,3 +60,21 @@ def test_dep92_where_reviews_are_passed_on(words: tuple[str, ...], port: int) ->
     """DEP-92, DEP-91."""
     config = read_config(["-kubernetes.namespace=prod", *words])
     assert config.forwarding_port == port
+
+
+async def test_maz_63_the_default_may_be_taken_and_what_is_requested_may_not(
+    monkeypatch: pytest.MonkeyPatch, lines: list[str]
+) -> None:
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(environment, "DEFAULT_PORT", port)
+        given = {"WATCH_NAMESPACE": "prod"}
+        async with serving() as admin:
+            await listen_also(admin.server, read_config((), read_environment(given)))
+            (warning,) = lines
+            assert "level=warn" in warning
+            assert f"METRICS_PORT: port {port} is in use" in warning
+            assert await admin.get("/livez") == (200, "alive\n")
+            chosen = read_environment({**given, "METRICS_PORT": f"{port}"})
+            with pytest.raises(ConfigError, match=f"^METRICS_PORT: port {port} is in use$"):
+                await listen_also(admin.server, read_config((), chosen))
