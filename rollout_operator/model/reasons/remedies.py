@@ -8,13 +8,6 @@ from rollout_operator.model.outcome import Code
 
 REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
     {
-        Code.POD_OUTDATED: "",
-        Code.POD_BROKEN_AND_OUTDATED: "",
-        Code.ROLLED_OUT: "",
-        Code.SCALE_UP: "",
-        Code.SCALE_DOWN: "",
-        Code.SCALE_PUBLISHED: "",
-        Code.UP_TO_DATE: "",
         Code.BUDGET_USED: (
             "find out why the named pods are not ready, or raise rollout-max-unavailable"
         ),
@@ -25,26 +18,20 @@ REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
         Code.PAUSED_ZONE_NOT_READY: (
             "bring its pods back, or remove its annotation grafana.com/rollout-paused"
         ),
-        Code.ANOTHER_ZONE_FIRST: "",
         Code.STATUS_BEHIND: "when it stays, find out what keeps the controller manager",
         Code.SET_TERMINATING: "when it stays, look at the finalizers of the StatefulSet",
         Code.OTHER_OPERATOR: "stop one of the two operators",
-        Code.DRIVEN_BY_POLICY: "",
-        Code.POLICIES_NOT_READ: "",
         Code.POLICY_PAUSED: "set spec.paused to false when it may go on",
         Code.BATCH_OPEN: "when it stays, find out why the named pods are not ready",
-        Code.INTERVAL_WAIT: "",
         Code.BATCH_DUE: (
             "when it stays, see that an operator acts, or raise -kubernetes.client-qps"
         ),
         Code.ZONE_SCALING: "when it stays, find out why the zone does not get its number of pods",
-        Code.ZONE_NOT_FOUND: "",
         Code.NO_STATEFUL_SETS: (
             "correct spec.statefulSetSelector, or the labels of the StatefulSets"
         ),
         Code.SHADOW_MODE: "nothing, where it is meant to watch only; -mode=active makes it act",
         Code.SNAPSHOT_STALE: "see whether the API server answers this process",
-        Code.SNAPSHOT_CHANGED: "",
         Code.LIVE_READ_EXPIRED: (
             "raise -kubernetes.client-qps, or find out why the API server takes so long for a list"
         ),
@@ -55,8 +42,6 @@ REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
             "beside it"
         ),
         Code.LEADING_ZONE_NOT_READY: "find out why pods of the zone that it follows are not ready",
-        Code.ROLLOUT_UNDERWAY: "",
-        Code.DELAYED_BY_PODS: "",
         Code.POD_GAVE_NO_TIME: "see why the named pod gives that answer",
         Code.REFERENCE_NOT_READ: "when it stays, mend what the error in the sentence names",
         Code.SCALE_REFUSED: "mend what the error in the sentence names",
@@ -87,12 +72,7 @@ REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
         Code.GROUP_LABELS_DIFFER: "remove one of the two labels",
         Code.PODS_SHARE_LABELS: "give each zone a selector of its own when you create it anew",
         Code.LABEL_MISPLACED: "set the label itself, to true",
-        Code.NOT_A_DOWNSCALE: "",
-        Code.NOT_GUARDED: "",
-        Code.DRY_RUN: "",
         Code.CANNOT_CHECK: "see what the warning names",
-        Code.PODS_PREPARED: "",
-        Code.ZONE_DOWNSCALED_LATELY: "",
         Code.OTHER_ZONE_NOT_READY: "bring that zone back, or wait for its rollout",
         Code.OTHER_DOWNSCALE_UNDERWAY: "try again in a minute",
         Code.GROUP_NOT_READ: "mend what the error in the sentence names",
@@ -112,12 +92,6 @@ REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
             "correct the annotation, or the entry of the zone tracker, that the sentence names"
         ),
         Code.OTHER_NAMESPACE: "correct the namespaceSelector of the webhook",
-        Code.DISRUPTION_GRANTED: "",
-        Code.POD_NOT_IN_SCOPE: "",
-        Code.POD_NOT_RUNNING: "",
-        Code.POD_NOT_FOUND: "",
-        Code.BUDGET_VALID: "",
-        Code.BUDGET_HAS_ROOM: "",
         Code.DISRUPTION_BUDGET_USED: "find out why the named pods are down",
         Code.BUDGETS_NOT_READ: "mend what the error in the sentence names",
         Code.GRANT_NOT_RECORDED: "mend what the error in the sentence names",
@@ -138,12 +112,9 @@ REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
         Code.BUDGET_SELECTS_NO_PODS: (
             "put the labels of the selector on spec.template.metadata.labels of the StatefulSets"
         ),
-        Code.GRANT_TAKEN_BACK: "",
-        Code.DOWNSCALE_RECORDED: "",
-        Code.DOWNSCALE_UNDONE: "",
     }
 )
-"""Of every code; empty where there is nothing to do but to wait, or nothing at all."""
+"""Of the codes where there is more to do than to wait."""
 
 PAGE: Final = "/reasons"
 """Where the admin server explains all codes."""

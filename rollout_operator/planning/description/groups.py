@@ -127,7 +127,7 @@ def describe_reason(reason: Reason) -> Waiting:
         text=cut(reason.text),
         severity=reason.severity,
         zone=reason.zone,
-        remedy="" if reason.severity is Severity.DEBUG else REMEDIES[reason.code],
+        remedy="" if reason.severity is Severity.DEBUG else REMEDIES.get(reason.code, ""),
         link=render_path(reason.code),
     )
 

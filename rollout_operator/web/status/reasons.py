@@ -6,6 +6,7 @@ from functools import cache
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.reasons.meanings import MEANINGS
 from rollout_operator.model.reasons.remedies import REMEDIES
+from rollout_operator.web.status.group import render_remedy
 from rollout_operator.web.status.markup import render_prose
 from rollout_operator.web.status.page import list_plain_page
 
@@ -28,8 +29,7 @@ def _list_codes() -> Iterator[str]:
         '<p><a href="status">status</a></p></header><div class="card"><dl class="code-list">'
     )
     for code in Code:
-        remedy = REMEDIES[code]
-        to_do = f'<p class="remedy"><b>To do</b> {render_prose(remedy)}</p>' if remedy else ""
+        to_do = render_remedy(REMEDIES.get(code, ""))
         yield (
             f'<dt id="{code}"><a class="code" href="#{code}">{code}</a></dt>'
             f"<dd>{render_prose(MEANINGS[code])}{to_do}</dd>"
@@ -40,5 +40,5 @@ def _list_codes() -> Iterator[str]:
 def _list_lines(code: Code) -> Iterator[str]:
     yield f"{code}"
     yield f"    {MEANINGS[code]}"
-    if REMEDIES[code]:
+    if code in REMEDIES:
         yield f"    To do: {REMEDIES[code]}"

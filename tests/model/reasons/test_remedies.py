@@ -1,4 +1,4 @@
-"""Every reason has a meaning and a remedy in plain words."""
+"""Every reason has a meaning, and many a remedy, in plain words."""
 
 from collections.abc import Mapping
 
@@ -11,18 +11,18 @@ from rollout_operator.model.reasons.remedies import REMEDIES, render_path
 LONGEST = 100
 
 
-@pytest.mark.parametrize("table", [MEANINGS, REMEDIES])
-def test_every_code_has_its_line(table: Mapping[Code, str]) -> None:
-    """D-40."""
-    assert set(table) == set(Code)
-    assert {
-        text for text in table.values() if len(text) > LONGEST or not text.isprintable()
-    } == set()
-    assert {text for text in table.values() if text != text.strip(" .")} == set()
-
-
 def test_every_code_means_something() -> None:
-    assert [code for code, meaning in MEANINGS.items() if not meaning] == []
+    """D-40."""
+    assert set(MEANINGS) == set(Code)
+
+
+@pytest.mark.parametrize("table", [MEANINGS, REMEDIES])
+def test_each_line_is_short_and_plain(table: Mapping[Code, str]) -> None:
+    """D-40."""
+    for text in table.values():
+        assert 0 < len(text) <= LONGEST
+        assert text.isprintable()
+        assert text == text.strip(" .")
 
 
 def test_the_link_leads_to_the_code() -> None:
