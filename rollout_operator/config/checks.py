@@ -14,7 +14,7 @@ from rollout_operator.config.environment import (
     is_label,
 )
 from rollout_operator.config.flags import Config, read_arguments
-from rollout_operator.config.rollout_flags import (
+from rollout_operator.config.operator_flags import (
     ACTIVE,
     AS_ANNOUNCED,
     BY_VERSION,

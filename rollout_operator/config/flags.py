@@ -1,29 +1,23 @@
-"""The operator's configuration: the flags of all subjects, and what follows from them.
+"""The operator's configuration: the values of its flags, and what follows from them.
 
-Each flag stands once, on the field that its value goes to, in the module of its subject. Which
-combinations are refused is decided in `checks`, how words become values in `grammar`, how all of it
-reads as help in `usage`. A flag that is not among the arguments has the value from `environment`,
-else its default.
+Which flags there are stands in `operator_flags`. Which combinations are refused is decided in
+`checks`, how words become values in `grammar`, how all of it reads as help in `usage`. A flag that
+is not among the arguments has the value from `environment`, else its default.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rollout_operator.config.api_flags import ApiFlags
 from rollout_operator.config.environment import NOTHING, Environment
 from rollout_operator.config.grammar import Flag, fill_fields, map_flags, parse_arguments
-from rollout_operator.config.pod_flags import PodFlags
-from rollout_operator.config.replica_flags import ReplicaFlags
-from rollout_operator.config.rollout_flags import SHADOW, RolloutFlags
-from rollout_operator.config.server_flags import ServerFlags
-from rollout_operator.config.webhook_flags import WebhookFlags
+from rollout_operator.config.operator_flags import SHADOW, OperatorFlags
 
 _WITHOUT_EFFECT: Final = ("zpdb.pod-ready-annotation-patch-timeout",)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(ApiFlags, RolloutFlags, ServerFlags, WebhookFlags, PodFlags, ReplicaFlags):
+class Config(OperatorFlags):
     """The configuration by the words after the program's name, checked by `checks.read_config`."""
 
     leftovers: tuple[str, ...] = ()
@@ -111,10 +105,7 @@ class Config(ApiFlags, RolloutFlags, ServerFlags, WebhookFlags, PodFlags, Replic
         return self.dns_name or f"rollout-operator.{self.namespace}.svc"
 
 
-# By subject, as they are shown.
-FLAGS: Final[tuple[Flag[Any], ...]] = tuple(
-    flag for subject in Config.__bases__ for flag in map_flags(subject).values()
-)
+FLAGS: Final[tuple[Flag[Any], ...]] = tuple(map_flags(Config).values())
 
 
 def get_flag(name: str) -> Flag[Any]:

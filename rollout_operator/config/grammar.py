@@ -3,7 +3,7 @@
 Decides how words become values: `-name=value`, `--name=value`, `-name value`; a boolean takes a
 value only through `=`; the last of several wins; `--` or the first word that is no flag ends it;
 numbers are decimal. Errors begin as Go's do, and go on with what to write instead. Which flags
-exist is decided by the subjects of `flags`, what they mean together in `checks`.
+exist is decided in `operator_flags`, what they mean together in `checks`.
 """
 
 import difflib

@@ -1,17 +1,20 @@
 """Which flags exist, their defaults and where their values go (FLAG-10..39, DEP-02, DEP-03)."""
 
 import dataclasses
+import inspect
+import re
 from datetime import timedelta
 from typing import Any, Final
 
 import pytest
 
-from rollout_operator.config.api_flags import UNLIMITED
 from rollout_operator.config.checks import read_config
 from rollout_operator.config.flags import FLAGS, Config
 from rollout_operator.config.grammar import HelpRequested
+from rollout_operator.config.operator_flags import UNLIMITED
 from rollout_operator.config.usage import render_flag_table
 from rollout_operator.model.errors import ConfigError
+from tests.code_rules import PACKAGE
 
 IN_NAMESPACE: Final = "-kubernetes.namespace=prod"
 # The flags of the program that this one replaces.
@@ -144,6 +147,22 @@ def test_every_flag_reaches_its_field() -> None:
     assert {word.partition("=")[0] for word in GIVEN} == {flag.name for flag in FLAGS} - {
         *("kubernetes.namespace", "releases.verify-wanted-version")
     }
+
+
+def test_every_setting_is_read_outside_of_config() -> None:
+    """By itself, or by a property that is: a flag that nothing reads would do nothing."""
+    beyond = [file.read_text() for file in PACKAGE.rglob("*.py") if file.parent.name != "config"]
+    read = {name for text in beyond for name in re.findall(r"(?:config|settings)\.(\w+)", text)}
+    pending = [*read]
+    while pending:
+        setting = vars(Config).get(pending.pop())
+        if isinstance(setting, property) and setting.fget is not None:
+            new = {*re.findall(r"self\.(\w+)", inspect.getsource(setting.fget))} - read
+            read |= new
+            pending += new
+
+    unread = {field.name for field in dataclasses.fields(Config)} - read
+    assert unread == {"patch_timeout"}, "which has no effect, as its help says"
 
 
 def test_a_configuration_does_not_change() -> None:

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from rollout_operator.config.rollout_flags import AS_ANNOUNCED
-from rollout_operator.config.rollout_flags import KUBERIK as FOLLOWING
+from rollout_operator.config.operator_flags import AS_ANNOUNCED
+from rollout_operator.config.operator_flags import KUBERIK as FOLLOWING
 from rollout_operator.model.releases.rollout import KUBERIK, OURS, ReleaseCompat
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.config.rollout_flags import REGISTRY
+from rollout_operator.config.operator_flags import REGISTRY
 from rollout_operator.controllers.own_writes import NewestObjects, StatusWriter
 from rollout_operator.controllers.releases.caches import ReleaseCaches, list_concerned
 from rollout_operator.controllers.releases.controller import (
