@@ -19,8 +19,7 @@ from rollout_operator.kube.api import (
 from rollout_operator.model.decode.registrations import decode_allowed, decode_username
 from rollout_operator.model.diagnosis.installation import Installation, Right, RightAnswer
 from rollout_operator.model.errors import ApiError, Denied
-from rollout_operator.planning.diagnosis.environment import list_arguments, list_watched
-from rollout_operator.planning.diagnosis.operators import list_acting
+from rollout_operator.planning.diagnosis.operators import list_acting, list_arguments, list_watched
 from rollout_operator.planning.diagnosis.policies import reads_nodes
 from rollout_operator.planning.diagnosis.releases import reads_cluster, reads_secrets
 from rollout_operator.planning.diagnosis.rights import RightNeeds, list_rights

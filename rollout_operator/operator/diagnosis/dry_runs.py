@@ -1,7 +1,7 @@
 """Dry runs that show whether the API server reaches the webhooks, and takes the pods to come.
 
 Each request has `dryRun=All`: it passes admission and is not stored, and no webhook has side
-effects. What the answers say is judged in `planning.diagnosis.reachability`.
+effects. What the answers say is judged in `planning.diagnosis.webhooks`.
 """
 
 from collections.abc import Awaitable, Sequence

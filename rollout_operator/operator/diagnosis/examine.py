@@ -65,19 +65,21 @@ from rollout_operator.operator.diagnosis.examine_releases import read_releases
 from rollout_operator.operator.diagnosis.pod_paths import probe_paths
 from rollout_operator.operator.diagnosis.reading import ExaminingClient, Reading
 from rollout_operator.pki.examination import read_bundle
-from rollout_operator.planning.diagnosis.arguments import find_value, is_on
 from rollout_operator.planning.diagnosis.checks import diagnose
-from rollout_operator.planning.diagnosis.environment import list_arguments, watches
-from rollout_operator.planning.diagnosis.operators import list_acting
-from rollout_operator.planning.diagnosis.policies import obeys
-from rollout_operator.planning.diagnosis.preparing import explain_untold, plan_questions
-from rollout_operator.planning.diagnosis.rights import (
+from rollout_operator.planning.diagnosis.operators import (
     DEFAULT_LEASE,
     DEFAULT_SECRET,
     LEASE_FLAG,
     SECRET_FLAG,
     SELF_SIGNED_FLAG,
+    find_value,
+    is_on,
+    list_acting,
+    list_arguments,
+    watches,
 )
+from rollout_operator.planning.diagnosis.policies import obeys
+from rollout_operator.planning.diagnosis.preparing import explain_untold, plan_questions
 
 _ALL_DEPLOYMENTS: Final = dataclasses.replace(DEPLOYMENTS, is_namespaced=False)
 # Checks that are left out where their ground could not be read.

@@ -12,13 +12,10 @@ from rollout_operator.model.diagnosis.findings import Diagnosis, Finding, Skippe
 from rollout_operator.model.diagnosis.installation import Installation, Source
 from rollout_operator.planning.diagnosis import (
     budgets,
-    environment,
     groups,
-    keys,
     operators,
     policies,
     preparing,
-    reachability,
     releases,
     rights,
     webhooks,
@@ -46,7 +43,7 @@ CHECKS: Final = (
     Check("one operator", operators.check_count, (_OPERATORS,)),
     Check("holder of the Lease", operators.check_lease, (Source.LEASE, Source.PODS)),
     Check("arguments of the operator", operators.check_arguments, (_OPERATORS,)),
-    Check("flags and variables", environment.check_overruled, (_OPERATORS,)),
+    Check("flags and variables", operators.check_overruled, (_OPERATORS,)),
     Check("rights of the operator", rights.check_rights, (Source.RIGHTS,)),
     Check(
         "rights of the operator in the cluster",
@@ -66,14 +63,14 @@ CHECKS: Final = (
     Check("CA of webhooks", webhooks.check_bundles, (_HOOKS,)),
     Check("failure policies", webhooks.check_policies, (_HOOKS,)),
     Check("time-outs of webhooks", webhooks.check_timeouts, (_HOOKS,)),
-    Check("webhooks are reached", reachability.check_reach, (Source.REACH,)),
+    Check("webhooks are reached", webhooks.check_reach, (Source.REACH,)),
     Check("zones of groups", groups.check_zones, (_SETS,)),
     Check("update strategies", groups.check_strategies, (_SETS,)),
     Check("order of zones", groups.check_order, (_SETS,)),
     Check("values of labels and annotations", groups.check_values, (_SETS,)),
-    Check("values of switches", keys.check_switches, (_SETS,)),
-    Check("spelling of keys", keys.check_spelling, (_SETS,)),
-    Check("places of keys", keys.check_places, (_SETS,)),
+    Check("values of switches", groups.check_switches, (_SETS,)),
+    Check("spelling of keys", groups.check_spelling, (_SETS,)),
+    Check("places of keys", groups.check_places, (_SETS,)),
     Check("where pods are prepared", groups.check_preparing, (_SETS,)),
     Check(
         "pods answer where they are prepared",
@@ -116,7 +113,7 @@ CHECKS: Final = (
         budgets.check_zone_overlap,
         (Source.ZONE_BUDGETS, Source.PODS),
     ),
-    Check("pods that are to come", reachability.check_pods, (Source.POD_TRIALS,)),
+    Check("pods that are to come", webhooks.check_pods, (Source.POD_TRIALS,)),
 )
 
 

@@ -1,18 +1,17 @@
-"""Settings of rollout groups that stop them, or make them go another way than meant."""
+"""Settings of rollout groups that stop them, or make them go another way than meant.
 
+Keys that start with `grafana.com/` or `rollout-` are compared with those in `model.names`; a key
+that is near to none of them belongs to another tool and is left alone.
+"""
+
+import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from rollout_operator.model import names
 from rollout_operator.model.diagnosis.findings import Finding, FindingCode
 from rollout_operator.model.diagnosis.installation import Installation, ZoneSet
-from rollout_operator.model.names import (
-    LEADING_ZONE,
-    ON_DELETE,
-    PREPARE_DOWNSCALE,
-    PREPARE_PATH,
-    PREPARE_PORT,
-)
 from rollout_operator.planning.diagnosis.remedies import find
 from rollout_operator.planning.downscales.endpoint import NoTarget, plan_target
 from rollout_operator.planning.downscales.request import is_labelled
@@ -20,6 +19,21 @@ from rollout_operator.planning.rollout.zones import list_odd_values
 from rollout_operator.planning.wording import join_names
 
 _DIGITS: Final = re.compile(r"([0-9]+)")
+_PREFIXES: Final = ("grafana.com/", "rollout-")
+# Two letters of twenty may be wrong, and a short word may be another word.
+_NEAR: Final = 0.85
+
+KNOWN: Final = frozenset(
+    value
+    for value in vars(names).values()
+    if isinstance(value, str) and value.startswith(_PREFIXES)
+)
+_GROUP_LABELS: Final = frozenset({names.GROUP_LABEL, names.GROUP_LABEL_LONG})
+_SWITCHES: Final = frozenset({names.NO_DOWNSCALE, names.PREPARE_DOWNSCALE})
+_ONLY_LABELS: Final = _GROUP_LABELS | _SWITCHES
+_ONLY_ANNOTATIONS: Final = (
+    names.STATEFULSET_ANNOTATIONS - _SWITCHES - {names.MIN_TIME_BETWEEN_DOWNSCALES}
+)
 
 
 def check_zones(installation: Installation) -> Iterator[Finding]:
@@ -33,7 +47,7 @@ def check_zones(installation: Installation) -> Iterator[Finding]:
 def check_strategies(installation: Installation) -> Iterator[Finding]:
     """Yield members that Kubernetes replaces the pods of."""
     for member in installation.members:
-        if member.sts.strategy != ON_DELETE:
+        if member.sts.strategy != names.ON_DELETE:
             text = f"its update strategy is {member.sts.strategy}"
             yield find(FindingCode.NOT_ON_DELETE, _name(member), text)
 
@@ -59,25 +73,25 @@ def check_values(installation: Installation) -> Iterator[Finding]:
 def check_preparing(installation: Installation) -> Iterator[Finding]:
     """Yield sets whose pods are to be prepared nowhere, or that say where and not that."""
     for sts in installation.sets:
-        if is_labelled(sts.sts.labels, PREPARE_DOWNSCALE):
+        if is_labelled(sts.sts.labels, names.PREPARE_DOWNSCALE):
             target = plan_target(sts.sts.annotations, sts.sts.service_name)
             if isinstance(target, NoTarget):
                 yield find(FindingCode.PREPARE_INCOMPLETE, _name(sts), target.problem)
-        elif PREPARE_DOWNSCALE not in sts.labels:
-            misplaced = sorted({PREPARE_PATH, PREPARE_PORT} & sts.annotations.keys())
+        elif names.PREPARE_DOWNSCALE not in sts.labels:
+            misplaced = sorted({names.PREPARE_PATH, names.PREPARE_PORT} & sts.annotations.keys())
             if misplaced:
-                text = f"it has {join_names(misplaced)} without the label {PREPARE_DOWNSCALE}"
+                text = f"it has {join_names(misplaced)} without the label {names.PREPARE_DOWNSCALE}"
                 yield find(FindingCode.PREPARE_WITHOUT_LABEL, _name(sts), text)
 
 
 def check_leading_zones(installation: Installation) -> Iterator[Finding]:
     """Yield zones that follow a zone which is not in their group."""
     for members in _group_by_name(installation).values():
-        names = {member.sts.name for member in members}
+        present = {member.sts.name for member in members}
         for member in members:
-            leading = member.sts.annotations.get(LEADING_ZONE)
-            if leading is not None and leading not in names:
-                text = f'annotation {LEADING_ZONE}: "{leading}" is no zone of its group'
+            leading = member.sts.annotations.get(names.LEADING_ZONE)
+            if leading is not None and leading not in present:
+                text = f'annotation {names.LEADING_ZONE}: "{leading}" is no zone of its group'
                 yield find(FindingCode.LEADING_ZONE_UNKNOWN, _name(member), text)
 
 
@@ -93,5 +107,64 @@ def _group_by_name(installation: Installation) -> Mapping[str, list[ZoneSet]]:
     return dict(sorted(groups.items()))
 
 
+def check_spelling(installation: Installation) -> Iterator[Finding]:
+    """Yield keys of StatefulSets with the known key that they are nearest to."""
+    for sts in installation.sets:
+        for what, keys in _list_places(sts):
+            for key in sorted(keys):
+                nearest = choose_nearest(key)
+                if nearest:
+                    text = f'{what} "{key}" is not known; did you mean "{nearest}"?'
+                    yield find(FindingCode.KEY_UNKNOWN, _name(sts), text)
+
+
+def choose_nearest(key: str) -> str:
+    """Return the known key that `key` misspells, empty where it is known or foreign."""
+    if key in KNOWN or not key.lower().startswith(_PREFIXES):
+        return ""
+    # Under the other prefix, or without a prefix.
+    same_name = [known_key for known_key in sorted(KNOWN) if _short(known_key) == _short(key)]
+    if same_name:
+        return same_name[0]
+    near = difflib.get_close_matches(_short(key), map(_short, sorted(KNOWN)), n=1, cutoff=_NEAR)
+    return next((known_key for known_key in sorted(KNOWN) if _short(known_key) in near), "")
+
+
+def check_places(installation: Installation) -> Iterator[Finding]:
+    """Yield keys of the operator's that do nothing where they stand."""
+    for sts in installation.sets:
+        for key in sorted(_ONLY_LABELS & sts.annotations.keys() - sts.labels.keys()):
+            yield find(
+                FindingCode.KEY_MISPLACED, _name(sts), f'"{key}" is a label, not an annotation'
+            )
+        for key in sorted(_ONLY_ANNOTATIONS & sts.labels.keys() - sts.annotations.keys()):
+            yield find(
+                FindingCode.KEY_MISPLACED, _name(sts), f'"{key}" is an annotation, not a label'
+            )
+        # A group label of the pods alone is common: the set then belongs to no group.
+        for key in sorted((_ONLY_LABELS & sts.pod_labels.keys()) - sts.labels.keys()):
+            if key in _SWITCHES or sts.sts.group is None:
+                text = f'label "{key}" is on the pod template only, not on the StatefulSet'
+                yield find(FindingCode.KEY_MISPLACED, _name(sts), text)
+
+
+def check_switches(installation: Installation) -> Iterator[Finding]:
+    """Yield labels that switch a review on with a value that does not."""
+    for sts in installation.sets:
+        for key in sorted(_SWITCHES & sts.labels.keys()):
+            value = sts.labels[key]
+            if value not in {"true", "false"}:
+                text = f'label {key}: "{value}" is not "true", and is as good as none'
+                yield find(FindingCode.ODD_VALUE, _name(sts), text)
+
+
+def _list_places(sts: ZoneSet) -> Iterable[tuple[str, Mapping[str, str]]]:
+    return ("label", sts.labels), ("annotation", sts.annotations)
+
+
 def _name(sts: ZoneSet) -> str:
     return f"StatefulSet {sts.sts.name}"
+
+
+def _short(key: str) -> str:
+    return key.rpartition("/")[2].lower()

@@ -12,11 +12,13 @@ from rollout_operator.model.diagnosis.installation import Installation
 from rollout_operator.model.names import ON_DELETE
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.policy.policy import PolicyOwnership
-from rollout_operator.planning.diagnosis.arguments import is_on
-from rollout_operator.planning.diagnosis.environment import list_arguments
-from rollout_operator.planning.diagnosis.operators import list_acting
+from rollout_operator.planning.diagnosis.operators import (
+    POLICIES_FLAG,
+    is_on,
+    list_acting,
+    list_arguments,
+)
 from rollout_operator.planning.diagnosis.remedies import find
-from rollout_operator.planning.diagnosis.rights import POLICIES_FLAG
 from rollout_operator.planning.policies.ownership import share_sets
 from rollout_operator.planning.policies.zones import needs_nodes
 from rollout_operator.planning.wording import join_names, verb

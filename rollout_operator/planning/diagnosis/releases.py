@@ -10,11 +10,13 @@ from rollout_operator.model.diagnosis.findings import Finding, FindingCode
 from rollout_operator.model.diagnosis.installation import Installation
 from rollout_operator.model.diagnosis.releases import InstalledReleases
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
-from rollout_operator.planning.diagnosis.arguments import is_on
-from rollout_operator.planning.diagnosis.environment import list_arguments
-from rollout_operator.planning.diagnosis.operators import list_acting
+from rollout_operator.planning.diagnosis.operators import (
+    RELEASES_FLAG,
+    is_on,
+    list_acting,
+    list_arguments,
+)
 from rollout_operator.planning.diagnosis.remedies import find
-from rollout_operator.planning.diagnosis.rights import RELEASES_FLAG
 from rollout_operator.planning.releases.health import list_checks, selects_namespaces
 from rollout_operator.planning.releases.schedules.status import describe_refusal
 from rollout_operator.planning.wording import join_names, verb

@@ -12,21 +12,23 @@ from msgspec.structs import replace
 
 from rollout_operator.model.diagnosis.findings import Finding, FindingCode
 from rollout_operator.model.diagnosis.installation import Installation, Right, RightAnswer
-from rollout_operator.planning.diagnosis.arguments import find_value, is_on
+from rollout_operator.planning.diagnosis.operators import (
+    DEFAULT_LEASE,
+    DEFAULT_SECRET,
+    LEASE_FLAG,
+    METADATA_FLAG,
+    NAMES_FLAG,
+    POLICIES_FLAG,
+    RELEASES_FLAG,
+    SECRET_FLAG,
+    SELF_SIGNED_FLAG,
+    TLS_FLAG,
+    find_value,
+    is_on,
+)
 from rollout_operator.planning.diagnosis.remedies import find
 from rollout_operator.planning.wording import join_names
 
-SECRET_FLAG: Final = "server-tls.self-signed-cert.secret-name"  # noqa: S105 (the name of a flag)
-DEFAULT_SECRET: Final = "rollout-operator-self-signed-certificate"  # noqa: S105 (a name)
-LEASE_FLAG: Final = "leader-election.lease-name"
-DEFAULT_LEASE: Final = "rollout-operator"
-TLS_FLAG: Final = "server-tls.enabled"
-SELF_SIGNED_FLAG: Final = "server-tls.self-signed-cert.enabled"
-
-POLICIES_FLAG: Final = "multi-az-rollouts.enabled"
-RELEASES_FLAG: Final = "releases.enabled"
-METADATA_FLAG: Final = "releases.metadata"
-NAMES_FLAG: Final = "webhooks.ca-bundle-names"
 # As the shipped Deployment calls it, also inside of other names.
 _OWN_NAMESPACE: Final = "$(POD_NAMESPACE)"
 

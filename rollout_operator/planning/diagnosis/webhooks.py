@@ -1,8 +1,10 @@
-"""Whether webhooks are registered as the operator needs them: Service, CA, policy, time.
+"""Whether webhooks are registered as the operator needs them, and the API server reaches them.
 
-Whether the API server reaches them is judged in `reachability`, by what it answers.
+What the answers to dry runs say is judged here, of webhooks and of pods that are to come. The API
+server has no words for machines here: the sentence alone says which of its steps failed.
 """
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
@@ -14,20 +16,31 @@ from rollout_operator.model.diagnosis.installation import (
     PREPARE_DOWNSCALE_PATH,
     HookRegistration,
     Installation,
+    ReachAnswer,
 )
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import NO_DOWNSCALE, PREPARE_DOWNSCALE
 from rollout_operator.model.units import format_duration, format_rfc3339, parse_duration
-from rollout_operator.planning.diagnosis.arguments import find_value, is_on
-from rollout_operator.planning.diagnosis.operators import list_acting
+from rollout_operator.planning.diagnosis.operators import TLS_FLAG, find_value, is_on, list_acting
 from rollout_operator.planning.diagnosis.remedies import find
-from rollout_operator.planning.diagnosis.rights import TLS_FLAG
 from rollout_operator.planning.downscales.request import is_labelled
+from rollout_operator.planning.wording import join_names
 
 _DEFAULT_POD_TIMEOUT: Final = timedelta(seconds=5)
 _DEFAULT_REQUEST_TIMEOUT: Final = timedelta(seconds=10)
 # The other hooks answer out of memory; a new connection and a busy machine take some of it.
 _LEAST: Final = timedelta(seconds=2)
+
+_FAILED: Final = re.compile(r'failed calling webhook "([^"]*)"')
+_TIMED_OUT: Final = ("context deadline exceeded", "i/o timeout", "Client.Timeout exceeded")
+_POD_SECURITY: Final = "violates PodSecurity"
+# A webhook of another owner that has side effects: nothing is learnt of ours.
+_NOT_TRIED: Final = "does not support dry run"
+# Of the violations, of which the API server names all; answers are cut themselves.
+_SHOWN: Final = 120
+_POD: Final = re.compile(r'pods "[^"]*" is forbidden: |cannot create pods in namespace [^:]*: ')
+# More pods than the quota has room for: those that are replaced have left theirs by then.
+_QUOTA: Final = "exceeded quota"
 
 
 def check_registered(installation: Installation) -> Iterator[Finding]:
@@ -147,3 +160,44 @@ def _read_span(installation: Installation, flag: str, default: timedelta) -> tim
 
 def _name(hook: HookRegistration) -> str:
     return hook.configuration
+
+
+def check_reach(installation: Installation) -> Iterator[Finding]:
+    """Yield webhooks that the API server does not reach, or does not call."""
+    for answer in installation.reach:
+        yield from _judge(answer)
+
+
+def _judge(answer: ReachAnswer) -> Iterator[Finding]:
+    if not answer.is_answered:
+        yield find(FindingCode.WEBHOOK_TIMED_OUT, answer.request, answer.error)
+        return
+    failed = _FAILED.search(answer.error)
+    if failed is not None:
+        is_late = any(arguments in answer.error for arguments in _TIMED_OUT)
+        code = FindingCode.WEBHOOK_TIMED_OUT if is_late else FindingCode.WEBHOOK_UNREACHABLE
+        yield find(code, f"webhook {failed[1]}", answer.error)
+    # Whatever else refused it, such as the schema of another release, says nothing of ours.
+    elif answer.must_be_refused and not answer.error:
+        text = f"no webhook refused to {answer.request}: it was accepted"
+        yield find(FindingCode.WEBHOOK_NOT_CALLED, " ".join(answer.paths), text)
+
+
+def check_pods(installation: Installation) -> Iterator[Finding]:
+    """Yield StatefulSets whose next pod the API server would refuse; those alike together."""
+    alike: dict[tuple[FindingCode, str], list[str]] = {}
+    for trial in installation.pod_trials:
+        if trial.error and not any(arguments in trial.error for arguments in (_QUOTA, _NOT_TRIED)):
+            alike.setdefault(_judge_refusal(trial.error), []).append(trial.set_name)
+    for (code, text), (first, *others) in alike.items():
+        more = f"; the same for {join_names(others)}" if others else ""
+        yield find(code, f"StatefulSet {first}", f"{text}{more}")
+
+
+def _judge_refusal(error: str) -> tuple[FindingCode, str]:
+    """Return what is the same for all pods of a kind: their names come before it."""
+    _, security, violations = error.partition(_POD_SECURITY)
+    if security:
+        cut = "..." if len(violations) > _SHOWN else ""
+        return FindingCode.POD_SECURITY_VIOLATED, f"{security}{violations[:_SHOWN]}{cut}"
+    return FindingCode.POD_REFUSED, _POD.sub("", error)

@@ -8,10 +8,14 @@ from msgspec.structs import replace
 from rollout_operator.model.diagnosis.installation import Installation, OperatorDeployment
 from rollout_operator.model.names import TOPOLOGY_KEYS
 from rollout_operator.model.placement import PlacedSet
-from rollout_operator.planning.diagnosis.arguments import find_value
-from rollout_operator.planning.diagnosis.environment import list_arguments, list_watched, watches
+from rollout_operator.planning.diagnosis.operators import (
+    LEASE_FLAG,
+    find_value,
+    list_arguments,
+    list_watched,
+    watches,
+)
 from rollout_operator.planning.diagnosis.policies import reads_nodes
-from rollout_operator.planning.diagnosis.rights import LEASE_FLAG
 from tests.planning.diagnosis.installations import OPERATOR, ungrouped, with_sets, zone_set
 from tests.planning.diagnosis.spoilt_policies import policy
 
