@@ -149,8 +149,7 @@ class FakeClient:
         namespace: str,
         name: str,
         subresource: str = "",
-        *,
-        has_turn: bool = False,
+        **_: object,
     ) -> bytes:
         assert not subresource, "this client knows of none"
         await self._record(f"get {resource.plural}/{name}")
