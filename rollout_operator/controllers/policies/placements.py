@@ -16,7 +16,7 @@ from rollout_operator.kube.api import PODS, STATEFULSETS, Reader, Resource
 from rollout_operator.kube.cache.nodes import FollowedNodes
 from rollout_operator.kube.cache.store import PodStore
 from rollout_operator.model.decode.adoption import decode_adoptable
-from rollout_operator.model.decode.pod_node import decode_pod_node
+from rollout_operator.model.decode.objects import decode_pod_node
 from rollout_operator.model.errors import DecodeError, NotFound
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import Uid

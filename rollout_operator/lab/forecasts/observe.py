@@ -50,7 +50,7 @@ from rollout_operator.model.releases.rollout import (
 )
 from rollout_operator.model.releases.schedule import CLUSTER_SCHEDULE, SCHEDULE, ScheduleObject
 from rollout_operator.operator.diagnosis.copies import ObjectsCopy
-from rollout_operator.planning.forecasts.given import ForecastInput, ForecastRollout
+from rollout_operator.planning.forecasts.play import ForecastInput, ForecastRollout
 from rollout_operator.planning.releases import conditions
 from rollout_operator.planning.releases.flux import list_targets
 

@@ -27,8 +27,10 @@ from rollout_operator.model.decode.wire import (
     Owner,
     PodAnnotations,
     PodStatus,
+    Required,
     Selector,
     SetStatus,
+    Wire,
     WireBookmark,
     WireNode,
     WirePlaced,
@@ -308,3 +310,26 @@ def _keep_annotations(annotations: Mapping[str, str] | None) -> Mapping[str, str
 def only(keys: tuple[str, ...], values: Mapping[str, str] | None) -> Mapping[str, str]:
     """Return the part of `values` that has one of these keys, in their order."""
     return {key: values[key] for key in keys if key in values} if values else {}
+
+
+class _Head(Wire):
+    uid: Required
+
+
+class _Spec(Wire):
+    node_name: str | None = None
+
+
+class _ScheduledPod(Wire):
+    metadata: _Head
+    spec: _Spec | None = None
+    kind: str | None = None
+
+
+_SCHEDULED: Final = msgspec.json.Decoder(_ScheduledPod)
+
+
+def decode_pod_node(raw: JsonBytes) -> tuple[Uid, str]:
+    """Return the UID of a pod and its node, empty where it has none yet. Raises DecodeError."""
+    wire = read_as("Pod", raw, _SCHEDULED)
+    return Uid(wire.metadata.uid), bound_text((wire.spec.node_name if wire.spec else None) or "")

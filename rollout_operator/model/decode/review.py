@@ -3,7 +3,8 @@
 Decides what is no review at all (DecodeError: the caller gets a 400) and what is a review of an
 object that cannot be judged (`Unusable`: each hook has its own rule for that). What is not read is
 skipped without being built; of a large body first an excerpt is made, so that what is read is small
-as well. v1 and v1beta1 do not differ in anything that is read here.
+as well. v1 and v1beta1 do not differ in anything that is read here. The answer of another replica
+to a review is read here, too: whether it is one, and to which question.
 """
 
 import json
@@ -316,3 +317,32 @@ def _value_at(body: bytes, path: str) -> str:
     if not isinstance(value, str | int | float):
         return ""
     return show_value(value)
+
+
+class _Response(Wire):
+    uid: Required
+    allowed: bool
+
+
+class _Answer(Wire):
+    kind: Required
+    api_version: Required
+    response: _Response
+
+
+_ANSWER: Final = msgspec.json.Decoder(_Answer)
+
+
+def decode_allowed(body: bytes, review: Review) -> bool:
+    """Return whether the answer in `body` allows what `review` requests.
+
+    Raises DecodeError where it is no answer to that.
+    """
+    try:
+        wire = _ANSWER.decode(body)
+    except _BROKEN as error:
+        raise DecodeError(str(error)) from error
+    answered = wire.kind, wire.api_version, wire.response.uid
+    if answered != (KIND, review.version, review.uid):
+        raise DecodeError("it answers another question")
+    return wire.response.allowed

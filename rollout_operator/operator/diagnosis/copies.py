@@ -38,7 +38,6 @@ from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.scaling import Reference
 from rollout_operator.planning.scaling.plan import list_references
 
-_PAGE: Final = 500
 _OPTIONAL: Final = (
     *(ZONE_BUDGETS, NATIVE_BUDGETS, VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS, NODES),
     MULTI_AZ_ROLLOUTS,
@@ -139,7 +138,7 @@ class _Reading:
         token = ""
         namespace = self.namespace if resource.is_namespaced else ""
         while True:
-            page = await self.client.fetch_page(resource, namespace, limit=_PAGE, token=token)
+            page = await self.client.fetch_page(resource, namespace, token=token)
             copies.extend((resource, raw) for raw in page.items)
             token = page.next_token
             if not token:

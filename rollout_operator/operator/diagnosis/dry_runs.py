@@ -1,15 +1,26 @@
-"""Dry runs that show whether the API server reaches the webhooks, and takes the pods to come.
+"""Requests that try what an installation answers: the API server, its webhooks, and pods.
 
-Each request has `dryRun=All`: it passes admission and is not stored, and no webhook has side
-effects. What the answers say is judged in `planning.diagnosis.webhooks`.
+Each dry run passes admission and is not stored, and no webhook has side effects. A GET goes to pods
+where they are to be prepared for a downscale. What the answers say is judged in
+`planning.diagnosis`: in `webhooks` that of dry runs, in `preparing` that of pods.
 """
 
+import asyncio
 from collections.abc import Awaitable, Sequence
+from datetime import timedelta
 from typing import Final
 
 import msgspec
 
-from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS, DryRunner, JsonObject
+from rollout_operator.aio.tasks import gather_all
+from rollout_operator.kube.api import (
+    PODS,
+    STATEFULSETS,
+    ZONE_BUDGETS,
+    DryRunner,
+    JsonObject,
+    PodProxy,
+)
 from rollout_operator.model.decode.installation import decode_pod_to_try
 from rollout_operator.model.diagnosis.installation import (
     BUDGET_PATH,
@@ -17,6 +28,8 @@ from rollout_operator.model.diagnosis.installation import (
     NO_DOWNSCALE_PATH,
     PREPARE_DOWNSCALE_PATH,
     Installation,
+    PathAnswer,
+    PathQuestion,
     PodTrial,
     ReachAnswer,
 )
@@ -28,7 +41,9 @@ from rollout_operator.model.errors import (
     Refused,
     TooManyRequests,
     UnknownOutcome,
+    Unreachable,
 )
+from rollout_operator.model.units import format_duration
 
 # Zones of a group are alike: what refuses pods of the twentieth refuses those of an earlier zone.
 _MOST_SETS: Final = 20
@@ -137,3 +152,42 @@ async def _try_pod(client: DryRunner, namespace: str, raw: bytes) -> PodTrial:
     except Refused as error:
         return PodTrial(set_name=name, error=f"{error}")
     return PodTrial(set_name=name)
+
+
+# As long as the operator itself gives a pod, unless flags say otherwise.
+_LIMIT: Final = timedelta(seconds=5)
+# A namespace may have many sets, and the API server other work.
+_AT_ONCE: Final = 10
+
+
+async def probe_paths(
+    client: PodProxy, namespace: str, questions: Sequence[PathQuestion]
+) -> tuple[PathAnswer, ...]:
+    """Return the answer to each question. Raises Denied where pods may not be called."""
+    turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def probe(question: PathQuestion) -> PathAnswer:
+        if not question.pod:
+            return PathAnswer(question=question, problem="no pod is ready")
+        async with turns:
+            return await _probe(client, namespace, question)
+
+    return tuple(await gather_all(map(probe, questions)))
+
+
+async def _probe(client: PodProxy, namespace: str, question: PathQuestion) -> PathAnswer:
+    is_lost = False
+    try:
+        async with asyncio.timeout(_LIMIT.total_seconds()):
+            status = await client.probe_pod(namespace, question.pod, question.target)
+        return PathAnswer(question=question, status=status)
+    except TimeoutError:
+        is_lost, problem = True, f"no answer within {format_duration(_LIMIT)}"
+    except Denied as error:
+        right = f"get pods/proxy in namespace {namespace}"
+        raise Denied(f"{error}", call=right, status=error.status) from error
+    except ApiError as error:
+        # With a status it is the pod that was not reached, else the API server.
+        is_lost = isinstance(error, Unreachable) and error.status > 0
+        problem = error.problem
+    return PathAnswer(question=question, problem=problem, is_lost=is_lost)

@@ -60,10 +60,9 @@ from rollout_operator.model.diagnosis.installation import (
 )
 from rollout_operator.model.errors import Denied, NotFound, OperatorError
 from rollout_operator.operator.diagnosis.access_reviews import fetch_rights
-from rollout_operator.operator.diagnosis.dry_runs import try_pods, try_webhooks
+from rollout_operator.operator.diagnosis.dry_runs import probe_paths, try_pods, try_webhooks
 from rollout_operator.operator.diagnosis.examine_releases import read_releases
-from rollout_operator.operator.diagnosis.pod_paths import probe_paths
-from rollout_operator.operator.diagnosis.reading import ExaminingClient, Reading
+from rollout_operator.operator.diagnosis.listing import ExaminingClient, Reading
 from rollout_operator.pki.examination import read_bundle
 from rollout_operator.planning.diagnosis.checks import diagnose
 from rollout_operator.planning.diagnosis.operators import (

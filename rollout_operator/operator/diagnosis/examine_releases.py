@@ -29,7 +29,7 @@ from rollout_operator.model.errors import DecodeError
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
 from rollout_operator.model.releases.schedule import CLUSTER_SCHEDULE, SCHEDULE
-from rollout_operator.operator.diagnosis.reading import Decoder, Reading
+from rollout_operator.operator.diagnosis.listing import Decoder, Reading
 from rollout_operator.planning.diagnosis.releases import makes
 
 _DEPLOYMENTS: Final = dataclasses.replace(DEPLOYMENTS, is_namespaced=False)

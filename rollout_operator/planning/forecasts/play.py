@@ -5,7 +5,7 @@ a tag, and a HealthCheck that waits is healthy, a given span later. What failed 
 nothing, and no version is announced that is not known yet.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -13,15 +13,23 @@ import msgspec
 
 from rollout_operator.model.described.forecasts import RolloutForecast
 from rollout_operator.model.names import Uid
-from rollout_operator.model.releases.health import HealthStatus
+from rollout_operator.model.releases.health import HealthCheck, HealthStatus
 from rollout_operator.model.releases.plan import (
     ApplyTag,
     FluxTarget,
+    PolicyReading,
     ReleasePlan,
     ReleaseSnapshot,
     RemoveIntents,
 )
-from rollout_operator.model.releases.rollout import ReleaseGate, ReleaseHead, ReleaseRollout
+from rollout_operator.model.releases.rollout import (
+    OURS,
+    RefusedRelease,
+    ReleaseCompat,
+    ReleaseGate,
+    ReleaseHead,
+    ReleaseRollout,
+)
 from rollout_operator.model.releases.schedule import (
     DeleteGate,
     GateAction,
@@ -30,7 +38,6 @@ from rollout_operator.model.releases.schedule import (
     ScheduleSnapshot,
 )
 from rollout_operator.planning.description.releases.rollouts import RelatedObjects
-from rollout_operator.planning.forecasts.given import ForecastInput, ForecastRollout
 from rollout_operator.planning.forecasts.record import ForecastRecord
 from rollout_operator.planning.releases.checks.record import find_reset
 from rollout_operator.planning.releases.intents import drop_intents
@@ -44,6 +51,35 @@ from rollout_operator.planning.releases.schedules.holds import (
 )
 from rollout_operator.planning.releases.schedules.hours import LoadZone
 from rollout_operator.planning.releases.schedules.status import render_schedule_status
+
+
+class ForecastRollout(msgspec.Struct, frozen=True, kw_only=True):
+    """One Rollout, with what belongs to it alone."""
+
+    rollout: ReleaseRollout | RefusedRelease
+    policy: PolicyReading = PolicyReading()
+    targets: tuple[FluxTarget, ...] = ()
+    suspended: frozenset[tuple[str, str]] = frozenset()
+    """Objects of Flux, by kind and name, that do nothing until a person resumes them."""
+
+
+class ForecastInput(msgspec.Struct, frozen=True, kw_only=True):
+    """Objects as they are at the start, and how far ahead is looked."""
+
+    begins: datetime
+    ends: datetime
+    rollouts: tuple[ForecastRollout, ...]
+    gates: tuple[ReleaseGate, ...] = ()
+    schedules: tuple[ScheduleObject, ...] = ()
+    checks: tuple[HealthCheck, ...] = ()
+    namespaces: Mapping[str, Mapping[str, str]] = {}
+    """Labels of namespaces."""
+    compat: ReleaseCompat = OURS
+    verifies_wanted: bool = False
+    """Whether a pin waits until a registry says that it has the tag: here it says nothing."""
+    settles_after: timedelta = timedelta(seconds=30)
+    """After which Flux runs a tag that is written, and a HealthCheck that waits is healthy."""
+
 
 # A deployment settles in three: recorded, written, done.
 _MOST_PASSES: Final = 10

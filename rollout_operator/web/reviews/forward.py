@@ -21,7 +21,7 @@ import aiohttp
 from yarl import URL
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.model.decode.answer import decode_allowed
+from rollout_operator.model.decode.review import decode_allowed
 from rollout_operator.model.errors import DecodeError, OperatorError
 from rollout_operator.model.lease import Lease
 from rollout_operator.model.outcome import Code, Verdict
