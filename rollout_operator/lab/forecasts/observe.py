@@ -1,7 +1,8 @@
-"""Objects of a file or of a cluster as a forecast takes them; what cannot be read is named.
+"""Foresee the releases of a copy of objects: when which version would be deployed, and why then.
 
 Manifests that were never applied have neither UID nor generation: they get some, as an API server
-would give them. They belong to the namespace that is requested, or to `default`.
+would give them. They belong to the namespace that is requested, or to `default`. What cannot be
+read is named.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -35,7 +37,9 @@ from rollout_operator.model.decode.releases.head import decode_labelled_namespac
 from rollout_operator.model.decode.releases.health import decode_health_check
 from rollout_operator.model.decode.releases.rollout import decode_rollout
 from rollout_operator.model.decode.releases.schedule import decode_schedule
+from rollout_operator.model.described.forecasts import Arrival, Forecast, RolloutForecast
 from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.exit_codes import ExitCode
 from rollout_operator.model.objects import AnyWatched, Unreadable, list_decoded
 from rollout_operator.model.releases.flux import ImagePolicy
 from rollout_operator.model.releases.health import HealthCheck
@@ -49,8 +53,10 @@ from rollout_operator.model.releases.rollout import (
     ReleaseRollout,
 )
 from rollout_operator.model.releases.schedule import CLUSTER_SCHEDULE, SCHEDULE, ScheduleObject
+from rollout_operator.model.releases.status import ACTIVE, BakeStatus
+from rollout_operator.model.units import format_duration
 from rollout_operator.operator.diagnosis.copies import ObjectsCopy
-from rollout_operator.planning.forecasts.play import ForecastInput, ForecastRollout
+from rollout_operator.planning.forecasts.play import ForecastInput, ForecastRollout, play_ahead
 from rollout_operator.planning.releases import conditions
 from rollout_operator.planning.releases.flux import list_targets
 
@@ -236,3 +242,33 @@ def _store(objects: Sequence[AnyWatched]) -> WatchedStore:
     store = WatchedStore(list_tags)
     store.replace_all(objects)
     return store
+
+
+def foresee(copy: ObjectsCopy, namespace: str, span: ForecastSpan) -> Forecast:
+    """Return what is foreseen. Raises InvalidInput where there is no Rollout."""
+    given, problems = observe_releases(copy, namespace, span)
+    played = play_ahead(given, ZoneInfo)
+    settles = format_duration(span.settles_after)
+    return Forecast(
+        exit_code=_choose_exit_code(played.rollouts),
+        begins=given.begins,
+        ends=given.ends,
+        rollouts=played.rollouts,
+        problems=(*problems, *played.problems),
+        assumptions=(
+            "the operator runs with -releases.enabled",
+            f"{settles} after a tag is written, Flux runs it and HealthChecks are healthy that are"
+            " not Unhealthy before",
+            "no other version is announced, no registry is called, and people change nothing",
+        ),
+    )
+
+
+def _choose_exit_code(rollouts: tuple[RolloutForecast, ...]) -> ExitCode:
+    """Return how it ends: what needs a person counts more than what takes longer."""
+    verdicts = {rollout.versions[-1].verdict for rollout in rollouts}
+    bakes = {rollout.versions[-2].bake for rollout in rollouts if len(rollout.versions) > 1}
+    if Arrival.PERSON in verdicts or BakeStatus.FAILED in bakes:
+        return ExitCode.NEEDS_A_PERSON
+    is_late = Arrival.LATER in verdicts or not bakes.isdisjoint(ACTIVE)
+    return ExitCode.TIMED_OUT if is_late else ExitCode.DONE

@@ -17,8 +17,7 @@ from typing import Any, Final, TextIO
 from rollout_operator.config.grammar import Flag, ParsedArguments
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, JsonObject
 from rollout_operator.lab.end import forget_output
-from rollout_operator.lab.forecasts.command import foresee
-from rollout_operator.lab.forecasts.observe import ForecastSpan
+from rollout_operator.lab.forecasts.observe import ForecastSpan, foresee
 from rollout_operator.lab.forecasts.report import render_forecast
 from rollout_operator.lab.simulate.changes import check_names
 from rollout_operator.lab.simulate.compare import render_comparison

@@ -14,7 +14,7 @@ from rollout_operator.model.diagnosis.installation import NativeBudget
 from rollout_operator.model.labels import selects
 from rollout_operator.model.names import GROUP_LABEL
 from rollout_operator.model.outcome import Severity
-from rollout_operator.planning.adoption.names import name_budget
+from rollout_operator.planning.adoption.zones import name_budget
 from rollout_operator.planning.diagnosis.budgets import count_room
 from rollout_operator.planning.wording import count, join_names
 

@@ -37,8 +37,13 @@ from rollout_operator.planning.adoption.findings import (
     list_findings,
     report_single_zone,
 )
-from rollout_operator.planning.adoption.names import refuse_group, refuse_names
-from rollout_operator.planning.adoption.zones import choose_zone, group_sets, read_group
+from rollout_operator.planning.adoption.zones import (
+    choose_zone,
+    group_sets,
+    read_group,
+    refuse_group,
+    refuse_names,
+)
 from rollout_operator.planning.wording import join_names
 
 # As many at a time as a StatefulSet replaces by itself.

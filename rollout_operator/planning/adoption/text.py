@@ -19,8 +19,7 @@ from rollout_operator.model.adoption.proposal import (
     Patch,
     SetAdoption,
 )
-from rollout_operator.planning.adoption.names import name_budget
-from rollout_operator.planning.adoption.zones import describe_zone
+from rollout_operator.planning.adoption.zones import describe_zone, name_budget
 from rollout_operator.planning.wording import count, one_line
 
 BUDGETS_FILE: Final = "budgets.yaml"

@@ -1,18 +1,23 @@
-"""In which zone a StatefulSet is, what says so, and which StatefulSets are zones of one group.
+"""In which zone a StatefulSet is, what says so, which are zones of one group, and how it is named.
 
 The zone is read from where the pods may run; from the name only where nothing else says it. Zones
-of one group have one name but for its end.
+of one group have one name but for its end. Names that stand in a command which a person pastes are
+those that the API server takes: a file may say anything, and a line break would end a comment.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from rollout_operator.model.adoption.namespace import AdoptableSet
+from rollout_operator.model.adoption.namespace import AdoptableNamespace, AdoptableSet
+from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, TOPOLOGY_KEYS
 from rollout_operator.model.placement import ZoneSource
+from rollout_operator.model.units import quote
 from rollout_operator.planning.placement import ZONE_LABEL, choose_label, choose_permitted_zone
 
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+_LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 # `ingester-zone-a`, `db-az1`, `vault-b`. A number alone is more often a shard than a zone.
 _ENDS: Final = re.compile(r"-((?:zone|az)-?[a-z0-9]+|[a-z])$")
 
@@ -91,3 +96,29 @@ def group_sets(
 def _choose_name(base: str, members: Sequence[AdoptableSet]) -> str:
     """Return the group that some of them have already, else what their names begin with."""
     return next(filter(None, map(read_group, members)), base)
+
+
+def refuse_names(seen: AdoptableNamespace) -> None:
+    """Raise InvalidInput where the namespace or a StatefulSet has a name that the API refuses."""
+    names = [seen.namespace] if seen.namespace else []
+    for name in (*names, *(sts.name for sts in seen.sets)):
+        if not _NAME.fullmatch(name):
+            raise InvalidInput(f"{quote(name)} is no name of an object in Kubernetes")
+
+
+def refuse_group(name: str) -> None:
+    """Raise InvalidInput where a group has a name that is no value of a label."""
+    if not _LABEL_VALUE.fullmatch(name):
+        raise InvalidInput(
+            f"{quote(name)} is no value of a label, which the name of a group has to be:"
+            " choose another name with -group"
+        )
+
+
+def name_budget(group: str) -> str:
+    """Return the name of a group's budget: labels allow upper case and underscores, names do not.
+
+    Each part between dots begins and ends with a letter or a digit.
+    """
+    parts = group.lower().replace("_", "-").split(".")
+    return ".".join(filter(None, (part.strip("-") for part in parts)))

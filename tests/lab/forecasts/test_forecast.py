@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from rollout_operator.cli.main import main
-from rollout_operator.lab.forecasts.command import foresee
-from rollout_operator.lab.forecasts.observe import ForecastSpan
+from rollout_operator.lab.forecasts.observe import ForecastSpan, foresee
 from rollout_operator.model.described.forecasts import Arrival, Forecast
 from rollout_operator.model.units import parse_rfc3339
 from rollout_operator.operator.diagnosis.copies import ObjectsCopy
