@@ -6,9 +6,10 @@ against the time that the deletes alone need of them.
 """
 
 import asyncio
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from benchmarks.figures import Figure, Result
 from rollout_operator.config.flags import get_flag
@@ -32,8 +33,7 @@ NEW: Final[JsonObject] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """One rollout of all groups: seconds until the last delete, and requests, watches apart."""
 
     seconds: float

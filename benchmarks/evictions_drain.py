@@ -7,9 +7,10 @@ registered with failure policy Fail; a judge that watches from outside counts br
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from benchmarks.figures import Figure, Result
 from benchmarks.processes import read_time
@@ -35,8 +36,7 @@ DRAINED_LIMIT: Final = timedelta(minutes=5)
 _DRAINER: Final = "drainer"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(msgspec.Struct, frozen=True, kw_only=True):
     """One drain; seconds."""
 
     rollout: Rollout

@@ -8,9 +8,10 @@ budget allows; what the API server itself takes for each is told beside what the
 import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from benchmarks.evicting import read_cpu
 from benchmarks.figures import Figure, Result
@@ -37,8 +38,7 @@ LEAST_PER_S: Final = 300.0
 P99_MS: Final = 1_000.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(msgspec.Struct, frozen=True, kw_only=True):
     """One storm; seconds of processor time."""
 
     answers: Mapping[str, float]

@@ -7,7 +7,6 @@ import math
 import os
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -16,8 +15,7 @@ import msgspec
 _DIGITS: Final = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
     """One number. Its name ends with its unit; without one it is a ratio or a count."""
 
     name: str
@@ -43,15 +41,14 @@ class Figure:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(msgspec.Struct, frozen=True, kw_only=True):
     """All figures of one benchmark."""
 
     benchmark: str
     setting: Mapping[str, object]
     """How large the measured world was."""
     figures: Sequence[Figure]
-    machine: Mapping[str, object] = field(default_factory=lambda: describe_machine())
+    machine: Mapping[str, object] = msgspec.field(default_factory=lambda: describe_machine())
 
 
 def describe_machine() -> Mapping[str, object]:

@@ -2,9 +2,10 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from benchmarks import bare
 from benchmarks.objects import Place
@@ -22,8 +23,7 @@ FIRST: Final = Place(group=0, zone="a")
 BARE_ANSWER: Final = b"{%s}" % (b" " * 320)
 
 
-@dataclass(frozen=True, slots=True)
-class Hooks:
+class Hooks(msgspec.Struct, frozen=True):
     """A running operator, ready and with its caches filled."""
 
     target: Target

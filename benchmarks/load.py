@@ -13,8 +13,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from benchmarks.figures import percentile
 from benchmarks.processes import read_time
@@ -97,12 +98,11 @@ def _is_whole(answer: bytes) -> bool:
     return bool(end) and len(body) >= int(length.partition(b"\r\n")[0] or b"0")
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(msgspec.Struct):
     """What came back, with seconds from when a request was due until its answer was whole."""
 
     expected: bytes
-    took: list[float] = field(default_factory=list)
+    took: list[float] = []
     right: int = 0
     failed: int = 0
 

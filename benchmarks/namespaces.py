@@ -8,8 +8,10 @@ operator are raised, so that it waits for no token. See `namespaces_world` for w
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from benchmarks.figures import Figure, Result, median, percentile
 from benchmarks.namespaces_world import (
@@ -45,8 +47,7 @@ MEDIAN_MS: Final = {"label": 50.0, "policy": 75.0}
 P99_MS: Final = 500.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class Start(msgspec.Struct, frozen=True, kw_only=True):
     """How the operator begins where there is nothing to record any more."""
 
     ready_s: float
@@ -57,8 +58,7 @@ class Start:
     requests: Counter[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moves:
+class Moves(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the groups that moved."""
 
     label_ms: Sequence[float]
@@ -71,8 +71,7 @@ class Moves:
     violations: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """What one setting showed."""
 
     size: Size

@@ -7,9 +7,10 @@ groups are idle, the others are moved by the benchmark.
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from benchmarks.rollout import PODS
 from benchmarks.timeline import Json
@@ -34,8 +35,7 @@ LIMIT: Final = timedelta(minutes=5)
 POLL: Final = timedelta(milliseconds=200)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
+class Size(msgspec.Struct, frozen=True, kw_only=True):
     """How large a setting is, over all its namespaces."""
 
     namespaces: int = 1
@@ -53,8 +53,7 @@ class Size:
         return 3 * (self.idle_groups * self.idle_pods + self.moving_groups * self.moving_pods)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class Placed(msgspec.Struct, frozen=True, kw_only=True):
     """A group of three zones in one of the namespaces."""
 
     world: World

@@ -5,7 +5,6 @@ managed fields of two writers. All are ready and up to date: nothing is to be do
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -28,8 +27,7 @@ _FLAGS: Final = 28
 _TIME: Final = "2026-01-01T12:00:00Z"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Which set and which of its pods."""
 
     group: int

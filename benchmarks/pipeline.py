@@ -3,7 +3,6 @@
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 import msgspec
 
@@ -26,8 +25,7 @@ from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.telemetry.metrics import Metrics
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pipeline:
+class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
     """Both informers, not running yet."""
 
     transport: Transport

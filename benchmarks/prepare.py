@@ -11,9 +11,10 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from benchmarks.figures import Figure, Result, median, percentile
 from benchmarks.hooks import Hooks, open_hooks
@@ -34,8 +35,7 @@ PAUSE_S: Final = 2.0
 ZONES: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(msgspec.Struct, frozen=True):
     """One downscale."""
 
     took: float

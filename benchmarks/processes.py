@@ -11,7 +11,6 @@ import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -158,8 +157,7 @@ def _environment() -> Mapping[str, str]:
 NO_ELECTION: Final = "-leader-election.enabled=false"
 
 
-@dataclass(frozen=True, slots=True)
-class Time:
+class Time(msgspec.Struct, frozen=True):
     """What the main thread of a process had of the processor, in seconds."""
 
     cpu: float

@@ -8,8 +8,9 @@ look-up in a registry would show: the server counts requests, the process its lo
 import asyncio
 import re
 from collections import Counter
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from benchmarks.figures import Figure, Result
 from benchmarks.processes import open_server, read_memory, read_time
@@ -32,8 +33,7 @@ _LOOK_UPS: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Idle:
+class Idle(msgspec.Struct, frozen=True, kw_only=True):
     """What a process was seen to do and to take while nothing changed."""
 
     rss_mib: float

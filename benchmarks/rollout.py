@@ -8,11 +8,11 @@ import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import yaml
 
 from benchmarks.figures import Figure, Result, median, percentile
@@ -51,8 +51,7 @@ STATUS_RULES: Final[list[Json]] = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(msgspec.Struct, frozen=True, kw_only=True):
     """One rollout."""
 
     rollout: Rollout

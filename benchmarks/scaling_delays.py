@@ -13,6 +13,8 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, Final
 
+import msgspec
+
 from benchmarks.figures import Figure, Result, median
 from benchmarks.prepare import count_in_flight
 from benchmarks.processes import read_time
@@ -52,8 +54,7 @@ ROLLED: Final = timedelta(seconds=30)
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wave:
+class Wave(msgspec.Struct, frozen=True, kw_only=True):
     """All pods asked once, while another group was given a new template."""
 
     begun: float

@@ -7,9 +7,10 @@ commit and to tell of a write counts against the operator.
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
+
+import msgspec
 
 from benchmarks.figures import Figure, Result, median, percentile
 from benchmarks.processes import read_time
@@ -39,15 +40,13 @@ SHAPES: Final[Mapping[str, Mapping[str, str]]] = {
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """One count of the leading zone: seconds until each follower was sent it, in their order."""
 
     delays: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(msgspec.Struct, frozen=True, kw_only=True):
     """All steps of one shape."""
 
     steps: Sequence[Step]

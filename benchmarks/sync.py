@@ -10,8 +10,9 @@ import gc
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from benchmarks.figures import Figure, Result
 from benchmarks.pipeline import open_pipeline
@@ -25,8 +26,7 @@ TICK: Final = 0.001
 STALL_MS: Final = 25.0
 
 
-@dataclass(slots=True)
-class Stall:
+class Stall(msgspec.Struct):
     """The longest time between two turns of the ticker, in seconds."""
 
     wall: float = 0.0

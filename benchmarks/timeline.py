@@ -12,30 +12,28 @@ that it is back: the more pessimistic of both views counts, as it does for the o
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, assert_never
+
+import msgspec
 
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(msgspec.Struct, frozen=True):
     """Somebody gave a zone a new template."""
 
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(msgspec.Struct, frozen=True):
     """The operator deleted a pod."""
 
     at: float
     pod: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(msgspec.Struct, frozen=True):
     """A pod's status says that it is ready."""
 
     at: float
@@ -43,8 +41,7 @@ class Ready:
     pod: str
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(msgspec.Struct, frozen=True):
     """A StatefulSet's status counts its ready pods."""
 
     at: float
@@ -53,8 +50,7 @@ class Counted:
     missing: int
 
 
-@dataclass(frozen=True, slots=True)
-class Requested:
+class Requested(msgspec.Struct, frozen=True):
     """The operator asked something else of the API server."""
 
     at: float
@@ -64,8 +60,7 @@ class Requested:
 Moment = Changed | Deleted | Ready | Counted | Requested
 
 
-@dataclass(frozen=True, slots=True)
-class Restart:
+class Restart(msgspec.Struct, frozen=True):
     """One replaced pod, from its delete until it counts as back."""
 
     zone: str
@@ -78,8 +73,7 @@ class Restart:
         return self.end - self.begin
 
 
-@dataclass(frozen=True, slots=True)
-class Reaction:
+class Reaction(msgspec.Struct, frozen=True):
     """Seconds from the write that allowed a delete until the delete."""
 
     whole: float
@@ -88,14 +82,13 @@ class Reaction:
     """Of these, how long the server was at that write and at the operator's requests."""
 
 
-@dataclass(slots=True)
-class Rollout:
+class Rollout(msgspec.Struct):
     """All that was seen, in seconds."""
 
     limit: int
     begin: float = 0.0
-    restarts: list[Restart] = field(default_factory=list)
-    reactions: list[Reaction] = field(default_factory=list)
+    restarts: list[Restart] = []
+    reactions: list[Reaction] = []
     zones_short: int = 0
     """The most zones with pods down at any time."""
     pods_down: int = 0
@@ -115,13 +108,12 @@ class Rollout:
         return sum(_pack(spans, self.limit) for spans in zones.values())
 
 
-@dataclass(slots=True)
-class _Zone:
-    down: set[str] = field(default_factory=set)
+class _Zone(msgspec.Struct):
+    down: set[str] = set()
     missing: int = 0
     allowed: Changed | Ready | Counted | None = None
     """What allowed the next delete; the template where nothing else had to happen."""
-    coming: dict[str, float] = field(default_factory=dict)
+    coming: dict[str, float] = {}
     """Pods that were deleted and do not count as back yet, by the time of their delete."""
 
     @property

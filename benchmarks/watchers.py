@@ -9,9 +9,9 @@ import asyncio
 import statistics
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from benchmarks.figures import Figure, Result
@@ -37,15 +37,13 @@ _NEWS: Final = b"event: sections\n"
 Measured = Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Size:
+class _Size(msgspec.Struct, frozen=True, kw_only=True):
     pages: int
     seconds: float
     rounds: int
 
 
-@dataclass(slots=True)
-class _Watched:
+class _Watched(msgspec.Struct):
     """What came to all pages."""
 
     news: int = 0

@@ -6,11 +6,11 @@ for no pod. So `zone("a", "pL-")` has three replicas: zone-a-0 is ready at prev,
 ready at last, zone-a-2 does not exist.
 """
 
-import dataclasses
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final, TypeVar, assert_never
 
+from msgspec import structs
 from msgspec.structs import replace
 
 from rollout_operator.model.group import Deletion, Group, Zone
@@ -122,7 +122,7 @@ def zone(
 def with_pods(base: Zone, **changes: object) -> Zone:
     """Return the zone with all its pods changed."""
     pods = tuple(_change(one, changes) for one in base.pods)
-    return dataclasses.replace(base, pods=pods)
+    return structs.replace(base, pods=pods)
 
 
 def prev(
@@ -137,7 +137,7 @@ def prev(
     """Return a zone that rolls from prev to last, with a status that agrees with its pods."""
     counted = sum(state in "plo" for state in pods) if ready is None else ready
     base = zone(letter, pods, ready=counted, current="prev", limit=limit, paused=paused)
-    return dataclasses.replace(base, sts=_change(base.sts, changes))
+    return structs.replace(base, sts=_change(base.sts, changes))
 
 
 def group(*zones: Zone, deletions: Mapping[str, Deletion] | None = None) -> Group:

@@ -4,6 +4,7 @@ import gc
 from collections.abc import Generator, Iterator
 from importlib.util import find_spec
 
+import msgspec
 import pytest
 from hypothesis import settings
 
@@ -51,6 +52,17 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Name the fields in which two values of a kind differ; pytest knows those of dataclasses."""
+    if op != "==" or type(left) is not type(right) or not isinstance(left, msgspec.Struct):
+        return None
+    pairs = {name: (getattr(left, name), getattr(right, name)) for name in left.__struct_fields__}
+    differing = [
+        f"{name}: {mine!r} != {its!r}" for name, (mine, its) in pairs.items() if mine != its
+    ]
+    return [f"{type(left).__name__} differs in", *differing]
 
 
 @pytest.fixture

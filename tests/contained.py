@@ -8,9 +8,10 @@ import secrets
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 _GROUPS: Final = Path("/sys/fs/cgroup")
 # $0 is the root, $1 the user, $2 the folder of the limit, if any; the rest is the command. Engines
@@ -26,8 +27,7 @@ exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/ POD_NAME="$POD_NAME" POD_I
 """
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryLimit:
+class MemoryLimit(msgspec.Struct, frozen=True):
     """A group of processes that is ended where it takes more memory, caches included."""
 
     folder: Path

@@ -6,12 +6,12 @@ look for. Here it is laid out and put into Grafana's words.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, Final
 
+import msgspec
 import yaml
 
 from tests.rendered import MANIFESTS, MONITORING
@@ -33,8 +33,7 @@ VARIABLES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
+class Panel(msgspec.Struct, frozen=True, kw_only=True):
     """One panel: what it shows, in which unit, and what to look for."""
 
     title: str

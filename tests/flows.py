@@ -4,9 +4,10 @@ A field that is not known here is an error, so that no flow is judged by half a 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from typing import Any, Final
+
+import msgspec
 
 # Parsed YAML: whatever the file says.
 Object = dict[str, Any]
@@ -18,18 +19,16 @@ class UnknownFieldError(Exception):
     """A policy says something that is not known here."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class End(msgspec.Struct, frozen=True, kw_only=True):
     """One end of a connection: a pod, or an address outside of all namespaces."""
 
     address: str
     namespace: str = ""
     """Empty where it is no pod."""
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flow:
+class Flow(msgspec.Struct, frozen=True, kw_only=True):
     """A connection that a client tries to open."""
 
     source: End

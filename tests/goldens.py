@@ -5,18 +5,17 @@ shows at the end what changed: that is what is reviewed. `conftest.py` loads thi
 """
 
 import difflib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import pytest
 
 OPTION: Final = "--update-golden"
 _CHANGES: Final = pytest.StashKey[list[str]]()
 
 
-@dataclass(frozen=True, slots=True)
-class Golden:
+class Golden(msgspec.Struct, frozen=True):
     """Compares texts with files, or writes the files."""
 
     updates: bool

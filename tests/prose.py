@@ -3,11 +3,11 @@
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
@@ -21,8 +21,7 @@ WORD: Final = re.compile(r"\w")
 PARSER: Final = MarkdownIt("commonmark").enable("table")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sentence:
+class Sentence(msgspec.Struct, frozen=True, kw_only=True):
     """One sentence, where its block begins, and how many words it has."""
 
     line: int

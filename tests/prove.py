@@ -24,10 +24,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain, product
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from tests.contract.__main__ import name_differences, record
 from tests.contract.plays import list_sequences
@@ -56,8 +57,7 @@ REPEATS: Final = 2_000
 MOST_SHOWN: Final = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(msgspec.Struct, frozen=True, kw_only=True):
     """What a part ran, and what it did not catch, or caught and should not have."""
 
     ran: str

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+import msgspec
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -12,8 +12,7 @@ from rollout_operator.telemetry.spans import tracing
 from rollout_operator.telemetry.traces import open_spans
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedTraces:
+class RecordedTraces(msgspec.Struct, frozen=True):
     """What has been recorded so far, in the order in which it ended."""
 
     exporter: InMemorySpanExporter

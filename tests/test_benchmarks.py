@@ -5,7 +5,6 @@ Sizes are tiny here: whether a figure is good is for `python -m benchmarks` to s
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 import msgspec
 import pytest
@@ -22,15 +21,14 @@ ONE_OR_MORE = (1, math.inf)
 # Runs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Smoke:
+class Smoke(msgspec.Struct, frozen=True, kw_only=True):
     """What a tiny run of a benchmark prints."""
 
     name: str
-    most: Figures = field(default_factory=dict)
+    most: Figures = {}
     """Targets that are upper limits; `least`: those that are lower ones."""
-    least: Figures = field(default_factory=dict)
-    figures: Mapping[str, float | tuple[float, float]] = field(default_factory=dict)
+    least: Figures = {}
+    figures: Mapping[str, float | tuple[float, float]] = {}
     """Figures that the size determines, or a range of them."""
     relations: Callable[[Figures], bool] = lambda figures: True
 

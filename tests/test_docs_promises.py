@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import pytest
 
 from tests.code_rules import ROOT
@@ -44,8 +44,7 @@ _MORE: Final = re.compile(r"(?P<how>/|, | and | or | to |\.\.)(?:[A-Z]+-)?(?P<nu
 _ROW: Final = re.compile(r"\| (?P<id>[A-Z]+-\d+) \|")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mention:
+class Mention(msgspec.Struct, frozen=True, kw_only=True):
     """One id at one place; the numbers inside of a range, such as `SI-01 to 08`, are implied."""
 
     id: str

@@ -6,10 +6,10 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.lab.zones import ZoneSpec
 from tests import image_tree

@@ -8,11 +8,11 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.code_rules import PACKAGE
 from tests.judge.promises import Verdict, Violation

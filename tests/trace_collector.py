@@ -3,19 +3,18 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+import msgspec
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
 
 
-@dataclass(slots=True)
-class TraceCollector:
+class TraceCollector(msgspec.Struct):
     """What has come so far."""
 
     url: str = ""
-    received: list[ResourceSpans] = field(default_factory=list)
+    received: list[ResourceSpans] = []
 
     def spans(self) -> list[Span]:
         return [span for one in self.received for scope in one.scope_spans for span in scope.spans]

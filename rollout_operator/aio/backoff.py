@@ -5,9 +5,10 @@ the random source is an argument, so that a test owns it.
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Generic, TypeVar
+
+import msgspec
 
 from rollout_operator.aio.clock import Clock
 
@@ -23,8 +24,7 @@ _Place = TypeVar("_Place", bound=Hashable)
 _Value = TypeVar("_Value")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backoff:
+class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     """A row of delays that doubles from `first` up to `most`."""
 
     first: timedelta
@@ -88,8 +88,7 @@ def attempts(longest: timedelta) -> Backoff:
     return Backoff(first=min(timedelta(milliseconds=100), longest), most=longest)
 
 
-@dataclass(slots=True)
-class _Row(Generic[_Value]):
+class _Row(msgspec.Struct, Generic[_Value]):
     value: _Value
     times: int
     last_at: timedelta

@@ -8,10 +8,10 @@ definition that exists, such as labels of other tools, stay.
 import asyncio
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import msgspec
 import yaml
 
 from rollout_operator.cli.access import ACCESS_FLAGS, choose_access, open_client
@@ -53,8 +53,7 @@ class DefinitionClient(Patcher, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(msgspec.Struct, frozen=True):
     """One CustomResourceDefinition as a file has it."""
 
     name: str

@@ -1,9 +1,10 @@
 """The objects that `wait` waits for: groups, MultiAZRollouts and Rollouts."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
+
+import msgspec
 
 from rollout_operator.cli.inspection import GROUP, POLICY_WORDS, RELEASE_WORDS, miss_policy, suggest
 from rollout_operator.cli.text.status_changes import render_group_line
@@ -89,8 +90,7 @@ class Awaited(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class AwaitedGroup:
+class AwaitedGroup(msgspec.Struct, frozen=True):
     """A group that is waited for, or a MultiAZRollout that is described as a group."""
 
     what: str
@@ -123,8 +123,7 @@ class AwaitedGroup:
         return bool(zones) and all(zone.ready >= zone.desired for zone in zones)
 
 
-@dataclass(frozen=True, slots=True)
-class AwaitedRelease:
+class AwaitedRelease(msgspec.Struct, frozen=True):
     """A Rollout that is waited for."""
 
     release: ReleaseDescription

@@ -5,9 +5,10 @@ The module is imported when its command is chosen, so that help, version and ref
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Final, Protocol, cast
+
+import msgspec
 
 from rollout_operator.config.grammar import UsageError
 
@@ -26,8 +27,7 @@ class CommandModule(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(msgspec.Struct, frozen=True):
     """One row: the word that chooses the command, and its line in the help."""
 
     name: str

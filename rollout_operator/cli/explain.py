@@ -4,9 +4,11 @@ import asyncio
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.cli.access import ACCESS_FLAGS
 from rollout_operator.cli.inspection import (
@@ -88,8 +90,7 @@ Exit codes:
 """
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainedObject:
+class ExplainedObject(msgspec.Struct, frozen=True):
     """The object that the words name."""
 
     name: str

@@ -4,9 +4,10 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, Protocol
+
+from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.cli.inspection import (

@@ -6,8 +6,10 @@ beats a variable, a variable beats a default. Without any of them everything is 
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.model.errors import ConfigError
 from rollout_operator.model.names import FIELD_MANAGER
@@ -27,8 +29,7 @@ _PORTS: Final = range(1024, 65536)
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Environment:
+class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of the variables, and where the operator itself runs."""
 
     is_given: bool = False

@@ -67,8 +67,7 @@ def describe_slow_call(listed_in: timedelta, times_in: timedelta) -> str:
     return f"a live read counts for {lasts}, and {call} took {took.total_seconds():.1f} s"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupRead:
+class GroupRead(msgspec.Struct, frozen=True, kw_only=True):
     """The sets and pods of one group in the store."""
 
     members: Sequence[StatefulSet | Unreadable]

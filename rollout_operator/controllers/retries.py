@@ -7,9 +7,10 @@ another revision, goes at once; pods that flap meanwhile do not make it another 
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.aio.backoff import attempts
 from rollout_operator.aio.clock import Clock
@@ -43,8 +44,7 @@ def get_retry_after(error: Exception) -> timedelta:
     return wanted or timedelta(0)
 
 
-@dataclass(slots=True)
-class _Failing:
+class _Failing(msgspec.Struct):
     since: timedelta
     not_before: timedelta
     error: str
@@ -106,8 +106,7 @@ class Attempts:
         return self._backoff.bound(failing.count) * (1 + self._rng()) / 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reconciles:
+class Reconciles(msgspec.Struct, frozen=True, kw_only=True):
     """How objects of one kind are reconciled, each put off while it keeps failing.
 
     What an error of the API means for the next reconcile is decided here once for all kinds: a

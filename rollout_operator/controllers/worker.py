@@ -8,10 +8,11 @@ groups down: it is logged with its traceback and the key backs off.
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
+
+import msgspec
 
 from rollout_operator.aio.backoff import BUGS, Backoff
 from rollout_operator.aio.queue import QueueClosed, WorkQueue
@@ -26,8 +27,7 @@ K = TypeVar("K", bound=Hashable)
 RESYNC: Final = timedelta(minutes=4)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(msgspec.Struct, frozen=True, kw_only=True):
     """How one reconcile of a key ended. `again`: when to reconcile again at the latest."""
 
     again: timedelta | None = None

@@ -6,7 +6,6 @@ Protocols. Every method raises the classes of `model.errors` and nothing else of
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
@@ -28,8 +27,7 @@ def no_fence(call: str) -> None:
     """Let every write be sent, however late."""
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(msgspec.Struct, frozen=True):
     """A kind of object, as the API's paths name it."""
 
     group: str
@@ -95,16 +93,14 @@ MUTATING_WEBHOOKS: Final = Resource(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class Served(msgspec.Struct, frozen=True, kw_only=True):
     """A kind as an API server's discovery shows it."""
 
     resource: Resource
     subresources: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class Page(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a list: undecoded objects, version of the whole list, token of the next part."""
 
     items: Sequence[msgspec.Raw]
@@ -112,8 +108,7 @@ class Page:
     next_token: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchEvent:
+class WatchEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a watch: ADDED, MODIFIED, DELETED or BOOKMARK with the undecoded object.
 
     An ERROR line never arrives as an event: it is raised as an error of `model.errors`.
@@ -123,8 +118,7 @@ class WatchEvent:
     object: msgspec.Raw
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Precondition:
+class Precondition(msgspec.Struct, frozen=True, kw_only=True):
     """What must still hold for a delete to be carried out (`DeleteOptions.preconditions`)."""
 
     uid: Uid

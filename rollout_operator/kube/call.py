@@ -1,10 +1,12 @@
 """Calls to the API server, in the words of its authoriser, and how long each may take."""
 
 import re
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 from urllib.parse import quote
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import PODS, JsonObject, Precondition, Resource
 from rollout_operator.model.decode.nesting import MANAGED_FIELDS
@@ -38,8 +40,7 @@ _DOTS: Final = frozenset({".", ".."})
 _IS_GROUP: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(msgspec.Struct, frozen=True, kw_only=True):
     """One call. Raises InvalidInput where a name is missing, too much or would change the path.
 
     A delete without a name would be a delete of the whole collection, one of `..` of the namespace.
@@ -193,8 +194,7 @@ def without_managed_fields(body: JsonObject) -> JsonObject:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timeouts:
+class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     """How long a call may take, answer included; no limit ends a living watch."""
 
     read: timedelta = timedelta(seconds=30)

@@ -6,10 +6,11 @@ as many Events as a new object; an Event that is forgotten is written anew.
 
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum, auto
 from typing import Final, Generic, TypeVar
+
+import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.model.event import EventAction, EventRecord
@@ -76,15 +77,14 @@ class _Recent(Generic[K, V]):
         self._entries.pop(key, None)
 
 
-@dataclass(slots=True)
-class _Allowance:
+class _Allowance(msgspec.Struct):
     """How many Events there may still be: `most` at once, and one more each `refill`."""
 
     most: int
     refill: timedelta
     tokens: float
     filled_at: timedelta
-    last: dict[EventAction, timedelta] = field(default_factory=dict)
+    last: dict[EventAction, timedelta] = {}
 
     def has_room(self, now: timedelta) -> bool:
         gained = (now - self.filled_at) / self.refill
@@ -126,8 +126,7 @@ class EventLimits:
         return _Allowance(most, refill, tokens=most, filled_at=self._clock.elapsed())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventSeries:
+class EventSeries(msgspec.Struct, frozen=True, kw_only=True):
     """An Event that was written, and how often it has happened."""
 
     name: str

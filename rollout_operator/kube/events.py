@@ -11,10 +11,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Final, NoReturn, Protocol
+
+import msgspec
 
 from rollout_operator.aio.backoff import EVENT_WRITES, REFUSED_EVENTS
 from rollout_operator.aio.clock import Clock
@@ -80,8 +81,7 @@ class EventApi(Patcher, Protocol):
     async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _WaitingEvent:
+class _WaitingEvent(msgspec.Struct, frozen=True, kw_only=True):
     event: EventRecord
     name: str
     at: datetime

@@ -11,9 +11,10 @@ import asyncio
 import hashlib
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, NamedTuple, NoReturn
+
+import msgspec
 
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Resource
@@ -57,8 +58,7 @@ _CONTAINERS: Final = ("spec", "template", "spec", "containers")
 _RETRY: Final = timedelta(minutes=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FluxTimes:
+class FluxTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Spans from which each delay is drawn evenly: the least and the most."""
 
     fetch: Range = (timedelta(seconds=2), timedelta(seconds=4))

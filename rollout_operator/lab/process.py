@@ -9,9 +9,10 @@ import random
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.aio.tasks import TaskDied, TaskStack, race
 from rollout_operator.config.flags import Config
@@ -51,8 +52,7 @@ ACTOR: Final[ContextVar[str]] = ContextVar("actor", default="operator")
 """Name of the process that the running code belongs to."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class World(msgspec.Struct, frozen=True, kw_only=True):
     """What a process finds around it."""
 
     api: SimulatedApi

@@ -4,8 +4,9 @@ All of one release have its name, but for gates, checks and schedules, which may
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.kube.release_kinds import (
@@ -25,8 +26,7 @@ _PREFIX: Final = "rollout.kuberik.com"
 _CHECKED: Final = "healthcheck.kuberik.com"
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseObject:
+class ReleaseObject(msgspec.Struct, frozen=True):
     """One object of a namespace."""
 
     resource: Resource

@@ -1,15 +1,15 @@
 """StatefulSets of rollout groups, as a person would write them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
+
+import msgspec
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.model.names import GROUP_LABEL, MAX_UNAVAILABLE, ON_DELETE, PARALLEL
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ZoneSpec:
+class ZoneSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What is said about one StatefulSet; the rest is the same everywhere."""
 
     name: str
@@ -18,17 +18,17 @@ class ZoneSpec:
     """None leaves the field out, which means 1."""
     max_unavailable: str | int | None = None
     image: str = "v1"
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
     pod_management: str = PARALLEL
     strategy: str = ON_DELETE
     first_ordinal: int = 0
     min_ready: timedelta = timedelta(0)
     node: str = ""
     """Bound from the start."""
-    pod_labels: Mapping[str, str] = field(default_factory=dict)
+    pod_labels: Mapping[str, str] = {}
     """Of the pods, beside their `name`."""
-    node_selector: Mapping[str, str] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = {}
     """Labels of the nodes that the pods may run on."""
 
 

@@ -1,7 +1,6 @@
 """A downscale on its way: what it takes away, which pods it calls, what is remembered of it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -10,8 +9,7 @@ import msgspec
 from rollout_operator.model.names import DOWNSCALE_INTENT, Uid
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """Where one pod is called: its own address, under the name that its set gives it.
 
     Every part has been checked: nothing of it is taken from a pod or an annotation as it is.
@@ -49,8 +47,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     scheme: str = "http"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decrease:
+class Decrease(msgspec.Struct, frozen=True, kw_only=True):
     """What a review requests: fewer replicas of one object, or ordinals that leave some out."""
 
     resource: str
@@ -82,8 +79,7 @@ class Decrease:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class Key(msgspec.Struct, frozen=True, kw_only=True):
     """What makes two reviews the same downscale, whatever their UIDs (D-24)."""
 
     set_uid: Uid
@@ -137,8 +133,7 @@ class DownscaleRecord(
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Underway:
+class Underway(msgspec.Struct, frozen=True, kw_only=True):
     """A downscale that may still persist: it holds back everything else in its group (D-25)."""
 
     zone: str

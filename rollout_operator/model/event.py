@@ -3,7 +3,6 @@
 How often an object may have one, and how it is written, is decided in `kube.events`.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum, unique
 
 import msgspec
@@ -39,8 +38,7 @@ class EventAction(StrEnum):
     RELEASE = "Release"
 
 
-@dataclass(frozen=True, slots=True)
-class Regarding:
+class Regarding(msgspec.Struct, frozen=True):
     """The object that an Event is about."""
 
     kind: EventKind
@@ -70,8 +68,7 @@ class ObjectEvent(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventRecord:
+class EventRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happened. Two equal records are one Event that happens again."""
 
     regarding: Regarding

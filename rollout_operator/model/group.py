@@ -1,10 +1,11 @@
 """The frozen snapshot of one rollout group that one decision works on."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum, unique
 from typing import TypeVar
+
+import msgspec
 
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.names import GroupName, Uid
@@ -23,8 +24,7 @@ class Deletion(StrEnum):
     """A client may disrupt it and has not visibly done so yet, e.g. an eviction was allowed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Newcomers:
+class Newcomers(msgspec.Struct, frozen=True, kw_only=True):
     """What this process has seen, without a gap, of the ordinals that an upscale added."""
 
     used: int
@@ -37,8 +37,7 @@ class Newcomers:
     """How long nothing may come or go there still, before they count as never used."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Zone:
+class Zone(msgspec.Struct, frozen=True, kw_only=True):
     """One StatefulSet of the group with the pods that it controls, by owner UID."""
 
     sts: StatefulSet
@@ -97,8 +96,7 @@ def _order_by_proof(pod: Pod | Unreadable) -> tuple[int, str]:
     return (0, pod.uid) if isinstance(pod, Unreadable) else (1 + pod.is_ready, pod.uid)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherRollout:
+class OtherRollout(msgspec.Struct, frozen=True, kw_only=True):
     """Outdated ready pods of a group go one after the other, and not by this process (D-73)."""
 
     pods: tuple[str, ...]
@@ -107,8 +105,7 @@ class OtherRollout:
     """How long the group is left alone still, unless another pod goes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that `plan_group` reads.
 
     `zones` are in any order. `deletions` are pods that go although `zones` may not show it yet, by

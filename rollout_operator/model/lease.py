@@ -9,9 +9,10 @@ are on their way.
 
 import ipaddress
 import re
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 LEASE_DURATION: Final = timedelta(seconds=15)
 RENEW_DEADLINE: Final = timedelta(seconds=10)
@@ -43,8 +44,7 @@ def read_address(text: str) -> str:
     return text if render_address(match[1].strip("[]"), int(match[2])) == text else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """A process among the replicas."""
 
     name: str
@@ -62,8 +62,7 @@ class Identity:
         return f"{self.name}_{self.life}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """A Lease as the API server has it."""
 
     version: str

@@ -10,6 +10,8 @@ from datetime import timedelta
 from enum import StrEnum, unique
 from typing import Final
 
+import msgspec
+
 from rollout_operator.model.names import GroupName, Revision
 from rollout_operator.model.objects import Pod, StatefulSet
 
@@ -206,8 +208,7 @@ class Severity(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(msgspec.Struct, frozen=True):
     """Why something is done or left undone.
 
     `text` is lower case, without a full stop, and carries the numbers.
@@ -223,8 +224,7 @@ class Reason:
     for all of it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a review.
 
     `reason.text` is the message that users see, empty where there is nothing to say. `code` is the
@@ -235,22 +235,20 @@ class Verdict:
     reason: Reason
     warnings: tuple[str, ...] = ()
     code: int = 0
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = {}
     """To be set on the object under review, where its caller takes patches."""
     retry_after: timedelta | None = None
     """When to try again, rounded up to seconds. Clients obey it without telling their user."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replacement:
+class Replacement(msgspec.Struct, frozen=True, kw_only=True):
     """One pod that may be deleted, and why this pod."""
 
     pod: Pod
     reason: Reason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EqualPods:
+class EqualPods(msgspec.Struct, frozen=True, kw_only=True):
     """Pods that may go for one and the same reason, at most `room` of them.
 
     They are tried in order, and only what really goes takes room: a pod that is refused does not
@@ -261,8 +259,7 @@ class EqualPods:
     room: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplacePods:
+class ReplacePods(msgspec.Struct, frozen=True, kw_only=True):
     """Delete pods of one zone so that its StatefulSet recreates them at the update revision.
 
     Each share is bounded by itself: what one leaves unused is of no use to another, because a pod
@@ -283,8 +280,7 @@ class ReplacePods:
         return tuple(pod for share in self.shares for pod in share.pods[: share.room])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordRevision:
+class RecordRevision(msgspec.Struct, frozen=True, kw_only=True):
     """Set `status.currentRevision` to the update revision: the zone is rolled out and whole."""
 
     zone: StatefulSet
@@ -295,8 +291,7 @@ class RecordRevision:
 Action = ReplacePods | RecordRevision
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ZoneProgress:
+class ZoneProgress(msgspec.Struct, frozen=True, kw_only=True):
     """How far one zone is, in pods of its desired ordinals."""
 
     zone: str

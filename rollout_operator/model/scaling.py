@@ -5,8 +5,9 @@ other count belongs to people. A snapshot in, `ScalingPlan` out: see `planning.s
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+
+import msgspec
 
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.group import Group
@@ -16,8 +17,7 @@ from rollout_operator.model.outcome import Reason
 from rollout_operator.model.tracker import TimesSource
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Reference:
+class Reference(msgspec.Struct, frozen=True, order=True):
     """An object of the operator's own namespace whose scale zones mirror."""
 
     group: str
@@ -29,16 +29,14 @@ class Reference:
         return f"{self.kind}{f'.{self.group}' if self.group else ''} {self.name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
+class Scale(msgspec.Struct, frozen=True, kw_only=True):
     """What a `scale` subresource shows: both counts are 0 where they are absent."""
 
     replicas: int
     status_replicas: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoScale:
+class NoScale(msgspec.Struct, frozen=True, kw_only=True):
     """Why a reference shows no count now; `why` names the object and the value."""
 
     why: str
@@ -49,8 +47,7 @@ class NoScale:
 Reading = Scale | NoScale
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodAnswer:
+class PodAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What a pod answered when it was called to prepare for a delayed downscale."""
 
     called_at: datetime
@@ -65,8 +62,7 @@ class PodAnswer:
     """After how long the pod is called again, where that is sooner than as a matter of routine."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodCalls:
+class PodCalls(msgspec.Struct, frozen=True, kw_only=True):
     """The newest calls to one pod about delayed downscales, and its answers."""
 
     answer: PodAnswer | None = None
@@ -86,8 +82,7 @@ class PodCalls:
     """When a DELETE was given up last that got no answer: the pod may act on it later."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class Written(msgspec.Struct, frozen=True, kw_only=True):
     """A count that we wrote and that the cache may not show yet."""
 
     replicas: int
@@ -95,23 +90,22 @@ class Written:
     """`metadata.generation` of the answer: a cache that shows it, or more, is up to date."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScalingSnapshot:
+class ScalingSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that `plan_scaling` reads."""
 
     group: Group
     """`now` is the API server's time; `downscale` is one of the group that may still persist."""
-    times: Mapping[Uid, datetime] = field(default_factory=dict)
+    times: Mapping[Uid, datetime] = {}
     """Last downscales by UID of the set, beyond what annotations show."""
     source: TimesSource = TimesSource.ANNOTATIONS
     """Whether annotations hold times at all."""
     times_problem: str = ""
     """Why the times of downscales are not known; then no zone may be scaled down."""
-    scales: Mapping[Reference, Reading] = field(default_factory=dict)
+    scales: Mapping[Reference, Reading] = {}
     """Of all references that were read; a reference that is not here has not been read yet."""
-    pod_calls: Mapping[Uid, PodCalls] = field(default_factory=dict)
+    pod_calls: Mapping[Uid, PodCalls] = {}
     """By UID of the pod."""
-    written: Mapping[Uid, Written] = field(default_factory=dict)
+    written: Mapping[Uid, Written] = {}
     """By UID of the set."""
     held: frozenset[Uid] = frozenset()
     """Sets whose downscale failed lately: it is not planned, and others do not wait for it."""
@@ -122,8 +116,7 @@ class ScalingSnapshot:
     """So long after its caller has given up a call may still reach a pod."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScaleZone:
+class ScaleZone(msgspec.Struct, frozen=True, kw_only=True):
     """Set `spec.replicas` of a zone."""
 
     zone: StatefulSet
@@ -140,8 +133,7 @@ class ScaleZone:
         return self.replicas < self.zone.replicas
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishReplicas:
+class PublishReplicas(msgspec.Struct, frozen=True, kw_only=True):
     """Set `status.replicas` of a reference."""
 
     reference: Reference
@@ -149,8 +141,7 @@ class PublishReplicas:
     reason: Reason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallPods:
+class CallPods(msgspec.Struct, frozen=True, kw_only=True):
     """The calls to the pods of one zone: DELETE to those that stay, POST to others.
 
     Only calls that are due are here. DELETEs come first; each POST brings a `PodAnswer`.
@@ -161,8 +152,7 @@ class CallPods:
     post: tuple[Endpoint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScalingPlan:
+class ScalingPlan(msgspec.Struct, frozen=True, kw_only=True):
     """All that one snapshot of the replicas of a group leads to.
 
     At most one of `scale` is a downscale. What each zone waits for is in `waits`, in the order of

@@ -5,7 +5,6 @@ field. Everything else in the ConfigMap belongs to others, and is only carried a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
@@ -26,8 +25,7 @@ class TimesSource(StrEnum):
     """In the ConfigMap; annotations mean nothing then, whatever they say."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ZoneMap:
+class ZoneMap(msgspec.Struct, frozen=True, kw_only=True):
     """One state of the ConfigMap."""
 
     version: str
@@ -37,8 +35,7 @@ class ZoneMap:
     """The whole object as it was read."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrackerEntry:
+class TrackerEntry(msgspec.Struct, frozen=True):
     """What was written for a downscale, and what it took the place of."""
 
     text: str

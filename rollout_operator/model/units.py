@@ -8,9 +8,10 @@ which object and field it came from is added by the caller.
 
 import json
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.model.errors import InvalidInput
 
@@ -183,8 +184,7 @@ def parse_go_bool(text: str) -> bool:
     raise InvalidInput(f"{quote(text)} is not a boolean")
 
 
-@dataclass(frozen=True, slots=True)
-class IntOrPercent:
+class IntOrPercent(msgspec.Struct, frozen=True):
     """A number of pods, given as such or as a share of the replicas."""
 
     number: int

@@ -11,7 +11,6 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
@@ -76,14 +75,13 @@ LONGEST_WAIT: Final = timedelta(hours=1)
 _CODE: Final = re.compile(r"[A-Z_]{1,40}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistryAccess:
+class RegistryAccess(msgspec.Struct, frozen=True, kw_only=True):
     """How a registry may be read, as its ImageRepository says."""
 
-    keyring: Keyring = field(default_factory=Keyring)
+    keyring: Keyring = msgspec.field(default_factory=Keyring)
     is_insecure: bool = False
     """Whether a registry without TLS is read all the same. No bad certificate is accepted."""
-    route: Route = field(default_factory=Route)
+    route: Route = msgspec.field(default_factory=Route)
 
 
 class _Unsuccessful(Exception):

@@ -7,10 +7,11 @@ in `tokens`; what an answer means in `client`.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final, Literal
 from weakref import WeakValueDictionary
 
+import msgspec
 from yarl import URL
 
 from rollout_operator.aio.clock import Clock
@@ -33,15 +34,14 @@ ChooseProxy = Callable[[str], str | None]
 """Returns the URL of the proxy for a URL, None for a direct connection."""
 
 
-@dataclass(slots=True, kw_only=True)
-class LookUp:
+class LookUp(msgspec.Struct, kw_only=True):
     """One look-up in a registry: what all of its requests share."""
 
     repository: Repository
     credential: RegistryCredential | None
     is_insecure: bool = False
     """Whether a registry without TLS is read all the same."""
-    route: Route = field(default_factory=Route)
+    route: Route = msgspec.field(default_factory=Route)
     scheme: Literal["https", "http"] = "https"
     """Becomes http where that is allowed and the registry does not speak TLS."""
 
@@ -61,8 +61,7 @@ class LookUp:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistryQuestion:
+class RegistryQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """What is requested from a repository."""
 
     path: str

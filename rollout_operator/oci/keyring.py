@@ -44,8 +44,7 @@ class RegistryCredential:
     """Such a token itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyringEntry:
+class KeyringEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of a pull secret: a credential, or what is wrong with it."""
 
     host: str
@@ -61,8 +60,7 @@ class KeyringEntry:
         return f"/{name}".startswith(self.path) and _match_host(self.host, host)
 
 
-@dataclass(frozen=True, slots=True)
-class Keyring:
+class Keyring(msgspec.Struct, frozen=True):
     """All entries of a pull secret."""
 
     entries: tuple[KeyringEntry, ...] = ()

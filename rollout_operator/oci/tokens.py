@@ -12,7 +12,6 @@ import base64
 import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
@@ -51,13 +50,12 @@ _PULL_ONLY: Final = re.compile(r"repository:[a-z0-9._/:-]{1,300}:pull")
 Send = Callable[[RegistryRequest], Awaitable[RegistryAnswer]]
 
 
-@dataclass(frozen=True, slots=True)
-class Challenge:
+class Challenge(msgspec.Struct, frozen=True):
     """One way to authenticate that a server offers."""
 
     scheme: str
     """In small letters."""
-    parameters: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str] = {}
     """Names in small letters; of a name that is given twice, the first."""
 
 
@@ -110,8 +108,7 @@ class NotAccepted(Exception):
     """Within this package: a server does not accept the credential, or requires another."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class Holder(msgspec.Struct, frozen=True, kw_only=True):
     """For whom a token is: what proves which account it is of, and what it is for."""
 
     origin: str
@@ -119,7 +116,7 @@ class Holder:
     name: str
     """Of the repository."""
     credential: RegistryCredential | None
-    route: Route = field(default_factory=Route)
+    route: Route = msgspec.field(default_factory=Route)
 
     @property
     def is_plain(self) -> bool:

@@ -6,11 +6,11 @@ follows, or has not reconciled a group yet, shows what it would decide on its ow
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from rollout_operator.model.description import (
     Description,

@@ -9,11 +9,11 @@ be listed, nothing is found, and the operator watches its own namespace.
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, STATEFULSETS, ZONE_BUDGETS, Resource
 from rollout_operator.kube.cache.cluster import ClusterKind, ClusterKinds

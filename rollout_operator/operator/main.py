@@ -12,9 +12,10 @@ import signal
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock, MachineClock
@@ -44,8 +45,7 @@ if TYPE_CHECKING:
     from rollout_operator.operator.webhooks import Webhooks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LifeLimits:
+class LifeLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of the life cycle that tests shorten."""
 
     sync: timedelta = timedelta(seconds=60)

@@ -6,10 +6,11 @@ What belongs to one namespace stands in `context`, the order of start and stop i
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
 
 from rollout_operator.aio.clock import Clock, refine_time
 from rollout_operator.aio.tasks import TaskStack
@@ -90,8 +91,7 @@ class NamespaceChecks(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clients:
+class Clients(msgspec.Struct, frozen=True, kw_only=True):
     """The clients of an operator: to the cluster, to pods, time and random numbers."""
 
     open: Callable[[str, Priority, Fence], ApiClient]
@@ -111,8 +111,7 @@ class Clients:
     """Whether it writes Kubernetes Events."""
 
 
-@dataclass(frozen=True, slots=True)
-class Telemetry:
+class Telemetry(msgspec.Struct, frozen=True):
     """Metrics, states and health of an operator; they exist before any client is open."""
 
     metrics: Metrics

@@ -6,9 +6,11 @@ refused, to be tried again.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.review import Review
@@ -24,8 +26,7 @@ Choose = Callable[[Reviews], Reviewer]
 Begin = Callable[[str], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Routes:
+class _Routes(msgspec.Struct, frozen=True):
     """The reviews of all namespaces; more may come."""
 
     reviews: Mapping[str, Reviews]
@@ -42,8 +43,7 @@ class _Routes:
         self.choose(self.find(review.namespace)).on_verdict(path, review, verdict)
 
 
-@dataclass(frozen=True, slots=True)
-class _RoutedHook:
+class _RoutedHook(msgspec.Struct, frozen=True):
     """The hooks of one path, of all namespaces. Implements `web.reviews.dispatch.ReviewHook`."""
 
     path: str

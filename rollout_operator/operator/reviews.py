@@ -6,9 +6,10 @@ new downscale is begun, those whose pods are being called are waited for.
 """
 
 import asyncio
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
+
+from msgspec.structs import replace
 
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack

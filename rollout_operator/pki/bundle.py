@@ -12,9 +12,10 @@ seldom, and where writes succeed and are reverted, out of a supply that fills up
 
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.aio.backoff import WEBHOOK_CONFIGURATIONS
 from rollout_operator.aio.clock import Clock
@@ -60,8 +61,7 @@ Key = tuple[str, str]
 """Kind and name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Injection:
+class Injection(msgspec.Struct, frozen=True, kw_only=True):
     """The bundle, and the webhook configurations that it is written into."""
 
     namespace: str
@@ -118,8 +118,7 @@ def _test(path: str, value: str) -> JsonObject:
     return {"op": "test", "path": path, "value": value}
 
 
-@dataclass(slots=True)
-class WriteRate:
+class WriteRate(msgspec.Struct):
     """The rate limit of one object, which may be written at once for the first time."""
 
     failures: int = 0
@@ -161,8 +160,7 @@ class WriteRate:
         self._counted_at = now
 
 
-@dataclass(slots=True)
-class _Injected:
+class _Injected(msgspec.Struct):
     """What is remembered of one configuration."""
 
     pace: WriteRate

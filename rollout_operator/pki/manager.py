@@ -8,10 +8,13 @@ Publishing the bundle is left to the injector behind `CertificateCallbacks`.
 """
 
 import asyncio
+import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, NoReturn
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.aio.backoff import CERTIFICATES
 from rollout_operator.aio.clock import Clock
@@ -51,8 +54,7 @@ _REPORTED_EVERY: Final = 15
 _MOST_STEPS: Final = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CertificateCallbacks:
+class CertificateCallbacks(msgspec.Struct, frozen=True, kw_only=True):
     """What the certificate controller calls of other parts."""
 
     holds: Callable[[bytes], bool] = lambda bundle: True
@@ -175,7 +177,9 @@ class CertificateController:
             if isinstance(facts, UsableCertificate) and decision.may_serve:
                 # An old CA that has had its time is not published for a moment first.
                 is_over = decision.step is CertificateStep.DROP_OLD_CA
-                kept = replace(stored.material, old_ca=b"") if is_over else stored.material
+                kept = (
+                    dataclasses.replace(stored.material, old_ca=b"") if is_over else stored.material
+                )
                 self._adopt(kept, facts)
                 self._uid = stored.uid
             if decision.step is CertificateStep.LEAVE:

@@ -12,10 +12,11 @@ import os
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, NoReturn
+
+import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.model.errors import ConfigError, InvalidInput
@@ -38,8 +39,7 @@ CERT_FLAG: Final = "-server-tls.cert-file"
 KEY_FLAG: Final = "-server-tls.key-file"
 
 
-@dataclass(frozen=True, slots=True)
-class PeerContexts:
+class PeerContexts(msgspec.Struct, frozen=True):
     """Both ends of a connection between replicas: each shows ours, and trusts our CAs alone."""
 
     accepting: ssl.SSLContext
@@ -156,8 +156,7 @@ def _memory_file(content: bytes) -> Iterator[str]:
         os.close(descriptor)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CertificatePaths:
+class CertificatePaths(msgspec.Struct, frozen=True, kw_only=True):
     """Where chain and key are, as PEM."""
 
     cert: Path

@@ -7,10 +7,11 @@ published first and used later. Parsing and issuing are `pki`'s part, as is the 
 bundle is published.
 """
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum, unique
 from typing import Final
+
+import msgspec
 
 from rollout_operator.model.errors import ConfigError
 from rollout_operator.model.units import format_duration, format_rfc3339, quote
@@ -39,8 +40,7 @@ _SHORTEST_CA: Final = timedelta(days=365)
 _CA_LIVES: Final = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """What the certificates should be like."""
 
     names: tuple[str, ...]
@@ -52,8 +52,7 @@ class Wanted:
     """How long a CA lasts: no less than `expiration`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Validity:
+class Validity(msgspec.Struct, frozen=True, kw_only=True):
     """From when to when a certificate holds."""
 
     start: datetime
@@ -68,15 +67,13 @@ class Validity:
         return f"{format_rfc3339(self.start)} to {format_rfc3339(self.end)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokenCertificate:
+class BrokenCertificate(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing that could be served: missing, unreadable, or parts that do not fit together."""
 
     problem: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsableCertificate:
+class UsableCertificate(msgspec.Struct, frozen=True, kw_only=True):
     """A leaf with its key, signed by a CA that is there too."""
 
     names: tuple[str, ...]
@@ -111,8 +108,7 @@ class CertificateStep(StrEnum):
     """Nothing, though something is wrong: the Secret must not, or cannot, be written."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """The next step, and why."""
 
     step: CertificateStep

@@ -1,9 +1,9 @@
 """Conditions in the `status` of an object: what is found now, since when, and how it is shown."""
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 
+import msgspec
 from msgspec import UnsetType
 
 from rollout_operator.model.condition import ConditionDescription, StatusCondition
@@ -12,8 +12,7 @@ from rollout_operator.model.units import format_rfc3339, parse_rfc3339
 from rollout_operator.planning.wording import cut, one_line
 
 
-@dataclass(frozen=True, slots=True)
-class ConditionFinding:
+class ConditionFinding(msgspec.Struct, frozen=True):
     """What one condition is to say."""
 
     type: str

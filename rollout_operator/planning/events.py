@@ -7,9 +7,11 @@ decided in `kube.events`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.model.budget import Budget, FlawedBudget
 from rollout_operator.model.event import EventAction, EventKind, EventRecord, Regarding
@@ -50,13 +52,12 @@ _OF_THE_PROCESS: Final = frozenset({Code.NOT_ELECTED, Code.STOPPING})
 _Wait = tuple[Code, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportedGroup:
+class ReportedGroup(msgspec.Struct, frozen=True, kw_only=True):
     """What Events have said of one group."""
 
-    begun: Mapping[Uid, Revision] = field(default_factory=dict)
+    begun: Mapping[Uid, Revision] = {}
     """By zone, the update revision whose rollout has begun."""
-    rolled_out: Mapping[Uid, Revision] = field(default_factory=dict)
+    rolled_out: Mapping[Uid, Revision] = {}
     """By zone, the revision that it was rolled out to."""
     rolling: tuple[Regarding, ...] = ()
     """Zones of which this process has replaced pods since the group was rolled out."""

@@ -7,9 +7,10 @@ served and published under the same condition only: no CA of others gets into a 
 our own Secret needs is decided in `certificate`.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+
+import msgspec
 
 from rollout_operator.model.names import CERTIFICATE_LABEL
 from rollout_operator.model.units import quote
@@ -28,8 +29,7 @@ LEAF_NAME: Final = "rollout-operator"
 _NAME_FLAG: Final = "-server-tls.self-signed-cert.secret-name"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Marks:
+class Marks(msgspec.Struct, frozen=True, kw_only=True):
     """What says whose a Secret is."""
 
     is_labelled: bool = False

@@ -11,11 +11,11 @@ import os
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Literal, Protocol
 
 import aiohttp
+import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import run_all
@@ -81,8 +81,7 @@ class Sender(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _CallUnderway:
+class _CallUnderway(msgspec.Struct):
     """One request under way, and what is known of it so far."""
 
     method: Method

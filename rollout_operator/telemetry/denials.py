@@ -8,10 +8,10 @@ a name that is sent once displaces none.
 
 import math
 from collections import OrderedDict
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+import msgspec
 from prometheus_client import CollectorRegistry
 
 from rollout_operator.telemetry.families import Counter
@@ -25,8 +25,7 @@ HALF_LIFE: Final = timedelta(hours=1)
 MAX_CANDIDATES: Final = 1024
 
 
-@dataclass(slots=True)
-class _Score:
+class _Score(msgspec.Struct):
     """How often a name was refused, each time worth less as time goes by, in half lives."""
 
     value: float

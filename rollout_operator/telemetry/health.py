@@ -6,9 +6,10 @@ is worth a restart is decided by the part: not ready means no traffic, not alive
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, NoReturn
+
+import msgspec
 
 from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock
@@ -30,8 +31,7 @@ STALL: Final = timedelta(seconds=5)
 STALLS: Final = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
+class _Part(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     is_ready: PartCheck
     is_alive: PartCheck

@@ -6,10 +6,10 @@ the same object with the same value, so one namespace and several give the same 
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+import msgspec
 from prometheus_client import CollectorRegistry
 
 from rollout_operator.model.policy.status import PolicySetStatus, PolicyStatus
@@ -22,8 +22,7 @@ _POLICY: Final = ("namespace", "name")
 _PREFIX: Final = "rollout_operator_multiaz_"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Shown:
+class _Shown(msgspec.Struct, frozen=True, kw_only=True):
     """What the gauges of a policy say now."""
 
     phase: str

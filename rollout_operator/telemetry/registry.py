@@ -5,12 +5,15 @@ become more severe, so that a group which waits for an hour says so once, and th
 zone is always what holds it now.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.model.names import GroupName
@@ -52,8 +55,7 @@ class Subject(StrEnum):
 _NOT_ROLLOUT: Final = tuple(each for each in Subject if each is not Subject.ROLLOUT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupState:
+class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of one group now."""
 
     plan: Plan
@@ -63,21 +65,19 @@ class GroupState:
     """When the plan was made."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanUnderway:
+class PlanUnderway(msgspec.Struct, frozen=True, kw_only=True):
     """A plan that is being carried out, which may take long."""
 
     plan: Plan
     since: datetime
 
 
-@dataclass(slots=True)
-class _Logged:
+class _Logged(msgspec.Struct):
     """What the log says about one group: the reasons that stand, and when each was written."""
 
-    reasons: dict[_Key, Reason] = field(default_factory=dict)
-    times: dict[_Key, timedelta] = field(default_factory=dict)
-    begun: dict[_Key, timedelta] = field(default_factory=dict)
+    reasons: dict[_Key, Reason] = {}
+    times: dict[_Key, timedelta] = {}
+    begun: dict[_Key, timedelta] = {}
     """Since when a reason holds that is written only when it stays."""
 
     def covers(self, key: _Key, reason: Reason) -> bool:
@@ -219,7 +219,7 @@ def merge_plans(plans: Sequence[Plan]) -> Plan:
     waits = tuple(wait for plan in plans for wait in plan.waits)
     held = tuple(wait for wait in waits if wait.code is not Code.UP_TO_DATE)
     problems = tuple(problem for plan in plans for problem in plan.problems)
-    return replace(first, waits=held or waits, problems=problems)
+    return dataclasses.replace(first, waits=held or waits, problems=problems)
 
 
 def _gather(plan: Plan) -> dict[_Key, Reason]:

@@ -6,8 +6,9 @@ warning, and no reason not to start.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from rollout_operator.model.errors import ConfigError
 from rollout_operator.telemetry.logs import log
@@ -27,8 +28,7 @@ _INSTEAD: Final = "set OTEL_EXPORTER_OTLP_ENDPOINT to the port for OTLP over HTT
 _INSTALL: Final = "OpenTelemetry is not installed: pip install 'rollout-operator[otel]'"
 
 
-@dataclass(frozen=True, slots=True)
-class TraceChoice:
+class TraceChoice(msgspec.Struct, frozen=True):
     """Whether spans are sent, and what of the environment cannot be obeyed."""
 
     is_on: bool = False

@@ -7,11 +7,11 @@ sent in `web.http.bodies`.
 
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Final, cast
 
+import msgspec
 from aiohttp import hdrs, web
 
 from rollout_operator.aio.clock import Clock
@@ -42,8 +42,7 @@ _TEXT: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerOptions:
+class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options that most servers leave at their defaults."""
 
     client_name: str = ""
@@ -53,7 +52,7 @@ class ServerOptions:
     flag: str = FLAG
     """The flag that sets the port."""
     write_limit: timedelta = WRITE_LIMIT
-    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    limits: ConnectionLimits = msgspec.field(default_factory=ConnectionLimits)
 
 
 class WebhookServer:

@@ -1,9 +1,9 @@
 """Values of grafana's chart 0.51 do here what they do there (DEP-42, DEP-98), one by one."""
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+import msgspec
 import pytest
 import yaml
 
@@ -79,8 +79,7 @@ OTHER_DEFAULTS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(msgspec.Struct, frozen=True):
     """What a value does: the field of an object that is then so."""
 
     value: Any

@@ -6,10 +6,10 @@
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import yaml
 
 from tests.code_rules import ROOT
@@ -22,8 +22,7 @@ _MARK: Final = "# -- "
 _LONGEST: Final = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """One value."""
 
     key: str

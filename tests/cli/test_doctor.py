@@ -1,10 +1,10 @@
 """`doctor`: what it prints, and how it ends (DEP-88, D-76)."""
 
 import json
-from dataclasses import replace
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.cli.doctor import choose_exit_code, render_json, render_text, run
 from rollout_operator.config.grammar import HelpRequested, UsageError

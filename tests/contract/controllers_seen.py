@@ -5,9 +5,10 @@ order of appearance (`a:r1`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final
+
+import msgspec
 
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
 from tests.contract.sides import PODS, REVISIONS
@@ -20,8 +21,7 @@ REVISION_LABEL: Final = "controller-revision-hash"
 _LEFT_OUT: Final = ("observedGeneration", "conditions")
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(msgspec.Struct, frozen=True):
     """Something that happened to one pod."""
 
     pod: str
@@ -32,23 +32,22 @@ class Move:
         return f"{self.pod} {self.what}"
 
 
-@dataclass(slots=True)
-class Seen:
+class Seen(msgspec.Struct):
     """The newest objects by kind and name, and what happened since it was last read."""
 
-    objects: dict[str, dict[str, Json]] = field(
+    objects: dict[str, dict[str, Json]] = msgspec.field(
         default_factory=lambda: {resource.plural: {} for resource in WATCHED}
     )
-    newest: dict[str, int] = field(
+    newest: dict[str, int] = msgspec.field(
         default_factory=lambda: {resource.plural: 0 for resource in WATCHED}
     )
     """Version of the last event of each kind."""
     on_change: Callable[[], None] = lambda: None
-    _moves: list[Move] = field(default_factory=list)
-    _statuses: dict[str, list[Json]] = field(default_factory=dict)
-    _lives: dict[str, list[str]] = field(default_factory=dict)
+    _moves: list[Move] = []
+    _statuses: dict[str, list[Json]] = {}
+    _lives: dict[str, list[str]] = {}
     """UIDs of all pods that had a name, in order."""
-    _revisions: dict[str, str] = field(default_factory=dict)
+    _revisions: dict[str, str] = {}
 
     @property
     def sets(self) -> dict[str, Json]:

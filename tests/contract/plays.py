@@ -3,8 +3,9 @@
 import importlib
 import pkgutil
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum, auto
+
+import msgspec
 
 from tests.contract import sequences
 from tests.contract.noise import TEXTS_OF_GO
@@ -24,8 +25,7 @@ class Needs(Enum):
     """StatefulSet controller, garbage collector and kubelet. Many are played at once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sequence:
+class Sequence(msgspec.Struct, frozen=True, kw_only=True):
     """One sequence of calls, to be played on both sides."""
 
     topic: str

@@ -7,8 +7,9 @@ some moments after it was written, and the probe shows when.
 import base64
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from rollout_operator.kube.api import (
     MUTATING_WEBHOOKS,
@@ -50,8 +51,7 @@ class Rounds:
         return [{"hook": name, "request": request} for _, name, request in (*mutating, *validating)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Configuration:
+class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """What is written for some hooks, and the object whose creation its probe refuses."""
 
     resource: Resource

@@ -5,9 +5,10 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Literal, Protocol
+
+import msgspec
 
 from rollout_operator.kube.api import (
     Discoverer,
@@ -29,8 +30,7 @@ REVISIONS: Final = Resource("apps", "v1", "controllerrevisions", "ControllerRevi
 HookKind = Literal["Mutating", "Validating"]
 
 
-@dataclass(frozen=True, slots=True)
-class Silence:
+class Silence(msgspec.Struct, frozen=True):
     """The hook never answers."""
 
 
@@ -40,13 +40,12 @@ Decide = Callable[[JsonObject], Awaitable[Verdict]]
 """Given the `request` of a review."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hook:
+class Hook(msgspec.Struct, frozen=True, kw_only=True):
     """One webhook of a configuration."""
 
     name: str
     decide: Decide
-    fields: Mapping[str, object] = field(default_factory=dict)
+    fields: Mapping[str, object] = {}
     """Put over those of the webhook, as `failurePolicy`."""
     operations: tuple[str, ...] = ("UPDATE",)
     resources: tuple[str, ...] = ("configmaps",)

@@ -1,7 +1,6 @@
 """The shell on a fake API server: executor, memory, controller, and caches that a test fills."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from threading import Event
 from typing import Final
@@ -31,8 +30,7 @@ from tests.gates import OpenArbiter
 GROUP: Final = GroupName("ingester")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bench:
+class Bench(msgspec.Struct, frozen=True, kw_only=True):
     """All parts of the shell. The caches show what `show` or `show_store` put in last."""
 
     client: FakeClient

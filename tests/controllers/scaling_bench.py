@@ -13,6 +13,8 @@ from functools import partial
 from itertools import count
 from typing import Final
 
+import msgspec
+
 from rollout_operator.aio.backoff import Backoff
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.controllers.observe import Observer
@@ -67,8 +69,7 @@ def _all() -> float:
     return 1.0
 
 
-@dataclass(slots=True, kw_only=True)
-class Memory:
+class Memory(msgspec.Struct, kw_only=True):
     """What dies with a process."""
 
     locks: Locks

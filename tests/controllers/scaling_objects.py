@@ -9,9 +9,11 @@ import asyncio
 import copy
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.model.downscale import Endpoint
@@ -259,8 +261,7 @@ class FakeReferences:
         self.readings[reference] = replace(reading, status_replicas=replicas)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Store:
+class Store(msgspec.Struct, frozen=True, kw_only=True):
     """How a pod answers: a good one by default, that is prepared from its first POST on."""
 
     prepared: timedelta | None = None

@@ -7,9 +7,11 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.config.grammar import HelpRequested, UsageError
 from rollout_operator.lab.demo.screen import Screen, choose_screen
@@ -53,8 +55,7 @@ async def run(plane: ControlPlane, settings: Settings, screen: Screen) -> bool:
         await plane.stop()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     """Three zones, and the operator with its webhooks."""
 
     world: World

@@ -5,9 +5,11 @@ import json
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
+
+from msgspec.structs import replace
 
 from rollout_operator.lab.demo.screen import Screen
 from rollout_operator.lab.demo.snapshot import (

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.lab.demo.snapshot import PodCell, ZoneRow
 from tests.demo.stage import OLD_IMAGE, ZONES, Stage
@@ -26,15 +27,14 @@ TRY_AGAIN_AFTER: Final = timedelta(seconds=1)
 MOVING: Final = (PodCell.ENDING, PodCell.GONE, PodCell.STARTING)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterStory:
+class ClusterStory(msgspec.Struct, frozen=True, kw_only=True):
     """One story."""
 
     title: str
     play: Callable[[Stage], Awaitable[None]]
     goal: str = GOOD
     """The version by which progress is counted at first."""
-    images: Mapping[str, Behaviour] = field(default_factory=dict)
+    images: Mapping[str, Behaviour] = {}
     """How pods of some images behave, where that is not the ordinary way."""
 
 

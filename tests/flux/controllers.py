@@ -9,10 +9,11 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from tests.world.api import Json
 from tests.world.childproc import Child, free_ports, start_program
@@ -24,8 +25,7 @@ _SOURCES: Final = Path(__file__).parent
 _CRDS: Final = Path("config", "crd")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FluxController:
+class FluxController(msgspec.Struct, frozen=True, kw_only=True):
     """One of the controllers."""
 
     name: str

@@ -3,9 +3,10 @@
 Built once per history; nothing is judged here. Only the namespace that is served is seen.
 """
 
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.kube.api import (
     CONFIG_MAPS,
@@ -39,8 +40,7 @@ FOREVER: Final = timedelta.max
 WORLD_ENDED: Final = "killed"
 
 
-@dataclass(slots=True)
-class ProcessRun:
+class ProcessRun(msgspec.Struct):
     """One process from its start to its end."""
 
     actor: str
@@ -53,11 +53,10 @@ class ProcessRun:
         return self.begun <= at <= self.ended
 
 
-@dataclass(slots=True)
-class ProcessRuns:
+class ProcessRuns(msgspec.Struct):
     """All lives of all processes. A process whose start was not seen lived from the beginning."""
 
-    by_actor: dict[str, list[ProcessRun]] = field(default_factory=dict)
+    by_actor: dict[str, list[ProcessRun]] = {}
 
     def take(self, lived: Lived) -> None:
         """Record a step in a life."""
@@ -114,8 +113,7 @@ class ProcessRuns:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
+class Write(msgspec.Struct, frozen=True, kw_only=True):
     """One commit of a StatefulSet or a pod."""
 
     commit: Commit
@@ -137,39 +135,38 @@ class Write:
         return self.before
 
 
-@dataclass(slots=True)
-class Book:
+class Book(msgspec.Struct):
     """All that judges look up in one history."""
 
     promises: Promises
     runs: ProcessRuns
-    writes: list[Write] = field(default_factory=list)
-    calls: dict[int, Called] = field(default_factory=dict)
+    writes: list[Write] = []
+    calls: dict[int, Called] = {}
     """By number, of whomever."""
-    own_calls: list[Called] = field(default_factory=list)
+    own_calls: list[Called] = []
     """Of the operator, in the order of their answers; those of Leases stand in `leases` alone."""
-    reviews: list[Reviewed] = field(default_factory=list)
-    pod_calls: list[PodCalled] = field(default_factory=list)
+    reviews: list[Reviewed] = []
+    pod_calls: list[PodCalled] = []
     """Of the operator, in the order in which they ended: pods are prepared, or told that they stay.
     """
-    delay_calls: list[PodCalled] = field(default_factory=list)
+    delay_calls: list[PodCalled] = []
     """As `pod_calls`, at the paths of delayed downscales: another matter, with words of its own."""
-    faults: list[Fault] = field(default_factory=list)
-    configurations: list[Commit] = field(default_factory=list)
+    faults: list[Fault] = []
+    configurations: list[Commit] = []
     """Writes of webhook configurations."""
-    templates: list[Commit] = field(default_factory=list)
+    templates: list[Commit] = []
     """Writes of ReplicaTemplates."""
-    maps: list[Commit] = field(default_factory=list)
+    maps: list[Commit] = []
     """Writes of ConfigMaps: of the zone tracker, there is no other."""
-    budgets: list[Commit] = field(default_factory=list)
+    budgets: list[Commit] = []
     """Writes of zone-aware disruption budgets."""
-    policies: list[Commit] = field(default_factory=list)
+    policies: list[Commit] = []
     """Writes of MultiAZRollouts."""
-    releases: list[Commit] = field(default_factory=list)
+    releases: list[Commit] = []
     """Writes of the kinds of releases, those of Flux included."""
-    leases: list[Commit] = field(default_factory=list)
+    leases: list[Commit] = []
     """Writes of Leases: of the election, there is no other."""
-    evictions: dict[int, Called] = field(default_factory=dict)
+    evictions: dict[int, Called] = {}
     """Those that were carried out, by number of the delete that each has led to."""
     ended_at: timedelta = timedelta(0)
 

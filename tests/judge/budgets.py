@@ -7,9 +7,10 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.kube.api import PODS, JsonObject
 from rollout_operator.lab.model.fields import child, name_of, text
@@ -24,8 +25,7 @@ SEVERAL: Final = "several budgets"
 ABSENT_PEERS: Final = "grafana.com/rollout-operator-absent-peers"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """What one budget requests."""
 
     name: str
@@ -60,19 +60,17 @@ def forbidding(name: str, selector: Mapping[str, object]) -> Rule:
     return Rule(name=name, selector=selector, maximum=0)
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
+class _State(msgspec.Struct, frozen=True):
     """What one budget said from some time on; `rules` are those that may be in force by it."""
 
     rules: tuple[Rule, ...]
 
 
-@dataclass(slots=True)
-class Timeline:
+class Timeline(msgspec.Struct):
     """All budgets, at all times."""
 
-    begins: list[timedelta] = field(default_factory=list)
-    states: list[Mapping[str, _State]] = field(default_factory=list)
+    begins: list[timedelta] = []
+    states: list[Mapping[str, _State]] = []
 
     def find(self, labels: Mapping[str, object], since: timedelta, until: timedelta) -> list[Rule]:
         """Return the rules that may be in force for a pod in a span of time, the newest last.
@@ -160,8 +158,7 @@ def _share(percent: int, replicas: int) -> int:
 EVICTION_PATH: Final = "/admission/pod-eviction"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Eviction:
+class Eviction(msgspec.Struct, frozen=True, kw_only=True):
     """A pod's end that the operator has allowed."""
 
     called: Called
@@ -198,8 +195,7 @@ def _get_live_read(book: Book, review: Reviewed) -> timedelta:
     return max(reads, default=review.begun)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(msgspec.Struct, frozen=True, kw_only=True):
     """That a pod may go, as it was written on it."""
 
     pod: str
@@ -210,17 +206,16 @@ class Record:
     call: int
 
 
-@dataclass(slots=True)
-class PodFacts:
+class PodFacts(msgspec.Struct):
     """What is known of pods and sets beside their readiness."""
 
-    labels: dict[str, Mapping[str, object]] = field(default_factory=dict)
+    labels: dict[str, Mapping[str, object]] = {}
     """By UID, of pods and sets."""
-    running_since: dict[str, timedelta] = field(default_factory=dict)
+    running_since: dict[str, timedelta] = {}
     """By UID: since when a pod has run without a break."""
-    ready_since: dict[str, timedelta] = field(default_factory=dict)
+    ready_since: dict[str, timedelta] = {}
     """By UID: since when a pod has been ready without a break."""
-    records: dict[str, Record] = field(default_factory=dict)
+    records: dict[str, Record] = {}
     """By UID of the pod: its newest one that is about itself."""
 
     def take(self, write: Write) -> None:

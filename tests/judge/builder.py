@@ -8,10 +8,10 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Self
 
+import msgspec
 import pytest
 
 from rollout_operator.kube.api import (
@@ -70,14 +70,13 @@ def full(name: str) -> str:
     return f"zone-{name}" if re.fullmatch(r"[a-z](-\d+)?", name) else name
 
 
-@dataclass(slots=True)
-class HistoryBuilder:
+class HistoryBuilder(msgspec.Struct):
     """Writes a history; each method adds one event, or a few, and returns the builder."""
 
-    history: History = field(default_factory=History)
+    history: History = msgspec.field(default_factory=History)
     revision: int = 0
     number: int = 0
-    objects: dict[tuple[str, str], JsonObject] = field(default_factory=dict)
+    objects: dict[tuple[str, str], JsonObject] = {}
 
     # Objects
 

@@ -7,9 +7,11 @@ of that name is not to blame for it. When it was sent is known from the fault th
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
 from rollout_operator.lab.model.history import Called, Fault
@@ -32,8 +34,7 @@ DELAYING: Final = frozenset({"slow", "late", "pod_slow"})
 LOSING: Final = frozenset({"reset_after", "timeout", "gateway_timeout_committed"})
 
 
-@dataclass(frozen=True, slots=True)
-class LiveRead:
+class LiveRead(msgspec.Struct, frozen=True):
     """When the newest live reads were requested that a delete can rest on."""
 
     sets_at: timedelta
@@ -51,8 +52,7 @@ _NO_READ: Final = LiveRead(timedelta(0), timedelta(0))
 _SPAN: Final = re.compile(r": ([0-9]+):([0-9]{2}):([0-9.]+)$")
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(msgspec.Struct, frozen=True):
     """One DELETE of a pod by the operator, granted or not."""
 
     called: Called
@@ -82,12 +82,11 @@ class Delete:
         return str(found.get("uid") or ""), str(found.get("resourceVersion") or "")
 
 
-@dataclass(slots=True)
-class _Reads:
+class _Reads(msgspec.Struct):
     """Live lists of one kind by one process name, in the order of their answers."""
 
-    answered: list[timedelta] = field(default_factory=list)
-    calls: list[Called] = field(default_factory=list)
+    answered: list[timedelta] = []
+    calls: list[Called] = []
 
     def newest(self, run: ProcessRun | None, before: timedelta, group: str) -> timedelta | None:
         for place in range(bisect_right(self.answered, before) - 1, -1, -1):

@@ -4,10 +4,11 @@ By the annotations alone, as a person reads them: nothing is taken from the oper
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 from urllib.parse import urlsplit
+
+import msgspec
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.fields import child, name_of, number
@@ -26,8 +27,7 @@ TEMPLATE_KIND: Final = "ReplicaTemplate"
 NO_TIME: Final = timedelta(0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DesiredReplicas:
+class DesiredReplicas(msgspec.Struct, frozen=True, kw_only=True):
     """What one state of a set says of its count."""
 
     leading: str | None = None

@@ -6,7 +6,6 @@ webhook configuration with failure policy Fail sends its writes to the operator.
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, cast
 from urllib.parse import urlsplit
@@ -27,8 +26,7 @@ NO_DOWNSCALE_PATH: Final = "/admission/no-downscale"
 PREPARE_PATH: Final = "/admission/prepare-downscale"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Downscale:
+class Downscale(msgspec.Struct, frozen=True, kw_only=True):
     """A write by which a set came to want fewer replicas."""
 
     write: Write
@@ -74,12 +72,11 @@ class Downscale:
         return f"downscale of {self.before.name} from {self.before.replicas} to {self.now.replicas}"
 
 
-@dataclass(slots=True)
-class Guards:
+class Guards(msgspec.Struct):
     """Which webhooks were in force when."""
 
-    begins: list[timedelta] = field(default_factory=list)
-    states: list[dict[str, tuple[JsonObject, ...]]] = field(default_factory=list)
+    begins: list[timedelta] = []
+    states: list[dict[str, tuple[JsonObject, ...]]] = []
     """Hooks by name of the configuration."""
 
     def find(self, at: timedelta, subresource: str) -> frozenset[str]:
@@ -218,15 +215,14 @@ STALE: Final = timedelta(seconds=120)
 _Paths = tuple[timedelta, tuple[str, ...]]
 
 
-@dataclass(slots=True)
-class Targets:
+class Targets(msgspec.Struct):
     """All pods and sets that there have been."""
 
-    owners: dict[str, str] = field(default_factory=dict)
+    owners: dict[str, str] = {}
     """UID of the set, by UID of the pod."""
-    names: dict[str, str] = field(default_factory=dict)
+    names: dict[str, str] = {}
     """Of pods, by UID."""
-    paths: dict[str, list[_Paths]] = field(default_factory=dict)
+    paths: dict[str, list[_Paths]] = {}
     """By UID of the set: those of preparations and of delayed downscales, and since when."""
 
     def name_fault(self, call: PodCalled) -> str:

@@ -6,9 +6,10 @@ operator itself has let go counts at once. While a budget changes, either versio
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, NamedTuple
+
+import msgspec
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS
 from rollout_operator.lab.model.history import Called, Fault, Reviewed
@@ -42,8 +43,7 @@ class Broken(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedDisruption:
+class JudgedDisruption(msgspec.Struct, frozen=True, kw_only=True):
     """A pod that goes because the operator let it."""
 
     book: Book
@@ -273,8 +273,7 @@ def _may_not_patch(disruption: JudgedDisruption) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """A downscale that was allowed, after pods had been called for it."""
 
     zone: str

@@ -8,9 +8,10 @@ a batch are read. SI-07 and SI-08 of the same deletes are judged in `invariants_
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from tests.judge.book import Book, Write
 from tests.judge.deletes import Delete, map_deletes
@@ -28,8 +29,7 @@ from tests.judge.promises import Promises, Violation
 from tests.judge.state import World
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyCase:
+class PolicyCase(msgspec.Struct, frozen=True, kw_only=True):
     """One delete of a pod that a policy owned, at its commit."""
 
     state: PolicyWorld

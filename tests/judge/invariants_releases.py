@@ -8,9 +8,10 @@ same at all times.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.kube.release_kinds import (
@@ -45,19 +46,22 @@ _UNSEEN_BY: Final = frozenset(
 )
 
 
-@dataclass(slots=True)
-class _State:
+class _State(msgspec.Struct):
     """What is known of all Rollouts and gates so far."""
 
-    newest: dict[str, list[tuple[timedelta, str]]] = field(default_factory=dict)
+    newest: dict[str, list[tuple[timedelta, str]]] = {}
     """By Rollout, the tags that its history had at the head, and since when."""
-    closed: dict[str, dict[str, timedelta]] = field(default_factory=lambda: defaultdict(dict))
+    closed: dict[str, dict[str, timedelta]] = msgspec.field(
+        default_factory=lambda: defaultdict(dict)
+    )
     """By Rollout, the gates that do not pass, and since when."""
-    frozen: dict[str, tuple[timedelta, JsonObject]] = field(default_factory=dict)
+    frozen: dict[str, tuple[timedelta, JsonObject]] = {}
     """By schedule that is closed, since when it is as it is, and the labels that it selects."""
-    labels: dict[str, tuple[timedelta, JsonObject]] = field(default_factory=dict)
+    labels: dict[str, tuple[timedelta, JsonObject]] = {}
     """By Rollout, its labels, and since when it has them."""
-    credited: dict[tuple[str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
+    credited: dict[tuple[str, str], set[int]] = msgspec.field(
+        default_factory=lambda: defaultdict(set)
+    )
     """By Rollout and name of a person, the entries that were requested in that name."""
 
     def take(self, commit: Commit) -> None:

@@ -7,10 +7,11 @@ fails for long is tried again.
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
 from typing import Final
+
+import msgspec
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.history import Called
@@ -93,8 +94,7 @@ WRITTEN_WITHIN: Final = timedelta(minutes=5)
 LEAST: Final = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contest:
+class Contest(msgspec.Struct, frozen=True, kw_only=True):
     """One count of one zone, written again and again."""
 
     zone: str

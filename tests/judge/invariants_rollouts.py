@@ -9,9 +9,11 @@ made to be late, nothing counts that happened after the read it rests on. Downsc
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import NODES, SELF_ACCESS_REVIEWS, Resource
 from rollout_operator.kube.release_kinds import CLUSTER_ROLLOUT_SCHEDULES
@@ -33,8 +35,7 @@ class Finding(NamedTuple):
     """Whether only a reservation (SI-17) could have prevented it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(msgspec.Struct, frozen=True, kw_only=True):
     """One delete at its commit."""
 
     world: World

@@ -6,9 +6,10 @@ webhooks guard, by any client.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.lab.model.fields import child, children
 from rollout_operator.lab.model.history import PodCalled
@@ -223,11 +224,10 @@ def _judge_alone(book: Book, scalings: list[Scaling]) -> Iterator[Violation]:
         rolled.forget(world)
 
 
-@dataclass(slots=True)
-class _Rolled:
+class _Rolled(msgspec.Struct):
     """The pods that the operator has deleted and that are not back yet: since when, by name."""
 
-    begun: dict[str, timedelta] = field(default_factory=dict)
+    begun: dict[str, timedelta] = {}
 
     def forget(self, world: World) -> None:
         back = [name for name in self.begun if world.is_available(name) or name not in world.wanted]

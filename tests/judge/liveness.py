@@ -6,9 +6,10 @@ operator: then a run says that it is undetermined, or that nothing was to be exp
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.kube.api import SECRETS
 from rollout_operator.lab.model.fields import text
@@ -56,12 +57,11 @@ EVENT_FAULTS: Final = frozenset(
 WRITES: Final = frozenset({"create", "update", "patch", "delete"})
 
 
-@dataclass(slots=True)
-class Findings:
+class Findings(msgspec.Struct):
     """What liveness has to say of one run."""
 
-    violations: list[Violation] = field(default_factory=list)
-    undetermined: list[str] = field(default_factory=list)
+    violations: list[Violation] = []
+    undetermined: list[str] = []
 
 
 def judge_liveness(book: Book) -> Findings:

@@ -4,9 +4,10 @@ A client that requests a pod again and again is refused only as long as others h
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.kube.api import PODS
 from rollout_operator.lab.model.history import Called
@@ -85,16 +86,15 @@ ROOM: Final = ("max unavailable ", "the next place under budget ")
 NO_ROOM: Final = ("max unavailable = 0",)
 
 
-@dataclass(slots=True)
-class _Queue:
+class _Queue(msgspec.Struct):
     """The evictions that wait, by actor and pod: since when, and when it was requested last."""
 
     granted: Collection[int]
     """Numbers of the evictions that the operator allowed, as far as it knows."""
-    waits: dict[tuple[str, str], tuple[timedelta, timedelta]] = field(default_factory=dict)
-    requested: dict[str, timedelta] = field(default_factory=dict)
+    waits: dict[tuple[str, str], tuple[timedelta, timedelta]] = {}
+    requested: dict[str, timedelta] = {}
     """When a pod was requested last, whatever was answered."""
-    in_vain: set[str] = field(default_factory=set)
+    in_vain: set[str] = set()
     """Pods whose eviction was refused by something else, before or after the operator allowed it:
     they have no turn."""
     row: int = 0

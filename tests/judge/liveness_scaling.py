@@ -6,9 +6,10 @@ that said since when they are prepared, and stay, are un-prepared (LI-05).
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.fields import child
@@ -23,13 +24,12 @@ from tests.judge.promises import Violation
 PER_ZONE: Final = timedelta(seconds=36 + 60)
 
 
-@dataclass(slots=True)
-class Replicas:
+class Replicas(msgspec.Struct):
     """Where the counts of a history have ended."""
 
-    sets: dict[str, JsonObject] = field(default_factory=dict)
+    sets: dict[str, JsonObject] = {}
     """By name."""
-    templates: dict[str, JsonObject] = field(default_factory=dict)
+    templates: dict[str, JsonObject] = {}
     requested_at: timedelta = timedelta(0)
     """When people last changed what is wanted."""
     moved_at: timedelta = timedelta(0)

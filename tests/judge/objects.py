@@ -3,9 +3,10 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
+
+import msgspec
 
 Json = dict[str, Any]
 
@@ -26,8 +27,7 @@ TIME_UNITS: Final = {
 TIME_PART: Final = r"([0-9]+(?:\.[0-9]+)?)(ms|[smhd])"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pod:
+class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """A pod as one write left it."""
 
     name: str
@@ -40,13 +40,12 @@ class Pod:
     """Running, condition Ready true, every container ready: section 2.1 of the fault model."""
     is_running: bool = True
     """By its phase alone."""
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = {}
     record: str = ""
     """UID in the record of a disruption, empty where there is none that can be read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Set:
+class Set(msgspec.Struct, frozen=True, kw_only=True):
     """A StatefulSet as one write left it."""
 
     name: str
@@ -68,10 +67,10 @@ class Set:
     """Between downscales of zones, as this one has it; zero if it says nothing of it."""
     min_ready: timedelta = timedelta(0)
     """For how long a pod must have been ready to count, where a policy drives it."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    pod_labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = {}
+    pod_labels: Mapping[str, str] = {}
     """Of its template."""
-    node_selector: Mapping[str, str] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = {}
 
     @property
     def pod_names(self) -> tuple[str, ...]:

@@ -8,9 +8,10 @@ affinity and the labels of nodes say of them is not read: such a history is judg
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.lab.model.history import Commit
 from tests.judge.book import Book, Write
@@ -20,14 +21,13 @@ ZONE_LABELS: Final = ("zone", "availability-zone")
 _SUFFIX: Final = re.compile(r"-(zone-[A-Za-z0-9]+)$")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicySpec:
+class PolicySpec(msgspec.Struct, frozen=True, kw_only=True):
     """A policy as one write left it, without its status."""
 
     name: str
     uid: str
     created: str
-    selector: Json = field(default_factory=dict)
+    selector: Json = {}
     limit: str = "1"
     interval: timedelta = timedelta(seconds=30)
     is_paused: bool = False
@@ -57,8 +57,7 @@ class PolicySpec:
         return next((one for one in said if one), zone.name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedBatch:
+class RecordedBatch(msgspec.Struct, frozen=True, kw_only=True):
     """`status.lastBatch`, as one write left it."""
 
     at: timedelta
@@ -72,8 +71,7 @@ class RecordedBatch:
     is_complete: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Owned:
+class Owned(msgspec.Struct, frozen=True):
     """What a policy has of one set."""
 
     policy: PolicySpec
@@ -84,13 +82,12 @@ _State = Mapping[str, Owned]
 """By UID of a set."""
 
 
-@dataclass(slots=True)
-class PolicyBook:
+class PolicyBook(msgspec.Struct):
     """All that policies were, at each moment of a history."""
 
-    begins: list[timedelta] = field(default_factory=list)
-    states: list[_State] = field(default_factory=list)
-    batches: list[RecordedBatch] = field(default_factory=list)
+    begins: list[timedelta] = []
+    states: list[_State] = []
+    batches: list[RecordedBatch] = []
     """In order; one for each write of a policy that has one."""
 
     def window(self, since: timedelta, at: timedelta) -> Sequence[_State]:

@@ -4,9 +4,11 @@ Beside `state.World`: here a pod counts as available only when its `minReadySeco
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from tests.judge.book import Write
 from tests.judge.deletes import Delete
@@ -17,8 +19,7 @@ from tests.judge.state import World
 NO_TIME: Final = timedelta(0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyDisruption:
+class PolicyDisruption(msgspec.Struct, frozen=True, kw_only=True):
     """A delete of the operator for a policy; it lasts until a new pod of that name is up."""
 
     pod: Pod
@@ -29,8 +30,7 @@ class PolicyDisruption:
     begun: timedelta
 
 
-@dataclass(frozen=True, slots=True)
-class Outage:
+class Outage(msgspec.Struct, frozen=True):
     """When a wanted pod was not available; the end is that of its `minReadySeconds`."""
 
     begun: timedelta
@@ -41,8 +41,7 @@ class Outage:
         return self.begun <= known and (self.ended is None or self.ended > at)
 
 
-@dataclass(slots=True)
-class Pause:
+class Pause(msgspec.Struct):
     """Since when the pods of a policy are whole, for the pause that counts from it."""
 
     batch: RecordedBatch | None = None
@@ -64,16 +63,15 @@ class Pause:
             self.short_since, self.is_open = None, False
 
 
-@dataclass(slots=True)
-class PolicyWorld:
+class PolicyWorld(msgspec.Struct):
     """Where a history has come to, for its policies."""
 
     world: World
-    outages: dict[str, Outage] = field(default_factory=dict)
+    outages: dict[str, Outage] = {}
     """By pod name, the newest of each."""
-    pauses: dict[str, Pause] = field(default_factory=dict)
+    pauses: dict[str, Pause] = {}
     """By UID of a policy."""
-    open: list[PolicyDisruption] = field(default_factory=list)
+    open: list[PolicyDisruption] = []
 
     def take(self, write: Write, owned: Mapping[str, Owned]) -> None:
         """Move on by one write."""

@@ -4,9 +4,10 @@ How long a fact may be unknown is said here; what is promised about it, in `inva
 `invariants_downscale` and `liveness`.
 """
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 KNOWN: Final = timedelta(seconds=5)
 # A template may change between the operator's last read and the commit of its delete.
@@ -17,8 +18,7 @@ LIVE_READ_LASTS: Final = timedelta(seconds=5)
 QUIET: Final = timedelta(hours=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Promises:
+class Promises(msgspec.Struct, frozen=True, kw_only=True):
     """What may be expected of one run."""
 
     namespace: str = "default"
@@ -50,8 +50,7 @@ class Promises:
     """Of moments that are kept in whole seconds, or seen late."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Violation:
+class Violation(msgspec.Struct, frozen=True, kw_only=True):
     """One broken promise."""
 
     invariant: str
@@ -64,8 +63,7 @@ class Violation:
         return f"{self.invariant} at {self.at.total_seconds():.1f} s: {self.text}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be said of one run."""
 
     violations: tuple[Violation, ...]

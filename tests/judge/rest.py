@@ -4,9 +4,11 @@ At rest: each wanted pod of each group is ready at the update revision, which is
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.fields import child, name_of, number
@@ -23,15 +25,14 @@ from tests.judge.state import World
 LEAST_POD_TIME: Final = timedelta(seconds=2)
 
 
-@dataclass(slots=True)
-class Rest:
+class Rest(msgspec.Struct):
     """The end of a history."""
 
     world: World
     reached_at: timedelta | None = None
     """Since when nothing of groups has changed and nothing is missing; None where it is."""
-    missing: list[str] = field(default_factory=list)
-    blocked: list[str] = field(default_factory=list)
+    missing: list[str] = []
+    blocked: list[str] = []
     """What people have to mend before a group can come to rest."""
     has_broken_outdated: bool = False
     """Whether a pod that waits to be replaced is not ready."""
@@ -41,7 +42,7 @@ class Rest:
     """The longest that any pod took to go, and to be ready."""
     end_time: timedelta = timedelta(0)
     """The longest that any pod took to go."""
-    stays_since: dict[str, timedelta] = field(default_factory=dict)
+    stays_since: dict[str, timedelta] = {}
     """Of the pods that exist and stay, by UID: since when their sets have wanted them."""
 
 
@@ -199,12 +200,11 @@ def _map_staying(world: World) -> Iterator[tuple[str, timedelta]]:
             yield pod.uid, since
 
 
-@dataclass(slots=True)
-class _Times:
+class _Times(msgspec.Struct):
     """How long pods took."""
 
-    created: dict[str, timedelta] = field(default_factory=dict)
-    ending: dict[str, timedelta] = field(default_factory=dict)
+    created: dict[str, timedelta] = {}
+    ending: dict[str, timedelta] = {}
     to_ready: timedelta = timedelta(0)
     to_end: timedelta = timedelta(0)
 
@@ -229,9 +229,8 @@ class _Times:
 LIMIT: Final = timedelta(minutes=4)
 
 
-@dataclass(slots=True)
-class _Standstill:
-    sets: dict[str, JsonObject] = field(default_factory=dict)
+class _Standstill(msgspec.Struct):
+    sets: dict[str, JsonObject] = {}
     moved_at: timedelta = timedelta(0)
 
 

@@ -5,9 +5,10 @@ Read once; what they break is judged in `invariants_scaling`.
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar
+
+import msgspec
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.model.fields import child, number
@@ -25,8 +26,7 @@ _V = TypeVar("_V")
 OLDEST_SNAPSHOT: Final = timedelta(minutes=6)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scaling:
+class Scaling(msgspec.Struct, frozen=True, kw_only=True):
     """One count that the operator has written."""
 
     write: Write
@@ -137,8 +137,7 @@ NEVER: Final = timedelta.min
 UNREADABLE: Final = timedelta.max
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """What the store says of one zone from some time on."""
 
     at: timedelta
@@ -147,11 +146,10 @@ class Entry:
     is_of_person: bool
 
 
-@dataclass(slots=True)
-class Recorded:
+class Recorded(msgspec.Struct):
     """All entries by name of the zone, in order; each is another than that before it."""
 
-    entries: dict[str, list[Entry]] = field(default_factory=dict)
+    entries: dict[str, list[Entry]] = {}
 
     def map_replicas_at(self, at: timedelta) -> dict[str, timedelta]:
         """Return the time of each zone as the store says it at a time."""

@@ -4,9 +4,10 @@ Moves on by one write at a time; what it means is judged elsewhere.
 """
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from tests.judge.book import Write
 from tests.judge.objects import Pod, Set
@@ -16,8 +17,7 @@ from tests.judge.objects import Pod, Set
 REMEMBERED: Final = timedelta(minutes=30)
 
 
-@dataclass(slots=True, kw_only=True)
-class Disruption:
+class Disruption(msgspec.Struct, kw_only=True):
     """From the commit of a delete until a new pod of that name is ready, or it is not wanted.
 
     The delete may be what an eviction has led to.
@@ -33,45 +33,43 @@ class Disruption:
     """Whether another client requested it, and the operator only allowed it."""
 
 
-@dataclass(slots=True)
-class Past:
+class Past(msgspec.Struct):
     """Each state of one set, and when it began."""
 
-    begins: list[timedelta] = field(default_factory=list)
-    states: list[Set] = field(default_factory=list)
+    begins: list[timedelta] = []
+    states: list[Set] = []
 
     def window(self, since: timedelta) -> list[Set]:
         """Return the states from `since` on, the one that was current then included."""
         return self.states[max(bisect_right(self.begins, since) - 1, 0) :]
 
 
-@dataclass(slots=True)
-class World:
+class World(msgspec.Struct):
     """Where the history has come to."""
 
-    sets: dict[str, Set] = field(default_factory=dict)
+    sets: dict[str, Set] = {}
     """By UID."""
-    past: dict[str, Past] = field(default_factory=dict)
+    past: dict[str, Past] = {}
     """By UID, of sets that are gone as well."""
-    gone_at: dict[str, timedelta] = field(default_factory=dict)
+    gone_at: dict[str, timedelta] = {}
     """By UID: when a set went away."""
-    pods: dict[str, Pod] = field(default_factory=dict)
+    pods: dict[str, Pod] = {}
     """By name."""
-    wanted: set[str] = field(default_factory=set)
+    wanted: set[str] = set()
     """Names of the pods that the sets want."""
-    short_since: dict[str, timedelta] = field(default_factory=dict)
+    short_since: dict[str, timedelta] = {}
     """By pod name: since when a wanted ordinal has been unavailable without a break."""
-    were_ready: dict[str, timedelta] = field(default_factory=dict)
+    were_ready: dict[str, timedelta] = {}
     """By UID, of pods that have been ready: since when first."""
-    open: list[Disruption] = field(default_factory=list)
-    unused: dict[str, timedelta] = field(default_factory=dict)
+    open: list[Disruption] = []
+    unused: dict[str, timedelta] = {}
     """When an upscale added it, by name: no pod of that name has been ready since (D-67).
 
     One that had a ready pod lately is none: it comes back with its data.
     """
-    idle: set[str] = field(default_factory=set)
+    idle: set[str] = set()
     """Ordinals that an upscale added, whatever they hold: no pod of them was ready since."""
-    last_ready: dict[str, timedelta] = field(default_factory=dict)
+    last_ready: dict[str, timedelta] = {}
     """By name: until when at least a pod of that name, of whatever set, was ready."""
     spares_new: bool = True
     """Whether ordinals that an upscale added are not missed until a pod of them was ready."""

@@ -1,9 +1,9 @@
 """What must come to pass, and how much is requested: histories that miss a bound, or keep it."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import MUTATING_WEBHOOKS, PODS, STATEFULSETS, Resource
 from tests.judge.builder import (

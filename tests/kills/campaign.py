@@ -16,6 +16,8 @@ from enum import StrEnum
 from statistics import median
 from typing import Final
 
+import msgspec
+
 from tests.kills.holders import Holders
 from tests.kills.replicas import Replica, Replicas, replicate
 from tests.kills.work import SCALED, list_zones, prepare
@@ -48,8 +50,7 @@ LIMITS: Final[Mapping[Hit, timedelta]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
+class Round(msgspec.Struct, frozen=True, kw_only=True):
     """How many operators there are, and what is done to them."""
 
     seed: int
@@ -75,15 +76,16 @@ class Round:
         return random.Random(f"{self.seed} {what}")
 
 
-@dataclass(slots=True)
-class Figures:
+class Figures(msgspec.Struct):
     """How long it took until an operator acted again, and what had been done to the one before."""
 
-    spans: dict[Hit, list[timedelta]] = field(default_factory=lambda: {hit: [] for hit in Hit})
+    spans: dict[Hit, list[timedelta]] = msgspec.field(
+        default_factory=lambda: {hit: [] for hit in Hit}
+    )
     kills: int = 0
     stops: int = 0
     superseded: int = 0
-    work: Counter[str] = field(default_factory=Counter)
+    work: Counter[str] = msgspec.field(default_factory=Counter)
 
     def add(self, other: "Figures") -> None:
         """Count in those of another round."""

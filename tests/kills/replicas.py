@@ -11,9 +11,12 @@ import math
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from tests.system.hooked import TLS_FLAGS
 from tests.world.operatorproc import OperatorProcess
@@ -30,8 +33,7 @@ POLL_EVERY: Final = timedelta(milliseconds=50)
 SUPERSEDED: Final = ("another process acts", "names no holder")
 
 
-@dataclass(slots=True)
-class Replica:
+class Replica(msgspec.Struct):
     """One of the operators."""
 
     process: OperatorProcess

@@ -5,8 +5,9 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from tests.kills.campaign import Figures, Round, play
 from tests.world.assets import locate_assets
@@ -18,12 +19,11 @@ KILLS: Final = 10
 STOPS: Final = 2
 
 
-@dataclass(slots=True)
-class Played:
+class Played(msgspec.Struct):
     """What many rounds came to."""
 
-    figures: Figures = field(default_factory=Figures)
-    failed: list[str] = field(default_factory=list)
+    figures: Figures = msgspec.field(default_factory=Figures)
+    failed: list[str] = []
 
 
 def list_rounds(kills: int, seed: int = 1) -> Sequence[Round]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+import msgspec
+
 from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.kube.api import (
     PODS,
@@ -94,8 +96,7 @@ async def open_bench(
         await transport.close()
 
 
-@dataclass(frozen=True)
-class Use:
+class Use(msgspec.Struct, frozen=True):
     """One call of the client and the request that it makes."""
 
     name: str

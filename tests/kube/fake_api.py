@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
+import msgspec
 from aiohttp import web
 
 from rollout_operator.kube.api import JsonObject
@@ -24,8 +25,7 @@ from rollout_operator.kube.api import JsonObject
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """One request as it arrived."""
 
     method: str

@@ -8,7 +8,6 @@ import json
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 
 import msgspec
@@ -19,8 +18,7 @@ from rollout_operator.model.errors import ApiError, NotFound, Refused
 NAMESPACE = "prod"
 
 
-@dataclass(frozen=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """A step of a stream: nothing comes for so many seconds."""
 
     seconds: float
@@ -36,8 +34,7 @@ Listing = Sequence[Page | ApiError]
 """The pages of one list. An error ends it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Call:
+class Call(msgspec.Struct, frozen=True, kw_only=True):
     """A list page or a watch that was requested, and when."""
 
     verb: str

@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.kube.api import JsonObject, Resource

@@ -3,8 +3,9 @@
 import json
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
+
+import msgspec
 
 from rollout_operator.kube.api import VALIDATING_WEBHOOKS, JsonObject, Resource
 from rollout_operator.lab.admission.webhooks import HookCall, HookCaller
@@ -20,12 +21,11 @@ NAMESPACE = "default"
 CLUSTER_WIDE = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fields:
+class Fields(msgspec.Struct, frozen=True, kw_only=True):
     """What a test requests beyond verb, kind and name."""
 
     body: Body = None
-    query: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = {}
     subresource: str = ""
     content_type: str = MERGE_PATCH
     namespace: str = NAMESPACE

@@ -16,10 +16,11 @@ What is modelled beside `grants`, and how:
 - A pod may fail by itself. It is known to a grant whose record was written after that.
 """
 
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cache
 from typing import Final, NamedTuple
+
+import msgspec
 
 from tests.models.grant_words import (
     NAMES,
@@ -90,15 +91,14 @@ class ElectedState(NamedTuple):
     """Whether a pod was allowed to go although it was known that another one is down."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Elections:
+class Elections(msgspec.Struct, frozen=True, kw_only=True):
     """Which process gets which request, under a Lease."""
 
     setup: Setup
     short_cut: ShortCut | None = None
     has_accidents: bool = False
     """Pods fail by themselves: then only what is known of them counts as broken."""
-    gaps: frozenset[Gap] = field(default_factory=frozenset)
+    gaps: frozenset[Gap] = msgspec.field(default_factory=frozenset)
 
 
 class ElectedGrants:

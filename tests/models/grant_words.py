@@ -1,8 +1,9 @@
 """The words of the model of grants: what there is, who wants what, and what may be wrong."""
 
-from dataclasses import dataclass, field
 from enum import IntEnum, auto, unique
 from typing import Final, NamedTuple
+
+import msgspec
 
 from tests.models.search import replaced
 
@@ -117,8 +118,7 @@ class State(NamedTuple):
     processes: tuple[Process, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """Which process gets which request."""
 
     zones: str = "ab"
@@ -145,7 +145,7 @@ class Setup:
     """Each slot is used once, and nothing takes effect."""
     has_records: bool = True
     """Else there is only memory."""
-    errors: frozenset[Error] = field(default_factory=frozenset)
+    errors: frozenset[Error] = msgspec.field(default_factory=frozenset)
 
 
 def put(state: State, place: int, pod: Pod) -> State:

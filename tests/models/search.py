@@ -7,8 +7,9 @@ values. The first bad state ends the walk with the shortest way there, one line 
 import gc
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
 
 S = TypeVar("S", bound=Hashable)
 
@@ -27,8 +28,7 @@ class Step(NamedTuple):
 Steps = Iterable[tuple[Step, S]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Model(Generic[S]):
+class Model(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
     """What is walked through."""
 
     start: S
@@ -37,8 +37,7 @@ class Model(Generic[S]):
     """What is wrong with a state, empty for nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fault(Generic[S]):
+class Fault(msgspec.Struct, Generic[S], frozen=True):
     """A bad state that can be reached."""
 
     text: str
@@ -50,14 +49,13 @@ class Fault(Generic[S]):
         return "\n".join([*lines, f"    {self.text}", f"    {self.state}"])
 
 
-@dataclass(slots=True)
-class Walk(Generic[S]):
+class Walk(msgspec.Struct, Generic[S]):
     """What was seen: states in the order of their distance, and the steps between them."""
 
-    states: list[S] = field(default_factory=list)
-    edges: list[list[tuple[Step, int]]] = field(default_factory=list)
+    states: list[S] = []
+    edges: list[list[tuple[Step, int]]] = []
     """By number of the state: the steps out of it, with the number of where they lead."""
-    parents: list[int] = field(default_factory=list)
+    parents: list[int] = []
     fault: Fault[S] | None = None
 
     def trace(self, number: int) -> tuple[Step, ...]:

@@ -1,7 +1,8 @@
 """What it would take to grant without the list of all pods: two short cuts that are not built."""
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from tests.models.elected import ElectedGrants, ElectedState, Elections, Gap, ShortCut
 from tests.models.grant_words import Setup

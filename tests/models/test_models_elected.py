@@ -5,9 +5,8 @@ without the list of all pods: each short cut is unsafe by something that this op
 That it would be safe without that takes a minute to see: `make prove ARGS=models`.
 """
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.models.elected import Elections, Gap, Lead
 from tests.models.grant_words import Setup

@@ -6,10 +6,10 @@ everything can come to rest again; and of two requests at the same time one is g
 
 import importlib
 import sys
-from dataclasses import replace
 from functools import lru_cache, reduce
 
 import pytest
+from msgspec.structs import replace
 
 from tests.models.grant_words import Error, Phase, Process, Setup, State
 from tests.models.grants import Grants

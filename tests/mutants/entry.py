@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from tests.simulation.runtime import DEFECT
 
@@ -37,8 +38,7 @@ SEEN_AT_REST: Final = NO_REST | {"LI-03", "LI-04"}
 _PROMISE: Final = re.compile(r"\b(?:[SL]I|ROLL|SCALE|MIRR|DELAY)-\d\d\b")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mutant:
+class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     """One error: `old` becomes `new` in the one place of the package where it stands.
 
     In which file that is, and in which function, may change without a change of the catalogue.

@@ -13,7 +13,6 @@ import time
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -57,13 +56,12 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     schedules: int = 0
 
 
-@dataclass(slots=True)
-class Fork:
+class Fork(msgspec.Struct):
     """A fork at work, and the file into which it writes what it finds."""
 
     pid: int
     path: Path
-    idle_since: float = field(default_factory=time.monotonic)
+    idle_since: float = msgspec.field(default_factory=time.monotonic)
     cpu: float = 0.0
 
     def is_idle(self) -> bool:

@@ -11,12 +11,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tests.code_rules import ROOT
 from tests.mutants.entry import Mutant
@@ -27,16 +27,14 @@ SCHEDULES: Final = 160
 SHOWN: Final = 110
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
     """How much the simulation runs on one mutant before it counts as silent."""
 
     schedules: int = SCHEDULES
     has_plans: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the simulation sees a mutant."""
 
     mutant: Mutant
@@ -55,16 +53,15 @@ class Result:
         return f"{self.mutant.name}: SURVIVED"
 
 
-@dataclass(slots=True)
-class Runner:
+class Runner(msgspec.Struct):
     """Judges one mutant after the other, from as many threads as there are."""
 
     base: Path
     """A copy of what is needed of the checkout, without any mutant."""
-    budget: Budget = field(default_factory=Budget)
-    _is_clean: dict[Question, bool] = field(default_factory=dict)
+    budget: Budget = msgspec.field(default_factory=Budget)
+    _is_clean: dict[Question, bool] = {}
     """Runs without any mutant."""
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.Lock = msgspec.field(default_factory=threading.Lock)
 
     def judge(self, mutant: Mutant) -> Result:
         """Find out whether a mutant shows. Raises OutOfDate."""

@@ -9,7 +9,6 @@ import resource
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
 from typing import Final
@@ -48,8 +47,7 @@ class Line(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(msgspec.Struct, frozen=True, kw_only=True):
     """What the simulation runs: random schedules of some scenarios, then plans of others."""
 
     scenarios: Sequence[str] = ()

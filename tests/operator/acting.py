@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
+
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.model.fields import number

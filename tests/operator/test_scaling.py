@@ -3,11 +3,11 @@
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.lab.admission.webhooks import HookCall, HookCaller
 from rollout_operator.lab.model.fields import name_of

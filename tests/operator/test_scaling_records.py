@@ -1,10 +1,10 @@
 """What a person writes of the last downscale wins over what the operator remembers: D-66."""
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.lab.model.fields import child
 from rollout_operator.lab.zones import ZoneSpec

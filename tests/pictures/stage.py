@@ -7,9 +7,10 @@ decisions are the operator's own, in real time.
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
+
+from msgspec.structs import replace
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import STATEFULSETS, ZONE_BUDGETS, JsonObject, Resource

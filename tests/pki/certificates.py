@@ -2,9 +2,9 @@
 
 import ssl
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -31,8 +31,7 @@ PKCS8 = serialization.PrivateFormat.PKCS8
 RSA_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Legacy:
+class Legacy(msgspec.Struct, frozen=True, kw_only=True):
     """A Secret as upstream writes it: one CA without its key, no common name in it."""
 
     start: datetime = EPOCH
@@ -112,8 +111,7 @@ def verify(
     builder.store(store).build_server_verifier(x509.DNSName(host)).verify(leaf, others)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Peer:
+class Peer(msgspec.Struct, frozen=True, kw_only=True):
     """What a client learnt from a handshake."""
 
     cert: bytes

@@ -4,13 +4,13 @@ import asyncio
 import base64
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
+from msgspec.structs import replace
 
 from rollout_operator.model.errors import (
     ApiError,

@@ -2,12 +2,12 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.model.errors import Unreachable

@@ -1,11 +1,11 @@
 """Random zones under a budget, and the questions whether their pods may go."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 import msgspec
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.group import Deletion, Zone

@@ -4,12 +4,12 @@
 3)` mirrors the `Scale` of DEMO. `delayed("b", 5)` mirrors it with a delay of an hour.
 """
 
-import dataclasses
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from msgspec import structs
 from msgspec.structs import replace
 
 from rollout_operator.model.downscale import Endpoint, Underway
@@ -125,7 +125,7 @@ def annotated(base: Zone, **annotations: str | None) -> Zone:
 
 def changed(base: Zone, **changes: object) -> Zone:
     """Return the zone with its StatefulSet changed."""
-    return dataclasses.replace(base, sts=replace(base.sts, **changes))
+    return structs.replace(base, sts=replace(base.sts, **changes))
 
 
 def guarded(base: Zone) -> Zone:
@@ -162,7 +162,7 @@ def snapshot(
     }
     pod_calls |= {Uid(f"uid-{pod}"): calls for pod, calls in (stay or {}).items()}
     return ScalingSnapshot(
-        group=dataclasses.replace(
+        group=structs.replace(
             group(*zones, deletions=deletions),
             unreadable=unreadable,
             downscale=downscale,
@@ -227,7 +227,7 @@ def read_snapshot(text: str) -> ScalingSnapshot:
             case ["lost", pod]:
                 lost = unreadable("Pod", f"zone-{pod}", owner=pod[0] if not annotations else None)
                 zones = [
-                    dataclasses.replace(one, unreadable_pods=(*one.unreadable_pods, lost))
+                    structs.replace(one, unreadable_pods=(*one.unreadable_pods, lost))
                     if one.sts.name[-1] == pod[0]
                     else one
                     for one in zones

@@ -10,13 +10,13 @@ words between semicolons: builders of `tests.builders` with their arguments, and
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from datetime import timedelta
 from textwrap import dedent
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.group import Deletion, Group, OtherRollout, Zone
@@ -134,7 +134,7 @@ def read_group(text: str) -> Group:
                 zones = [_scale_down(one) if one.sts.name in plain else one for one in zones]
             case _:
                 deletions.update(dict.fromkeys(plain, Deletion(word)))
-    return replace(group(*zones, deletions=deletions), **changes)  # type: ignore[arg-type]
+    return replace(group(*zones, deletions=deletions), **changes)
 
 
 def change_pods(base: Zone, names: Collection[str], changes: Mapping[str, object]) -> Zone:

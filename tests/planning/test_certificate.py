@@ -1,9 +1,9 @@
 """What the certificate Secret needs next: section 13, W-11, SI-19, LI-13, DEP-17, D-30."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.model.errors import ConfigError
 from rollout_operator.planning.certificate import (
@@ -61,7 +61,7 @@ def read_case(text: str) -> tuple[UsableCertificate, datetime]:
         fields[name] = names if is_list else valid(float(value))
     now = FOREIGN_DUE if when.startswith("due") else START + float(when.split()[1]) * DAY
     now -= SECOND if when.endswith(" -1s") else timedelta(0)
-    return replace(BASES[base], **fields), now  # type: ignore[arg-type]  # by the table
+    return replace(BASES[base], **fields), now
 
 
 STEPS = """

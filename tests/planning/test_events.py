@@ -1,9 +1,9 @@
 """Which doings are worth an Event, and what it says."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.model.budget import Budget, FlawedBudget
 from rollout_operator.model.event import EventAction, EventKind
@@ -62,7 +62,7 @@ def outline(choice: Choice) -> list[str]:
 
 def waiting(code: Code = Code.PAUSED, zone: str = "zone-a", **changes: object) -> Plan:
     reason = Reason(code, f"{zone or 'all'} waits", Severity.INFO, zone)
-    return Plan(group=GroupName("g"), waits=(replace(reason, **changes),))  # type: ignore[arg-type]
+    return Plan(group=GroupName("g"), waits=(replace(reason, **changes),))
 
 
 def test_the_reason_is_the_code_in_camel_case() -> None:

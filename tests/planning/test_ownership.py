@@ -1,9 +1,9 @@
 """Whose the certificate's Secret is, and what follows for it: D-30, D-31, LI-13."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.planning.certificate import (
     BrokenCertificate,

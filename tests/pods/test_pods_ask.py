@@ -6,11 +6,11 @@ DELAY-04, DELAY-07, DELAY-12, T-05 rows 5 to 7, W-20, FP-25, SEC-11, SI-21, SI-2
 import asyncio
 import gzip
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.names import Uid

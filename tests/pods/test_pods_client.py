@@ -8,9 +8,9 @@ import gzip
 import re
 import socket
 from contextlib import ExitStack
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator import __version__
 from rollout_operator.pods.client import MOST_PATHS, Method, PodClient

@@ -3,10 +3,10 @@
 import asyncio
 import ssl
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.model.downscale import Endpoint

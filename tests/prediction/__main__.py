@@ -11,9 +11,10 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from tests.prediction.comparison import Going, Match, compare, describe
 from tests.prediction.forecasts import ForecastFailedError, foresee
@@ -30,8 +31,7 @@ PER_RUN: Final = 8
 WANTED: Final = 0.95
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
     """One dump, what was said of it, and how near that came."""
 
     moment: Moment

@@ -5,10 +5,11 @@ Pure.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum, unique
 from itertools import combinations, zip_longest
 from typing import Final
+
+import msgspec
 
 # Two pods of a zone that go so soon after each other went by one decision.
 TIE: Final = 0.25
@@ -24,8 +25,7 @@ class Cause(StrEnum):
     SCALED = "scaled away"
 
 
-@dataclass(frozen=True, slots=True)
-class Going:
+class Going(msgspec.Struct, frozen=True):
     """A pod that goes, some seconds after the dump."""
 
     pod: str

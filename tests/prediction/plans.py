@@ -5,10 +5,12 @@ Pure: a seed in, a plan out. Times are short, so that a run takes half a minute.
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import islice, pairwise
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.lab.zones import ZoneSpec
 from tests.world.api import Json
@@ -21,16 +23,14 @@ LEADING: Final = "grafana.com/rollout-downscale-leader"
 WAIT: Final = "5s"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedRequest:
+class PlannedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One change, some time after the run began."""
 
     at: timedelta
     change: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """One run."""
 
     kind: str
@@ -52,12 +52,11 @@ class Plan:
         return f"{self.kind}/{self.seed}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Draw:
+class _Draw(msgspec.Struct, frozen=True):
     """What is chosen by chance for one plan."""
 
     seed: int
-    rng: random.Random = field(default_factory=random.Random)
+    rng: random.Random = msgspec.field(default_factory=random.Random)
 
     def zones(self, least: int = 2) -> tuple[ZoneSpec, ...]:
         """Return three zones whose pods carry the label of their group."""

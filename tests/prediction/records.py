@@ -2,19 +2,18 @@
 
 import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tests.prediction.comparison import Going
 
 RECORDS: Final = "moments.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
     """A dump, what was still to be requested then, and what came."""
 
     kind: str

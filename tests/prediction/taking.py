@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from tests.world.api import (
     BUDGETS,
@@ -23,8 +24,7 @@ KINDS: Final = (STATEFULSETS, PODS, ZONE_BUDGETS, BUDGETS, CONFIG_MAPS, REPLICA_
 HOOKS: Final = (VALIDATING_HOOKS, MUTATING_HOOKS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """A dump, and where in the history of the store it stands."""
 
     path: Path

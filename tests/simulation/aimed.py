@@ -7,12 +7,15 @@ hit, in each way; the process that goes on may see what was there before the bat
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from functools import partial
 from itertools import pairwise
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS
 from rollout_operator.lab.model.fields import uid_of
@@ -92,8 +95,7 @@ _DECISIONS: Final = {
 _READ_HITS: Final = (Hit.BEFORE, Hit.ANSWERED, Hit.LOST)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(msgspec.Struct, frozen=True, kw_only=True):
     """One call of the run without faults: what it requests, and how often."""
 
     at: timedelta
@@ -115,8 +117,7 @@ class Target:
         return requested == (self.verb, self.plural, self.name, self.round)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Aim:
+class Aim(msgspec.Struct, frozen=True, kw_only=True):
     """A call, what becomes of it, and what comes after."""
 
     target: Target

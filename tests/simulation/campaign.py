@@ -11,9 +11,10 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from tests.simulation.plans import Kind, Plan, list_plans, record, run_plan
 from tests.simulation.runs import Outcome
@@ -36,8 +37,7 @@ ROTATION: Final = (
 SMALL_ONES: Final = ("s1-small", "s2-small", "s7-small", "s8-small", "r1-small")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(msgspec.Struct, frozen=True, kw_only=True):
     """One run: a random schedule, or a plan."""
 
     scenario: str
@@ -45,14 +45,13 @@ class Job:
     plan: Plan | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """What is left of one run once its history is thrown away."""
 
     job: Job
     violations: tuple[str, ...] = ()
     undetermined: tuple[str, ...] = ()
-    faults: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = msgspec.field(default_factory=Counter)
     span: timedelta = timedelta(0)
     is_healed: bool = False
     trace_hash: str = ""
@@ -71,8 +70,7 @@ class Summary:
         return "\n".join([f"{self.job.scenario}, {what}", *self.violations, *self.undetermined])
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(msgspec.Struct):
     """The sums of a campaign."""
 
     schedules: int = 0
@@ -82,8 +80,8 @@ class Tally:
     undetermined: int = 0
     span: timedelta = timedelta(0)
     cpu: timedelta = timedelta(0)
-    faults: Counter[str] = field(default_factory=Counter)
-    failed: list[Summary] = field(default_factory=list)
+    faults: Counter[str] = msgspec.field(default_factory=Counter)
+    failed: list[Summary] = []
 
     def add(self, summary: Summary) -> None:
         """Count one run."""

@@ -8,11 +8,11 @@ import asyncio
 import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from typing import Final, cast
 
 import msgspec
+from msgspec.structs import fields, replace
 
 from rollout_operator.kube.api import PODS, VALIDATING_WEBHOOKS, JsonObject
 from rollout_operator.lab.admission.registrations import no_downscale, pod_eviction
@@ -37,8 +37,7 @@ LEAST_LAG: Final = timedelta(seconds=1)
 MOST_LAG: Final = timedelta(seconds=60)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blow:
+class Blow(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that will go wrong."""
 
     number: int

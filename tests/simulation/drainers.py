@@ -7,10 +7,12 @@ it anew some time later.
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 from typing import Final, Literal
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import PODS, ZONE_BUDGETS, JsonObject
 from rollout_operator.lab.model.fields import is_terminating, name_of, uid_of
@@ -26,8 +28,7 @@ Dry = Literal["", "query", "body"]
 """By which of the two ways an eviction says that it is none in earnest, if it does."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drainer:
+class Drainer(msgspec.Struct, frozen=True, kw_only=True):
     """A person who empties nodes."""
 
     people: People

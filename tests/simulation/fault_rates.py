@@ -7,15 +7,16 @@ which is far more of one kind.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from tests.simulation.random_faults import FaultRates
 from tests.simulation.runtime import split
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blows:
+class Blows(msgspec.Struct, frozen=True, kw_only=True):
     """How many of each are expected in one schedule, before all heals."""
 
     crash: float = 0
@@ -39,8 +40,7 @@ class Blows:
     """The StatefulSet controller sees all 1 to 60 s late, for 1 s to 10 min."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookFaults:
+class HookFaults(msgspec.Struct, frozen=True, kw_only=True):
     """The chance of each, per call of a webhook."""
 
     repeated: float = 0
@@ -54,8 +54,7 @@ class HookFaults:
     """Before it, a client that is not the API server sends one like it, with lies in it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultProfile:
+class FaultProfile(msgspec.Struct, frozen=True, kw_only=True):
     """All that goes wrong."""
 
     calls: FaultRates

@@ -6,9 +6,10 @@ For systematic plans and for tests: "the 17th call of operator-1: crash after th
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
+
+import msgspec
 
 from rollout_operator.lab.model.history import Fault
 from rollout_operator.lab.network.faults import (
@@ -26,8 +27,7 @@ from rollout_operator.lab.network.faults import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallPlan:
+class CallPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of the n-th call that a process makes in one of its lives."""
 
     actor: str
@@ -35,8 +35,7 @@ class CallPlan:
     outcome: FaultDecision
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventPlan:
+class EventPlan(msgspec.Struct, frozen=True, kw_only=True):
     """How the n-th event of a plural comes to a process in one of its lives; no bookmark counts."""
 
     actor: str
@@ -45,8 +44,7 @@ class EventPlan:
     outcome: EventOutcome
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListPlan:
+class ListPlan(msgspec.Struct, frozen=True, kw_only=True):
     """How old the n-th list of a plural is that an informer gets, over all lives of a process."""
 
     actor: str
@@ -55,8 +53,7 @@ class ListPlan:
     age: timedelta
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodPlan:
+class PodPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of the n-th request of a process to pods, over all its lives."""
 
     actor: str
@@ -64,8 +61,7 @@ class PodPlan:
     outcome: PodCallOutcome
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReviewPlan:
+class ReviewPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of the n-th review of a process on one way, over all its lives."""
 
     actor: str

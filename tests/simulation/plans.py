@@ -6,10 +6,11 @@ Which plans there are is decided in `plans`.
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import Final
+
+import msgspec
 
 from rollout_operator.lab.model.history import Commit, Fault
 from rollout_operator.lab.network.faults import (
@@ -77,8 +78,7 @@ class Trouble(StrEnum):
     SPOIL = "spoiled"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """One step that goes wrong, and how."""
 
     step: Step
@@ -217,8 +217,7 @@ def _planned(plan: Plan) -> Planned:
 SEED: Final = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
+class Recording(msgspec.Struct, frozen=True, kw_only=True):
     """How many steps of each kind the run without faults took."""
 
     outcome: Outcome

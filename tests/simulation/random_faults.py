@@ -8,9 +8,11 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Final, TypeVar
+
+import msgspec
+from msgspec.structs import fields
 
 from rollout_operator.lab.model.history import Fault
 from rollout_operator.lab.network.faults import (
@@ -45,8 +47,7 @@ SLOWEST_REVIEW: Final = 15.0
 _SHORTEST: Final = 0.05
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultRates:
+class FaultRates(msgspec.Struct, frozen=True, kw_only=True):
     """How probable each kind of fault is, per call, event, list or request to a pod; 0 to 1."""
 
     crash: float = 0.002

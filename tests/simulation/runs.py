@@ -7,9 +7,11 @@ the history afterwards is the judge's part.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, Protocol
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.lab.model.history import Fault, History
 from rollout_operator.lab.network.faults import Faults
@@ -63,8 +65,7 @@ class Course(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class End(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended, for the judge."""
 
     history: History
@@ -76,8 +77,7 @@ class End:
     """What rest lacked when all patience was used up."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one run."""
 
     scenario: Scenario

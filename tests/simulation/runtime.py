@@ -8,9 +8,10 @@ import asyncio
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Protocol
+
+import msgspec
 
 from rollout_operator.lab.model.history import History, Lived, Record, Said
 from rollout_operator.lab.process import SimulatedProcess
@@ -33,14 +34,13 @@ DEFECT: Final = "BUG"
 _STACK: Final = b" stack="
 
 
-@dataclass(slots=True)
-class LogRecorder:
+class LogRecorder(msgspec.Struct):
     """Takes all lines of a run."""
 
     listens: bool
     """Whether the lines from level info on go into the history."""
     history: History | None = None
-    defects: list[Violation] = field(default_factory=list)
+    defects: list[Violation] = []
 
     @contextmanager
     def listening(self) -> Iterator[None]:

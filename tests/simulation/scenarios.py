@@ -6,9 +6,10 @@ The rollouts are in `scenarios_rollouts`, downscales in `scenarios_downscales`, 
 
 import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, cast
+
+import msgspec
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, Response, StartKind, image_of
@@ -24,8 +25,7 @@ Missing = str
 """What rest still lacks, in words; empty where the world is at rest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(msgspec.Struct, frozen=True):
     """How large the world of a scenario is."""
 
     zones: int
@@ -41,8 +41,7 @@ FULL = Size(3, 3)
 SMALL = Size(2, 2)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """One story, without the faults that will befall it."""
 
     name: str
@@ -52,7 +51,7 @@ class Scenario:
     """Returns when people are content, or have given up."""
     find_missing: Callable[[Sandbox], Missing]
     """Judged only after the script has ended and all faults are over."""
-    make_choice: Callable[[random.Random], Choose] = field(default=lambda rng: usual(rng))
+    make_choice: Callable[[random.Random], Choose] = lambda rng: usual(rng)
     """How the pods behave, by a chance of their own."""
     has_webhooks: bool = False
     prepare: Script | None = None
@@ -65,7 +64,7 @@ class Scenario:
     """Whether they elect one that acts; else each acts as if it were alone."""
     quiet: timedelta = QUIET
     """For how long nothing more may happen in the end."""
-    templates: Mapping[str, int] = field(default_factory=dict)
+    templates: Mapping[str, int] = {}
     """ReplicaTemplates by name, and how many replicas they want."""
     watched_for: timedelta = timedelta(0)
     """How long the operator watches in peace before anything happens."""

@@ -1,9 +1,10 @@
 """All scenarios by name, in the sizes that the schedules use, and by any size that shrinks them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
+
+from msgspec.structs import replace
 
 from tests.simulation.scenarios import FULL, SMALL, Scenario, Script, Size
 from tests.simulation.scenarios_downscales import downscaled, rolled_and_downscaled, widened

@@ -7,11 +7,13 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.fields import name_of

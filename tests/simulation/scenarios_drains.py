@@ -7,9 +7,11 @@ people who change, break, delete and create the budget anew.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import PODS, JsonObject
 from rollout_operator.lab.model.fields import name_of

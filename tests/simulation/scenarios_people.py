@@ -7,9 +7,11 @@ refused is tried again by `insist`, as people do; nothing here reads the operato
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, assert_never, cast
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import (
     CONFIG_MAPS,
@@ -62,14 +64,13 @@ LIVELY_ROUTES: Final = tuple(route for route in Route if route is not Route.PUT_
 """Routes that lead to the count that is requested."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class People:
+class People(msgspec.Struct, frozen=True, kw_only=True):
     """All writers outside of the operator, with the chance that they own."""
 
     sandbox: Sandbox
     rng: random.Random
     name: str = "alice"
-    tries: list[str] = field(default_factory=list)
+    tries: list[str] = []
     """What was refused, for those who read a failure."""
 
     def split(self, name: str) -> "People":

@@ -4,10 +4,11 @@ The StatefulSets of a policy have the label of no group, but for those of `group
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, JsonObject
 from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest

@@ -5,10 +5,11 @@ of a rollout group; once all of these are through, it bakes.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
 from rollout_operator.kube.release_kinds import (

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
+
+from msgspec.structs import replace
 
 from rollout_operator.lab.nodes.behaviour import DEFAULT
 from rollout_operator.lab.zones import ZoneSpec

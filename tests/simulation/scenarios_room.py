@@ -7,9 +7,10 @@ stay Pending. Half of the time the template changes meanwhile.
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.fields import child, name_of

@@ -8,10 +8,11 @@ removes the times of downscales, and one of several groups before a slow API ser
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import STATEFULSETS
 from rollout_operator.lab.model.fields import number

@@ -10,10 +10,13 @@ garbage collector orphans.
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.fields import name_of
@@ -85,8 +88,7 @@ def replaying(zone: str) -> Callable[[random.Random], Choose]:
     return make
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Absence:
+class Absence(msgspec.Struct, frozen=True, kw_only=True):
     """A zone that goes, but for a few pods."""
 
     people: People

@@ -9,9 +9,10 @@ import asyncio
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
+
+from msgspec.structs import replace
 
 from rollout_operator.lab.model.history import Fault
 from rollout_operator.lab.network.faults import (

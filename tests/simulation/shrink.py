@@ -5,8 +5,10 @@ is one from which nothing can be taken away that was tried.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from tests.simulation.runs import Outcome
 from tests.simulation.scenarios import SMALL, Size
@@ -16,8 +18,7 @@ from tests.simulation.schedule import run
 MOST_RUNS: Final = 150
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be run, as the command line names it."""
 
     scenario: str
@@ -40,8 +41,7 @@ class Case:
         return " ".join(words)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """What a run has broken, and the numbers of the faults that struck in it."""
 
     invariants: frozenset[str]

@@ -1,9 +1,9 @@
 """A failing schedule is made small; what fails is made up here, so that the least is known."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tests.simulation.scenarios import Size
 from tests.simulation.shrink import Case, Failure, shrink

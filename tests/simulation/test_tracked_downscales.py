@@ -4,11 +4,12 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, cast
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import CONFIG_MAPS, JsonObject
 from rollout_operator.lab.admission.webhooks import HookCall
@@ -32,8 +33,7 @@ OLD: Final = format_entry("2020-01-01T00:00:00Z")
 FOREIGN: Final = {"README": "kept", "store-zone-a": OLD}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrackedWorld:
+class TrackedWorld(msgspec.Struct, frozen=True, kw_only=True):
     """Three zones whose pods are prepared, a minute between their downscales, and an operator."""
 
     sandbox: Sandbox

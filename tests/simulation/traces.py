@@ -9,9 +9,12 @@ import asyncio
 import random
 import textwrap
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.flux import FluxTimes
@@ -58,8 +61,7 @@ FLUX_TIMES: Final = FluxTimes(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mishap:
+class Mishap(msgspec.Struct, frozen=True, kw_only=True):
     """One call of the operator that goes wrong, once: the first of this verb for this pod."""
 
     verb: str
@@ -69,8 +71,7 @@ class Mishap:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GoldenScenario:
+class GoldenScenario(msgspec.Struct, frozen=True, kw_only=True):
     """One scenario, and what the reader of its trace is to know before."""
 
     name: str
@@ -84,14 +85,13 @@ class GoldenScenario:
     """What people set up before anything else: nodes and a budget, that evictions obey."""
     args: Sequence[str] = ()
     """Of the operator."""
-    templates: Mapping[str, int] = field(default_factory=dict)
+    templates: Mapping[str, int] = {}
     """ReplicaTemplates by name, and how many replicas they want."""
     epoch: datetime = EPOCH
     """When it begins."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GoldenTrace:
+class GoldenTrace(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a scenario that was played to its end."""
 
     text: str

@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.admission.webhooks import HookCall, HookCaller

@@ -5,9 +5,10 @@ As in `scenarios_releases`, with the controller of alerts as another HealthCheck
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.kube.release_kinds import HEALTH_CHECKS

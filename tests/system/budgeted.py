@@ -1,10 +1,11 @@
 """A namespace under budgets: zones, an operator that reviews evictions, and those who evict."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Final
+
+import msgspec
 
 from rollout_operator.lab.zones import ZoneSpec
 from tests.system.hooked import hook_up
@@ -23,8 +24,7 @@ OTHER: Final = "other"
 """A set that no budget selects, by which it is proven that webhooks are called."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budgeted:
+class Budgeted(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a test of budgets plays with."""
 
     world: World

@@ -1,11 +1,11 @@
 """Secrets as an operator left them, and the ways in which they go bad."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from cryptography.x509.oid import ExtendedKeyUsageOID
+from msgspec.structs import replace
 
 from rollout_operator.pki.authority import issue_ca, issue_leaf
 from rollout_operator.pki.key_pair import Pair
@@ -23,7 +23,7 @@ def made(
 ) -> dict[str, bytes]:
     """Return the data of a Secret of ours; `changes` are fields of `Wanted`, `at` is its birth."""
     at = at or datetime.now(UTC)
-    wanted = replace(WANTED, ca_life=ca_life, **changes)  # type: ignore[arg-type]
+    wanted = replace(WANTED, ca_life=ca_life, **changes)
     ca = issue_ca(wanted, at)
     leaf = issue_leaf(ca, wanted, at)
     return {"ca": ca.cert, "ca-key": ca.key, "cert": leaf.cert, "key": leaf.key}

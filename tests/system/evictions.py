@@ -6,11 +6,11 @@ import ssl
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 import aiohttp
+import msgspec
 
 from tests.system.hooked import fetch_secret, trusting
 from tests.world.api import Json
@@ -24,8 +24,7 @@ CALL_LIMIT: Final = timedelta(seconds=15)
 REQUESTED: Final = timedelta(seconds=10)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
     """A verdict as it came over the wire."""
 
     is_allowed: bool

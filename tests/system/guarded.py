@@ -1,9 +1,11 @@
 """A namespace whose replicas are guarded: zones, pods that answer, an operator with webhooks."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.lab.zones import ZoneSpec
 from tests.second_try import BrokenPromise
@@ -27,8 +29,7 @@ PATH: Final = "ingester/prepare-shutdown"
 WAIT_LIMIT: Final = timedelta(seconds=60)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guarded:
+class Guarded(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a test of downscales plays with."""
 
     world: World

@@ -1,9 +1,10 @@
 """A world for guides: all of the operator's features, pods that answer, and time that passes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from tests.demo.kept import write_kubeconfig
 from tests.system.guarded import LAST_DOWNSCALE
@@ -35,8 +36,7 @@ QUICK: Final = Behaviour(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guide:
+class Guide(msgspec.Struct, frozen=True, kw_only=True):
     """Where guides are followed."""
 
     world: World

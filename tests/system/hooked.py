@@ -7,9 +7,10 @@ import asyncio
 import base64
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.lab.zones import ZoneSpec
 from tests.world.api import SECRETS, Json
@@ -27,8 +28,7 @@ HANDSHAKE_LIMIT: Final = timedelta(seconds=10)
 EXCHANGE_LIMIT: Final = timedelta(seconds=30)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hooked:
+class Hooked(msgspec.Struct, frozen=True, kw_only=True):
     """An operator, and the configurations by which the API server calls it."""
 
     operator: OperatorProcess

@@ -1,9 +1,10 @@
 """A ReplicaTemplate, which an autoscaler scales and zones mirror, in a world."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.lab.zones import ZoneSpec
 from tests.system.scaled import annotated
@@ -18,8 +19,7 @@ GROUP: Final = "rollout-operator.grafana.com"
 SHOWN_LIMIT: Final = timedelta(seconds=30)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Template:
+class Template(msgspec.Struct, frozen=True, kw_only=True):
     """One ReplicaTemplate, as autoscalers and people see it."""
 
     world: World

@@ -12,9 +12,10 @@ import re
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from tests.world.kubectl import locate_kubectl
 
@@ -28,8 +29,7 @@ _NEW_LINE: Final = re.compile(r"\\\n\s*")
 Happening = Callable[[], Awaitable[object]]
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(msgspec.Struct, frozen=True):
     """A command of a page, and what it prints."""
 
     line: str
@@ -37,8 +37,7 @@ class Command:
     printed: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Meanwhile:
+class Meanwhile(msgspec.Struct, frozen=True):
     """What happens at a place of a page without a command."""
 
     words: str
@@ -68,17 +67,16 @@ def is_printed(line: str, output: str) -> bool:
     return any(pattern.search(" ".join(each.split())) for each in output.splitlines())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terminal:
+class Terminal(msgspec.Struct, frozen=True, kw_only=True):
     """Where the commands of pages are run."""
 
     kubeconfig: Path
     folder: Path
     """Where they begin, with the files of the page."""
-    words: Mapping[str, str] = field(default_factory=dict)
+    words: Mapping[str, str] = {}
     """What stands in a page, as a port or a namespace, and what it is here."""
-    happenings: Mapping[str, Happening] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
+    happenings: Mapping[str, Happening] = {}
+    environment: Mapping[str, str] = {}
     """Variables in place of the tests' own."""
 
     async def follow(self, page: Path) -> None:

@@ -5,10 +5,11 @@ each count was stored, on the judge's clock.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from typing import Final
+
+from msgspec.structs import replace
 
 from rollout_operator.lab.zones import ZoneSpec
 from tests.judge.objects import Set

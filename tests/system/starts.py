@@ -5,11 +5,11 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import yaml
 
 from tests.world.forkserver import run_program
@@ -37,8 +37,7 @@ except OperatorError as error:
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """How a process ended that was run to its end."""
 
     code: int

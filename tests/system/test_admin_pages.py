@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import aiohttp
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -30,8 +30,7 @@ SIZE_BUCKETS: Final = [*(float(4**power) for power in range(1, 16)), float("inf"
 CLUSTER: Final = "X-Cluster"
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(msgspec.Struct, frozen=True):
     """What dashboards and alerts rely on in one metric."""
 
     type: str
@@ -95,8 +94,7 @@ API_PATHS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class Series(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the metrics page."""
 
     name: str

@@ -3,10 +3,10 @@
 import asyncio
 import os
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import pytest
 import yaml
 
@@ -83,8 +83,7 @@ async def test_plain_zones_are_adopted_rolled_out_and_left_again(world: World) -
     await world.judge.assert_clean()
 
 
-@dataclass(frozen=True, slots=True)
-class Shell:
+class Shell(msgspec.Struct, frozen=True):
     """A folder where commands are pasted, with all rights; `adopt` itself may only read."""
 
     folder: Path

@@ -4,11 +4,11 @@ Flags and files are in `test_bad_flags`: their processes end before they need an
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.lab.zones import ZoneSpec, statefulset, three_zones
 from tests.system.starts import waiting_at_most

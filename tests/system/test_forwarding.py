@@ -5,11 +5,11 @@ import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import pytest
 
 from tests.system.budgeted import create_budgets
@@ -38,8 +38,7 @@ EVICTION_LIMIT: Final = timedelta(seconds=5)
 """After which the API server gives the webhook up."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replicas:
+class Replicas(msgspec.Struct, frozen=True, kw_only=True):
     """Two operators; the API server knows the one that follows."""
 
     world: World

@@ -7,11 +7,11 @@ import asyncio
 import json
 import re
 import signal
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.lab.zones import three_zones
 from tests.system.starts import running

@@ -1,7 +1,6 @@
 """MultiAZRollouts on the real control plane: batches, pauses, kills, groups, a kind that goes."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import timedelta
 from http import HTTPStatus
 from itertools import pairwise
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
 from rollout_operator.lab.zones import ZoneSpec, three_zones

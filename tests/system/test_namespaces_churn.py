@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from itertools import count
 from typing import Final
 
+import msgspec
 import pytest
 
 from rollout_operator.lab.zones import ZoneSpec
@@ -38,8 +38,7 @@ PAUSE: Final = timedelta(milliseconds=200)
 BYSTANDERS: Final = ZoneSpec(name="bystander", group=None, replicas=2)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class Pair(msgspec.Struct, frozen=True, kw_only=True):
     """One operator that looks after two namespaces."""
 
     operator: OperatorProcess

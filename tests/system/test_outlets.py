@@ -10,13 +10,14 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Set
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import aiohttp
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.lab.trace.log_lines import read_log_line
 from rollout_operator.model.outcome import Code
@@ -54,8 +55,7 @@ PAGES: Final = frozenset({"page", "text", "json", "command", "command json"})
 REVIEWS: Final = "rollout_operator_reviews_total"
 
 
-@dataclass(frozen=True, slots=True)
-class Reported:
+class Reported(msgspec.Struct, frozen=True):
     """A fact as it is shown: its code, and its sentence."""
 
     code: str

@@ -6,12 +6,12 @@ it goes on by itself when the right is back: no person has to restart anything (
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.lab.zones import ZoneSpec, three_zones
 from tests.system.budgeted import create_budgets, hold, report_twice

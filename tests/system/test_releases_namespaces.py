@@ -1,8 +1,7 @@
 """Releases in a namespace that nothing else makes the operator look after."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.lab.zones import ZoneSpec
 from tests.system.releasing import (

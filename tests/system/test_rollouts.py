@@ -6,11 +6,12 @@ In every one the judge sees no violation of SI-01 to SI-08 and the rollout ends 
 import asyncio
 import itertools
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.lab.zones import ZoneSpec, three_zones
 from tests.system.waits import wait_reason
@@ -108,8 +109,7 @@ async def test_li10_a_crashing_revision_is_healed_by_the_next(world: World) -> N
     await world.judge.assert_clean()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolloutCase:
+class RolloutCase(msgspec.Struct, frozen=True, kw_only=True):
     """One group of a world in which one operator rolls out several."""
 
     world: World

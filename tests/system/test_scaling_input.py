@@ -3,11 +3,12 @@
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import DOWNSCALE_INTENT
@@ -26,8 +27,7 @@ PASSES: Final = 3
 UPSCALE_LIMIT: Final = timedelta(seconds=5)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(msgspec.Struct, frozen=True, kw_only=True):
     """A group in which one zone cannot be understood."""
 
     code: str

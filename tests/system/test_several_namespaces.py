@@ -4,11 +4,12 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.names import GROUP_LABEL_LONG
@@ -59,8 +60,7 @@ DRIVEN: Final = [
 NODE_RULE: Final = permit_following("", "nodes")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Several:
+class Several(msgspec.Struct, frozen=True, kw_only=True):
     """One operator, the namespaces that it watches, and one of them that it may not read."""
 
     operator: OperatorProcess
@@ -120,8 +120,7 @@ async def test_maz60_each_of_several_namespaces_has_all_of_one(world: World) -> 
         assert sum("/nodes?limit=1&" in entry["requestURI"] for entry in mine) == 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class Stage(msgspec.Struct, frozen=True, kw_only=True):
     """What is there in one namespace."""
 
     world: World

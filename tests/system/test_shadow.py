@@ -1,9 +1,9 @@
 """Shadow mode on the real control plane, with rights to read and no others."""
 
-from dataclasses import replace
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.lab.zones import three_zones
 from tests.system.waits import read_metric, wait_reason, wait_true

@@ -8,7 +8,6 @@ import asyncio
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Final
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
 from rollout_operator.lab.zones import ZoneSpec

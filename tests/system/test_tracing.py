@@ -1,10 +1,10 @@
 """A rollout of the real operator as a collector of traces gets it."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from rollout_operator.lab.zones import three_zones

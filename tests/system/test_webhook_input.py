@@ -6,10 +6,10 @@ import ssl
 import time
 from contextlib import AsyncExitStack, suppress
 from copy import deepcopy
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+import msgspec
 import pytest
 
 from rollout_operator.lab.zones import ZoneSpec
@@ -27,8 +27,7 @@ MARK: Final = "mark-of-a-body-0815"
 FLAGS: Final = ("-log.level=debug", "-no-downscale.fail-closed=true")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(msgspec.Struct, frozen=True, kw_only=True):
     """A world to attack."""
 
     guarded: Guarded

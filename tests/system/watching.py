@@ -1,8 +1,9 @@
 """An operator of several namespaces, and what it sent to the API server."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
 from tests.world.api import Json, Resource

@@ -3,10 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families

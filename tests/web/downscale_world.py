@@ -8,7 +8,6 @@ import asyncio
 import copy
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache
 from typing import Final
@@ -62,8 +61,7 @@ _decode_set: Final = lru_cache(1024)(decode_statefulset)
 _decode_pod: Final = lru_cache(1024)(decode_pod)
 
 
-@dataclass(slots=True)
-class Memory:
+class Memory(msgspec.Struct):
     """What dies with a process."""
 
     downscales: Downscales
@@ -72,7 +70,7 @@ class Memory:
     executor: Executor
     observer: Observer
     locks: Locks
-    queue: WorkQueue[Uid] = field(default_factory=WorkQueue)
+    queue: WorkQueue[Uid] = msgspec.field(default_factory=WorkQueue)
 
 
 class World:

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
+
+import msgspec
 
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.names import Uid
@@ -11,8 +12,7 @@ from rollout_operator.pods.client import PodError
 from tests.virtual_time import VirtualClock
 
 
-@dataclass(frozen=True, slots=True)
-class PodCall:
+class PodCall(msgspec.Struct, frozen=True):
     """One call that arrived at a pod."""
 
     method: str

@@ -12,6 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+import msgspec
+
 from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.model.outcome import Code, Reason, Verdict
 from rollout_operator.model.review import Review
@@ -64,8 +66,7 @@ def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
     return server, client
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What came back."""
 
     status: int
@@ -136,18 +137,17 @@ class ScriptedHook:
         return self.verdict if self.act is None else await self.act(review, until)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """How a server differs from the common one."""
 
     port: int = 0
-    clock: Clock = field(default_factory=LoopClock)
+    clock: Clock = msgspec.field(default_factory=LoopClock)
     request_timeout: timedelta = timedelta(seconds=10)
-    cluster: ClusterRules = field(default_factory=lambda: ClusterRules(namespace="prod"))
-    options: ServerOptions = field(default_factory=ServerOptions)
+    cluster: ClusterRules = msgspec.field(default_factory=lambda: ClusterRules(namespace="prod"))
+    options: ServerOptions = msgspec.field(default_factory=ServerOptions)
     may_patch: Callable[[str], bool] = lambda path: False
     on_verdict: Callable[[str, Review, Verdict], None] = lambda path, review, verdict: None
-    hooks: Mapping[str, ReviewHook] = field(default_factory=dict)
+    hooks: Mapping[str, ReviewHook] = {}
     """Beside the scripted one."""
     keeps: Callable[[str], bool] = lambda path: False
 

@@ -9,7 +9,6 @@ import re
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, Self
@@ -33,8 +32,7 @@ PATCH_TYPES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(msgspec.Struct, frozen=True):
     """A kind as the API's paths name it."""
 
     api_version: str
@@ -86,8 +84,7 @@ class ApiError(Exception):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What came back, refusals included."""
 
     status: int
@@ -101,16 +98,14 @@ class Answer:
         return str(self.body.get("message", "")) if self.status >= 400 else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     """One line of a watch, or an object of the list before it (as ADDED)."""
 
     type: str
     object: Json
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Relisted(Event):
+class Relisted(Event, frozen=True, kw_only=True):
     """All objects were listed anew (the watch was too old): what is not here is gone."""
 
     items: Sequence[Json]

@@ -5,9 +5,10 @@ Each route does what its client does, on the wire, and brings back what that cli
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, assert_never
+
+import msgspec
 
 from tests.world.api import (
     DEPLOYMENTS,
@@ -60,8 +61,7 @@ OF_ANY_COUNT: Final = tuple(
 """Routes that lead to the count that is requested."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """One object with replicas, as its clients see it."""
 
     api: Api
@@ -151,12 +151,11 @@ class Workload:
         return body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
+class _Request(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     subresource: str
     body: object
-    query: dict[str, str] = field(default_factory=dict)
+    query: dict[str, str] = {}
     content_type: str = "application/json"
 
 

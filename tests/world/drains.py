@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
+import msgspec
+
 from tests.world.api import PODS, Answer, Api, ApiError, Json
 from tests.world.budgets import TRY_AGAIN, evict
 
@@ -24,8 +26,7 @@ OVER: Final = (404, 409)
 UNANSWERED: Final = "failed calling webhook"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Victim:
+class Victim(msgspec.Struct, frozen=True, kw_only=True):
     """A pod as it stood when the drain began."""
 
     name: str

@@ -4,10 +4,11 @@ import asyncio
 import socket
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
 from typing import Final, Self
+
+import msgspec
 
 from tests.world.webpods import next_address
 
@@ -17,16 +18,14 @@ FIRST_BYTES_LIMIT: Final = timedelta(seconds=1)
 KNOCK_LIMIT: Final = timedelta(seconds=10)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """An address and a port."""
 
     address: str
     port: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Visit:
+class Visit(msgspec.Struct, frozen=True, kw_only=True):
     """A connection that should not have been made."""
 
     at: float

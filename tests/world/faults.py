@@ -18,8 +18,7 @@ REASONS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What a rule may read."""
 
     method: str
@@ -60,57 +59,48 @@ class Request:
         return self.method.lower()
 
 
-@dataclass(frozen=True, slots=True)
-class Delay:
+class Delay(msgspec.Struct, frozen=True):
     """Forward after a time."""
 
     by: timedelta
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """Answer with a Status of this code instead of forwarding."""
 
     code: int
     retry_after: timedelta | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Freeze:
+class Freeze(msgspec.Struct, frozen=True):
     """Hold the bytes of the answer back while the rule is in force, then let them flow."""
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(msgspec.Struct, frozen=True):
     """Swallow the bytes of the answer for ever; the connection stays open."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(msgspec.Struct, frozen=True):
     """Break the connection off."""
 
 
-@dataclass(frozen=True, slots=True)
-class Truncate:
+class Truncate(msgspec.Struct, frozen=True):
     """Break the connection off after so many bytes of the answer's body."""
 
     after: int
 
 
-@dataclass(frozen=True, slots=True)
-class Expire:
+class Expire(msgspec.Struct, frozen=True):
     """Send an ERROR event with code 410 inside the watch stream and end it."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommitLate:
+class CommitLate(msgspec.Struct, frozen=True):
     """Break the connection at once, and forward the request only after a time."""
 
     after: timedelta
 
 
-@dataclass(frozen=True, slots=True)
-class NeverAnswer:
+class NeverAnswer(msgspec.Struct, frozen=True):
     """Forward at once and keep the answer; the connection stays open."""
 
 

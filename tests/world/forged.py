@@ -77,7 +77,7 @@ def _delete(t: HistoryBuilder, called: Called) -> Delete:
     after = read_pod(commits[0].after) if commits and commits[0].after is not None else None
     plain, body = _request(called), called.request.body
     requested = body.get("preconditions") if isinstance(body, dict) else None
-    fields = {key: getattr(plain, key) for key in Request.__dataclass_fields__}
+    fields = {key: getattr(plain, key) for key in Request.__struct_fields__}
     return Delete(
         **fields,
         required_uid=str(requested.get("uid", "")) if isinstance(requested, dict) else "",

@@ -13,9 +13,10 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 SOURCE_NAMES: Final = ("main.go", "go.mod", "go.sum")
 OLDEST_GO: Final = (1, 26)
@@ -31,8 +32,7 @@ class BuildError(RuntimeError):
     """A program is not there and cannot be built; the text says what was tried."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GoProgram:
+class GoProgram(msgspec.Struct, frozen=True, kw_only=True):
     """One binary, under all the names by which it is called."""
 
     title: str

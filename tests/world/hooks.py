@@ -8,12 +8,12 @@ import asyncio
 import base64
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
 from datetime import timedelta
 from types import TracebackType
 from typing import Final, Literal, Self
 
 import aiohttp
+import msgspec
 
 from tests.world.api import (
     MUTATING_HOOKS,
@@ -57,8 +57,7 @@ RESOURCES: Final[Mapping[Kind, Resource]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
+class Registration(msgspec.Struct, frozen=True, kw_only=True):
     """Which hooks are wanted, and how they are to be called."""
 
     port: int
@@ -81,7 +80,7 @@ class Registration:
     """
     ca_bundle: bytes = b""
     """PEM; empty leaves it to the operator."""
-    webhook_fields: Mapping[str, object] = field(default_factory=dict)
+    webhook_fields: Mapping[str, object] = {}
     """Put over the fields of each webhook, as `matchConditions`."""
 
 

@@ -9,13 +9,13 @@ import asyncio
 import base64
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
 from typing import Final, Self
 
 import aiohttp
 import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import (
     MULTI_AZ_ROLLOUTS,

@@ -7,13 +7,14 @@ once more when it is deleted. `make_unready` and `make_ready` change a living po
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 from types import TracebackType
 from typing import Final, Protocol, Self, assert_never
 
 import aiohttp
+import msgspec
+from msgspec.structs import replace
 
 from tests.world.api import PODS, REOPEN_PAUSE, Api, ApiError, Event, Json, Relisted
 from tests.world.plane import KUBELET, ControlPlane
@@ -42,8 +43,7 @@ class Kind(Enum):
     """Phase Failed, as after an eviction by the node."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Behaviour:
+class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     """How one pod behaves."""
 
     kind: Kind = Kind.NORMAL
@@ -88,8 +88,7 @@ def image_of(pod: Json) -> str:
     return image
 
 
-@dataclass(slots=True)
-class _Seat:
+class _Seat(msgspec.Struct):
     """One pod's place: its newest object and the tasks that play it."""
 
     pod: Json
@@ -97,7 +96,7 @@ class _Seat:
     script: asyncio.Task[None] | None = None
     is_ending: bool = False
     restarts: int = 0
-    started: str = field(default_factory=lambda: _timestamp())
+    started: str = msgspec.field(default_factory=lambda: _timestamp())
 
     @property
     def name(self) -> str:

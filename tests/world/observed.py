@@ -6,9 +6,10 @@ one monotonic clock, but those of requests: they are of the server's wall clock.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
+
+import msgspec
 
 from rollout_operator.kube.api import (
     PODS,
@@ -32,8 +33,7 @@ EVICTION_SEEN_LATE: Final = timedelta(seconds=5)
 WRITE_SEEN_LATE: Final = timedelta(seconds=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(msgspec.Struct, frozen=True, kw_only=True):
     """One committed write; `now` and `after` are None when the object is gone."""
 
     version: int
@@ -46,8 +46,7 @@ class Change:
     after: Json | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """A request as the audit log has it."""
 
     verb: str
@@ -94,8 +93,7 @@ class Request:
         return "dryRun=" in self.uri
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delete(Request):
+class Delete(Request, frozen=True, kw_only=True):
     """A request to delete a pod."""
 
     required_uid: str = ""
@@ -217,8 +215,7 @@ def match_scalings(
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class Observed(msgspec.Struct, frozen=True, kw_only=True):
     """All that was observed of one namespace."""
 
     changes: Sequence[Change]

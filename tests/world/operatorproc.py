@@ -6,13 +6,13 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 import aiohttp
+import msgspec
 
 from tests.world.childproc import Child, Process, free_ports, start_program
 from tests.world.forkserver import fork_operator
@@ -26,8 +26,7 @@ CALL_LIMIT: Final = timedelta(seconds=5)
 TLS_FLAG: Final = "-server-tls.enabled=true"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """How to start the operator."""
 
     folder: Path
@@ -40,7 +39,7 @@ class Launch:
     flags: Sequence[str] = ()
     command: Sequence[str] = OPERATOR
     """Empty: forked, with its modules read already."""
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = {}
     """Added to the environment of the tests."""
 
 

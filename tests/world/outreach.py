@@ -6,9 +6,10 @@ Pure but for `judge_outreach`. Connections to places that are no pod are `egress
 import re
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from tests.judge.objects import Json, Pod
 from tests.judge.promises import Violation
@@ -23,8 +24,7 @@ METHODS: Final = ("DELETE", "GET", "POST")
 COUNTED: Final = ("resourceVersion", "generation", "managedFields")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookWrite:
+class HookWrite(msgspec.Struct, frozen=True, kw_only=True):
     """A successful write of a webhook configuration."""
 
     user: str

@@ -2,11 +2,11 @@
 
 import ipaddress
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -18,8 +18,7 @@ LOOPBACK_NAMES: Final = ("localhost", "kubernetes", "kubernetes.default.svc")
 LOOPBACK_ADDRESSES: Final = ("127.0.0.1", "::1", "10.0.0.1")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pki:
+class Pki(msgspec.Struct, frozen=True, kw_only=True):
     """Paths of PEM files: everything listening in the test world serves `cert` with `key`."""
 
     ca: Path

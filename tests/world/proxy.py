@@ -48,8 +48,7 @@ Rewrite = Callable[[str, Json], None]
 """Takes the plural of a resource and one object of it, and may change the object."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
     """One request of the operator."""
 
     request: Request

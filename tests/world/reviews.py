@@ -4,7 +4,6 @@ import asyncio
 import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
 from typing import Final, NoReturn, Self, assert_never
@@ -61,31 +60,27 @@ class ReviewServer(ABC):
             await self._runner.cleanup()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allow:
+class Allow(msgspec.Struct, frozen=True, kw_only=True):
     """Say yes."""
 
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deny:
+class Deny(msgspec.Struct, frozen=True, kw_only=True):
     """Say no."""
 
     message: str = "refused by a later webhook"
     code: int = 403
 
 
-@dataclass(frozen=True, slots=True)
-class Silence:
+class Silence(msgspec.Struct, frozen=True):
     """Say nothing until the API server gives up."""
 
 
 Verdict = Allow | Deny | Silence
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """One review that came in."""
 
     path: str

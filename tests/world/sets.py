@@ -5,9 +5,10 @@ Every wait watches; none sleeps. A wait that ends in vain says what the world lo
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.lab.zones import ZoneSpec, statefulset
 from tests.world.api import PODS, STATEFULSETS, Api, Event, Json, Relisted, Resource
@@ -51,13 +52,12 @@ async def label(api: Api, namespace: str, name: str, **changes: str | None) -> N
     await api.patch(STATEFULSETS, namespace, name, {"metadata": {"labels": changes}})
 
 
-@dataclass(slots=True)
-class Snapshot:
+class Snapshot(msgspec.Struct):
     """StatefulSets and pods of a namespace by name, as watches brought them."""
 
-    sets: dict[str, Json] = field(default_factory=dict)
-    pods: dict[str, Json] = field(default_factory=dict)
-    _owned: dict[str, dict[str, Json]] = field(default_factory=dict)
+    sets: dict[str, Json] = {}
+    pods: dict[str, Json] = {}
+    _owned: dict[str, dict[str, Json]] = {}
     """Pods by name, by the UID of each owner: a world may hold thousands."""
 
     def pods_of(self, name: str) -> list[Json]:

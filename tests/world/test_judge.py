@@ -1,11 +1,11 @@
 """The judge sees what a wrong operator does on the real control plane, and blames nothing else."""
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 
 import aiohttp
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.names import PREPARE_PATH

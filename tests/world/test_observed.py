@@ -1,11 +1,11 @@
 """What is observed of a real control plane becomes a history, and is judged more strictly."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
 from tests.judge.builder import PATHS, PERSON, PREPARED, WAIT, Events, HistoryBuilder, cases, s

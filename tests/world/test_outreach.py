@@ -1,10 +1,10 @@
 """Forged records of an operator that reaches too far: found; and one that does not: clean."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import PODS
 from tests.judge.objects import Pod
@@ -121,7 +121,7 @@ STRAY: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize(("text", "changes"), STRAY.items(), ids=STRAY)
 def test_si_21_any_call_but_to_an_owned_pod_is_found(text: str, changes: dict[str, object]) -> None:
-    wrong = replace(GOOD, **changes)  # type: ignore[arg-type]  # fields of PodCall
+    wrong = replace(GOOD, **changes)
 
     (found,) = list_stray_calls([GOOD, wrong], CHANGES, HERE, ["/prepare"])
     assert found.invariant == "SI-21"

@@ -1,14 +1,15 @@
 """How long each restart took, read from a history: figures for benchmarks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from tests.judge.objects import Pod, Set
 from tests.world.observed import Change, Delete, ended_pod, match_deletes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restart:
+class Restart(msgspec.Struct, frozen=True, kw_only=True):
     """One pod deleted by the operator. Moments are on the judge's clock; None is "not yet"."""
 
     pod: str

@@ -9,13 +9,13 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
+import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, utils
@@ -28,12 +28,11 @@ SERVICE: Final = "registry"
 _LIFE: Final = 300
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenServer:
+class TokenServer(msgspec.Struct, frozen=True, kw_only=True):
     """One that runs."""
 
     realm: str
-    requested: list[str] = field(default_factory=list)
+    requested: list[str] = []
     """The scopes of all requests, in their order."""
 
 

@@ -12,10 +12,11 @@ import json
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Final, Self, assert_never
+
+import msgspec
 
 from tests.world.api import Json
 from tests.world.childproc import free_ports
@@ -47,24 +48,21 @@ def next_address() -> str:
     return f"127.{number >> 16}.{number >> 8 & 255}.{number & 255}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Respond:
+class Respond(msgspec.Struct, frozen=True, kw_only=True):
     """Answer, perhaps late. With a `Location` header and a status of 3xx it is a redirect."""
 
     status: int = 200
     after: timedelta = timedelta(0)
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
     body: bytes | None = None
     """None: since when it is prepared, to a POST on `DELAYED_PATHS` that succeeds; else empty."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hang:
+class Hang(msgspec.Struct, frozen=True):
     """Read the request and say nothing until the caller goes away."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reset:
+class Reset(msgspec.Struct, frozen=True):
     """Read the request and break the connection off, having done its work or not."""
 
     is_done: bool = False
@@ -81,8 +79,7 @@ def redirect(url: str, status: int = 307) -> Respond:
     return Respond(status=status, headers={"Location": url})
 
 
-@dataclass(slots=True, kw_only=True)
-class PodCall:
+class PodCall(msgspec.Struct, kw_only=True):
     """One request that reached a pod."""
 
     at: float
@@ -116,22 +113,20 @@ class PodCall:
         return self.done_at is not None and self.status is not None and self.status // 100 == 2
 
 
-@dataclass(slots=True)
-class _Rule:
+class _Rule(msgspec.Struct):
     behaviour: Behaviour
     method: str
     times: int | None
 
 
-@dataclass(slots=True)
-class _Seat:
+class _Seat(msgspec.Struct):
     """One living pod and its server."""
 
     name: str
     uid: str
     address: str
     server: asyncio.Server | None = None
-    running: set[asyncio.Task[None]] = field(default_factory=set)
+    running: set[asyncio.Task[None]] = set()
 
 
 class WebPods:

@@ -2,9 +2,10 @@
 
 import textwrap
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.lab.lines import Line, Style
 from rollout_operator.model.condition import ConditionDescription
@@ -14,8 +15,7 @@ from rollout_operator.planning.wording import one_line
 LABEL_WIDTH: Final = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusLayout:
+class StatusLayout(msgspec.Struct, frozen=True, kw_only=True):
     """How much is shown, and in how many columns."""
 
     width: int

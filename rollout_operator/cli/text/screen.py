@@ -3,9 +3,10 @@
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self, TextIO
+
+import msgspec
 
 from rollout_operator.lab.lines import BEGIN, END, Line, Style, render_line
 
@@ -14,8 +15,7 @@ NARROW: Final = 80
 WIDE: Final = 160
 
 
-@dataclass(frozen=True, slots=True)
-class OutputStream:
+class OutputStream(msgspec.Struct, frozen=True):
     """The stream that lines are written to, and what it can show."""
 
     stream: TextIO
@@ -43,8 +43,7 @@ def read_output(stream: TextIO, environ: Mapping[str, str]) -> OutputStream:
     return OutputStream(stream, is_terminal, is_terminal and not environ.get("NO_COLOR"))
 
 
-@dataclass(slots=True)
-class LiveFrame:
+class LiveFrame(msgspec.Struct):
     """Redraws a frame over the last frame; never higher than the terminal. Use with `with`."""
 
     output: OutputStream

@@ -4,9 +4,10 @@ Layout only: every sentence is the description's. Pure: the same description giv
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+
+import msgspec
 
 from rollout_operator.cli.text.layout import (
     StatusLayout,
@@ -48,8 +49,7 @@ _LEAST_PODS: Final = 8
 # The beginning of the part of the operator that names the process that acts.
 
 
-@dataclass(frozen=True, slots=True)
-class PodSymbol:
+class PodSymbol(msgspec.Struct, frozen=True):
     """The mark of the state of a pod."""
 
     mark: str

@@ -50,8 +50,7 @@ class StatusClient(Reader, Patcher, Protocol):
     """What a BudgetStatuses calls."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Shown:
+class _Shown(msgspec.Struct, frozen=True, kw_only=True):
     """The status of a budget as the API server shows it."""
 
     uid: Uid

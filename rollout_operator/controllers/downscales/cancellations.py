@@ -6,9 +6,10 @@ set, so that none overtakes the calls of a review to the same pods.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.aio.backoff import CANCELLATIONS
 from rollout_operator.aio.clock import Clock
@@ -38,8 +39,7 @@ GONE_AFTER: Final = timedelta(seconds=60)
 MOST_CAUSES: Final = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnprepareCalls:
+class UnprepareCalls(msgspec.Struct, frozen=True, kw_only=True):
     """Makes the calls that are due to pods."""
 
     downscales: Downscales

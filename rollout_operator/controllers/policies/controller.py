@@ -8,10 +8,13 @@ and locks of all others.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.controllers.policies.placements import Placements
 from rollout_operator.controllers.policies.reports import PolicyReports
@@ -78,8 +81,7 @@ class Switches:
             self._attempts.record_success(attempt)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Case:
+class _Case(msgspec.Struct, frozen=True, kw_only=True):
     """A policy in service, and the data of all decisions of one reconcile of it."""
 
     watched: WatchedPolicy

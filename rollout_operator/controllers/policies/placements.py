@@ -6,7 +6,6 @@ starts reads it for each policy. Which zone follows is decided in `planning.poli
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 from msgspec.structs import replace
@@ -35,8 +34,7 @@ from rollout_operator.planning.policies.zones import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Template:
+class _Template(msgspec.Struct, frozen=True):
     uid: Uid
     generation: int
     key: str

@@ -10,9 +10,11 @@ their locks.
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.aio.clock import CLOCK_ERROR, Clock
 from rollout_operator.controllers.observe import Observer
@@ -148,8 +150,7 @@ def _selected_by(sts: _AnySet) -> tuple[object, ...]:
     return (type(sts), sts.uid, sts.labels, is_terminating)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyRecord:
+class PolicyRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The data of each decision of one reconcile."""
 
     resolution: ZoneResolution

@@ -10,8 +10,10 @@ process has one of these for all its namespaces. Unused, it costs no request.
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final, NoReturn
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.api import NAMESPACES, Reader, Resource
@@ -48,8 +50,7 @@ MakeInformer = Callable[[Collection[AnyWatched]], Informer[AnyWatched]]
 _SELECTS: Final = "selects:"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseCaches:
+class ReleaseCaches(msgspec.Struct, frozen=True, kw_only=True):
     """The caches of one namespace."""
 
     rollouts: FollowedKind

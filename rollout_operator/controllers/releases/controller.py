@@ -7,7 +7,6 @@ nothing to do writes nothing.
 """
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
@@ -105,8 +104,7 @@ class ReleaseReports:
         self._record(event.record(about, EventAction.RELEASE))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseContext:
+class ReleaseContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a ReleaseController works with."""
 
     newest: NewestObjects[WatchedObject]

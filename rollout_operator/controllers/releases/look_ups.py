@@ -16,7 +16,6 @@ import os
 import ssl
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Protocol
 from urllib.parse import quote, urlsplit
@@ -157,21 +156,19 @@ def _name(repository: ImageRepository) -> str:
     return f"ImageRepository {repository.head.key}"
 
 
-@dataclass(frozen=True, slots=True)
-class LookUpKey:
+class LookUpKey(msgspec.Struct, frozen=True):
     """The subject of a look-up: a tag of the images of one ImageRepository, for one Rollout."""
 
     rollout: str
     tag: str
 
 
-@dataclass(slots=True, kw_only=True)
-class _LookUpState:
+class _LookUpState(msgspec.Struct, kw_only=True):
     repository: ImageRepository
     interval: timedelta
     digest: str | None
     """As the image policy has it: another digest is another image."""
-    answered: asyncio.Event = field(default_factory=asyncio.Event)
+    answered: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     metadata: ReleaseMetadata | None = None
     is_known: bool = False
     """Whether the registry answered, be it that there is no such tag."""

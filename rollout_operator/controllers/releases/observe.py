@@ -5,9 +5,10 @@ ImageRepository of a policy. Registries are read beside this, in `look_ups`.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeVar, cast
+
+import msgspec
 
 from rollout_operator.controllers.releases.caches import ReleaseCaches, WideChecks
 from rollout_operator.controllers.releases.flux import FluxObjects
@@ -55,8 +56,7 @@ class Unobserved(Exception):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseObserver:
+class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
     """Takes the snapshots of one namespace."""
 
     namespace: str

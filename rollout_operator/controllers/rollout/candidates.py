@@ -11,7 +11,8 @@ and only the delete has to fit into the life of the read.
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rollout_operator.guards.budgets.arbiter import Arbiter
 from rollout_operator.guards.budgets.request import DisruptionRequest, Reservation

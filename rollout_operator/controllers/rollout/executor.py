@@ -7,11 +7,11 @@ preconditions on UID and version of what was read.
 
 import asyncio
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.live_reads import LIVE_READ_LASTS, MOST_LIVE_READS, describe_slow
@@ -351,8 +351,7 @@ class Executor:
             self._metrics.pods_deleted.labels(group, outcome).inc()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Read:
+class _Read(msgspec.Struct, frozen=True, kw_only=True):
     """A live read, and the reservations before it."""
 
     live: Group

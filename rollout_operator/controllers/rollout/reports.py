@@ -1,7 +1,8 @@
 """The outcome of carrying out one action: for the controller, and for the executor itself."""
 
-from dataclasses import dataclass, field
 from enum import Enum, auto
+
+import msgspec
 
 from rollout_operator.model.errors import ApiError, Conflict, DeadlinePassed, NotFound, Throttled
 from rollout_operator.model.objects import Pod
@@ -9,14 +10,13 @@ from rollout_operator.model.outcome import Code, Reason, ReplacePods, Severity
 from rollout_operator.planning.budgets.rule import Refusal
 
 
-@dataclass(slots=True, kw_only=True)
-class Report:
+class Report(msgspec.Struct, kw_only=True):
     """The outcome of carrying out one action."""
 
     deleted: int = 0
-    reasons: list[Reason] = field(default_factory=list)
+    reasons: list[Reason] = []
     """Why a planned step was not done."""
-    held: list[Refusal] = field(default_factory=list)
+    held: list[Refusal] = []
     """Why budgets hold pods, in the order in which these were tried."""
     error: ApiError | None = None
     is_contradicted: bool = False

@@ -4,7 +4,6 @@ The controller of `OnDelete` sets does not. It is written only where the store s
 decision had it (ROLL-39).
 """
 
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -25,8 +24,7 @@ class RolloutClient(LiveReader, Writer, Protocol):
     """The part of the API that rollouts need."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
+class Recording(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of recording: why it was not done, if so."""
 
     reasons: tuple[Reason, ...] = ()

@@ -5,9 +5,12 @@ API server is decided in `retries`. Deletes without an answer are read back befo
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.aio.backoff import CONTRADICTIONS
 from rollout_operator.controllers.live_reads import EXPIRED_IN_A_ROW
@@ -35,8 +38,7 @@ UNKNOWN_WAIT: Final = timedelta(seconds=5)
 HELD_RECHECK: Final = timedelta(seconds=10)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepOutcome:
+class StepOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of trying actions."""
 
     again: timedelta

@@ -7,9 +7,10 @@ did not stay.
 """
 
 import asyncio
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.aio.backoff import Rewrites
 from rollout_operator.aio.clock import Clock
@@ -26,8 +27,7 @@ from rollout_operator.planning.downscales.spacing import format_left
 NAMED_WITHIN: Final = timedelta(seconds=2)
 
 
-@dataclass(frozen=True, slots=True)
-class _Named:
+class _Named(msgspec.Struct, frozen=True):
     """Which clients undid a count, by a read that followed so many writes of it."""
 
     times: int

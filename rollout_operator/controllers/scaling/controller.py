@@ -7,10 +7,12 @@ references are read by `kube.scales`.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Final, Protocol
+
+from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.observe import Observer

@@ -7,9 +7,11 @@ know.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from rollout_operator.aio.backoff import POD_CALLS
 from rollout_operator.aio.queue import WorkQueue

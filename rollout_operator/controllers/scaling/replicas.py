@@ -8,9 +8,12 @@ the mark of a downscale that no review announces, and the turn to send the write
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.aio.clock import CLOCK_ERROR, Clock
 from rollout_operator.controllers.live_reads import LIVE_READ_LASTS, describe_slow_call
@@ -54,8 +57,7 @@ from rollout_operator.telemetry.metrics import Metrics
 UNSEEN_LIMIT: Final = timedelta(seconds=60)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _UnseenWrite:
+class _UnseenWrite(msgspec.Struct, frozen=True, kw_only=True):
     """A count that the cache does not show yet."""
 
     replicas: int

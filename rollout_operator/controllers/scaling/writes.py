@@ -8,9 +8,11 @@ old before it was sent, which is logged once it happens repeatedly (SI-09).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.controllers.live_reads import EXPIRED_IN_A_ROW
 from rollout_operator.controllers.retries import Attempt, Attempts, get_retry_after
@@ -44,11 +46,10 @@ HELD_WAIT: Final = timedelta(minutes=2)
 CATCH_UP: Final = timedelta(milliseconds=20)
 
 
-@dataclass(slots=True, kw_only=True)
-class ReconcileOutcome:
+class ReconcileOutcome(msgspec.Struct, kw_only=True):
     """The outcome of one reconcile of a group, beyond its last plan."""
 
-    reasons: list[Reason] = field(default_factory=list)
+    reasons: list[Reason] = []
     again: timedelta = RESYNC
 
     def clear(self) -> None:
@@ -62,8 +63,7 @@ class ReconcileOutcome:
         self.again = min(self.again, again + CATCH_UP)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
+class Write(msgspec.Struct, frozen=True, kw_only=True):
     """One write, and how its failure is reported."""
 
     attempt: Attempt

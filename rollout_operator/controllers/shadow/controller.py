@@ -6,10 +6,14 @@ called: a delayed downscale waits for the pods' own answers, which only the oper
 and is reported up to that point.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.observe import Observer
@@ -38,8 +42,7 @@ from rollout_operator.telemetry.registry import GroupStates, Subject
 HELD_RECHECK: Final = timedelta(seconds=10)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShadowController:
+class ShadowController(msgspec.Struct, frozen=True, kw_only=True):
     """Observes rollout groups by name, and writes nothing."""
 
     observer: Observer
@@ -90,7 +93,9 @@ class ShadowController:
             if choice.held:
                 again = min(again or HELD_RECHECK, HELD_RECHECK)
         # Without the actions, which pages would show as done.
-        return replace(plan, actions=(), waits=(*reasons, *plan.waits), requeue_after=again), going
+        return dataclasses.replace(
+            plan, actions=(), waits=(*reasons, *plan.waits), requeue_after=again
+        ), going
 
     def _forget(self, name: GroupName) -> None:
         self.differences.forget(name)
@@ -98,8 +103,7 @@ class ShadowController:
         self.metrics.forget_group(name)
 
 
-@dataclass(frozen=True, slots=True)
-class GrantablePods:
+class GrantablePods(msgspec.Struct, frozen=True):
     """The pods of a zone that would be deleted, and why the rest is held."""
 
     going: Sequence[Replacement]

@@ -8,10 +8,11 @@ a short while before it counts.
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple
+
+import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.cache.store import StatefulSetStore
@@ -46,16 +47,15 @@ class _Went(NamedTuple):
     at: timedelta
 
 
-@dataclass(slots=True)
-class _Watched:
+class _Watched(msgspec.Struct):
     """The pods of one group that may differ."""
 
-    wanted: dict[Uid, timedelta] = field(default_factory=dict)
+    wanted: dict[Uid, timedelta] = {}
     """Pods that this operator would delete, and since when, on the clock's `elapsed`."""
-    dropped: dict[Uid, timedelta] = field(default_factory=dict)
+    dropped: dict[Uid, timedelta] = {}
     """Pods that it would have deleted until then."""
-    went: list[_Went] = field(default_factory=list)
-    reported: set[Uid] = field(default_factory=set)
+    went: list[_Went] = []
+    reported: set[Uid] = set()
     """Pods of `wanted` that have been counted."""
 
 

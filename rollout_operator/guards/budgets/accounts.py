@@ -5,8 +5,9 @@ decides.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from rollout_operator.guards.budgets.request import DisruptionRequest
 from rollout_operator.guards.budgets.snapshots import ArbiterContext, Snapshots
@@ -21,8 +22,7 @@ from rollout_operator.planning.description.budgets import describe_budget
 _NO_POD: Final = Pod(namespace="", name="", uid=Uid(""), resource_version="")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetAccount:
+class BudgetAccount(msgspec.Struct, frozen=True, kw_only=True):
     """One budget: its versions, its description, and the snapshot that this rests on."""
 
     known: BudgetVersions

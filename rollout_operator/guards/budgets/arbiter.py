@@ -15,9 +15,10 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
+
+from msgspec.structs import replace
 
 from rollout_operator.guards.budgets.in_flight import GrantReleases
 from rollout_operator.guards.budgets.pod_records import RECORD_COUNTS, is_recorded, wins

@@ -12,9 +12,10 @@ grants come to nothing must not be granted again at once. That holds no other po
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.aio.backoff import REFUSED_EVICTIONS
 from rollout_operator.aio.clock import Clock
@@ -36,8 +37,7 @@ MOST_PODS: Final = 1_000
 RECORD_REMOVAL_LIMIT: Final = timedelta(seconds=4)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unused:
+class Unused(msgspec.Struct, frozen=True, kw_only=True):
     """How often evictions of one pod were allowed and did not happen."""
 
     pod: Pod

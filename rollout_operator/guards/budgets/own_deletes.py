@@ -7,9 +7,11 @@ gone, too.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.cache.store import PodStore
@@ -25,8 +27,7 @@ COMMIT_LIMIT: Final = timedelta(seconds=90)
 REPORTED_WITHIN: Final = timedelta(minutes=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnDelete:
+class OwnDelete(msgspec.Struct, frozen=True, kw_only=True):
     """One pod that we deleted or are about to."""
 
     pod: Pod

@@ -7,11 +7,11 @@ a pod may go; the controller of disruptions, when a record that was not released
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.budgets.request import Grant

@@ -11,11 +11,12 @@ mistake here can cross a budget.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
+import msgspec
 from msgspec import structs
+from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.budgets.in_flight import UnusedGrants
@@ -57,8 +58,7 @@ LineKey = tuple[str, str]
 """Name of the budget and partition, which is empty in zone mode."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiter:
+class Waiter(msgspec.Struct, frozen=True, kw_only=True):
     """An eviction that was refused, and that a client repeats."""
 
     pod: Pod

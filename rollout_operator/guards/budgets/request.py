@@ -4,10 +4,12 @@ Among them its refusals where a pod may not go for other reasons than its budget
 """
 
 import math
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import Enum, auto
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.model.budget import Budget, DisruptionSource, Record
 from rollout_operator.model.errors import ApiError, Conflict, DeadlinePassed, NotFound
@@ -25,8 +27,7 @@ QUARANTINE: Final = timedelta(seconds=12)
 MOMENT: Final = timedelta(seconds=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DisruptionRequest:
+class DisruptionRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One pod that an eviction or a rollout wants to go."""
 
     pod: Pod
@@ -38,8 +39,7 @@ class DisruptionRequest:
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GrantedPod:
+class GrantedPod(msgspec.Struct, frozen=True, kw_only=True):
     """The answer that the pod may go."""
 
     pod: Pod
@@ -62,8 +62,7 @@ class GrantState(Enum):
     """Given up, but a record of it may have been written: the controller must read the pod."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Grant:
+class Grant(msgspec.Struct, kw_only=True):
     """One pod that may go, or soon may."""
 
     pod: Pod
@@ -81,8 +80,7 @@ class Grant:
     """Whether the answer was that the pod may go: a doubt that follows does not change it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
+class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     """A pod whose record stands: it may go if a live read that begins after it shows no reason."""
 
     request: DisruptionRequest

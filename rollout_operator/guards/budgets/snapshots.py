@@ -1,9 +1,11 @@
 """What the arbiter decides on: budgets, sets and pods as the caches show them, or live pods."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.budgets.catalog import BudgetCatalog
@@ -36,8 +38,7 @@ class PodReader(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArbiterContext:
+class ArbiterContext(msgspec.Struct, frozen=True, kw_only=True):
     """What an Arbiter works with."""
 
     budgets: BudgetCatalog

@@ -5,9 +5,11 @@ many calls as it takes; see `controllers.downscales.cancellations`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import NamedTuple, Protocol
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.model.downscale import Endpoint, Target
@@ -31,8 +33,7 @@ class DueCancel(NamedTuple):
     """None for the place that the set names by then."""
 
 
-@dataclass(frozen=True, slots=True)
-class BacklogEntry:
+class BacklogEntry(msgspec.Struct, frozen=True):
     """What is known of a pod that is to be un-prepared."""
 
     pod: str

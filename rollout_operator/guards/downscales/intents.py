@@ -7,9 +7,11 @@ holds by it can take. What a mark is stands in `planning.downscales.intents`;
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.cache.store import is_older
@@ -23,8 +25,7 @@ from rollout_operator.planning.downscales.intents import differ_in_intent, find_
 REFUSED_LIMIT: Final = timedelta(minutes=5)
 
 
-@dataclass(frozen=True, slots=True)
-class _KnownMark:
+class _KnownMark(msgspec.Struct, frozen=True):
     text: str
     is_ours: bool = True
     """Whether this process wrote it, or a write that rests on it."""

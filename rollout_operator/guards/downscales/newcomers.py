@@ -9,9 +9,10 @@ process saw it. Which of these ordinals hold nothing is decided in `planning.rol
 
 import sys
 from collections import OrderedDict
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, NamedTuple
+
+import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
@@ -90,8 +91,7 @@ class PastNames:
             self._names.popitem(last=False)
 
 
-@dataclass(slots=True, kw_only=True)
-class _SetHistory:
+class _SetHistory(msgspec.Struct, kw_only=True):
     """What was seen of one StatefulSet. Places are ordinals, counted from the first."""
 
     first_ordinal: int
@@ -107,7 +107,7 @@ class _SetHistory:
     """When something came or went there last."""
     lost_at: timedelta
     """When a pod above went last, or the replicas became fewer, or either may have happened."""
-    pods: dict[Uid, int] = field(default_factory=dict)
+    pods: dict[Uid, int] = {}
     """Pods above that came while this process watched, and were never ready: their places."""
 
     def use(self, place: int) -> None:

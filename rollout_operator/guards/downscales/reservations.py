@@ -8,10 +8,11 @@ crash is written on the pods; see `pod_records`.
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
+
+import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.downscales.backlog import (
@@ -49,8 +50,7 @@ class ReservationState(StrEnum):
     """The set wants fewer replicas; its pods are on their way out."""
 
 
-@dataclass(slots=True, kw_only=True)
-class DownscaleReservation:
+class DownscaleReservation(msgspec.Struct, kw_only=True):
     """A downscale of one StatefulSet that pods have been prepared for."""
 
     key: Key
@@ -64,9 +64,9 @@ class DownscaleReservation:
     seen_version: str
     """`resourceVersion` of the set when it was reserved: an older version says nothing of it."""
     state: ReservationState = ReservationState.PREPARING
-    pods: dict[Uid, PreparedPod] = field(default_factory=dict)
+    pods: dict[Uid, PreparedPod] = {}
     """Those that were prepared, or may have been."""
-    prepared: set[Uid] = field(default_factory=set)
+    prepared: set[Uid] = set()
     """Those of them that have confirmed."""
     is_adopted: bool = False
     """Whether another process began it."""
@@ -82,8 +82,7 @@ class DownscaleReservation:
     """Shared by reviews that request the same while pods are being called."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Announced:
+class _Announced(msgspec.Struct, frozen=True):
     """A downscale that the operator itself is writing."""
 
     group: GroupName | None

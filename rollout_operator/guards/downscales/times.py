@@ -6,9 +6,10 @@ zone tracker, see `zone_tracker`. Whether a time forbids a downscale is decided 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
+
+import msgspec
 
 from rollout_operator.guards.downscales.reservations import DownscaleReservation, Downscales
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Patcher
@@ -25,18 +26,16 @@ from rollout_operator.telemetry.logs import log
 Member = StatefulSet | Unreadable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupTimes:
+class GroupTimes(msgspec.Struct, frozen=True, kw_only=True):
     """The times of a group by one read of the records."""
 
-    times: Mapping[Uid, datetime] = field(default_factory=dict)
+    times: Mapping[Uid, datetime] = {}
     """When its zones were scaled down last, beyond what annotations show."""
     zone_map: ZoneMap | None = None
     """The state of the zone tracker that says it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DownscaleGrant:
+class DownscaleGrant(msgspec.Struct, frozen=True, kw_only=True):
     """A downscale that is about to be allowed."""
 
     reservation: DownscaleReservation

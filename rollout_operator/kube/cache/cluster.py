@@ -6,8 +6,9 @@ objects.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic
+
+import msgspec
 
 from rollout_operator.kube.api import Reader, Resource
 from rollout_operator.kube.cache.collection import Collection
@@ -54,8 +55,7 @@ class ClusterKind(Generic[Cached]):
             share.take(old, new)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterKinds:
+class ClusterKinds(msgspec.Struct, frozen=True, kw_only=True):
     """Kinds by which namespaces are discovered: they are followed in the whole cluster anyway."""
 
     sets: ClusterKind[StatefulSet | Unreadable]

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol
 
 import msgspec
@@ -28,8 +27,7 @@ class ObjectSource(LiveReader, Watcher, Protocol):
     """The requests of an informer to the API server."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collection(Generic[Cached]):
+class Collection(msgspec.Struct, Generic[Cached], frozen=True, kw_only=True):
     """The objects of a kind, all or some of them."""
 
     resource: Resource
@@ -39,7 +37,7 @@ class Collection(Generic[Cached]):
     store: Store[Cached]
     selector: str = ""
     field_selector: str = ""
-    slots: AbstractAsyncContextManager[object] = field(default_factory=nullcontext)
+    slots: AbstractAsyncContextManager[object] = msgspec.field(default_factory=nullcontext)
     """Entered for as long as a page of the list is held; shared with others by a semaphore."""
 
     @property

@@ -5,9 +5,10 @@ gone. What is known of a kind that went is forgotten. What its absence means is 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, NoReturn
+
+import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import race
@@ -25,8 +26,7 @@ CHECK_INTERVAL: Final = timedelta(seconds=10)
 OnWatched = Callable[[AnyWatched | None, AnyWatched | None], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KindSource:
+class KindSource(msgspec.Struct, frozen=True, kw_only=True):
     """Where the objects of a kind come from."""
 
     resources: Sequence[Resource]

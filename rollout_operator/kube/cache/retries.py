@@ -12,10 +12,11 @@ object: it is tried again after the same time.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum, unique
 from typing import Final, Generic, NoReturn
+
+import msgspec
 
 from rollout_operator.aio.backoff import (
     LONGEST_RETRY_AFTER,
@@ -68,8 +69,7 @@ class WentBack(Unreachable):
     """The API server shows an older state than it did before: read again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
+class Retry(msgspec.Struct, frozen=True, kw_only=True):
     """What to do next. `is_news` says whether it is worth a line in the log."""
 
     cause: RetryCause
@@ -89,8 +89,7 @@ class Retry:
                 return Severity.WARN
 
 
-@dataclass(slots=True)
-class Failures:
+class Failures(msgspec.Struct):
     """What failed since the stream last proved itself.
 
     A list alone ends no row: lists that succeed before watches that fail would make a hot loop.
@@ -151,8 +150,7 @@ def _cause(error: ApiError) -> RetryCause:
             return RetryCause.REFUSED
 
 
-@dataclass(frozen=True, slots=True)
-class _Due:
+class _Due(msgspec.Struct, frozen=True):
     """When an object is read next, at which step of its back-off."""
 
     at: timedelta

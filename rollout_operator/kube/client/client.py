@@ -6,12 +6,12 @@ is `exchange`'s part; what a line of a watch means is decided in `watch_stream`.
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
 import aiohttp
 import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import (
     Fence,

@@ -6,7 +6,6 @@ Decides when a group is read again. Which kinds may be mirrored is left to calle
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, TypeVar
 
@@ -83,17 +82,16 @@ def _read(call: Call, body: bytes, decoder: "msgspec.json.Decoder[_Shape]") -> _
         raise Unreachable.of(call.text, f"the answer is no discovery: {error}") from error
 
 
-@dataclass(slots=True)
-class _GroupState:
+class _GroupState(msgspec.Struct):
     """What is known of one API group."""
 
-    kinds: Mapping[str, Served] = field(default_factory=dict)
+    kinds: Mapping[str, Served] = {}
     read_at: timedelta | None = None
     is_doubted: bool = False
     error: ApiError | None = None
     """Why it could not be read, the last time."""
     failed_at: timedelta = timedelta(0)
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    lock: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
 
 class KindCatalog:

@@ -10,11 +10,13 @@ import asyncio
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, cast
 
 import aiohttp
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import Fence, JsonObject, no_fence
 from rollout_operator.kube.call import CORE_GROUP, DISCOVER, Call
@@ -58,12 +60,11 @@ class ConnectionBroke(Unreachable):
     """The connection of a read ended before any of the answer: it may have been closed before."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpRequest:
+class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One HTTP request."""
 
     call: Call
-    query: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = {}
     body: JsonObject | Sequence[JsonObject] | None = None
     content_type: str = "application/json"
     """Of the body."""
@@ -79,8 +80,7 @@ class HttpRequest:
     """Whether the status is all that counts of a success: its body is not read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
+class _Answer(msgspec.Struct, frozen=True, kw_only=True):
     status: int
     content_type: str
     retry_after: str

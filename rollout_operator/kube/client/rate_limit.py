@@ -11,11 +11,12 @@ are free.
 import asyncio
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum
 from itertools import count
 from typing import Final
+
+import msgspec
 
 from rollout_operator.kube.call import CORE_GROUP, DISCOVER, Call
 from rollout_operator.model.errors import Throttled
@@ -164,8 +165,7 @@ def _describe(group: str) -> str:
     return f'client-side rate limiter for Kubernetes API group "{group}"'
 
 
-@dataclass(frozen=True, slots=True)
-class _Caller:
+class _Caller(msgspec.Struct, frozen=True):
     rank: tuple[float, int]
     came: float
     """On the time of the running loop."""

@@ -9,11 +9,12 @@ and token services are the library's part.
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 import aiohttp
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.connection.credential import LOAD_LIMIT, Credential, token_file
@@ -43,8 +44,7 @@ _BY_KUBECONFIG: Final = "log in again, or mend the user of the kubeconfig"
 _SERVICE: Final = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class Access(msgspec.Struct, frozen=True, kw_only=True):
     """Where the API server is; with no file at all it is that of the cluster we run in."""
 
     namespace: str
@@ -58,7 +58,7 @@ class Access:
     """Instead of these two: the kubeconfig that a command found."""
     service_account: Path = SERVICE_ACCOUNT
     """Folder with the files that the kubelet gives each pod: `token` and `ca.crt`."""
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    environ: Mapping[str, str] = msgspec.field(default_factory=lambda: os.environ)
 
 
 async def connect(access: Access, clock: Clock) -> Transport:

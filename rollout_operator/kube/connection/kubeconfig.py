@@ -10,10 +10,11 @@ import binascii
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from rollout_operator.model.errors import ConfigError
 from rollout_operator.model.units import quote
@@ -26,8 +27,7 @@ _MOST_NAMES: Final = 5
 _PEM: Final = b"-----BEGIN "
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KubeconfigChoice:
+class KubeconfigChoice(msgspec.Struct, frozen=True, kw_only=True):
     """Which files make a kubeconfig, and what of it is used."""
 
     files: tuple[Path, ...]
@@ -44,8 +44,7 @@ class KubeconfigChoice:
         return os.pathsep.join(map(str, self.files))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kubeconfig:
+class Kubeconfig(msgspec.Struct, frozen=True, kw_only=True):
     """One context of a kubeconfig, with its cluster and user and nothing else."""
 
     label: str
@@ -59,15 +58,13 @@ class Kubeconfig:
     """That of the context; empty where it names none."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(msgspec.Struct, frozen=True):
     value: Mapping[str, object]
     base: Path
     """Folder of the file that it stands in."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Merged:
+class _Merged(msgspec.Struct, frozen=True):
     label: str
     files: Sequence[tuple[Path, Mapping[str, object]]]
 

@@ -9,13 +9,13 @@ stay there, would be ignored and those calls sent to the proxy.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final
 from urllib.parse import urlsplit
 
 import aiohttp
+import msgspec
 
 from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock, ServerClock
@@ -54,8 +54,7 @@ class Redirected(aiohttp.ClientError):
     """The server redirects, which no API server does: another must not see our credential."""
 
 
-@dataclass(frozen=True, slots=True)
-class _PageSize:
+class _PageSize(msgspec.Struct, frozen=True):
     most: int
     since: timedelta
 
@@ -97,8 +96,7 @@ class PageSizes:
         return f"a page of {requested} objects is too long, requesting {most} at a time"
 
 
-@dataclass(frozen=True, slots=True)
-class Transport:
+class Transport(msgspec.Struct, frozen=True):
     """What clients share. Close it last."""
 
     api: LibraryClient

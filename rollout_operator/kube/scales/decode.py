@@ -4,7 +4,6 @@ Decides which numbers are valid, and whether a person must change something. Whe
 and for how long an older number holds, is left to `reference`.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -52,8 +51,7 @@ _SCALE: Final = msgspec.json.Decoder(_WireScale)
 _HEAD: Final = msgspec.json.Decoder(_WireHead)
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(msgspec.Struct, frozen=True):
     """A scale, and the version of the object that it is of."""
 
     scale: Scale

@@ -9,9 +9,11 @@ may be as old as a watch lasts. What is watched, and how many read at a time, is
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, NoReturn
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.aio.backoff import LONGEST_RETRY_AFTER, REFERENCES
 from rollout_operator.aio.clock import Clock
@@ -38,8 +40,7 @@ LASTING_PAUSE: Final = timedelta(minutes=1)
 JITTER: Final = 0.1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """When references are read though no watch has shown a change; shared by all of them."""
 
     interval: timedelta
@@ -55,8 +56,7 @@ class Schedule:
         return self.interval * self.rng()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Callbacks:
+class Callbacks(msgspec.Struct, frozen=True, kw_only=True):
     """The callbacks of one reference to `References`."""
 
     fetch: Callable[[], Awaitable[Shown]]

@@ -8,7 +8,6 @@ import base64
 import random
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -36,8 +35,7 @@ class CallFailed(Exception):
     """A webhook could not be called; the text says what."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookAnswer:
+class HookAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A useful answer of a webhook."""
 
     is_allowed: bool

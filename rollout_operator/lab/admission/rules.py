@@ -5,10 +5,11 @@ what result, is `webhooks`' part.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Literal
 from urllib.parse import urlsplit
+
+import msgspec
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.fields import child, children, name_of, number, text
@@ -19,8 +20,7 @@ from rollout_operator.lab.schemas.labels import is_empty, labels_of, matches
 _EXEMPT: Final = "admissionregistration.k8s.io"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """A write that is to be reviewed."""
 
     operation: Literal["CREATE", "UPDATE", "DELETE"]
@@ -36,7 +36,7 @@ class Attempt:
     """Of the subresource where there is one: a Scale, an Eviction."""
     dry_run: bool
     options: JsonObject
-    namespace_labels: Mapping[str, str] = field(default_factory=dict)
+    namespace_labels: Mapping[str, str] = {}
     deadline: timedelta | None = None
     """When the request is given up, since the world began; None where it is not told."""
 
@@ -47,8 +47,7 @@ class Attempt:
         return f"{plural}/{self.subresource}" if self.subresource else plural
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegisteredHook:
+class RegisteredHook(msgspec.Struct, frozen=True, kw_only=True):
     """One webhook of a configuration, with its defaults filled in."""
 
     name: str

@@ -9,9 +9,10 @@ import asyncio
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol
+
+import msgspec
 
 from rollout_operator.aio.tasks import gather_all
 from rollout_operator.kube.api import (
@@ -36,8 +37,7 @@ from rollout_operator.lab.schemas.patches import patched
 from rollout_operator.lab.schemas.tidy import copy_json
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookCall:
+class HookCall(msgspec.Struct, frozen=True, kw_only=True):
     """One question that is sent to a webhook."""
 
     path: str
@@ -47,7 +47,7 @@ class HookCall:
     body: bytes
     """An AdmissionReview v1."""
     timeout: timedelta
-    taken_by: list[str] = field(default_factory=list)
+    taken_by: list[str] = []
     """For the callee to write its name: shown in the history."""
 
 
@@ -77,8 +77,7 @@ class AdmissionApi(Protocol):
     def list(self, resource: Resource, namespace: str) -> Sequence[JsonObject]: ...
 
 
-@dataclass(slots=True)
-class _WebhookCache:
+class _WebhookCache(msgspec.Struct):
     """The webhooks of one kind of configuration, read anew only where a configuration changed."""
 
     configurations: Sequence[JsonObject] = ()

@@ -10,9 +10,10 @@ There are no roles in this world: every user may do everything, but for what `fo
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject, Resource
 from rollout_operator.lab.admission.webhooks import Admission, HookCaller

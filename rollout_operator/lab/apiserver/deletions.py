@@ -5,9 +5,10 @@ must still be removed, then the removal, each with its own round of admission. W
 dependants is `garbage`'s part.
 """
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.apiserver.turns import Turn
@@ -39,8 +40,7 @@ _GRACEFUL: Final = "pods"
 _TERMINAL: Final = ("Failed", "Succeeded")
 
 
-@dataclass(slots=True, kw_only=True)
-class _Ending:
+class _Ending(msgspec.Struct, kw_only=True):
     """What is to become of an object."""
 
     obj: JsonObject

@@ -5,8 +5,9 @@ up to date elsewhere. The server's frame calls webhooks before, and decides how 
 No other write comes between the steps, so that nothing here has to be tried again.
 """
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import PODS, JsonObject
 from rollout_operator.lab.model.fields import (

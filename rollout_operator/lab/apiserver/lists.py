@@ -7,7 +7,6 @@ server does from its watch cache. Which objects are requested is `selection`'s p
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -43,8 +42,7 @@ class _Token(msgspec.Struct):
     start: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Cut:
+class _Cut(msgspec.Struct, frozen=True, kw_only=True):
     """Which part of the objects is requested."""
 
     revision: int

@@ -6,9 +6,10 @@ objects are `lab.schemas.labels`' part.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+import msgspec
 
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.lab.model.fields import text
@@ -27,8 +28,7 @@ _LABELS: Final = re.compile(
 _FIELD: Final = re.compile(r"(?P<field>[^=!\\]+)(?P<sign>!=|==|=)(?P<value>[^\\]*)")
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(msgspec.Struct, frozen=True):
     """One condition: the value is among `values`, or is not. None stands for no value at all."""
 
     key: str
@@ -40,8 +40,7 @@ class Requirement:
         return (value in self.values) is self.is_among
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """What a query selects; by default everything."""
 
     labels: tuple[Requirement, ...] = ()

@@ -7,9 +7,10 @@ replaces.
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.lab.model.fields import metadata_of
@@ -22,8 +23,7 @@ Collection = tuple[str, str]
 FIRST_REVISION: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectKey:
+class ObjectKey(msgspec.Struct, frozen=True):
     """Where one object is kept."""
 
     resource: Resource
@@ -31,8 +31,7 @@ class ObjectKey:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class By:
+class By(msgspec.Struct, frozen=True):
     """Who writes, and by which request; 0 for what the API server does by itself."""
 
     actor: str

@@ -8,11 +8,11 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, Self
 
 import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.lab.apiserver.lists import NOT_OLDER, check_reached, parse_version
@@ -31,8 +31,7 @@ _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _encode: Final = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True, slots=True)
-class StreamEvent:
+class StreamEvent(msgspec.Struct, frozen=True):
     """One line of a watch."""
 
     type: str
@@ -109,8 +108,7 @@ class Stream:
             self.on_event()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Start:
+class _Start(msgspec.Struct, frozen=True, kw_only=True):
     """Where a watch begins."""
 
     revision: int

@@ -5,9 +5,11 @@ they review and what their answers mean is `lab.admission.webhooks`' part.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Literal
+
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import (
     MUTATING_WEBHOOKS,

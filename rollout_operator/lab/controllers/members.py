@@ -5,9 +5,10 @@ Pure. Sets that claim volumes are not modelled.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.fields import (
@@ -33,8 +34,7 @@ _NAME: Final = re.compile(r"(.*)-([0-9]+)$")
 _MOST_ORDINAL: Final = 2**31 - 1
 
 
-@dataclass(slots=True, kw_only=True)
-class Member:
+class Member(msgspec.Struct, kw_only=True):
     """One version of a pod, and what the controller reads of it again and again: read once."""
 
     pod: JsonObject

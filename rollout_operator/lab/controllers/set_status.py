@@ -1,16 +1,16 @@
 """The status of a StatefulSet, counted from its pods as the real controller counts them. Pure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.controllers.members import Member
 from rollout_operator.lab.model.fields import child, number, text
 
 
-@dataclass(slots=True, kw_only=True)
-class CountedStatus:
+class CountedStatus(msgspec.Struct, kw_only=True):
     """What one pass over a set finds."""
 
     observed_generation: int

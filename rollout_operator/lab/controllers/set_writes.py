@@ -1,7 +1,8 @@
 """The writes of the StatefulSet controller, each one call of the API server."""
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Resource
 from rollout_operator.lab.controllers.members import (
@@ -39,8 +40,7 @@ class WriteFailed(Exception):
         self.answer = answer
 
 
-@dataclass(slots=True)
-class SetWrites:
+class SetWrites(msgspec.Struct):
     """Writes for one set. All raise WriteFailed for what the API server refuses."""
 
     api: ApiServer

@@ -7,9 +7,10 @@ growing pause.
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.controllers.controller_cache import ControllerCache, Key
@@ -50,8 +51,7 @@ _CONFLICT_PAUSE: Final = timedelta(milliseconds=10)
 _STATUS_ATTEMPTS: Final = 5
 
 
-@dataclass(slots=True, kw_only=True)
-class _SetReconcile:
+class _SetReconcile(msgspec.Struct, kw_only=True):
     """One reconcile of a set, from its claim to its status."""
 
     key: Key

@@ -5,9 +5,10 @@ How a request is written is decided in `objects`, how an accident happens in `st
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.lab.demo.keys import NEXT, QUIT
@@ -22,8 +23,7 @@ RETRY: Final = timedelta(seconds=2)
 REPAIR: Final = timedelta(seconds=4)
 
 
-@dataclass(frozen=True, slots=True)
-class Act:
+class Act(msgspec.Struct, frozen=True):
     """One thing to do."""
 
     meaning: str

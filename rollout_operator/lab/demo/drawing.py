@@ -4,8 +4,9 @@ Pure: snapshots in, lines out. The same marks and words are used by `frame` on a
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from rollout_operator.lab.demo.snapshot import Cell, DemoEntry, DemoSnapshot, PodCell, ZoneRow
 from rollout_operator.lab.lines import BLANK, Line, Style
@@ -16,8 +17,7 @@ WHO: Final = 11
 BAR: Final = 40
 
 
-@dataclass(frozen=True, slots=True)
-class CellStyle:
+class CellStyle(msgspec.Struct, frozen=True):
     """How a state looks."""
 
     mark: str

@@ -6,9 +6,9 @@ never cut; what happened before gets the room that is left.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.panel import Panel
 from rich.segment import Segment
@@ -47,8 +47,7 @@ BESIDES: Final = NAME + 14
 ENTRY_HEAD: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class TerminalFrame:
+class TerminalFrame(msgspec.Struct, frozen=True):
     """A picture that fills the terminal."""
 
     snapshot: DemoSnapshot

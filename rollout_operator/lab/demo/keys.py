@@ -12,8 +12,9 @@ import tty
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from rollout_operator.lab.virtual_loop.paced import PacedLoop
 
@@ -27,8 +28,7 @@ _SLOWEST: Final = 0.125
 SHORT: Final = ("space pause", "→ step", "+ - speed", "n next", "? do it yourself", "q quit")
 
 
-@dataclass(slots=True)
-class Controls:
+class Controls(msgspec.Struct):
     """What the keys have requested."""
 
     set_pace: Callable[[float], None]
@@ -39,7 +39,7 @@ class Controls:
     is_help: bool = False
     on_press: Callable[[], None] = lambda: None
     """Shows the answer to a key also while time stands."""
-    _commands: deque[str] = field(default_factory=deque)
+    _commands: deque[str] = msgspec.field(default_factory=deque)
     _is_stepping: bool = False
     _before: object = None
     """What was to be seen when a step began, or at the last look; None for nothing yet."""

@@ -3,10 +3,11 @@
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self, TextIO
 
+from msgspec.structs import replace
 from rich.console import Console, Group
 from rich.screen import Screen as WholeScreen
 from rich.text import Text

@@ -5,7 +5,6 @@ What stands in the grid anyway, as pods that come and go, is no entry.
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -50,18 +49,17 @@ _ACTORS: Final = {
 TAIL_LINES: Final = 6
 
 
-@dataclass(slots=True)
-class Journal:
+class Journal(msgspec.Struct):
     """What was done and said since it was opened."""
 
     is_open: bool = False
-    entries: list[DemoEntry] = field(default_factory=list)
+    entries: list[DemoEntry] = []
     move: DemoReason | None = None
     """Why the last pod was taken."""
     policy_waits: tuple[DemoReason, ...] = ()
     """Why the policy waits, or did last."""
-    tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
-    _refused: set[str] = field(default_factory=set)
+    tail: deque[str] = msgspec.field(default_factory=lambda: deque(maxlen=TAIL_LINES))
+    _refused: set[str] = set()
 
     def read_line(self, line: bytes, at: float, who: str) -> None:
         """Take a line of the operator's log."""

@@ -4,9 +4,10 @@ Pure: what a person would write into a file or type, as the API server takes it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
+
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import (
     MULTI_AZ_ROLLOUTS,

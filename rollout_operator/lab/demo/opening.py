@@ -6,9 +6,10 @@ What is told is decided in `scenarios`; how the operator and the world are put t
 
 from collections.abc import AsyncIterator, Set
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
+
+from msgspec.structs import replace
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import JsonObject

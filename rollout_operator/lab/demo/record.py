@@ -7,11 +7,11 @@ import io
 import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from types import TracebackType
 from typing import Final
 from xml.sax.saxutils import escape
 
+from msgspec.structs import replace
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style

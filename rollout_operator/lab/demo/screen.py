@@ -82,7 +82,7 @@ class Plain:
     stream: TextIO
     is_coloured: bool = False
     is_ascii: bool = False
-    _rows: Sequence[ZoneRow] = field(default_factory=tuple)
+    _rows: Sequence[ZoneRow] = ()
     _shown: int = 0
     """How many of the entries were taken."""
     _held: list[tuple[float, Line]] = field(default_factory=list)

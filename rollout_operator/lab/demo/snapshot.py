@@ -5,9 +5,10 @@ of its own in `log`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
+
+import msgspec
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.lines import Line
@@ -43,8 +44,7 @@ class PodCell(Enum):
     """Ready, on the wanted template."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(msgspec.Struct, frozen=True):
     """The place of one pod."""
 
     state: PodCell
@@ -52,8 +52,7 @@ class Cell:
     """The pod's image; empty where there is no pod."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ZoneRow:
+class ZoneRow(msgspec.Struct, frozen=True, kw_only=True):
     """One zone."""
 
     name: str
@@ -75,8 +74,7 @@ class ZoneRow:
         return sum(cell.state in (PodCell.OLD, PodCell.NEW) for cell in self.cells)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoEntry:
+class DemoEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Something that was done or said."""
 
     at: float
@@ -87,8 +85,7 @@ class DemoEntry:
     """A reason of the operator, which a screen may show elsewhere already."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoReason:
+class DemoReason(msgspec.Struct, frozen=True, kw_only=True):
     """A reason that the operator gives now for moving or for waiting."""
 
     zone: str
@@ -97,8 +94,7 @@ class DemoReason:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoSnapshot:
+class DemoSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """All there is to see at one moment."""
 
     title: str

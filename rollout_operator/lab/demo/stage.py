@@ -7,9 +7,12 @@ the world are put together, in `lab.world`.
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import LEASES, PODS, STATEFULSETS, JsonObject
@@ -65,8 +68,7 @@ class ScenarioStuck(OperatorError):
     """What a story waits for does not come; the text says what, and how the operator's log ends."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
+class Story(msgspec.Struct, frozen=True, kw_only=True):
     """One story."""
 
     name: str
@@ -78,7 +80,7 @@ class Story:
     """What has been seen in the end, in one sentence."""
     bad_version: str = ""
     """The version whose pods crash."""
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = {}
     """Of the StatefulSets."""
     is_chain: bool = False
     """Whether each zone follows the zone before it."""

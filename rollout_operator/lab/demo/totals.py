@@ -6,9 +6,11 @@ Pure, from the history of the simulated world. Times are seconds.
 import heapq
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.demo.objects import PERSON, REPLICAS
@@ -24,8 +26,7 @@ MOST_REFUSALS: Final = 1
 POLL_S: Final = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Restart:
+class Restart(msgspec.Struct, frozen=True):
     """One replacement of a pod that is over: from its delete until the new pod counts."""
 
     zone: str
@@ -33,8 +34,7 @@ class Restart:
     end: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of one story."""
 
     limit: int
@@ -97,18 +97,17 @@ def add_up(records: Iterable[Record], begin: timedelta, limit: int) -> Totals:
     return replace(state.totals, restarts=restarts, took=took)
 
 
-@dataclass(slots=True)
-class _TotalsState:
+class _TotalsState(msgspec.Struct):
     """The state of the world while its history is read."""
 
     totals: Totals
     begin: timedelta
-    restarts: list[Restart] = field(default_factory=list)
-    _called: set[str] = field(default_factory=set)
-    _wanted: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    restarts: list[Restart] = []
+    _called: set[str] = set()
+    _wanted: dict[str, tuple[str, ...]] = {}
     """The places of each zone."""
-    _ready: set[str] = field(default_factory=set)
-    _taken: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _ready: set[str] = set()
+    _taken: dict[str, tuple[str, float]] = {}
     """The zone, and when the operator deleted it, of each pod that is not back yet."""
 
     def take(self, record: Record) -> None:

@@ -6,7 +6,6 @@ read is named.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -85,8 +84,7 @@ _NEEDED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForecastSpan:
+class ForecastSpan(msgspec.Struct, frozen=True, kw_only=True):
     """From when, and for how long."""
 
     begins: datetime
@@ -137,12 +135,11 @@ def observe_releases(
     return given, (*broken, *(each.text for each in copy.unread))
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(msgspec.Struct):
     """Objects by kind."""
 
-    by_kind: dict[str, list[AnyWatched]] = field(default_factory=dict)
-    broken: list[Unreadable] = field(default_factory=list)
+    by_kind: dict[str, list[AnyWatched]] = {}
+    broken: list[Unreadable] = []
 
     def of(self, resource: Resource) -> Sequence[AnyWatched]:
         return self.by_kind.get(resource.kind, ())

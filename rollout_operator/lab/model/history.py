@@ -4,16 +4,16 @@ Times are virtual, since the world began. Objects are those that the store holds
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeVar
+
+import msgspec
 
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.lab.model.request import ApiRequest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
+class Commit(msgspec.Struct, frozen=True, kw_only=True):
     """One write of the store; commits are totally ordered by `revision`."""
 
     at: timedelta
@@ -30,8 +30,7 @@ class Commit:
     """Number of the request that did it, 0 for what the API server does by itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Called:
+class Called(msgspec.Struct, frozen=True, kw_only=True):
     """A request that the API server has answered, whether or not the answer arrived."""
 
     at: timedelta
@@ -46,8 +45,7 @@ class Called:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reviewed:
+class Reviewed(msgspec.Struct, frozen=True, kw_only=True):
     """A question of admission that the API server sent to a webhook."""
 
     at: timedelta
@@ -68,8 +66,7 @@ class Reviewed:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodCalled:
+class PodCalled(msgspec.Struct, frozen=True, kw_only=True):
     """An HTTP request that arrived at a pod, with what it answered."""
 
     at: timedelta
@@ -84,8 +81,7 @@ class PodCalled:
     acted: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """Something that was made to go wrong."""
 
     at: timedelta
@@ -96,8 +92,7 @@ class Fault:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lived:
+class Lived(msgspec.Struct, frozen=True, kw_only=True):
     """A step in the life of a process: started, ready, crashed, stopped."""
 
     at: timedelta
@@ -105,8 +100,7 @@ class Lived:
     what: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Said(msgspec.Struct, frozen=True, kw_only=True):
     """A line of the operator's log, or what a person did and why, for the readers of a story."""
 
     at: timedelta
@@ -118,12 +112,11 @@ Record = Commit | Called | Reviewed | PodCalled | Fault | Lived | Said
 _R = TypeVar("_R", Commit, Called, Reviewed, PodCalled, Fault, Lived, Said)
 
 
-@dataclass(slots=True)
-class History:
+class History(msgspec.Struct):
     """The records of one world, in the order in which they happened."""
 
-    records: list[Record] = field(default_factory=list)
-    listeners: list[Callable[[Record], None]] = field(default_factory=list)
+    records: list[Record] = []
+    listeners: list[Callable[[Record], None]] = []
     """Called with each record as it happens, to watch a world live."""
 
     def add(self, record: Record) -> None:

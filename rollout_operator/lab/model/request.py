@@ -5,9 +5,10 @@ sequence can be sent to a real API server.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal, NoReturn, Protocol
+
+import msgspec
 
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.lab.model.fields import children, text
@@ -23,8 +24,7 @@ APPLY_PATCH: Final = "application/apply-patch+yaml"
 Body = JsonObject | Sequence[JsonObject] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiRequest:
+class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One call of the API server."""
 
     verb: Verb
@@ -32,7 +32,7 @@ class ApiRequest:
     namespace: str = ""
     name: str = ""
     subresource: str = ""
-    query: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = {}
     """As in the URL: `resourceVersion`, `limit`, `continue`, `labelSelector`, `dryRun`, ..."""
     body: Body = None
     content_type: str = "application/json"
@@ -55,8 +55,7 @@ class ApiRequest:
         return options.get("dryRun") == ["All"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiAnswer:
+class ApiAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What came back: an object, a list, or a `Status` for a refusal."""
 
     status: int

@@ -7,11 +7,11 @@ events of a watch come through is `delayed_watches`'.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, closing
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import (
     Fence,
@@ -62,13 +62,12 @@ FOLLOWING: Final = "following"
 _encode: Final = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sent:
+class _Sent(msgspec.Struct, frozen=True, kw_only=True):
     """A request that is to be sent."""
 
     call: Call
     within: timedelta
-    query: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = {}
     body: Body = None
     content_type: str = "application/json"
     sent_within: timedelta | None = None

@@ -10,10 +10,10 @@ of a dead connection: not even the end comes.
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.apiserver.streams import Stream, StreamEvent
@@ -32,8 +32,7 @@ class _Sight(NamedTuple):
     is_lost: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Delivery:
+class _Delivery(msgspec.Struct, frozen=True):
     """What will come through, and when at the earliest."""
 
     due: float

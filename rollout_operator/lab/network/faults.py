@@ -4,10 +4,11 @@ Says which kinds of trouble there are. Which call or event meets it is decided i
 `planned_faults`; how it then looks to the process, in `client`, `delayed_watches` and `pod_client`.
 """
 
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum, StrEnum, unique
 from typing import Final, Literal, Protocol
+
+import msgspec
 
 NO_TIME: Final = timedelta(0)
 
@@ -80,8 +81,7 @@ class CrashPoint(Enum):
     """The answer is there, and the process gets no further than its next wait."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SentCall:
+class SentCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call that a process is about to make."""
 
     number: int
@@ -107,8 +107,7 @@ class SentCall:
         return f"call {self.number}: {self.verb} {target}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultDecision:
+class FaultDecision(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of a call. The delays come on top of the usual delays."""
 
     waits: timedelta = NO_TIME
@@ -121,8 +120,7 @@ class FaultDecision:
     crash: CrashPoint | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventOutcome:
+class EventOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of an event of a watch, and of the stream that carries it."""
 
     delay: timedelta = NO_TIME
@@ -142,8 +140,7 @@ class EventOutcome:
     """The process dies before it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodCallOutcome:
+class PodCallOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of a request to a pod. The delays come on top of the usual delays."""
 
     before: timedelta = NO_TIME
@@ -154,8 +151,7 @@ class PodCallOutcome:
     crash: CrashPoint | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReviewOutcome:
+class ReviewOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of a question of admission on its way to a process, or of the answer."""
 
     delay: timedelta = NO_TIME

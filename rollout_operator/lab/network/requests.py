@@ -7,7 +7,6 @@ a request has arrived it is carried out, whatever becomes of the process that se
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, NoReturn
 
@@ -54,8 +53,7 @@ _COMMITTED: Final = frozenset({Failure.GATEWAY_TIMEOUT_COMMITTED})
 _UNANSWERED: Final = frozenset({Failure.TIMEOUT, Failure.LATE})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedCall:
+class SimulatedCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call that is to be made."""
 
     call: Call
@@ -69,8 +67,7 @@ class SimulatedCall:
     """How long it may wait for its turn, where that is shorter."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Reply:
+class _Reply(msgspec.Struct, frozen=True):
     """An answer that is back, with the time at which it was given."""
 
     answer: ApiAnswer

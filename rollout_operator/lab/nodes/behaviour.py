@@ -4,10 +4,11 @@ A choice is a function of the pod object, called once when the pod is created.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum, auto
 from typing import Final
+
+import msgspec
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.fields import children, text
@@ -46,8 +47,7 @@ class PodReply(Enum):
     """Nothing listens."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
+class Response(msgspec.Struct, frozen=True, kw_only=True):
     """What a pod makes of a call."""
 
     reply: PodReply = PodReply.ANSWERS
@@ -77,8 +77,7 @@ HANGS: Final = Response(reply=PodReply.HANGS)
 REFUSES: Final = Response(reply=PodReply.REFUSES)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Behaviour:
+class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     """How one pod behaves."""
 
     kind: StartKind = StartKind.NORMAL

@@ -6,10 +6,12 @@ how it answers over HTTP in `pods`; which behaviour it has is chosen when it is 
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Final, assert_never
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import PODS, JsonObject
 from rollout_operator.lab.model.fields import (
@@ -36,8 +38,7 @@ SCHEDULER: Final = "scheduler"
 _LONGEST_DOUBLING: Final = 5
 
 
-@dataclass(slots=True, kw_only=True)
-class _PodSlot:
+class _PodSlot(msgspec.Struct, kw_only=True):
     """One pod's place."""
 
     name: str

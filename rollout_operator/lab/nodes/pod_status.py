@@ -4,9 +4,10 @@ Pure: from the pod as it is now to its next status. When it changes is decided i
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
+
+import msgspec
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.fields import child, children, condition_of, number, text
@@ -56,8 +57,7 @@ _NOT_READY: Final[Mapping[Shape, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusPlace:
+class StatusPlace(msgspec.Struct, frozen=True, kw_only=True):
     """Where and when a status is written."""
 
     ip: str

@@ -8,8 +8,10 @@ Whether a call gets here and back is left to its caller's link.
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+import msgspec
 
 from rollout_operator.lab.model.history import History, PodCalled
 from rollout_operator.lab.nodes.behaviour import Behaviour, PodReply, Response
@@ -30,15 +32,14 @@ class _TakenCall:
     timer: int = 0
 
 
-@dataclass(slots=True)
-class _LivingPod:
+class _LivingPod(msgspec.Struct):
     """A living pod."""
 
     name: str
     uid: str
     behaviour: Behaviour
-    calls: list[_TakenCall] = field(default_factory=list)
-    since: dict[str, datetime] = field(default_factory=dict)
+    calls: list[_TakenCall] = []
+    since: dict[str, datetime] = {}
     """When it was prepared, by path; a pod that starts again has forgotten."""
 
 

@@ -6,10 +6,10 @@ fields are followed is decided in `kinds`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.fields import child, children, metadata_of, text
@@ -26,8 +26,7 @@ Path = tuple[str, ...]
 _ABSENT: Final = object()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FieldOwner:
+class FieldOwner(msgspec.Struct, frozen=True, kw_only=True):
     """One manager in one way of writing, and the fields that are its own."""
 
     manager: str

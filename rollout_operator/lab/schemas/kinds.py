@@ -4,8 +4,9 @@ How an object is made ready is written in `rules` and in the modules of each kin
 not here is a 404, as for a resource that no server knows.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from rollout_operator.kube.api import (
     CONFIG_MAPS,
@@ -56,8 +57,7 @@ REPLICA_TEMPLATES: Final = Resource(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectKind:
+class ObjectKind(msgspec.Struct, frozen=True):
     """One kind of object, as the API server knows it."""
 
     resource: Resource

@@ -5,8 +5,9 @@ that an update leaves alone is shared with the old version: never change an obje
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.lab.model.fields import metadata_of, name_of, number
@@ -32,8 +33,7 @@ def _no_step(old: JsonObject, new: JsonObject) -> None:
     """Leave an update as it is."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """What sets one kind apart from the others. Its checks raise NotModelled."""
 
     parts: frozenset[str] = frozenset({"spec", "status"})
@@ -46,7 +46,7 @@ class Rules:
     """Whether its name must be a DNS label; else a subdomain."""
     keeps_status: bool = False
     """Whether a status is taken from its creator."""
-    defaults: Mapping[str, Callable[[JsonObject], None]] = field(default_factory=dict)
+    defaults: Mapping[str, Callable[[JsonObject], None]] = {}
     """What fills in what is absent in each field, given the whole object.
 
     Done to every version that has the field changed, also between mutating webhooks.

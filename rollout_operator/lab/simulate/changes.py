@@ -6,10 +6,11 @@ Pure. How a change is carried out in the simulated world is decided in `world`.
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Final, assert_never
+
+import msgspec
 
 from rollout_operator.lab.simulate.policies import PolicyEdit, edit_policy
 from rollout_operator.model.errors import InvalidInput
@@ -23,8 +24,7 @@ _NEAR: Final = 3
 _LISTED: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class NewTemplate:
+class NewTemplate(msgspec.Struct, frozen=True):
     """A new revision, otherwise the same."""
 
     zones: tuple[str, ...] = ()
@@ -33,16 +33,14 @@ class NewTemplate:
     """Whether its pods crash."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewImage:
+class NewImage(msgspec.Struct, frozen=True):
     """Another image of the first container."""
 
     image: str
     zones: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ScaleChange:
+class ScaleChange(msgspec.Struct, frozen=True):
     """Another number of replicas, by the subresource that `kubectl scale` uses."""
 
     zone: str
@@ -50,8 +48,7 @@ class ScaleChange:
     replicas: int
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(msgspec.Struct, frozen=True):
     """The annotation that holds a zone back, set or taken away."""
 
     zone: str
@@ -59,36 +56,31 @@ class Pause:
     is_paused: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PodFails:
+class PodFails(msgspec.Struct, frozen=True):
     """A pod crashes, and stays down until it is replaced."""
 
     pod: str
 
 
-@dataclass(frozen=True, slots=True)
-class PodRecovers:
+class PodRecovers(msgspec.Struct, frozen=True):
     """A pod becomes ready."""
 
     pod: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeletePod:
+class DeletePod(msgspec.Struct, frozen=True):
     """A pod is deleted, whatever budgets say."""
 
     pod: str
 
 
-@dataclass(frozen=True, slots=True)
-class EvictPod:
+class EvictPod(msgspec.Struct, frozen=True):
     """The eviction of a pod is requested, once."""
 
     pod: str
 
 
-@dataclass(frozen=True, slots=True)
-class Cordon:
+class Cordon(msgspec.Struct, frozen=True):
     """Nodes take no new pods any more; drained, their pods are evicted as well."""
 
     places: tuple[str, ...]
@@ -97,13 +89,11 @@ class Cordon:
     is_drain: bool
 
 
-@dataclass(frozen=True, slots=True)
-class KillOperator:
+class KillOperator(msgspec.Struct, frozen=True):
     """The operator dies, and is started again as the kubelet does it."""
 
 
-@dataclass(frozen=True, slots=True)
-class NoRoom:
+class NoRoom(msgspec.Struct, frozen=True):
     """From now on so many pods find no node."""
 
     pods: int
@@ -125,8 +115,7 @@ Deed = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(msgspec.Struct, frozen=True, kw_only=True):
     """One change."""
 
     text: str
@@ -138,20 +127,19 @@ class Change:
     """By which it was given."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
+class Names(msgspec.Struct, frozen=True, kw_only=True):
     """The names that a change may use."""
 
     groups: Mapping[str, Sequence[str]]
     """The StatefulSets of each rollout group."""
     pods: frozenset[str]
-    policies: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    policies: Mapping[str, Sequence[str]] = {}
     """The StatefulSets that each policy selects."""
     templates: tuple[str, ...] = ()
     """ReplicaTemplates."""
     coupled: tuple[str, ...] = ()
     """StatefulSets whose count comes from somewhere else."""
-    nodes: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    nodes: Mapping[str, frozenset[str]] = {}
     """The StatefulSets of the pods on each node."""
 
     @property
@@ -184,8 +172,7 @@ class Names:
         return self.groups.get(name) or self.policies.get(name, ())
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
+class _Form(msgspec.Struct, frozen=True):
     """One way to say something: how it is shown, its grammar, and what it means."""
 
     shown: str

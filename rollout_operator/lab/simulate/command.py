@@ -5,14 +5,17 @@ nothing is ever written. What may happen is decided in `changes`, how the copy l
 what is reported of it in `report`.
 """
 
+import dataclasses
 import io
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.config.grammar import Flag, ParsedArguments
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, JsonObject
@@ -49,8 +52,7 @@ from rollout_operator.planning.wording import format_json, printable
 _NARROWEST: Final = 60
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterAccess:
+class ClusterAccess(msgspec.Struct, frozen=True):
     """How objects are read where no file is given."""
 
     flags: tuple[Flag[Any], ...]
@@ -87,7 +89,7 @@ def _simulate(settings: SimulateSettings, cluster: ClusterAccess) -> tuple[Itera
     copy = _read(settings) if settings.files else cluster.copy(settings.arguments)
     copy = _put_policies(settings, copy)
     simulated = simulate_copy(settings, copy, sys.stderr)
-    other = replace(settings, changes=settings.versus)
+    other = dataclasses.replace(settings, changes=settings.versus)
     versus = simulate_copy(other, copy, sys.stderr) if settings.versus else None
     codes = [each.exit_code for each in (simulated, versus) if each is not None]
     return _render(simulated, versus), max(codes)

@@ -7,10 +7,11 @@ into the simulated world; nothing else of their namespace does.
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 from urllib.parse import urlsplit
+
+import msgspec
 
 from rollout_operator.kube.api import (
     CONFIG_MAPS,
@@ -62,8 +63,7 @@ _WHY: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surveyed:
+class Surveyed(msgspec.Struct, frozen=True, kw_only=True):
     """What the objects that decide belong to."""
 
     namespace: str

@@ -6,7 +6,6 @@ at there. Which other objects go along is decided in `deciding`, who owns what i
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeVar
 
@@ -82,8 +81,7 @@ _POLICIES: Final = f"{MULTI_AZ_ROLLOUTS.group}/{MULTI_AZ_ROLLOUTS.kind}"
 _NODES: Final = f"{NODES.group}/{NODES.kind}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundSet:
+class FoundSet(msgspec.Struct, frozen=True, kw_only=True):
     """One StatefulSet of a rollout group."""
 
     obj: JsonObject
@@ -109,8 +107,7 @@ class FoundSet:
         return LEADING_ZONE in annotations or bool(annotations.get(MIRROR_NAME))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundPod:
+class FoundPod(msgspec.Struct, frozen=True, kw_only=True):
     """One pod of such a set."""
 
     obj: JsonObject
@@ -118,8 +115,7 @@ class FoundPod:
     zone: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dump:
+class Dump(msgspec.Struct, frozen=True, kw_only=True):
     """What a simulation begins with."""
 
     namespace: str

@@ -4,13 +4,13 @@ Pure, from the history of the simulated world.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from itertools import pairwise
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.controllers.members import ordinals_of
@@ -29,8 +29,7 @@ _BATCH: Final = ("status", "lastBatch")
 NOT_FOUND: Final = 404
 
 
-@dataclass(slots=True)
-class ZonesDown:
+class ZonesDown(msgspec.Struct):
     """Zones of one group that missed pods at the same time."""
 
     zones: tuple[str, ...]
@@ -42,8 +41,7 @@ class ZonesDown:
     """Whether they still do in the end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Crossing:
+class Crossing(msgspec.Struct, frozen=True, kw_only=True):
     """A pod that went down, by others than the operator, while no rollout might take one down."""
 
     at: timedelta
@@ -53,8 +51,7 @@ class Crossing:
     """Which bound, and by how much."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvictionWait:
+class EvictionWait(msgspec.Struct, frozen=True, kw_only=True):
     """An eviction, from its first request until it was allowed."""
 
     pod: str
@@ -64,8 +61,7 @@ class EvictionWait:
     """Whether it is still refused in the end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyBatch:
+class PolicyBatch(msgspec.Struct, frozen=True, kw_only=True):
     """Pods that a policy has replaced together."""
 
     policy: str
@@ -78,8 +74,7 @@ class PolicyBatch:
     """When it was complete, for the last time, or the next began; None where it is open."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of one simulation."""
 
     deletes: tuple[str, ...]
@@ -132,31 +127,30 @@ def add_up(
     )
 
 
-@dataclass(slots=True)
-class _FiguresState:
+class _FiguresState(msgspec.Struct):
     """The state of the world while its history is read."""
 
     group_of: dict[str, str]
-    owners: dict[str, FoundPolicy] = field(default_factory=dict)
+    owners: dict[str, FoundPolicy] = {}
     """The policy of each StatefulSet that has one."""
-    domains: dict[str, str] = field(default_factory=dict)
+    domains: dict[str, str] = {}
     """The zone of a policy that such a StatefulSet is in."""
-    deletes: list[str] = field(default_factory=list)
-    refusals: list[str] = field(default_factory=list)
-    crossings: list[Crossing] = field(default_factory=list)
-    evictions: list[EvictionWait] = field(default_factory=list)
-    _requested: dict[str, timedelta] = field(default_factory=dict)
+    deletes: list[str] = []
+    refusals: list[str] = []
+    crossings: list[Crossing] = []
+    evictions: list[EvictionWait] = []
+    _requested: dict[str, timedelta] = {}
     """Evictions that were refused so far, and when they were requested first."""
-    most_down: dict[str, int] = field(default_factory=dict)
-    down_before: dict[str, int] = field(default_factory=dict)
-    overlaps: dict[tuple[str, ...], ZonesDown] = field(default_factory=dict)
-    _places: dict[str, range] = field(default_factory=dict)
+    most_down: dict[str, int] = {}
+    down_before: dict[str, int] = {}
+    overlaps: dict[tuple[str, ...], ZonesDown] = {}
+    _places: dict[str, range] = {}
     """The ordinals of each zone."""
-    _zone_of: dict[str, str] = field(default_factory=dict)
-    _down: dict[str, int] = field(default_factory=dict)
+    _zone_of: dict[str, str] = {}
+    _down: dict[str, int] = {}
     """How many places of each zone have no pod that is up."""
-    _limits: dict[str, int] = field(default_factory=dict)
-    _up: set[str] = field(default_factory=set)
+    _limits: dict[str, int] = {}
+    _up: set[str] = set()
     _at: timedelta = timedelta(0)
 
     def take(self, record: Record) -> None:

@@ -1,10 +1,13 @@
 """What the words after `simulate` request: its flags, their checks, and the help text."""
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum, unique
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from rollout_operator.config.checks import COMPATS, ORDERS
 from rollout_operator.config.flags import get_flag
@@ -62,12 +65,12 @@ _FILES: Final[FlagKind[tuple[str, ...]]] = FlagKind(
 _CHANGES: Final[FlagKind[tuple[Any, ...]]] = FlagKind(
     "string", lambda text: (parse_change(text),), lambda _: ""
 )
-_OTHER_CHANGES: Final = replace(
+_OTHER_CHANGES: Final = dataclasses.replace(
     _CHANGES, parse=lambda text: (replace(parse_change(text), flag="versus"),)
 )
 _REPEATED: Final = ("files", "changes", "versus", "stuck")
 # Converted once all else is known to be right.
-_MOMENT: Final[FlagKind[Any]] = replace(TEXT, show=lambda _: "")
+_MOMENT: Final[FlagKind[Any]] = dataclasses.replace(TEXT, show=lambda _: "")
 _OUTPUT: Final[FlagKind[Any]] = TEXT
 
 _HEAD: Final = """\
@@ -249,7 +252,7 @@ def _gather(gathering: Flag[Any]) -> Flag[Any]:
         gathered.extend(gathering.kind.parse(text))
         return tuple(gathered)
 
-    return replace(gathering, kind=replace(gathering.kind, parse=take))
+    return dataclasses.replace(gathering, kind=dataclasses.replace(gathering.kind, parse=take))
 
 
 def _list_problems(

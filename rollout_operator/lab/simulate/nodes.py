@@ -5,8 +5,9 @@ where there is no room.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.drains import EVICTION
@@ -18,8 +19,7 @@ from rollout_operator.lab.nodes.kubelet import SCHEDULER
 ELSEWHERE: Final = "another-node"
 
 
-@dataclass(slots=True, kw_only=True)
-class Places:
+class Places(msgspec.Struct, kw_only=True):
     """Which node each new pod gets."""
 
     homes: Mapping[str, str]
@@ -28,9 +28,9 @@ class Places:
     """Has the readers of the story know what has happened, and to whom."""
     retry: Callable[[], None]
     """Has the scheduler try again for pods that wait."""
-    _cordoned: set[str] = field(default_factory=set)
+    _cordoned: set[str] = set()
     _missing: int = 0
-    _waiting: set[str] = field(default_factory=set)
+    _waiting: set[str] = set()
 
     def cordon(self, nodes: Collection[str]) -> None:
         """Place no pod on these nodes any more."""

@@ -5,8 +5,10 @@ What may be requested is decided in `changes`, how a node is drained in `nodes`.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, assert_never
+
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.drains import Draining, evict

@@ -7,7 +7,6 @@ here.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -53,8 +52,7 @@ _SELECTOR: Final = "statefulSetSelector"
 PLACING: Final = ("nodeSelector", "affinity")
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyEdit:
+class PolicyEdit(msgspec.Struct, frozen=True):
     """A field of the spec of a policy is set, as by `kubectl edit`."""
 
     policy: str
@@ -62,8 +60,7 @@ class PolicyEdit:
     value: object
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundPolicy:
+class FoundPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """One policy of the input."""
 
     name: str
@@ -87,8 +84,7 @@ class FoundPolicy:
         return f"policy {self.name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacedMember:
+class PlacedMember(msgspec.Struct, frozen=True, kw_only=True):
     """A StatefulSet of the input, and where its pods run."""
 
     decoded: StatefulSet

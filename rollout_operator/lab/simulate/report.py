@@ -1,9 +1,10 @@
 """A simulation as text for people: how it ends, what is taken for granted, what happens."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.kube.api import NATIVE_BUDGETS, ZONE_BUDGETS
 from rollout_operator.lab.admission.registrations import REGISTRATIONS
@@ -45,8 +46,7 @@ MOST_CROSSINGS: Final = 5
 _PASSING: Final = frozenset({"started", "ready"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulationRun:
+class SimulationRun(msgspec.Struct, frozen=True, kw_only=True):
     """All that is known of one simulation."""
 
     dump: Dump

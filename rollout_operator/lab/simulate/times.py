@@ -6,9 +6,10 @@ that is in trouble, or late, stays as it is: it is unknown what would help it.
 
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.fields import (
@@ -42,8 +43,7 @@ FOR_EVER: Final = timedelta(days=3650)
 _UNTIL_RUNNING: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class ReadyTime:
+class ReadyTime(msgspec.Struct, frozen=True):
     """How long the pods of a rollout group take until they are ready."""
 
     span: timedelta
@@ -96,8 +96,7 @@ def _find_begin(pod: FoundPod) -> datetime | None:
         return pod.decoded.created
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodTimes:
+class PodTimes(msgspec.Struct, frozen=True, kw_only=True):
     """How long the pods of a simulation take."""
 
     ready: Mapping[str, ReadyTime]

@@ -7,7 +7,6 @@ all in `report`.
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -61,8 +60,7 @@ class NotPlayed(OperatorError):
     """The simulation itself has failed; the text says at what."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunLimits:
+class RunLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What is enough: a world that never rests is left after it."""
 
     span: timedelta = LONGEST_RUN
@@ -74,8 +72,7 @@ class RunLimits:
     """Is given each record at once, so that a person can be told how far it has come."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Play:
+class Play(msgspec.Struct, frozen=True, kw_only=True):
     """What has happened."""
 
     history: History

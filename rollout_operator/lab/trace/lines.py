@@ -5,10 +5,11 @@ and aligned is decided in `trace`.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 from urllib.parse import urlsplit
+
+import msgspec
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.model.fields import (
@@ -55,8 +56,7 @@ DENIED: Final = "denied the request: "
 WORLD_ENDED: Final = "killed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceLine:
+class TraceLine(msgspec.Struct, frozen=True, kw_only=True):
     """One event. Lines that differ only in `what` are folded into one."""
 
     at: timedelta
@@ -66,22 +66,21 @@ class TraceLine:
     text: str
 
 
-@dataclass(slots=True)
-class Storyteller:
+class Storyteller(msgspec.Struct):
     """Tells a history in order: remembers what was said, so that nothing is told twice."""
 
     history: History
-    _announced: set[tuple[str, str]] = field(default_factory=set)
+    _announced: set[tuple[str, str]] = set()
     """Processes, and the pods that they said they delete."""
-    _calls: dict[int, Called] = field(default_factory=dict)
-    _created: dict[str, list[timedelta]] = field(default_factory=dict)
-    _tellers: set[str] = field(default_factory=set)
+    _calls: dict[int, Called] = {}
+    _created: dict[str, list[timedelta]] = {}
+    _tellers: set[str] = set()
     """Who is no controller of the simulated cluster."""
-    _evictions: set[tuple[str, str, timedelta]] = field(default_factory=set)
+    _evictions: set[tuple[str, str, timedelta]] = set()
     """Who has evicted which pod, and when: its delete is a part of that."""
-    _followed: dict[Said, timedelta] = field(default_factory=dict)
+    _followed: dict[Said, timedelta] = {}
     """When the same process said the next thing."""
-    _revisions: dict[str, None] = field(default_factory=dict)
+    _revisions: dict[str, None] = {}
     """Their names, in order: a reader needs no more than the hash of each."""
 
     def render(self) -> Iterator[TraceLine]:

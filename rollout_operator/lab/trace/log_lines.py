@@ -1,8 +1,9 @@
 """Lines of the operator's log, as a story tells them: the message, and the keys that say more."""
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 _PAIR: Final = re.compile(r'([^\s="]+)=("(?:[^"\\]|\\.)*"|\S*)')
 _ESCAPED: Final = re.compile(r"\\(.)")
@@ -37,8 +38,7 @@ _MUTE: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(msgspec.Struct, frozen=True):
     """One record of the log."""
 
     message: str

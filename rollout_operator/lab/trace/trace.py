@@ -6,7 +6,6 @@ What is worth a line is decided in `lines`.
 import hashlib
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
@@ -46,14 +45,13 @@ def trace_hash(history: History) -> str:
     return hashlib.sha256(lines).hexdigest()
 
 
-@dataclass(slots=True)
-class _Folded:
+class _Folded(msgspec.Struct):
     """Lines that say the same of several pods, or several times."""
 
     first: TraceLine
     whats: list[str]
     last_at: timedelta
-    count: int = field(default=1)
+    count: int = 1
 
     def takes(self, line: TraceLine) -> bool:
         is_alike = (line.who, line.text) == (self.first.who, self.first.text)

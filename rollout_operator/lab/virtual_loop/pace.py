@@ -3,9 +3,10 @@
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 Range = tuple[timedelta, timedelta]
 
@@ -16,8 +17,7 @@ _QUICK: Final[Range] = (timedelta(milliseconds=5), timedelta(milliseconds=50))
 _LAGGING: Final[Range] = (timedelta(milliseconds=5), timedelta(milliseconds=200))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepTimes:
+class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Spans from which each delay is drawn evenly: the least and the most."""
 
     controller: Range = _QUICK

@@ -7,7 +7,6 @@ caches, what follows from them to the planner.
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Final, Protocol, TypeVar
 
@@ -180,8 +179,7 @@ def decode_node(raw: JsonBytes, keys: frozenset[str]) -> Node:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Bookmark:
+class Bookmark(msgspec.Struct, frozen=True):
     """What a bookmark says of its stream."""
 
     version: str

@@ -4,8 +4,9 @@ Which findings follow from what was read is decided in `planning.diagnosis`; wha
 and what to do about it, stands in `planning.diagnosis.remedies` and in `docs/doctor.md`.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum, unique
+
+import msgspec
 
 from rollout_operator.model.outcome import Severity
 
@@ -86,8 +87,7 @@ class FindingCode(StrEnum):
     POD_REFUSED = "pod_refused"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is wrong. The text is lower case and without a full stop."""
 
     code: FindingCode
@@ -99,16 +99,14 @@ class Finding:
     remedy: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkippedCheck:
+class SkippedCheck(msgspec.Struct, frozen=True, kw_only=True):
     """A check for which something could not be read."""
 
     check: str
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """All that one examination of an installation found."""
 
     namespace: str

@@ -4,9 +4,10 @@ The decision is made in `planning.policies.plan`; recording a batch, and deletin
 to the controllers.
 """
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import Revision, Uid
@@ -18,16 +19,14 @@ from rollout_operator.model.policy.zones import ZoneResolution
 MOST_BATCHES: Final = 2**53 - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchPod:
+class BatchPod(msgspec.Struct, frozen=True, kw_only=True):
     """A pod that a batch replaces, as it was when the batch began."""
 
     name: str
     uid: Uid
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """Pods that go together, as the status of the policy has recorded them before they went."""
 
     number: int
@@ -43,8 +42,7 @@ class Batch:
     while the batch is open, or open again because a pod failed during the pause."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetCounts:
+class SetCounts(msgspec.Struct, frozen=True, kw_only=True):
     """One StatefulSet of a policy in numbers of its desired pods."""
 
     name: str
@@ -60,8 +58,7 @@ class SetCounts:
     is_paused: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ZoneCounts:
+class ZoneCounts(msgspec.Struct, frozen=True, kw_only=True):
     """One zone of a policy in numbers."""
 
     name: str
@@ -74,8 +71,7 @@ class ZoneCounts:
         return sum(sts.unavailable for sts in self.sets)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicySnapshot:
+class PolicySnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that `plan_policy` reads."""
 
     policy: Policy
@@ -93,8 +89,7 @@ class PolicySnapshot:
         return self.group.now + self.clock_error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyPlan:
+class PolicyPlan(msgspec.Struct, frozen=True, kw_only=True):
     """All that one snapshot of a policy leads to."""
 
     batch: Batch | None = None

@@ -5,11 +5,12 @@ nothing can be said. Nothing is ever written.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.config.flags import get_flag
@@ -52,8 +53,7 @@ _OF_RELEASES: Final = (
 _ALL_CHECKS: Final = replace(kinds.HEALTH_CHECKS, is_namespaced=False)
 
 
-@dataclass(frozen=True, slots=True)
-class NotRead:
+class NotRead(msgspec.Struct, frozen=True):
     """Objects of a kind that could not be read."""
 
     kind: str
@@ -61,8 +61,7 @@ class NotRead:
     """The sentence that names them, and says why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectsCopy:
+class ObjectsCopy(msgspec.Struct, frozen=True, kw_only=True):
     """Objects as they were at one moment."""
 
     objects: Sequence[JsonObject]

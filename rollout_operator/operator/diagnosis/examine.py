@@ -5,13 +5,13 @@ further requests to the API server are in `access_reviews` and `dry_runs`, the f
 it are decided in `planning.diagnosis`.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from typing import Final
 
 import msgspec
+from msgspec import structs
 from msgspec.structs import replace
 
 from rollout_operator.kube.api import (
@@ -80,7 +80,7 @@ from rollout_operator.planning.diagnosis.operators import (
 from rollout_operator.planning.diagnosis.policies import obeys
 from rollout_operator.planning.diagnosis.preparing import explain_untold, plan_questions
 
-_ALL_DEPLOYMENTS: Final = dataclasses.replace(DEPLOYMENTS, is_namespaced=False)
+_ALL_DEPLOYMENTS: Final = structs.replace(DEPLOYMENTS, is_namespaced=False)
 # Checks that are left out where their ground could not be read.
 _OF_ACCOUNTS: Final = (Source.RIGHTS, Source.CLUSTER_RIGHTS)
 _RESTS_ON: Final = {

@@ -1,11 +1,11 @@
 """The reads of `doctor` about releases: few where there is none, and no operator makes them."""
 
-import dataclasses
 from collections.abc import Sequence
 from functools import partial
 from typing import Final, TypeVar
 
 import msgspec
+from msgspec import structs
 from msgspec.structs import replace
 
 from rollout_operator.kube import release_kinds as kinds
@@ -32,7 +32,7 @@ from rollout_operator.model.releases.schedule import CLUSTER_SCHEDULE, SCHEDULE
 from rollout_operator.operator.diagnosis.listing import Decoder, Reading
 from rollout_operator.planning.diagnosis.releases import makes
 
-_DEPLOYMENTS: Final = dataclasses.replace(DEPLOYMENTS, is_namespaced=False)
+_DEPLOYMENTS: Final = structs.replace(DEPLOYMENTS, is_namespaced=False)
 _OWN: Final = (
     kinds.ROLLOUTS,
     kinds.ROLLOUT_GATES,
@@ -86,12 +86,11 @@ async def read_releases(reading: Reading, installation: Installation) -> Install
     )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Listing:
+class _Listing(msgspec.Struct, frozen=True):
     """Lists objects kind by kind; an unreadable object hides no other."""
 
     reading: Reading
-    unreadable: list[Unreadable] = dataclasses.field(default_factory=list)
+    unreadable: list[Unreadable] = []
 
     async def list_own(self, resource: Resource, decode: Decoder[T]) -> tuple[T, ...]:
         return await self._list(Source.RELEASES, resource, decode)

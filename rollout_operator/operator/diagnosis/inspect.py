@@ -8,12 +8,12 @@ server's proxy, where that is allowed. Nothing is ever written.
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import both, gather_all
@@ -66,8 +66,7 @@ _ALL_POLICIES: Final = replace(MULTI_AZ_ROLLOUTS, is_namespaced=False)
 _DESCRIPTION: Final = msgspec.json.Decoder(Description)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inspection:
+class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one inspection of a namespace."""
 
     description: Description

@@ -22,8 +22,7 @@ Decoded = TypeVar("Decoded")
 Decoder = Callable[[msgspec.Raw], Decoded]
 
 
-@dataclass(frozen=True, slots=True)
-class Lister:
+class Lister(msgspec.Struct, frozen=True):
     """Lists objects by one client."""
 
     client: ApiClient

@@ -3,11 +3,13 @@
 Nothing is written: the arbiter says what it would grant, and no pod is called.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.observe import Observer
@@ -49,19 +51,17 @@ from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.registry import merge_plans
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectsFrom:
+class ObjectsFrom(msgspec.Struct, frozen=True):
     """The source of the objects of all snapshots."""
 
     client: ApiClient
     namespace: str
     clock: Clock
-    metrics: Metrics = field(default_factory=Metrics)
+    metrics: Metrics = msgspec.field(default_factory=Metrics)
     """Not shown anywhere; making them takes longer than a snapshot."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrivenSets:
+class DrivenSets(msgspec.Struct, frozen=True, kw_only=True):
     """The sets that one policy owns, and the plan for it now."""
 
     key: str
@@ -100,7 +100,7 @@ class ObservedNamespace:
         A policy that no operator has reconciled drives nothing yet, and perhaps never will.
         """
         driven: list[DrivenSets] = []
-        observer = replace(self._observer, find_driver=lambda group: None)
+        observer = dataclasses.replace(self._observer, find_driver=lambda group: None)
         for scope in self._owners.list_scopes():
             head = scope.policy.head
             policy = self.policies.get(head.namespace, head.name)
@@ -169,7 +169,7 @@ class ObservedNamespace:
             if grantable.going:
                 going = EqualPods(pods=tuple(grantable.going), room=len(grantable.going))
                 actions.append(replace(action, shares=(going,)))
-        return replace(plan, actions=tuple(actions), waits=(*held, *plan.waits))
+        return dataclasses.replace(plan, actions=tuple(actions), waits=(*held, *plan.waits))
 
     def _make_observer(self) -> Observer:
         return Observer(

@@ -6,12 +6,12 @@ kinds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from rollout_operator.aio.tasks import gather_all
 from rollout_operator.controllers.releases.caches import list_tags
@@ -56,8 +56,7 @@ ALL_ROLLOUTS: Final = replace(kinds.ROLLOUTS, is_namespaced=False)
 _ALL_CHECKS: Final = replace(kinds.HEALTH_CHECKS, is_namespaced=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedReleases:
+class ListedReleases(msgspec.Struct, frozen=True, kw_only=True):
     """All objects that were listed in one namespace."""
 
     rollouts: Sequence[AnyWatched] = ()
@@ -71,8 +70,7 @@ class ListedReleases:
     namespaces: Sequence[AnyWatched] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseReader:
+class ReleaseReader(msgspec.Struct, frozen=True):
     """Lists the objects of releases in one namespace; `remarks` takes what could not be read."""
 
     lister: Lister
@@ -136,8 +134,7 @@ class ReleaseReader:
         return ()
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedReleases:
+class ObservedReleases(msgspec.Struct, frozen=True):
     """Describes the listed objects."""
 
     listed: ListedReleases

@@ -8,10 +8,12 @@ say which. What follows from the numbers is settled in `rule`; whether a single 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final, Generic, TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.model.budget import Budget
 from rollout_operator.model.errors import InvalidInput
@@ -35,8 +37,7 @@ _REMEMBERED: Final = 8192
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountingRule:
+class CountingRule(msgspec.Struct, frozen=True, kw_only=True):
     """By what the pods of one snapshot are counted."""
 
     budget: Budget
@@ -44,8 +45,7 @@ class CountingRule:
     now: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountedDown:
+class CountedDown(msgspec.Struct, frozen=True, kw_only=True):
     """A pod that does not count as up."""
 
     pod: Pod
@@ -56,8 +56,7 @@ class CountedDown:
     """When time alone makes it count as up, None where it does not."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ZoneCount:
+class ZoneCount(msgspec.Struct, frozen=True, kw_only=True):
     """What is not proven up in one zone. Nothing of it is ever negative."""
 
     sts: StatefulSet

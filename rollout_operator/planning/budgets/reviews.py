@@ -7,8 +7,10 @@ pod under a budget may go is decided in `rule`.
 """
 
 from collections import Counter
-from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.model.budget import Budget
 from rollout_operator.model.decode.review import is_dry_run
@@ -65,8 +67,7 @@ def allow_not_found(name: str) -> Verdict:
     return allow(Code.POD_NOT_FOUND, f'pods "{name}" not found')
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overlap:
+class Overlap(msgspec.Struct, frozen=True, kw_only=True):
     """A pod that the budget under review and another budget select."""
 
     pod: str
@@ -74,8 +75,7 @@ class Overlap:
     """Name of the other budget."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetUnderReview:
+class BudgetUnderReview(msgspec.Struct, frozen=True, kw_only=True):
     """A budget under review and what is known around it."""
 
     budget: Budget

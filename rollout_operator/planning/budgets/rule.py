@@ -6,10 +6,12 @@ other pods may go meanwhile is in `deletions`, and what is granted is remembered
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import chain, islice
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.model.budget import Budget, BudgetState, DisruptionSource
 from rollout_operator.model.downscale import Underway
@@ -49,8 +51,7 @@ _UNJUDGED: Final = 500
 _MIN_ZONES: Final = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetSnapshot:
+class BudgetSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that the decision on one pod reads."""
 
     budget: Budget
@@ -76,8 +77,7 @@ class BudgetSnapshot:
     """StatefulSets that the budget selects and that cannot be read: zones of unknown state."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """Why a pod may not go."""
 
     reason: Reason

@@ -7,9 +7,11 @@ for ever: a turn that is not used ends. What is remembered of the clients that w
 `guards.budgets.precedence`.
 """
 
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.model.budget import DisruptionSource
 
@@ -22,8 +24,7 @@ MOST_PATIENCE: Final = timedelta(minutes=40)
 RESPONSE: Final = timedelta(seconds=10)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turns:
+class Turns(msgspec.Struct, frozen=True, kw_only=True):
     """The state of one budget, or of one of its partitions. Times are of one steady clock."""
 
     side: DisruptionSource = DisruptionSource.EVICTION

@@ -7,8 +7,10 @@ by partition those of all partitions together. Where the names of pods are doubt
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.model.budget import BudgetVersions
 from rollout_operator.model.description import BudgetDescription
@@ -78,8 +80,7 @@ def _agree(selector: Mapping[str, str], other: Mapping[str, str]) -> bool:
     return all(other.get(key, value) == value for key, value in selector.items())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Scope:
+class _Scope(msgspec.Struct, frozen=True, kw_only=True):
     """What a budget selects, and what of it counts as down."""
 
     zones: int = 0
@@ -88,19 +89,18 @@ class _Scope:
     pods: int = 0
     """Those of them that it selects."""
     unavailable: int = 0
-    surveys: dict[Uid, Survey] = field(default_factory=dict)
-    standing: Mapping[Uid, Sequence[Pod]] = field(default_factory=dict)
+    surveys: dict[Uid, Survey] = {}
+    standing: Mapping[Uid, Sequence[Pod]] = {}
     """Pods of each zone that are up, and under this budget alone."""
     problem: Refusal | None = None
     """Why the first pod that it selects is under no budget that could be obeyed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Room:
+class _Room(msgspec.Struct, frozen=True, kw_only=True):
     """How many pods may go, where, and what holds the others."""
 
     allowed: int = 0
-    places: Mapping[str, int] = field(default_factory=dict)
+    places: Mapping[str, int] = {}
     """How many may go of each zone, or partition, that has room."""
     total: int = 0
     """Number of zones, or of partitions, with pods that are up."""

@@ -6,11 +6,12 @@ of a MultiAZRollout go is decided in `planning.policies`; the answer has the sam
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
+import msgspec
 import msgspec.structs
+from msgspec.structs import replace
 
 from rollout_operator.model.description import Explanation
 from rollout_operator.model.group import Group, Zone
@@ -50,8 +51,7 @@ _SHOWN: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class _Place(msgspec.Struct, frozen=True, kw_only=True):
     """One zone among those of its group."""
 
     group: Group

@@ -4,13 +4,15 @@ Decides what of a decision is shown, and the sentence to read first; all sentenc
 reasons. The numbers are of the snapshot, the reasons of the decision, which may be a moment older.
 """
 
+import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from typing import Final, assert_never
 
+import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from rollout_operator.model.description import (
     DownscaleDescription,
@@ -60,8 +62,7 @@ MOST_STEPS: Final = 20
 _UNDECIDED: Final = "nothing has been decided yet"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupDecision:
+class GroupDecision(msgspec.Struct, frozen=True, kw_only=True):
     """What was decided for a group, and what is done of it."""
 
     plan: Plan
@@ -195,11 +196,11 @@ def _complete(
     """
     short = [readiness for readiness in readinesses if not readiness.is_whole]
     if any(_is_stuck(readiness, now) for readiness in readinesses):
-        plan = replace(plan, waits=tuple(map(_raise_start, plan.waits)))
+        plan = dataclasses.replace(plan, waits=tuple(map(_raise_start, plan.waits)))
     if steps or not short or any(wait.code is not Code.UP_TO_DATE for wait in plan.waits):
         return plan
     text, zone = render_readiness(short[0]), short[0].sts.name
-    return replace(plan, waits=(Reason(Code.ZONE_NOT_READY, text, zone=zone),))
+    return dataclasses.replace(plan, waits=(Reason(Code.ZONE_NOT_READY, text, zone=zone),))
 
 
 def _raise_start(wait: Reason) -> Reason:

@@ -9,9 +9,10 @@ replaced where they are younger than all outdated pods of the other zones.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.model.group import Group, Zone
 from rollout_operator.model.objects import Pod
@@ -21,8 +22,7 @@ from rollout_operator.planning.rollout.zones import is_paused
 MOST_LEFT: Final = timedelta(days=30)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """How fast the pods of a rollout are replaced; `began` is None where nothing shows it."""
 
     began: datetime | None = None

@@ -5,8 +5,9 @@ and ends by itself.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from rollout_operator.model.described.releases import ReleaseDescription, ReleasePhase
 from rollout_operator.model.description import GroupDescription, Phase, Step
@@ -32,8 +33,7 @@ SCALING: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """How far a group is, as far as its snapshot shows it."""
 
     is_due: bool

@@ -5,8 +5,9 @@ so.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from rollout_operator.model.diagnosis.findings import Diagnosis, Finding, SkippedCheck
 from rollout_operator.model.diagnosis.installation import Installation, Source
@@ -22,8 +23,7 @@ from rollout_operator.planning.diagnosis import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(msgspec.Struct, frozen=True):
     """One question, and what must have been read to answer it."""
 
     name: str

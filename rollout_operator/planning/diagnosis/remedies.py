@@ -1,15 +1,15 @@
 """What each finding means and what to do about it, once: `docs/doctor.md` shows the same."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from rollout_operator.model.diagnosis.findings import Finding, FindingCode
 from rollout_operator.model.outcome import Severity
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(msgspec.Struct, frozen=True):
     """What is the same for all findings of a code."""
 
     severity: Severity

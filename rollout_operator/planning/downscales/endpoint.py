@@ -8,9 +8,10 @@ called is decided by the callers, how they are called in `pods.client`.
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from typing import Final
+
+import msgspec
 
 from rollout_operator.model.downscale import Endpoint, Target
 from rollout_operator.model.names import DOWNSCALE_DELAY_URL, PREPARE_PATH, PREPARE_PORT
@@ -64,8 +65,7 @@ class DelayTarget(Target, frozen=True, kw_only=True):
     """Whether the URL names a port; where not, it is the default of the scheme."""
 
 
-@dataclass(frozen=True, slots=True)
-class NoTarget:
+class NoTarget(msgspec.Struct, frozen=True):
     """Why the pods of a set cannot be called."""
 
     problem: str

@@ -7,10 +7,11 @@ webhook, or reverted by a person right after.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Set
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum, unique
 from typing import Final
+
+import msgspec
 
 from rollout_operator.model.downscale import Decrease, Endpoint, Key, Target
 from rollout_operator.model.group import Group, Zone
@@ -29,8 +30,7 @@ from rollout_operator.planning.downscales.rule import (
 _ROUNDING: Final = timedelta(seconds=2)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EarlierDownscale:
+class EarlierDownscale(msgspec.Struct, frozen=True, kw_only=True):
     """What is remembered of the last downscale of a set that was reserved."""
 
     key: Key
@@ -68,8 +68,7 @@ class EarlierDownscale:
         return self.is_preparing or self.key.target in (None, target)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DownscaleSnapshot:
+class DownscaleSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What a reservation rests on."""
 
     decrease: Decrease
@@ -88,8 +87,7 @@ class DownscaleSnapshot:
     cluster_domain: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReservationPlan:
+class ReservationPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What may be reserved."""
 
     pods: PreparePods

@@ -5,9 +5,10 @@ are called in `endpoint`; what a review requests at all, in `request`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.model.downscale import Decrease, Endpoint, Target
 from rollout_operator.model.group import Group, Zone
@@ -42,8 +43,7 @@ _WAY_OUT: Final = f"take the label {PREPARE_DOWNSCALE} off"
 _IDLE_PHASES: Final = frozenset({"Pending", "Succeeded", "Failed"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparePods:
+class PreparePods(msgspec.Struct, frozen=True, kw_only=True):
     """The pods that must confirm before they go, highest ordinal first."""
 
     endpoints: tuple[Endpoint, ...]

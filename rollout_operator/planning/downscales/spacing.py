@@ -4,9 +4,10 @@ One function for the webhook and for every controller (D-22). All times are the 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import LAST_DOWNSCALE, MIN_TIME_BETWEEN_DOWNSCALES, Uid
@@ -31,8 +32,7 @@ BROKEN_TIMES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Blocker:
+class Blocker(msgspec.Struct, frozen=True):
     """Why a zone may not lose pods now."""
 
     code: Code
@@ -42,8 +42,7 @@ class Blocker:
     """HTTP, 0 for the API server's own choice."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recent:
+class Recent(msgspec.Struct, frozen=True, kw_only=True):
     """A downscale of another zone that was too short a time ago."""
 
     sts: StatefulSet
@@ -53,8 +52,7 @@ class Recent:
     """More than zero."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BadTime:
+class BadTime(msgspec.Struct, frozen=True, kw_only=True):
     """A time or a span that cannot be read."""
 
     sts: StatefulSet

@@ -10,8 +10,9 @@ at the latest time and ends by the earliest time, so that no error of a clock sh
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
+
+from msgspec.structs import replace
 
 from rollout_operator.model.objects import Pod
 from rollout_operator.model.policy.plan import MOST_BATCHES, Batch, BatchPod

@@ -7,9 +7,10 @@ is refused for by itself is decided in `model.decode.policy`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
+
+import msgspec
 
 from rollout_operator.model.labels import LEFT_OUT
 from rollout_operator.model.names import GroupName, Uid
@@ -34,8 +35,7 @@ _SHOWN: Final = 10
 _LATEST: Final = datetime.max.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Present:
+class _Present(msgspec.Struct, frozen=True, kw_only=True):
     """StatefulSets by what policies find them by: a tenant may create hundreds of both."""
 
     sets: Sequence[_Set]

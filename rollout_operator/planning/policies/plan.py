@@ -13,8 +13,10 @@ place of a pod that a budget refuses, because only what is recorded may go.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.model.group import Group
 from rollout_operator.model.names import ON_DELETE, Uid
@@ -64,8 +66,7 @@ from rollout_operator.planning.rollout.zones import find_group_blocker, is_behin
 from rollout_operator.planning.wording import count, join_names, verb
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Case:
+class _Case(msgspec.Struct, frozen=True, kw_only=True):
     """A snapshot that nothing stops as a whole, and what is known of its batch."""
 
     snapshot: PolicySnapshot
@@ -88,8 +89,7 @@ class _Case:
         return self.snapshot.policy.max_unavailable.of(sts.replicas)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
+class _Step(msgspec.Struct, frozen=True, kw_only=True):
     """What the case comes to."""
 
     turn: Readiness | None = None

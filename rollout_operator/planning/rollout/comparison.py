@@ -3,9 +3,8 @@
 Another operator is noticed by them, and in shadow mode they are compared with what ours decides.
 """
 
-from dataclasses import replace
-
 import msgspec.structs
+from msgspec.structs import replace
 
 from rollout_operator.model.group import Group, Zone
 from rollout_operator.model.objects import Pod, StatefulSet

@@ -7,11 +7,12 @@ a single container is ready is settled in `model.decode.objects`; what follows f
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum, unique
 from itertools import chain, islice
 from typing import Final
+
+import msgspec
 
 from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import Uid
@@ -40,8 +41,7 @@ _GOING: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Down:
+class Down(msgspec.Struct, frozen=True, kw_only=True):
     """A pod in one of the desired ordinals that does not count as up."""
 
     pod: Pod
@@ -50,8 +50,7 @@ class Down:
     """Number of desired ordinals below it without any pod."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Readiness:
+class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     """One zone as far as its pods are concerned. All pods are owned and in the desired ordinals."""
 
     sts: StatefulSet

@@ -12,10 +12,11 @@ policy holds what it comes to, see `policies.plan`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+import msgspec
 import msgspec.structs
+from msgspec.structs import replace
 
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import (
@@ -35,8 +36,7 @@ Limit: TypeAlias = Callable[[StatefulSet], int]
 """How many pods of its zone may be unavailable while a StatefulSet has its turn."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolloutZone:
+class RolloutZone(msgspec.Struct, frozen=True, kw_only=True):
     """What may be down together: one StatefulSet, or several of a policy."""
 
     name: str
@@ -55,12 +55,11 @@ class RolloutZone:
         return all(readiness.is_whole for readiness in self.readinesses)
 
 
-@dataclass(slots=True, kw_only=True)
-class Walk:
+class Walk(msgspec.Struct, kw_only=True):
     """What zones come to."""
 
-    actions: list[Action] = field(default_factory=list)
-    waits: list[Reason] = field(default_factory=list)
+    actions: list[Action] = []
+    waits: list[Reason] = []
     turn: Readiness | None = None
     """The StatefulSet whose outdated pods have their turn."""
 

@@ -5,9 +5,10 @@ decision. What single pods are like is settled in `readiness`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.group import Group, OtherRollout, Zone
@@ -42,8 +43,7 @@ LEFT_ALONE: Final = timedelta(minutes=1)
 _DEFAULT_LIMIT: Final = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupBlocker:
+class GroupBlocker(msgspec.Struct, frozen=True, kw_only=True):
     """Why nothing at all may be decided for a group."""
 
     reasons: tuple[Reason, ...]

@@ -4,9 +4,10 @@ Only of zones that mirror (DELAY-01). What the pods that are to go must say is d
 `pod_answers`, how they are called in `pods.client`.
 """
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.errors import InvalidInput
@@ -38,8 +39,7 @@ _LONGEST: Final = timedelta(days=10_000 * 365)
 _UNUSABLE: Final = "no downscale until that is mended"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StayingPods:
+class StayingPods(msgspec.Struct, frozen=True, kw_only=True):
     """The pods that are to be un-prepared, by DELETE."""
 
     due: tuple[Endpoint, ...] = ()
@@ -49,8 +49,7 @@ class StayingPods:
     requeue_after: timedelta | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DelayedPod:
+class DelayedPod(msgspec.Struct, frozen=True, kw_only=True):
     """One pod of a zone, and what passed between us and it."""
 
     ordinal: int

@@ -4,8 +4,9 @@ Shared by all that decide it: replicas are followed in `following` and mirrored 
 holds them back is decided in `plan`.
 """
 
-from dataclasses import dataclass
 from datetime import timedelta
+
+import msgspec
 
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import FORCE_REPLICAS
@@ -16,8 +17,7 @@ from rollout_operator.model.units import parse_go_int, quote
 from rollout_operator.planning.downscales.endpoint import DelayTarget, escape
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delay:
+class Delay(msgspec.Struct, frozen=True, kw_only=True):
     """How long pods must have been prepared before they go, and where they are called."""
 
     span: timedelta
@@ -25,8 +25,7 @@ class Delay:
     target: DelayTarget
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DesiredReplicas:
+class DesiredReplicas(msgspec.Struct, frozen=True, kw_only=True):
     """What the replicas of one zone should become, whatever holds them back."""
 
     replicas: int | None = None

@@ -5,8 +5,9 @@ need nothing of their own, because each zone names the zone that it follows.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from rollout_operator.model.group import Zone
 from rollout_operator.model.names import (
@@ -36,8 +37,7 @@ from rollout_operator.planning.scaling.desired import (
 _CIRCLE_SHOWN: Final = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leads:
+class Leads(msgspec.Struct, frozen=True, kw_only=True):
     """Which zone follows which in a group."""
 
     by_name: Mapping[str, StatefulSet]

@@ -9,8 +9,9 @@ of pods in `pod_answers`.
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import (

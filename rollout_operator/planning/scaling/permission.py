@@ -6,8 +6,10 @@ reviews judge them; for others only the time between zones counts, where it is k
 nothing else takes pods of the group away at this moment.
 """
 
-from dataclasses import dataclass, replace
 from datetime import timedelta
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.model.downscale import Decrease, Underway
 from rollout_operator.model.group import Group, Zone
@@ -47,8 +49,7 @@ from rollout_operator.planning.scaling.desired import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScaleDownBlocker:
+class ScaleDownBlocker(msgspec.Struct, frozen=True, kw_only=True):
     """Why a zone may not be scaled down."""
 
     reason: Reason
@@ -59,8 +60,7 @@ class ScaleDownBlocker:
     """Time until it may, where time alone changes it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Downscale:
+class _Downscale(msgspec.Struct, frozen=True, kw_only=True):
     """One downscale that is wanted."""
 
     sts: StatefulSet

@@ -7,8 +7,10 @@ one zone stays with it (W-42).
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.group import Zone
@@ -42,8 +44,7 @@ from rollout_operator.planning.scaling.pod_answers import WantedDownscale, evalu
 from rollout_operator.planning.wording import count, verb
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Message:
+class _Message(msgspec.Struct, frozen=True, kw_only=True):
     """What the pods of one zone should be sent."""
 
     zone: StatefulSet
@@ -52,17 +53,16 @@ class _Message:
     has_new: bool = False
 
 
-@dataclass(slots=True)
-class _Draft:
+class _Draft(msgspec.Struct):
     """The plan so far."""
 
-    scale: list[ScaleZone] = field(default_factory=list)
-    messages: list[_Message] = field(default_factory=list)
-    waits: list[Reason] = field(default_factory=list)
-    problems: list[Reason] = field(default_factory=list)
-    failed: set[str] = field(default_factory=set)
-    times: list[timedelta] = field(default_factory=list)
-    next_downscales: list[timedelta] = field(default_factory=list)
+    scale: list[ScaleZone] = []
+    messages: list[_Message] = []
+    waits: list[Reason] = []
+    problems: list[Reason] = []
+    failed: set[str] = set()
+    times: list[timedelta] = []
+    next_downscales: list[timedelta] = []
 
     @property
     def downscale(self) -> ScaleZone | None:

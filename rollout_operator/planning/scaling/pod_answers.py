@@ -6,9 +6,10 @@ known what it keeps. Whether the group lets the zone go is decided in `permissio
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.group import Zone
@@ -33,8 +34,7 @@ from rollout_operator.planning.wording import join_names, verb
 FRESH: Final = timedelta(seconds=5)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WantedDownscale:
+class WantedDownscale(msgspec.Struct, frozen=True, kw_only=True):
     """A downscale that is wanted of a zone."""
 
     zone: Zone
@@ -59,8 +59,7 @@ class WantedDownscale:
         return range(ordinals.start, max(ordinals.start, min(ordinals.stop, last)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodAnswers:
+class PodAnswers(msgspec.Struct, frozen=True, kw_only=True):
     """How far down the answers of pods allow a zone to go."""
 
     replicas: int
@@ -76,21 +75,20 @@ class PodAnswers:
     requeue_after: timedelta | None = None
 
 
-@dataclass(slots=True)
-class _Findings:
+class _Findings(msgspec.Struct):
     """What was found so far, from the highest ordinal on."""
 
-    problems: list[str] = field(default_factory=list)
+    problems: list[str] = []
     """Each names the pod that gave no time."""
-    silent: list[str] = field(default_factory=list)
+    silent: list[str] = []
     """Names of pods that were not called before."""
-    unanswered: list[str] = field(default_factory=list)
+    unanswered: list[str] = []
     """Names of pods that may still act on a call that they stay."""
-    early: list[tuple[int, Reason]] = field(default_factory=list)
+    early: list[tuple[int, Reason]] = []
     """Ordinals of pods that are prepared, but not for long enough."""
-    post: list[Endpoint] = field(default_factory=list)
-    stale: list[DelayedPod] = field(default_factory=list)
-    times: list[timedelta] = field(default_factory=list)
+    post: list[Endpoint] = []
+    stale: list[DelayedPod] = []
+    times: list[timedelta] = []
     """When something else falls due."""
 
 

@@ -7,9 +7,9 @@ paths, never our own pages.
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
@@ -38,8 +38,7 @@ _OTHER_LABELS: Final = "other"
 _MAX_LABEL: Final = 63
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterRules:
+class ClusterRules(msgspec.Struct, frozen=True, kw_only=True):
     """Which requests must name which cluster."""
 
     namespace: str

@@ -15,9 +15,10 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import TaskStack
@@ -68,8 +69,7 @@ def bind(port: int, *, flag: str, host: str = "") -> socket.socket:
         raise ConfigError(f"{flag}: cannot listen on port {port}: {cause}") from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLimits:
+class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of connections, which tests shorten."""
 
     connections: int = MAX_CONNECTIONS

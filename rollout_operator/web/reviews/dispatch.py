@@ -8,11 +8,12 @@ review at all.
 import asyncio
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from typing import Final, Protocol
 from urllib.parse import parse_qs
+
+import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.model.errors import InvalidInput
@@ -42,16 +43,14 @@ class ReviewHook(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Deadline:
+class Deadline(msgspec.Struct, frozen=True):
     """When an answer must be out, on `clock.elapsed()`, and how long that is after the request."""
 
     until: timedelta
     span: timedelta
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reviewer:
+class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
     """Answers the reviews of one operator."""
 
     hooks: Mapping[str, ReviewHook]

@@ -6,9 +6,10 @@ server is read for that is left to `read_shares`.
 """
 
 import asyncio
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.guards.budgets.arbiter import Arbiter
@@ -40,8 +41,7 @@ _NO_OWNER: Final = 500
 _MARGIN: Final = timedelta(milliseconds=500)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodEviction:
+class PodEviction(msgspec.Struct, frozen=True, kw_only=True):
     """Answers reviews of evictions."""
 
     arbiter: Arbiter

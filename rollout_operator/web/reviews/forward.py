@@ -11,13 +11,14 @@ import ssl
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum, unique
 from http import HTTPStatus
 from typing import Final
 
 import aiohttp
+import msgspec
+from msgspec.structs import replace
 from yarl import URL
 
 from rollout_operator.aio.clock import Clock
@@ -68,8 +69,7 @@ class ForwardOutcome(StrEnum):
     TOO_MANY = "too_many"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peers:
+class Peers(msgspec.Struct, frozen=True, kw_only=True):
     """The other replicas, as far as they are known."""
 
     find_leader: Callable[[], Lease | None]
@@ -254,8 +254,7 @@ def _render(error: Exception) -> str:
             return "ended the connection"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderOnly:
+class LeaderOnly(msgspec.Struct, frozen=True, kw_only=True):
     """Answers by a hook where this process leads; elsewhere the review is passed on, or refused.
 
     For hooks whose answer rests on what one process remembers.

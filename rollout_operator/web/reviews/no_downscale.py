@@ -5,9 +5,10 @@ not give the object, and refused, to be tried again, where the operator itself h
 to read it (D-20). All else is decided in `planning.downscales.request`.
 """
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
+
+from msgspec.structs import replace
 
 from rollout_operator.model.downscale import Decrease
 from rollout_operator.model.errors import (

@@ -7,9 +7,11 @@ reservation, the calls to pods, the record and the answer, is in `prepare_downsc
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
+
+import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.aio.clock import CLOCK_ERROR, Clock
 from rollout_operator.guards.downscales.backlog import CancelCalls
@@ -58,8 +60,7 @@ class PrepareCalls(CancelCalls, Protocol):
     async def prepare_all(self, endpoints: Sequence[Endpoint]) -> list[PodError]: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrepareContext:
+class PrepareContext(msgspec.Struct, frozen=True, kw_only=True):
     """What the hook works with."""
 
     parents: Parents
@@ -78,8 +79,7 @@ class PrepareContext:
     is_stopping: Callable[[], bool] = lambda: False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecreaseRequest:
+class DecreaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One decrease of a set that is said to carry the label.
 
     The user, the set, from how many to how many: all else is read (D-68).
@@ -116,8 +116,7 @@ class DecreaseRequest:
         return refuse_decrease(self.decrease, code, why, status=status)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReservedDownscale:
+class ReservedDownscale(msgspec.Struct, frozen=True, kw_only=True):
     """A downscale that is reserved, and the pods that are still to be called for it."""
 
     reservation: DownscaleReservation

@@ -9,7 +9,6 @@ name, and not by how many reviews there are.
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, TypeAlias
 
@@ -39,12 +38,11 @@ RESOURCES: Final[Mapping[str, Resource]] = {
 CATCH_UP: Final = tuple(timedelta(milliseconds=span) for span in (5, 10, 20, 40))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parent:
+class Parent(msgspec.Struct, frozen=True, kw_only=True):
     """Labels and annotations of the object behind a Scale."""
 
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
 
 
 class _Metadata(msgspec.Struct):

@@ -7,7 +7,6 @@ of bounded size. The others have a row each, then only a number.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from typing import Final
@@ -60,15 +59,14 @@ MOST_PARTS: Final = 40
 Render = Callable[[], str]
 
 
-@dataclass(slots=True)
-class Fragment:
+class Fragment(msgspec.Struct):
     """The live part of a page at one moment."""
 
     number: int
     """Two fragments of the same number are the same."""
     sections: dict[str, str]
     """HTML by the id of its element, in the order of the page."""
-    _news: dict[int, bytes] = field(default_factory=dict)
+    _news: dict[int, bytes] = {}
 
     def render_news(self, seen: "Fragment | None") -> bytes:
         """Return the event that says what a page that shows `seen` has to change.

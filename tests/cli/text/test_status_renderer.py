@@ -1,10 +1,10 @@
 """What `status` shows of a description: readable at 80 columns, and nothing worded here."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.cli.text.layout import StatusLayout, render_age
 from rollout_operator.cli.text.status_renderer import draw_status

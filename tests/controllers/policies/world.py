@@ -1,10 +1,11 @@
 """A simulated cluster with MultiAZRollouts: StatefulSets of zones, one process, what it deleted."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Any, Final
+
+import msgspec
 
 from rollout_operator.kube.api import (
     MULTI_AZ_ROLLOUTS,
@@ -26,8 +27,7 @@ from tests.virtual_time import VirtualClock
 ON: Final = "-multi-az-rollouts.enabled"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Deleted:
+class Deleted(msgspec.Struct, frozen=True, kw_only=True):
     """A pod that a process deleted."""
 
     at: timedelta

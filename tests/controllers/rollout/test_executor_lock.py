@@ -2,9 +2,9 @@
 
 import asyncio
 import copy
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.controllers.rollout.reports import Report
 from rollout_operator.model.group import Group

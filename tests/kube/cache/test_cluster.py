@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import PODS, Page

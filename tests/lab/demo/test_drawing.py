@@ -1,8 +1,7 @@
 """What the demo shows line by line needs neither colour nor more than ASCII."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.lab.demo.drawing import CELL_STYLES, draw_grid, draw_moves, to_ascii
 from rollout_operator.lab.demo.snapshot import Cell

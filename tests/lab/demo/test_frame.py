@@ -2,9 +2,9 @@
 
 import io
 from collections.abc import Iterable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from rich.segment import Segment
 
 from rollout_operator.lab.demo.drawing import CELL_STYLES

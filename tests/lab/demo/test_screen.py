@@ -3,10 +3,10 @@
 import io
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from importlib.machinery import BuiltinImporter
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.lab.demo.live import Live
 from rollout_operator.lab.demo.screen import LIBRARY, Color, Plain, choose_screen

@@ -1,9 +1,9 @@
 """The figures at the end of a story are those of its history."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.demo.objects import OPERATOR, PERSON, scale

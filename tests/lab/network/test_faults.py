@@ -6,10 +6,10 @@ Section 3.2: rates of each kind, runs that repeat, and runs that are shrunk.
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import fields, replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import fields, replace
 
 from rollout_operator.lab.model.history import Fault
 from rollout_operator.lab.network.faults import (

@@ -1,10 +1,10 @@
 """`-change`: its grammar, its times, and the names in it."""
 
 import re
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.lab.simulate.changes import (
     FORMS,

@@ -3,11 +3,11 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import CONFIG_MAPS, JsonObject
 from rollout_operator.lab.admission.registrations import no_downscale, pod_eviction

@@ -2,10 +2,10 @@
 
 import sys
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, Resource
 from rollout_operator.lab.model.history import Called, Commit, Record

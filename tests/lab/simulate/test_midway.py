@@ -1,10 +1,10 @@
 """Inputs that were read in mid-rollout: `simulate` shows the rest of it."""
 
 import asyncio
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
+import msgspec
 import pytest
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
@@ -31,8 +31,7 @@ BEFORE, MOMENTS, STEP = 60.0, 20, 11.0
 OPERATOR = "operator-1"
 
 
-@dataclass(frozen=True)
-class Moment:
+class Moment(msgspec.Struct, frozen=True):
     """One read of the objects of a rollout, and what the operator has deleted before."""
 
     objects: list[Json]

@@ -4,12 +4,12 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.aio.tasks import Children
 from rollout_operator.kube.api import PODS, STATEFULSETS

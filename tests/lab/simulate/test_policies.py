@@ -1,11 +1,11 @@
 """Simulations under a MultiAZRollout: what it owns, its zones, batches and pauses, and refusals."""
 
-from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.lab.nodes.nodes import node
 from rollout_operator.lab.simulate.command import simulate

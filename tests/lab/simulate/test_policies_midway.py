@@ -2,10 +2,10 @@
 
 import asyncio
 from copy import deepcopy
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
+import msgspec
 import pytest
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS, STATEFULSETS, JsonObject, Resource
@@ -33,8 +33,7 @@ MOMENTS: Final = 6
 STEP: Final = 27.0
 
 
-@dataclass(frozen=True)
-class Moment:
+class Moment(msgspec.Struct, frozen=True):
     """What was read of a rollout, and how long after the begin of the world."""
 
     objects: list[Json]

@@ -2,12 +2,12 @@
 
 import json
 import re
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
 from rollout_operator.lab.simulate.compare import render_comparison

@@ -1,11 +1,11 @@
 """`simulate` with zones whose counts come from elsewhere: what follows what, and when."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import STATEFULSETS
 from rollout_operator.lab.model.fields import number

@@ -1,10 +1,10 @@
 """A history as a story that people read, and as a hash that distinguishes two runs."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
 from rollout_operator.lab.model.history import Called, Commit, History, Said

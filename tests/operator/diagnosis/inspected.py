@@ -2,8 +2,9 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
+
+import msgspec
 
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Resource
 from rollout_operator.kube.client.rate_limit import RateLimiter
@@ -20,8 +21,7 @@ from tests.virtual_time import VirtualClock
 PERSON = "person"
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedCluster:
+class ObservedCluster(msgspec.Struct, frozen=True):
     """A person with a kubeconfig, beside a simulated cluster."""
 
     sandbox: Sandbox

@@ -1,10 +1,10 @@
 """Releases as a person with a kubeconfig sees them: as the operator does, by reads only (D-76)."""
 
-from dataclasses import replace
 from typing import Final
 
 import pytest
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import NAMESPACES
 from rollout_operator.kube.release_kinds import (

@@ -1,11 +1,11 @@
 """What is refused without counting a pod, in its order, and which budget rules over a pod."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from rollout_operator.model.budget import Budget, BudgetState, DisruptionSource
 from rollout_operator.model.labels import bound_labels

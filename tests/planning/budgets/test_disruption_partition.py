@@ -1,9 +1,9 @@
 """Budgets that count by partition: which a pod holds, and what other zones have left (T-09)."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.model.budget import Budget
 from rollout_operator.model.names import Uid

@@ -1,6 +1,5 @@
 """What holds for every decision on a disruption, whatever the zones look like."""
 
-import dataclasses
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -9,6 +8,7 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from msgspec.structs import replace
 
 from rollout_operator.model.budget import DisruptionSource
@@ -57,10 +57,10 @@ def test_d51_many_pods_get_the_answers_that_each_gets_alone(
     decisions = Decisions(case)
 
     for pod in pods:
-        alone = assess_disruption(dataclasses.replace(case, pod=pod))
+        alone = assess_disruption(structs.replace(case, pod=pod))
         assert decisions.assess(pod) == alone
         if alone is not None and alone.is_shared:
-            others = [assess_disruption(dataclasses.replace(case, pod=one)) for one in pods]
+            others = [assess_disruption(structs.replace(case, pod=one)) for one in pods]
             assert {_reason(one) for one in others if one is not None and one.is_shared} == {
                 _reason(alone)
             }
@@ -72,7 +72,7 @@ def test_the_order_of_zones_and_pods_does_not_matter(
     case: BudgetSnapshot, rng: random.Random
 ) -> None:
     zones = [
-        dataclasses.replace(
+        structs.replace(
             zone,
             pods=tuple(_shuffled(zone.pods, rng)),
             unreadable_pods=tuple(rng.sample(zone.unreadable_pods, len(zone.unreadable_pods))),
@@ -81,9 +81,7 @@ def test_the_order_of_zones_and_pods_does_not_matter(
     ]
     rng.shuffle(zones)
 
-    assert assess_disruption(dataclasses.replace(case, zones=tuple(zones))) == (
-        assess_disruption(case)
-    )
+    assert assess_disruption(structs.replace(case, zones=tuple(zones))) == (assess_disruption(case))
 
 
 @REPEATABLE
@@ -109,8 +107,8 @@ def test_time_alone_does_what_a_refusal_says(case: BudgetSnapshot) -> None:
     if refusal is None or refusal.requeue_after is None:
         return
     moment = timedelta(microseconds=1)
-    almost = dataclasses.replace(case, now=case.now + refusal.requeue_after - moment)
-    then = dataclasses.replace(case, now=case.now + refusal.requeue_after)
+    almost = structs.replace(case, now=case.now + refusal.requeue_after - moment)
+    then = structs.replace(case, now=case.now + refusal.requeue_after)
 
     assert refusal.requeue_after > timedelta(0)
     assert _reason(assess_disruption(almost)) == _reason(refusal)
@@ -172,8 +170,8 @@ def test_partitions_do_not_block_each_other(case: BudgetSnapshot, rng: random.Ra
 @given(any_snapshot)
 def test_a_rollout_may_do_what_an_eviction_may(case: BudgetSnapshot) -> None:
     """And what is refused to it alone is nothing."""
-    eviction = assess_disruption(dataclasses.replace(case, engine=DisruptionSource.EVICTION))
-    rollout = assess_disruption(dataclasses.replace(case, engine=DisruptionSource.ROLLOUT))
+    eviction = assess_disruption(structs.replace(case, engine=DisruptionSource.EVICTION))
+    rollout = assess_disruption(structs.replace(case, engine=DisruptionSource.ROLLOUT))
 
     assert rollout in (None, eviction)
     if rollout is None and eviction is not None:
@@ -185,7 +183,7 @@ def _grant_all(case: BudgetSnapshot, rng: random.Random) -> list[Pod]:
     """Request all pods, again and again, and return those that may go."""
     going: dict[Uid, Pod] = {}
     for pod in [*_shuffled(_pods(case), rng), *_shuffled(_pods(case), rng)]:
-        requested = dataclasses.replace(
+        requested = structs.replace(
             case,
             pod=pod,
             owner=Uid(str(pod.owner_uid)),
@@ -217,22 +215,20 @@ def _is_desired(case: BudgetSnapshot, pod: Pod) -> bool:
 
 def _take_down(case: BudgetSnapshot, pod: Pod, how: str) -> BudgetSnapshot:
     if isinstance(how, Deletion):
-        return dataclasses.replace(case, deletions={**case.deletions, pod.uid: how})
+        return structs.replace(case, deletions={**case.deletions, pod.uid: how})
     changed = {
         "unready": (replace(pod, is_ready=False, ready_since=None),),
         "terminating": (replace(pod, is_ready=False, is_terminating=True),),
         "gone": (),
     }[how]
-    return dataclasses.replace(
-        case, zones=tuple(_exchange(zone, pod, changed) for zone in case.zones)
-    )
+    return structs.replace(case, zones=tuple(_exchange(zone, pod, changed) for zone in case.zones))
 
 
 def _exchange(zone: Zone, pod: Pod, changed: tuple[Pod, ...]) -> Zone:
     if all(one.uid != pod.uid for one in zone.pods):
         return zone
     rest = tuple(one for one in zone.pods if one.uid != pod.uid)
-    return dataclasses.replace(zone, pods=(*rest, *changed))
+    return structs.replace(zone, pods=(*rest, *changed))
 
 
 def _reason(refusal: Refusal | None) -> object:

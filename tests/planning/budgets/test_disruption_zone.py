@@ -1,9 +1,8 @@
 """Budgets that count by zone: what is down in the pod's own zone and in the others."""
 
-from dataclasses import replace
-
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.model.group import Newcomers, Zone
 from rollout_operator.model.names import Uid

@@ -1,10 +1,10 @@
 """Groups in the states that a description must distinguish, one for each name."""
 
-import dataclasses
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
+from msgspec import structs
 from msgspec.structs import replace
 
 from rollout_operator.model.downscale import Underway
@@ -20,7 +20,7 @@ def aged(base: Zone, **ages: timedelta) -> Zone:
         replace(one, created=NOW - ages.get(f"p{number}", NOW - OLD))
         for number, one in enumerate(base.pods)
     )
-    return dataclasses.replace(base, pods=pods)
+    return structs.replace(base, pods=pods)
 
 
 def starting(base: Zone, ordinal: int) -> Zone:
@@ -32,11 +32,11 @@ def starting(base: Zone, ordinal: int) -> Zone:
         else one
         for one in base.pods
     )
-    return dataclasses.replace(base, pods=pods)
+    return structs.replace(base, pods=pods)
 
 
 def _with(base: Group, **changes: object) -> Group:
-    return dataclasses.replace(base, **changes)  # type: ignore[arg-type]
+    return structs.replace(base, **changes)
 
 
 _TWO_DONE: Final = (zone("b"), zone("c"))
@@ -69,16 +69,16 @@ STATES: Final[Mapping[str, Group]] = {
         downscale=Underway(zone="zone-b", replicas_from=3, replicas_to=2),
     ),
     "an upscale without room": group(
-        dataclasses.replace(zone("a", "lll-", ready=3), newcomers=Newcomers(used=3, generation=1)),
+        structs.replace(zone("a", "lll-", ready=3), newcomers=Newcomers(used=3, generation=1)),
         zone("b"),
     ),
     "pods that are wanted no more": group(
-        dataclasses.replace(zone("a"), pods=tuple(pod("a", number, "l") for number in range(4))),
+        structs.replace(zone("a"), pods=tuple(pod("a", number, "l") for number in range(4))),
     ),
     "an unreadable set": _with(group(zone("a")), unreadable=(unreadable("StatefulSet", "zone-b"),)),
     "no readable set": _with(group(), unreadable=(unreadable("StatefulSet", "zone-b"),)),
     "an unreadable pod": group(
-        dataclasses.replace(
+        structs.replace(
             zone("a", "ll-"), unreadable_pods=(unreadable("Pod", "zone-a-2", owner="a"),)
         ),
         zone("b"),

@@ -4,12 +4,12 @@ A case is a question as in `tests.planning.disruptions`, about no pod in particu
 pods count as down, how many more may go, and the sentence up to the names.
 """
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 import pytest
 from hypothesis import given
+from msgspec import structs
 from msgspec.structs import replace
 
 from rollout_operator.model.budget import Budget, BudgetVersions, DisruptionSource
@@ -99,12 +99,12 @@ def versions(rule: Budget | None = None, **changes: object) -> BudgetVersions:
 def about_nothing(case: BudgetSnapshot, labels: Mapping[str, str] = LABELS) -> BudgetSnapshot:
     """Return the zones of a question whose pods have labels."""
     zones = tuple(
-        dataclasses.replace(
+        structs.replace(
             zone, pods=tuple(replace(pod, labels={**pod.labels, **labels}) for pod in zone.pods)
         )
         for zone in case.zones
     )
-    return dataclasses.replace(
+    return structs.replace(
         case, pod=NO_POD, owner=Uid(""), zones=zones, engine=DisruptionSource.EVICTION
     )
 
@@ -158,12 +158,12 @@ def test_labels_on_sets_and_on_none_of_their_pods() -> None:
 def test_zones_without_pods_are_no_mistake() -> None:
     case = about_nothing(read_snapshot("a-0"))
     bare = tuple(
-        dataclasses.replace(zone, pods=(), sts=replace(zone.sts, replicas=0, status_replicas=0))
+        structs.replace(zone, pods=(), sts=replace(zone.sts, replicas=0, status_replicas=0))
         for zone in case.zones
     )
-    none = describe_budget(versions(case.budget), dataclasses.replace(case, zones=bare))
+    none = describe_budget(versions(case.budget), structs.replace(case, zones=bare))
     assert (none.waits, none.text) == ((), "3 zones, and no pod that is up")
-    nothing = dataclasses.replace(case, zones=())
+    nothing = structs.replace(case, zones=())
     (few,) = describe_budget(versions(case.budget), nothing).waits
     assert few.code is Code.TOO_FEW_ZONES
 
@@ -245,7 +245,7 @@ def _let_go(case: BudgetSnapshot, zones: Iterable[Zone]) -> int:
         for pod in zone.own_pods:
             if survey.has_down(pod.uid) or not pod.is_ready:
                 continue
-            requested = dataclasses.replace(case, pod=pod, owner=zone.sts.uid, deletions={**gone})
+            requested = structs.replace(case, pod=pod, owner=zone.sts.uid, deletions={**gone})
             if assess_disruption(requested) is None:
                 gone[pod.uid] = Deletion.GRANTED
                 many += 1

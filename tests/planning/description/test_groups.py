@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from rollout_operator.model.description import (
     DownscaleDescription,
@@ -65,9 +66,9 @@ def test_a_state_is_data(name: str) -> None:
 @pytest.mark.parametrize("name", STATES)
 def test_the_order_of_zones_and_pods_does_not_matter(name: str) -> None:
     snapshot = STATES[name]
-    zones = tuple(dataclasses.replace(one, pods=one.pods[::-1]) for one in reversed(snapshot.zones))
+    zones = tuple(structs.replace(one, pods=one.pods[::-1]) for one in reversed(snapshot.zones))
 
-    assert describe(dataclasses.replace(snapshot, zones=zones)) == describe(snapshot)
+    assert describe(structs.replace(snapshot, zones=zones)) == describe(snapshot)
 
 
 def test_a_reason_comes_with_what_to_do_and_where_it_is_explained() -> None:
@@ -237,14 +238,14 @@ def test_without_a_decision_that_is_said() -> None:
 
 HOSTILE: Final = {
     "huge replicas": zone("a", "lL", replicas=2**31 - 1, first_ordinal=2**31 - 1),
-    "pods of one name": dataclasses.replace(
+    "pods of one name": structs.replace(
         zone("a", "l"), pods=tuple(pod("a", 0, "p", uid=f"uid-{n}") for n in range(300))
     ),
-    "names that are none": dataclasses.replace(
+    "names that are none": structs.replace(
         zone("a", "l"),
         pods=tuple(pod("a", 0, name=name) for name in ("zone-a-", "zone-a-x", "", "zone-a-01")),
     ),
-    "unreadable pods": dataclasses.replace(
+    "unreadable pods": structs.replace(
         zone("a", "-" * 300),
         unreadable_pods=tuple(unreadable("Pod", f"zone-a-{n}", owner="a") for n in range(300)),
     ),

@@ -1,9 +1,10 @@
 """Zones and pods of a description: numbers, states and bounds."""
 
-import dataclasses
 from datetime import timedelta
 
+import msgspec
 import pytest
+from msgspec import structs
 
 from rollout_operator.model.description import PodState, ZoneDescription
 from rollout_operator.model.group import Deletion, Group, Zone
@@ -29,11 +30,11 @@ def describe(base: Zone, **deletions: Deletion) -> ZoneDescription:
 
 def test_a_zone_in_full() -> None:
     base = starting(prev("a", "lLpP-", limit="2"), 1)
-    base = dataclasses.replace(base, unreadable_pods=(unreadable("Pod", "zone-a-4", owner="a"),))
+    base = structs.replace(base, unreadable_pods=(unreadable("Pod", "zone-a-4", owner="a"),))
 
     found = describe(base, zone_a_2=Deletion.ACCEPTED)
 
-    assert dataclasses.asdict(_Row.of(found)) == {
+    assert structs.asdict(_Row.of(found)) == {
         "counts": (5, 1, 2, 2, 2),
         "pods": [
             "zone-a-0 last ready",
@@ -57,14 +58,14 @@ def test_a_zone_in_full() -> None:
             id="ready for too short a time",
         ),
         pytest.param(
-            dataclasses.replace(
+            structs.replace(
                 zone("a", "l"), pods=(pod("a", 0, "l"), pod("a", 0, "L", uid="uid-other"))
             ),
             ["not ready"],
             id="of two pods of one name the worse one",
         ),
         pytest.param(
-            dataclasses.replace(zone("a", "l"), pods=(pod("a", 0, "l", owner_uid="uid-x"),)),
+            structs.replace(zone("a", "l"), pods=(pod("a", 0, "l", owner_uid="uid-x"),)),
             ["missing"],
             id="a pod of another owner",
         ),
@@ -135,8 +136,7 @@ def test_whose_turn_it_is(snapshot: Group, name: str | None) -> None:
     assert (None if turn is None else turn.sts.name) == name
 
 
-@dataclasses.dataclass(frozen=True)
-class _Row:
+class _Row(msgspec.Struct, frozen=True):
     """A zone in short."""
 
     counts: tuple[int, ...]

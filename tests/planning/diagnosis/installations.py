@@ -1,9 +1,9 @@
 """A good installation, and short ways to spoil it."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.model.budget import Budget
@@ -155,8 +155,7 @@ def good(**changes: object) -> Installation:
     return replace(plain, **changes)
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(msgspec.Struct, frozen=True):
     """An installation with one thing wrong, and what is said of it."""
 
     name: str

@@ -3,13 +3,13 @@
 Where it is unknown now which pods must be prepared, it is refused for a while: SI-10, SI-13, D-26.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from msgspec.structs import replace
 
 from rollout_operator.model.downscale import Decrease, Endpoint, Target
@@ -36,11 +36,11 @@ def with_pod(base: Zone, ordinal: int, **changes: object) -> Zone:
     """Return the zone with one of its pods changed."""
     name = f"{base.sts.name}-{ordinal}"
     pods = [replace(one, **changes) if one.name == name else one for one in base.pods]
-    return dataclasses.replace(base, pods=tuple(pods))
+    return structs.replace(base, pods=tuple(pods))
 
 
 def and_pod(base: Zone, *more: Pod) -> Zone:
-    return dataclasses.replace(base, pods=(*base.pods, *more))
+    return structs.replace(base, pods=(*base.pods, *more))
 
 
 def post(case: Zone, *, start: int = 5, end: int = 3) -> PreparePods | Verdict:
@@ -198,7 +198,7 @@ def test_si10_a_pod_with_a_lookalike_name_takes_nobodys_place(is_first: bool) ->
     base = five()
     other = replace(base.pods[4], name="zone-a-04", uid=Uid("lookalike"), never_ready=True)
     pods = (other, *base.pods) if is_first else (*base.pods, other)
-    answer = post(dataclasses.replace(base, pods=pods))
+    answer = post(structs.replace(base, pods=pods))
 
     assert answer == PreparePods(
         endpoints=(endpoint(4), endpoint(3)),
@@ -265,7 +265,7 @@ def test_a_pod_that_cannot_be_called_refuses(case: Zone, expected: list[str]) ->
 )
 def test_si13_what_cannot_be_read_may_be_any_pod(names: list[str], shown: str) -> None:
     lost = tuple(unreadable("Pod", name, owner="a") for name in names)
-    case = dataclasses.replace(five("llll"), unreadable_pods=lost)
+    case = structs.replace(five("llll"), unreadable_pods=lost)
     assert post(case) == refused(f"pods cannot be read: {shown}", 429)
 
 
@@ -296,7 +296,7 @@ def test_si10_every_pod_that_may_have_data_is_called_exactly_once(
     case = with_pod(five(states), never, never_ready=True)
     pods = sorted(case.pods, key=lambda one: order[int(one.name[-1])])
 
-    answer = post(dataclasses.replace(case, pods=tuple(pods)), start=len(states), end=lowest)
+    answer = post(structs.replace(case, pods=tuple(pods)), start=len(states), end=lowest)
     if "t" in states[lowest:]:
         assert isinstance(answer, Verdict)
         assert (answer.is_allowed, answer.code) == (False, 429)

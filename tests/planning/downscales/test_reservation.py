@@ -3,13 +3,13 @@
 D-24, LI-05, SI-10, SI-11, SI-12, SI-16, W-15, W-36.
 """
 
-import dataclasses
 from collections.abc import Collection, Sequence
 from typing import Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from msgspec.structs import replace
 
 from rollout_operator.model.downscale import Decrease, Key, Target, Underway
@@ -59,7 +59,7 @@ def plan(
     zones = group(with_pods(zone("a", "lllll"), ip="10.0.0.1"), zone("b", "lllll"))
     if why.get("other_underway"):
         underway = Underway(zone="zone-b", replicas_from=5, replicas_to=4)
-        zones = dataclasses.replace(zones, downscale=underway)
+        zones = structs.replace(zones, downscale=underway)
     decided = plan_reservation(
         DownscaleSnapshot(
             decrease=Decrease(

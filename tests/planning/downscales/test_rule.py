@@ -1,6 +1,5 @@
 """Who of a group holds a downscale back: T-07, PREP-09 to 19, D-25, SEED-110, SI-08, SEC-25."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from random import Random
@@ -9,6 +8,7 @@ from typing import Final
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from msgspec.structs import replace
 
 from rollout_operator.model.downscale import Decrease
@@ -156,7 +156,7 @@ def zones(draw: st.DrawFn, letter: str) -> Zone:
         generation=draw(st.sampled_from([1, 1, 1, 2])),
         updated_replicas=draw(st.sampled_from([base.sts.replicas, base.sts.replicas, 0])),
     )
-    return dataclasses.replace(base, sts=changed)
+    return structs.replace(base, sts=changed)
 
 
 groups = st.tuples(zones("a"), zones("b"), zones("c")).map(lambda members: group(*members))
@@ -170,8 +170,8 @@ def test_prep19_the_state_of_the_scaled_zone_never_matters(case: Group, other: Z
     known = case.zones[0].sts.annotations
     span = {key: known[key]} if key in known else {}
     rest = {name: text for name, text in other.sts.annotations.items() if name != key}
-    changed = dataclasses.replace(other, sts=replace(other.sts, annotations=rest | span))
-    swapped = dataclasses.replace(case, zones=(changed, *case.zones[1:]))
+    changed = structs.replace(other, sts=replace(other.sts, annotations=rest | span))
+    swapped = structs.replace(case, zones=(changed, *case.zones[1:]))
 
     first, second = post(case, scaled=case.zones[0].sts), post(swapped, scaled=changed.sts)
     assert cut_way_out(first) == cut_way_out(second)
@@ -188,11 +188,10 @@ def cut_way_out(verdict: Verdict | None) -> tuple[Code, str] | None:
 @given(groups, st.randoms(use_true_random=False))
 def test_the_order_of_zones_and_pods_does_not_matter(case: Group, rng: Random) -> None:
     members = [
-        dataclasses.replace(one, pods=tuple(rng.sample(one.pods, len(one.pods))))
-        for one in case.zones
+        structs.replace(one, pods=tuple(rng.sample(one.pods, len(one.pods)))) for one in case.zones
     ]
     rng.shuffle(members)
-    shuffled = dataclasses.replace(case, zones=tuple(members))
+    shuffled = structs.replace(case, zones=tuple(members))
 
     assert post(shuffled, scaled=case.zones[0].sts) == post(case, scaled=case.zones[0].sts)
 
@@ -208,9 +207,9 @@ def is_at_rest(one: Zone) -> bool:
 @given(groups)
 def test_si08_what_may_go_has_neighbours_at_rest(case: Group) -> None:
     """An oracle that counts pod by pod; times are the matter of another."""
-    plain = [dataclasses.replace(one, sts=replace(one.sts, annotations={})) for one in case.zones]
+    plain = [structs.replace(one, sts=replace(one.sts, annotations={})) for one in case.zones]
 
-    verdict = post(dataclasses.replace(case, zones=tuple(plain)))
+    verdict = post(structs.replace(case, zones=tuple(plain)))
     assert (verdict is None) == all(map(is_at_rest, plain[1:]))
     if post(case, scaled=case.zones[0].sts) is None:
         assert verdict is None

@@ -4,12 +4,12 @@ What is deleted comes back at once at the update revision, and is ready some sec
 its revision crashes. Each delete is judged by a count of its own, pod by pod.
 """
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import count
 from typing import Any
 
+from msgspec import structs
 from msgspec.structs import replace
 
 from rollout_operator.model.names import Revision, Uid
@@ -79,7 +79,7 @@ class PlayedPolicy:
 
     def snapshot(self) -> PolicySnapshot:
         case = snapshot(*self.zones.values(), batch=self.batch, now=self.now, **self.fields)
-        return dataclasses.replace(case, resolution=self.placed)
+        return structs.replace(case, resolution=self.placed)
 
     def _play_pods(self) -> None:
         for letter, member in self.zones.items():
@@ -89,7 +89,7 @@ class PlayedPolicy:
             gaps = [place for place in sts.ordinals if f"zone-{letter}-{place}" not in names]
             pods += [self._create(letter, ordinal, sts) for ordinal in gaps]
             pods = [self._age(one) for one in pods]
-            self.zones[letter] = dataclasses.replace(member, pods=tuple(pods))
+            self.zones[letter] = structs.replace(member, pods=tuple(pods))
             up = sum(one.is_ready for one in pods)
             self._change(
                 letter, ready_replicas=up, available_replicas=up, status_replicas=len(pods)
@@ -113,11 +113,11 @@ class PlayedPolicy:
         self.deleted += [(self.time, name.removeprefix("zone-")) for name in gone.values()]
         for letter, member in self.zones.items():
             kept = tuple(one for one in member.pods if one.uid not in gone)
-            self.zones[letter] = dataclasses.replace(member, pods=kept)
+            self.zones[letter] = structs.replace(member, pods=kept)
 
     def _change(self, letter: str, **changes: object) -> None:
         member = self.zones[letter]
-        self.zones[letter] = dataclasses.replace(member, sts=replace(member.sts, **changes))
+        self.zones[letter] = structs.replace(member, sts=replace(member.sts, **changes))
 
     def _judge(self, plan: PolicyPlan, before: Batch | None) -> None:
         """Assert what holds at every delete: MAZ-30 to MAZ-32, MAZ-36 and MAZ-40."""

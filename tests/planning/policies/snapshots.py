@@ -1,9 +1,10 @@
 """Policies, StatefulSets and snapshots of a policy for tables to bend, and the last batch."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from msgspec.structs import replace
 
 from rollout_operator.model.group import Group, Zone
 from rollout_operator.model.labels import LabelSelector

@@ -1,9 +1,9 @@
 """When a batch is complete, how long the pause after it lasts, and when it has stalled."""
 
-import dataclasses
 from typing import Any
 
 import pytest
+from msgspec import structs
 from msgspec.structs import replace
 
 from rollout_operator.model.group import Zone
@@ -33,7 +33,7 @@ def at(base: Zone, *ordinals: int, ready: float = 0, created: float | None = Non
         is_meant = base.sts.ordinal_of(one.name) in ordinals
         return replace(one, ready_since=since, **times) if is_meant else one
 
-    return dataclasses.replace(base, pods=tuple(map(change, base.pods)))
+    return structs.replace(base, pods=tuple(map(change, base.pods)))
 
 
 def times(found: PolicyPlan) -> list[float | None]:
@@ -134,7 +134,7 @@ def test_no_error_of_the_clock_shortens_a_pause(
     a: Zone, last: Batch | None, ends: list[float | None]
 ) -> None:
     """The server's clock is known up to a second too early, by a new process."""
-    case = dataclasses.replace(snapshot(a, B, batch=last), clock_error=seconds(1))
+    case = structs.replace(snapshot(a, B, batch=last), clock_error=seconds(1))
 
     assert times(plan_policy(case)) == ends
 
@@ -143,7 +143,7 @@ def test_no_error_of_the_clock_makes_a_pause() -> None:
     """MAZ-40: an interval of 0 is none; each batch would wait for a second."""
     complete = snapshot(prev("a", "ppl"), B, batch=OPEN, interval=seconds(0))
 
-    assert outline(plan_policy(dataclasses.replace(complete, clock_error=seconds(1)))) == "a-1"
+    assert outline(plan_policy(structs.replace(complete, clock_error=seconds(1)))) == "a-1"
 
 
 def test_the_pause_lies_between_zones_as_well() -> None:
@@ -264,7 +264,7 @@ def test_a_batch_that_no_pod_bears_out_saves_no_pause() -> None:
     a = at(prev("a", "ppl"), 2, ready=-1)
 
     assert times(plan(a, B, last=last)) == [None, 29]
-    assert times(plan(a, B, last=dataclasses.replace(last, pods=()))) == [None, 29]
+    assert times(plan(a, B, last=structs.replace(last, pods=()))) == [None, 29]
 
 
 def test_after_a_superseded_batch_other_stateful_sets_pause() -> None:

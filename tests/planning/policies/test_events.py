@@ -1,8 +1,7 @@
 """Which news of a policy are reported."""
 
-import dataclasses
-
 import pytest
+from msgspec import structs
 
 from rollout_operator.model.group import Zone
 from rollout_operator.model.placement import ZoneSource
@@ -106,7 +105,7 @@ def test_a_set_that_spans_zones_is_reported_once() -> None:
     spans = ZoneResolution(code=ZonesCode.SPANS_ZONES, findings=(finding,))
 
     _assert_reported_once(
-        dataclasses.replace(snapshot(prev("a"), B), resolution=spans), "StatefulSetSpansZones"
+        structs.replace(snapshot(prev("a"), B), resolution=spans), "StatefulSetSpansZones"
     )
 
 

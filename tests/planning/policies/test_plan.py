@@ -1,11 +1,11 @@
 """Which batch of a policy begins next, or what holds it; which sets are switched (MAZ-27)."""
 
-import dataclasses
-from dataclasses import replace
 from typing import Any
 
 import msgspec.structs
 import pytest
+from msgspec import structs
+from msgspec.structs import replace
 
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.group import Group, Newcomers, Zone
@@ -226,8 +226,8 @@ def test_a_pod_counts_once_it_is_ready_long_enough() -> None:
 def test_what_stops_a_label_group_stops_a_policy(changes: dict[str, Any]) -> None:
     """The batch stays as it was recorded: its outcome is unknown."""
     case = snapshot(prev("a"), B, batch=batch("a-2"))
-    group = dataclasses.replace(case.group, **changes)
-    found = plan_policy(dataclasses.replace(case, group=group))
+    group = structs.replace(case.group, **changes)
+    found = plan_policy(structs.replace(case, group=group))
 
     blocker = find_group_blocker(group)
     assert blocker is not None
@@ -240,14 +240,14 @@ def test_pods_in_several_zones_stop_everything() -> None:
         code=ZoneFindingCode.SPANS_ZONES, text="StatefulSet x has pods in 2a and 2b"
     )
     spans = ZoneResolution(code=ZonesCode.SPANS_ZONES, findings=(finding,))
-    found = plan_policy(dataclasses.replace(snapshot(prev("a")), resolution=spans))
+    found = plan_policy(structs.replace(snapshot(prev("a")), resolution=spans))
 
     assert (found.action, [one.text for one in found.waits]) == (None, [finding.text])
 
 
 def test_a_stateful_set_without_a_zone_stops_everything() -> None:
     case = snapshot(prev("a"), B)
-    found = plan_policy(dataclasses.replace(case, resolution=snapshot(prev("a")).resolution))
+    found = plan_policy(structs.replace(case, resolution=snapshot(prev("a")).resolution))
 
     assert outline(found) == "zone_not_found"
     assert found.waits[0].text == "zone-b is in no zone yet"
@@ -302,7 +302,7 @@ def test_a_pause_holds_healthy_pods_beside_broken_ones() -> None:
 def test_new_pods_of_an_upscale_hold_nothing_and_are_reported() -> None:
     """D-67, MAZ-32: the policy is not up to date while they are not available."""
     seen = Newcomers(used=2, generation=1, pods=frozenset({Uid("uid-a-2")}))
-    member = dataclasses.replace(zone("a", "llL", ready=2), newcomers=seen)
+    member = structs.replace(zone("a", "llL", ready=2), newcomers=seen)
 
     assert outline(plan(member, prev("b"))) == "b-2"
     assert outline(plan(member, B)) == "zone_not_ready"

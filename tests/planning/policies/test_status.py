@@ -1,12 +1,12 @@
 """The status of a policy, and what is read back of it."""
 
-import dataclasses
 import json
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 from msgspec.structs import replace
 
 from rollout_operator.model.condition import StatusCondition
@@ -193,7 +193,7 @@ def test_numbers_zone_by_zone() -> None:
 def test_new_pods_of_an_upscale_are_not_ready_and_block_nothing() -> None:
     """D-67: nothing waits for them, and nothing says that they are available."""
     seen = Newcomers(used=2, generation=1, pods=frozenset({Uid("uid-a-2")}))
-    member = dataclasses.replace(zone("a", "llL", ready=2), newcomers=seen)
+    member = structs.replace(zone("a", "llL", ready=2), newcomers=seen)
     found = render(snapshot(member, B))
 
     assert (found.ready_pods, found.zones[0].stateful_sets[0].unavailable_pods) == (5, 1)
@@ -311,7 +311,7 @@ def test_the_next_batch_is_announced() -> None:
 
 def test_the_end_of_a_pause_is_shown_in_whole_seconds_and_never_too_early() -> None:
     """As the API has times; what counts is the record of the batch, with its fraction."""
-    ended = dataclasses.replace(DONE, completion=NOW - timedelta(microseconds=1))
+    ended = structs.replace(DONE, completion=NOW - timedelta(microseconds=1))
     found = render(snapshot(prev("a", "ppl"), B, batch=ended, interval=timedelta(hours=1)))
 
     assert found.next_batch_time == "2026-01-01T13:00:00Z"

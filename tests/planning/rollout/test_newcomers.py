@@ -1,10 +1,10 @@
 """Pods that never were ready hold nothing, where that is known: D-67, D-26, SI-10, PREP-17."""
 
-import dataclasses
 from datetime import timedelta
 from typing import Final
 
 import pytest
+from msgspec import structs
 from msgspec.structs import replace
 
 from rollout_operator.model.downscale import Decrease, Target
@@ -32,7 +32,7 @@ def crowded(base: Zone, *ordinals: int, new: bool = True, **changes: object) -> 
     pods = [replace(one, **pending) if one.name in names else one for one in base.pods]
     ready = sum(one.is_ready for one in pods)
     sts = replace(base.sts, ready_replicas=ready, available_replicas=ready)
-    whole = dataclasses.replace(base, sts=sts, pods=tuple(pods))
+    whole = structs.replace(base, sts=sts, pods=tuple(pods))
     return seen(whole, min(ordinals), *ordinals) if new and ordinals else whole
 
 
@@ -45,7 +45,7 @@ def seen(base: Zone, used: int, *ordinals: int, generation: int = 1, settles_in:
     newcomers = Newcomers(
         used=used, generation=generation, pods=uids, settles_in=timedelta(seconds=settles_in)
     )
-    return dataclasses.replace(base, newcomers=newcomers)
+    return structs.replace(base, newcomers=newcomers)
 
 
 def pending_two(**changes: object) -> Zone:
@@ -90,13 +90,13 @@ def pending_two(**changes: object) -> Zone:
         pytest.param(seen(parallel("lll--", ready=3), 3), 3, id="D-67 a quota forbids them"),
         pytest.param(parallel("lll--", ready=3), 5, id="SI-10 absence alone proves nothing"),
         pytest.param(
-            dataclasses.replace(
+            structs.replace(
                 seen(pending_two(), 3, 3, 4),
                 unreadable_pods=(unreadable("Pod", "zone-a-4", owner="a"),),
             ), 5, id="one cannot be read",
         ),
         pytest.param(
-            seen(dataclasses.replace(
+            seen(structs.replace(
                 pending_two(), sts=replace(parallel("lllll").sts, ready_replicas=4),
             ), 3, 3, 4), 5, id="SI-10 the status counts one more as ready",
         ),
@@ -123,7 +123,7 @@ def settling(letter: str) -> Zone:
 def held(base: Zone) -> Zone:
     """Return the zone whose pods that are down were ready before."""
     pods = tuple(replace(pod, was_ready=not pod.is_ready) for pod in base.pods)
-    return dataclasses.replace(base, pods=pods)
+    return structs.replace(base, pods=pods)
 
 
 SUCCESSORS: Final = five("b", 3, 4, new=False)

@@ -1,9 +1,9 @@
 """What stops a group, whose turn it is, what is reported: cases beyond the table T-01."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.group import Group

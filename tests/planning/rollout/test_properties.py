@@ -4,7 +4,6 @@ The checks count by themselves, naively and pod by pod, so that an error in the 
 counting is not repeated here.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from datetime import timedelta
 from random import Random
@@ -12,6 +11,7 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from msgspec.structs import replace
 
 from rollout_operator.model.group import Deletion, Group, Zone
@@ -53,7 +53,7 @@ def zones(draw: st.DrawFn, letter: str) -> Zone:
         first_ordinal=1 if draw(rarely) else 0,
         min_ready_seconds=draw(st.sampled_from([0, 0, 0, 30])),
     )
-    return dataclasses.replace(base, pods=tuple(draw(change(one)) for one in base.pods))
+    return structs.replace(base, pods=tuple(draw(change(one)) for one in base.pods))
 
 
 @st.composite
@@ -74,7 +74,7 @@ def groups(draw: st.DrawFn) -> Group:
     members = tuple(draw(zones(letter)) for letter in "abc"[: draw(st.integers(1, 3))])
     known = [one for member in members for one in member.pods if draw(rarely)]
     deletions = {one.uid: draw(st.sampled_from(Deletion)) for one in known}
-    return dataclasses.replace(group(*members), deletions=deletions)
+    return structs.replace(group(*members), deletions=deletions)
 
 
 def own_pods(member: Zone) -> dict[int, Pod]:
@@ -276,8 +276,8 @@ def test_the_order_of_zones_and_pods_does_not_matter(case: Group, rng: Random) -
     for member in members:
         pods = list(member.pods)
         rng.shuffle(pods)
-        mixed.append(dataclasses.replace(member, pods=tuple(pods)))
-    assert plan_group(dataclasses.replace(case, zones=tuple(mixed))) == plan_group(case)
+        mixed.append(structs.replace(member, pods=tuple(pods)))
+    assert plan_group(structs.replace(case, zones=tuple(mixed))) == plan_group(case)
 
 
 @REPEATABLE
@@ -286,5 +286,5 @@ def test_pods_of_no_zone_are_never_seen(letter: int, ordinal: int) -> None:
     """SI-06: a pod of another owner changes nothing, whatever its name and state."""
     base = zone("a", "pll", current="prev")
     stranger = pod("abcd"[letter], ordinal, "P", owner_uid=Uid("other"), uid="stray")
-    crowded = dataclasses.replace(base, pods=(stranger, *base.pods))
+    crowded = structs.replace(base, pods=(stranger, *base.pods))
     assert plan_group(group(crowded)) == plan_group(group(base))

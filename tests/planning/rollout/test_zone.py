@@ -6,10 +6,10 @@ put there, `L` has been replaced already. Their sets are ordered where nothing e
 Deleting what is not up yet disrupts nothing more.
 """
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.model.group import Deletion, Group, Zone
 from rollout_operator.model.objects import parse_ordinal

@@ -1,11 +1,11 @@
 """Whether the group lets a zone go down: W-18, W-40, D-22, D-25, SEED-106, SEED-110, T-03 6."""
 
-import dataclasses
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
 import pytest
+from msgspec import structs
 
 from rollout_operator.model.downscale import Decrease, Underway
 from rollout_operator.model.group import Deletion, Zone
@@ -163,7 +163,7 @@ BROKEN: Final = (unreadable("StatefulSet", "zone-d"),)
             id="SI-09 a frozen view",
         ),
         pytest.param(
-            dataclasses.replace(snapshot(counted("a", 3), B), times_problem="loading zones failed"),
+            structs.replace(snapshot(counted("a", 3), B), times_problem="loading zones failed"),
             held("bad_downscale_time", "loading zones failed"),
             id="ZONE-05 times that are not known",
         ),
@@ -175,9 +175,9 @@ def test_what_holds_every_downscale(scaling: ScalingSnapshot, expected: list[str
     assert outline(plan) == expected
     is_frozen = plan.waits[0].code is Code.SNAPSHOT_STALE
     assert plan.requeue_after == (STALE_RECHECK if is_frozen else None)
-    forced = dataclasses.replace(
+    forced = structs.replace(
         scaling,
-        group=dataclasses.replace(
+        group=structs.replace(
             scaling.group,
             zones=tuple(
                 annotated(zone, force="1") if zone.sts.name == "zone-b" else zone
@@ -203,8 +203,8 @@ def test_an_upscale_of_ours_that_cannot_be_seen_holds_no_zone() -> None:
 
 def test_zone_tracker_annotations_mean_nothing_and_its_times_do() -> None:
     zones = [counted("a", 3, last="x"), counted("c", 3, ago=SECOND), B]
-    tracked = dataclasses.replace(snapshot(*zones), source=TimesSource.TRACKER)
-    lately = dataclasses.replace(snapshot(*zones, seen={"c": SECOND}), source=TimesSource.TRACKER)
+    tracked = structs.replace(snapshot(*zones), source=TimesSource.TRACKER)
+    lately = structs.replace(snapshot(*zones, seen={"c": SECOND}), source=TimesSource.TRACKER)
 
     assert codes(plan_scaling(snapshot(*zones))) == ["bad_downscale_time zone-b"]
     assert counts(plan_scaling(tracked)) == {"zone-b": 3}
@@ -215,7 +215,7 @@ def test_zone_tracker_a_follower_needs_no_time_where_nothing_was_tracked() -> No
     zones = [counted("a", 3, ago=SECOND), counted("b", 5, follows="a")]
 
     assert codes(plan_scaling(snapshot(*zones))) == ["wait_time_missing zone-b"]
-    tracked = dataclasses.replace(snapshot(*zones), source=TimesSource.TRACKER)
+    tracked = structs.replace(snapshot(*zones), source=TimesSource.TRACKER)
     assert counts(plan_scaling(tracked)) == {"zone-b": 3}
 
 

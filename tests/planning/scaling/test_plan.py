@@ -3,10 +3,10 @@
 T-03 20 to 27, exclusion, order, what holds one zone; T-04, MIRR-10, W-19, SEED-068, SEED-069.
 """
 
-import dataclasses
 from typing import Final
 
 import pytest
+from msgspec import structs
 
 from rollout_operator.model.group import Deletion
 from rollout_operator.model.outcome import Code, Severity
@@ -206,8 +206,8 @@ def test_t04_what_a_mirroring_zone_counts(case: ScalingSnapshot, expected: list[
 def test_w19_the_zone_that_is_furthest_is_published(case: str, expected: int) -> None:
     """They cannot move, as each is being deleted."""
     scaling = read_snapshot(case.replace("going", "going mirroring"))
-    turned = dataclasses.replace(scaling.group, zones=scaling.group.zones[::-1])
-    for one in (scaling, dataclasses.replace(scaling, group=turned)):
+    turned = structs.replace(scaling.group, zones=scaling.group.zones[::-1])
+    for one in (scaling, structs.replace(scaling, group=turned)):
         assert [publish.replicas for publish in plan_scaling(one).publish] == [expected]
 
 
@@ -234,7 +234,7 @@ def test_w19_zones_of_other_groups_have_a_part_in_the_status(
     own: str, other: str, expected: list[int]
 ) -> None:
     elsewhere = tuple(zone.sts for zone in read_snapshot(other).group.zones)
-    scaling = dataclasses.replace(read_snapshot(f"mirroring {own}"), elsewhere=elsewhere)
+    scaling = structs.replace(read_snapshot(f"mirroring {own}"), elsewhere=elsewhere)
     plan = plan_scaling(scaling)
 
     assert [publish.replicas for publish in plan.publish] == expected

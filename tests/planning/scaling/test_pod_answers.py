@@ -1,6 +1,5 @@
 """What the words of pods allow: DELAY-07, 08, SEED-073 to 078, FP-25, SEED-106, hostile times."""
 
-import dataclasses
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -8,6 +7,7 @@ from typing import Final
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from msgspec.structs import replace
 
 from rollout_operator.model.group import Zone
@@ -43,7 +43,7 @@ def with_pod(zone: Zone, ordinal: int, **changes: object) -> Zone:
     pods = tuple(
         replace(pod, **changes) if pod.name == f"zone-b-{ordinal}" else pod for pod in zone.pods
     )
-    return dataclasses.replace(zone, pods=pods)
+    return structs.replace(zone, pods=pods)
 
 
 def due(*names: str) -> Mapping[str, PodAnswer]:
@@ -146,7 +146,7 @@ def test_delay08_no_pod_goes_that_may_still_act_on_a_call_that_it_stays(
     """SI-10, DELAY-08: its DELETE was given up without an answer, and its POST came after that."""
     calls = PodCalls(answer=DUE, unanswered_at=NOW - ago * SECOND)
     scaling = snapshot(delayed("b", 5), scale="3/5", answers=due("b-3"), stay={"b-4": calls})
-    plan = plan_scaling(dataclasses.replace(scaling, late_calls=10 * SECOND))
+    plan = plan_scaling(structs.replace(scaling, late_calls=10 * SECOND))
 
     assert counts(plan) == ({"zone-b": 3} if goes else {})
     if not goes:
@@ -248,7 +248,7 @@ def test_d51_a_mistyped_count_costs_no_walk_through_all_ordinals() -> None:
     """A pod with another name that cannot be read is none of those that go."""
     zone = changed(delayed("b", 5), replicas=2**31 - 1, status_replicas=6)
     odd = unreadable("Pod", "zone-b-debug", owner="b")
-    zone = dataclasses.replace(zone, unreadable_pods=(odd,))
+    zone = structs.replace(zone, unreadable_pods=(odd,))
 
     plan = plan_scaling(snapshot(zone, scale="3/5", answers=BOTH))
 

@@ -1,6 +1,5 @@
 """What holds for every plan of counts, whatever the group looks like."""
 
-import dataclasses
 from collections.abc import Mapping
 from datetime import timedelta
 from random import Random
@@ -8,6 +7,7 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from msgspec.structs import replace
 
 from rollout_operator.model.downscale import Underway
@@ -73,7 +73,7 @@ def zones(draw: st.DrawFn, letter: str) -> Zone:
     if draw(rarely):
         base = changed(base, generation=3)
     seats = tuple(replace(pod, phase="Pending") if draw(rarely) else pod for pod in base.pods)
-    return dataclasses.replace(base, pods=seats)
+    return structs.replace(base, pods=seats)
 
 
 def some(*texts: str) -> st.SearchStrategy[str | None]:
@@ -108,7 +108,7 @@ def scalings(draw: st.DrawFn) -> ScalingSnapshot:
         st.sampled_from([*[{DEMO: reading}] * 3, {}, {DEMO: NoScale(why="gone", is_lasting=True)}])
     )
     known = {pod.uid: draw(pod_calls()) for pod in pods if not draw(rarely)}
-    return dataclasses.replace(case, scales=readings, pod_calls=known)
+    return structs.replace(case, scales=readings, pod_calls=known)
 
 
 def is_unseen(case: ScalingSnapshot, zone: Zone) -> bool:
@@ -144,14 +144,14 @@ def test_the_order_of_zones_and_pods_changes_nothing(case: ScalingSnapshot, seed
         return rng.sample(items, len(items))
 
     members = tuple(
-        dataclasses.replace(zone, pods=tuple(rng.sample(zone.pods, len(zone.pods))))
+        structs.replace(zone, pods=tuple(rng.sample(zone.pods, len(zone.pods))))
         for zone in rng.sample(case.group.zones, len(case.group.zones))
     )
     talks_ = {
         uid: case.pod_calls[uid] for uid in rng.sample(list(case.pod_calls), len(case.pod_calls))
     }
-    other = dataclasses.replace(
-        case, group=dataclasses.replace(case.group, zones=members), pod_calls=talks_
+    other = structs.replace(
+        case, group=structs.replace(case.group, zones=members), pod_calls=talks_
     )
 
     assert plan_scaling(other) == plan_scaling(case)
@@ -201,9 +201,9 @@ def test_an_upscale_is_held_by_nothing_but_the_zone_it_follows(case: ScalingSnap
 @given(scalings())
 def test_nothing_is_taken_from_a_frozen_or_half_read_group(case: ScalingSnapshot) -> None:
     group = case.group
-    blind = dataclasses.replace(case, group=dataclasses.replace(group, snapshot_age=HOUR))
+    blind = structs.replace(case, group=structs.replace(group, snapshot_age=HOUR))
     half = (unreadable("StatefulSet", "zone-y"),)
-    partial = dataclasses.replace(case, group=dataclasses.replace(group, unreadable=half))
+    partial = structs.replace(case, group=structs.replace(group, unreadable=half))
     for one in (blind, partial):
         assert not any(action.is_downscale for action in plan_scaling(one).scale)
 

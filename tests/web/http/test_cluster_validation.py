@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
 from aiohttp import ClientSession, web
+from msgspec.structs import replace
 from multidict import CIMultiDict
 
 from rollout_operator.model.errors import ConfigError

@@ -2,9 +2,9 @@
 
 import base64
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from msgspec.structs import replace as replace_fields
 
 from rollout_operator.model.names import Uid

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 
 from rollout_operator.model.outcome import Code, Reason, Verdict
 from rollout_operator.model.review import Review

@@ -4,10 +4,10 @@ D-24, D-25, SI-11, SI-12, SI-16, SEED-110, SEED-111.
 """
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT, ReservationState
 from rollout_operator.model.downscale import Endpoint

@@ -4,8 +4,8 @@ One browser for all: it takes seconds to begin.
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 
+import msgspec
 import pytest
 
 from rollout_operator.model.description import (
@@ -33,8 +33,7 @@ pytestmark = [
 ]
 
 
-@dataclass(slots=True)
-class OpenedPage:
+class OpenedPage(msgspec.Struct):
     """A browser, and what it is shown."""
 
     page: Page

@@ -6,9 +6,10 @@ and a pass without news writes nothing: others may write the status of checks th
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from rollout_operator.controllers.own_writes import NewestObjects, StatusWriter
 from rollout_operator.controllers.releases.checks.reader import CheckReader, CheckRequest
@@ -43,8 +44,7 @@ HELD: Final = timedelta(seconds=30)
 RECOUNT: Final = timedelta(seconds=4)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckSnapshot:
+class CheckSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The Rollouts to which a check may belong."""
 
     now: datetime
@@ -54,8 +54,7 @@ class CheckSnapshot:
     """By namespace and name of a Rollout: the work that Flux has yet to do for it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckContext:
+class CheckContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a CheckController works with."""
 
     newest: NewestObjects[WatchedObject]

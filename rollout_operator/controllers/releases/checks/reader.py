@@ -6,7 +6,6 @@ cannot be read is passed on as its error, and counts as `evaluate` says.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -66,8 +65,7 @@ _NO_ANSWER: Final = (Throttled, TooManyRequests, NotElected)
 _CURRENT: Final = StatusVerdict(ObjectStatus.CURRENT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
+class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """The findings of one reconcile."""
 
     finding: CheckFinding
@@ -75,12 +73,11 @@ class Evaluation:
     """Whether an object could not be read that may be readable the next time."""
     again: timedelta | None = None
     """When time alone may change it."""
-    failures: Mapping[str, FluxFailure] = field(default_factory=dict)
+    failures: Mapping[str, FluxFailure] = {}
     """By object, for the next evaluation."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckRequest:
+class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A HealthCheck to evaluate."""
 
     check: HealthCheck
@@ -88,7 +85,7 @@ class CheckRequest:
     now: datetime
     unread: int = 0
     """How many evaluations in a row could not read an object."""
-    failures: Mapping[str, FluxFailure] = field(default_factory=dict)
+    failures: Mapping[str, FluxFailure] = {}
     """Failures of Flux, by object, as the evaluation before found them."""
     hold: CheckFinding | None = None
     """The state of a Kustomization that has yet to apply a release, unless it fails with that."""

@@ -6,7 +6,6 @@ finds nothing to do writes nothing.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -50,8 +49,7 @@ _AT_A_TIME: Final = 16
 _MOST_CONFLICTS: Final = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleContext:
+class ScheduleContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a ScheduleController works with."""
 
     resource: Resource
@@ -64,13 +62,12 @@ class ScheduleContext:
     report: Callable[[WatchedObject, Iterable[ReleaseEvent]], None]
 
 
-@dataclass(slots=True)
-class _Written:
+class _Written(msgspec.Struct):
     """The outcome of the writes of one pass; errors by namespace and name of a gate."""
 
-    tried: list[GateAction] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)
-    conflicts: dict[str, str] = field(default_factory=dict)
+    tried: list[GateAction] = []
+    failed: dict[str, str] = {}
+    conflicts: dict[str, str] = {}
 
 
 class ScheduleController:

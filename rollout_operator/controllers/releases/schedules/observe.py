@@ -7,9 +7,10 @@ nothing else.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from zoneinfo import ZoneInfo
+
+import msgspec
 
 from rollout_operator.controllers.releases.schedules.gates import KeptGates
 from rollout_operator.kube.cache.followed import FollowedKind
@@ -33,8 +34,7 @@ from rollout_operator.planning.releases.schedules.hours import LoadZone
 from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleKinds:
+class ScheduleKinds(msgspec.Struct, frozen=True, kw_only=True):
     """The kinds that schedules depend on: of one namespace, or of the cluster."""
 
     schedules: FollowedKind
@@ -58,8 +58,7 @@ class ScheduleKinds:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleObserver:
+class ScheduleObserver(msgspec.Struct, frozen=True, kw_only=True):
     """Takes the snapshots of schedules."""
 
     kinds: ScheduleKinds
@@ -110,8 +109,7 @@ def read_gated(watched: AnyWatched | None) -> GatedRollout | None:
     )
 
 
-@dataclass(slots=True)
-class WideSchedules:
+class WideSchedules(msgspec.Struct):
     """Schedules of the cluster, and whether there may be any."""
 
     kinds: ScheduleKinds
@@ -121,7 +119,7 @@ class WideSchedules:
     """Why that is not known; None where it is."""
     is_awaited: bool = True
     """Whether nothing is known yet, not even what stands in the way."""
-    _on_news: list[Callable[[], None]] = field(default_factory=list)
+    _on_news: list[Callable[[], None]] = []
 
     def on_news(self, callback: Callable[[], None]) -> None:
         """Call back when it is known whether there may be any, or not known any more."""
@@ -162,8 +160,7 @@ class ScheduleReader:
         return reading
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FollowedSchedules:
+class FollowedSchedules(msgspec.Struct, frozen=True, kw_only=True):
     """What Rollouts of one namespace obey."""
 
     own: FollowedKind
