@@ -30,13 +30,7 @@ from benchmarks.load import (
 from benchmarks.objects import NAMESPACE, Place, encode_budget, encode_pod, encode_set, list_places
 from benchmarks.plans import make_group
 from benchmarks.prepare import count_in_flight
-from benchmarks.questions import (
-    NO_DOWNSCALE_PATH,
-    REFUSED,
-    Kind,
-    make_eviction,
-    make_review,
-)
+from benchmarks.questions import NO_DOWNSCALE_PATH, REFUSED, Kind, make_eviction, make_review
 from benchmarks.server import Feed, Spec, World
 from benchmarks.tasks import Load, Task
 from rollout_operator.kube.cache.store import decides

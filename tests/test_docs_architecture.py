@@ -6,12 +6,7 @@ from typing import Final
 
 import pytest
 
-from tests.architecture import (
-    DOCUMENT,
-    reduce_arrows,
-    render_architecture,
-    replace_drawing,
-)
+from tests.architecture import DOCUMENT, reduce_arrows, render_architecture, replace_drawing
 from tests.code_rules import PACKAGE, load_modules, load_package
 
 LAYERS: Final = {"aio", "model", "rollout_operator", "telemetry"}

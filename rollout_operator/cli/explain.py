@@ -20,12 +20,7 @@ from rollout_operator.cli.inspection import (
 )
 from rollout_operator.cli.text.layout import StatusLayout, wrap_text
 from rollout_operator.cli.text.policies import draw_policy
-from rollout_operator.cli.text.releases import (
-    draw_checks,
-    draw_gate,
-    draw_release,
-    draw_schedules,
-)
+from rollout_operator.cli.text.releases import draw_checks, draw_gate, draw_release, draw_schedules
 from rollout_operator.cli.text.screen import OutputStream, read_output
 from rollout_operator.config.grammar import Flag, ParsedArguments, UsageError, parse_mixed
 from rollout_operator.config.usage import render_entries

@@ -10,10 +10,7 @@ from typing import Final
 
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.controllers.budgets.controller import (
-    DisruptionController,
-    PodKey,
-)
+from rollout_operator.controllers.budgets.controller import DisruptionController, PodKey
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.guards.budgets.accounts import Accounts
 from rollout_operator.guards.budgets.arbiter import Arbiter

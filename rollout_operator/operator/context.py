@@ -20,12 +20,7 @@ from rollout_operator.guards.downscales.reservations import Downscales
 from rollout_operator.guards.downscales.times import AnnotationTimes, DownscaleTimes
 from rollout_operator.guards.downscales.zone_tracker import Tracker
 from rollout_operator.guards.locks import Locks
-from rollout_operator.kube.api import (
-    PODS,
-    STATEFULSETS,
-    ApiClient,
-    Resource,
-)
+from rollout_operator.kube.api import PODS, STATEFULSETS, ApiClient, Resource
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.shares import AnyInformer

@@ -12,11 +12,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from rollout_operator.model.description import (
-    Description,
-    GroupDescription,
-    PolicyDescription,
-)
+from rollout_operator.model.description import Description, GroupDescription, PolicyDescription
 from rollout_operator.model.group import Group
 from rollout_operator.operator.budgets import Budgets
 from rollout_operator.operator.context import Context

@@ -15,11 +15,7 @@ from rollout_operator.aio.queue import AT_ONCE, WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.live_reads import choose_most_live_reads
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.policies.controller import (
-    RESYNC,
-    PolicyController,
-    Switches,
-)
+from rollout_operator.controllers.policies.controller import RESYNC, PolicyController, Switches
 from rollout_operator.controllers.policies.placements import Placements
 from rollout_operator.controllers.policies.reports import PolicyReports
 from rollout_operator.controllers.policies.rule import Owners, PolicyRule

@@ -21,11 +21,7 @@ from rollout_operator.guards.downscales.reservations import ReservationState
 from rollout_operator.kube.api import MUTATING_WEBHOOKS, ApiClient
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import (
-    Pod,
-    StatefulSet,
-    Unreadable,
-)
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.review import Review, Scalable
 from rollout_operator.operator.budgets import Budgets

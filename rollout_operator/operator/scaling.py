@@ -14,10 +14,7 @@ from rollout_operator.controllers.live_reads import choose_most_live_reads
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.retries import Attempts
 from rollout_operator.controllers.scaling.contests import Contests
-from rollout_operator.controllers.scaling.controller import (
-    ScalingController,
-    is_scaled,
-)
+from rollout_operator.controllers.scaling.controller import ScalingController, is_scaled
 from rollout_operator.controllers.scaling.intents import IntentWriter
 from rollout_operator.controllers.scaling.pod_calls import PodCaller
 from rollout_operator.controllers.scaling.removals import Removals

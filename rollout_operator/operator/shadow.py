@@ -9,10 +9,7 @@ from typing import Final
 
 from rollout_operator.aio.queue import AT_ONCE, WorkQueue
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.controllers.shadow.controller import (
-    ShadowController,
-    ShadowScalingController,
-)
+from rollout_operator.controllers.shadow.controller import ShadowController, ShadowScalingController
 from rollout_operator.controllers.shadow.differences import Differences
 from rollout_operator.controllers.worker import Result, Waker, Workers
 from rollout_operator.guards.budgets.arbiter import Arbiter

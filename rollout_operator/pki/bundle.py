@@ -21,12 +21,7 @@ from rollout_operator.aio.backoff import WEBHOOK_CONFIGURATIONS
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import both
-from rollout_operator.kube.api import (
-    MUTATING_WEBHOOKS,
-    VALIDATING_WEBHOOKS,
-    JsonObject,
-    Patcher,
-)
+from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, JsonObject, Patcher
 from rollout_operator.kube.cache.store import Configuration
 from rollout_operator.model.errors import (
     Conflict,

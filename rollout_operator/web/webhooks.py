@@ -19,12 +19,7 @@ from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.web.http.bodies import Bodies, Rejected
 from rollout_operator.web.http.cluster import ClusterCheck, ClusterRules, clean_header
-from rollout_operator.web.http.connection import (
-    SERVER,
-    WRITE_LIMIT,
-    Connections,
-    ReviewConnection,
-)
+from rollout_operator.web.http.connection import SERVER, WRITE_LIMIT, Connections, ReviewConnection
 from rollout_operator.web.http.listener import FLAG, ConnectionLimits, ConnectionListener
 from rollout_operator.web.http.metrics import TRACE, UNMATCHED, Meter, name_method, name_route
 from rollout_operator.web.reviews.dispatch import Deadline, Reviewer

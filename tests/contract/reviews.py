@@ -11,12 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rollout_operator.kube.api import (
-    MUTATING_WEBHOOKS,
-    VALIDATING_WEBHOOKS,
-    JsonObject,
-    Resource,
-)
+from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, JsonObject, Resource
 from tests.contract.sides import Decide, Hook, HookKind, Side, Silence, Verdict
 
 PROBE_LABEL: Final = "contract-probe"

@@ -10,14 +10,7 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from rollout_operator.kube.api import (
-    Discoverer,
-    JsonObject,
-    Reader,
-    Resource,
-    Watcher,
-    Writer,
-)
+from rollout_operator.kube.api import Discoverer, JsonObject, Reader, Resource, Watcher, Writer
 from rollout_operator.lab.model.request import ApiAnswer, ApiRequest
 
 CORE: Final = "v1"

@@ -11,15 +11,7 @@ import pytest
 from rollout_operator.kube.api import PODS, JsonObject
 from tests.judge.book import read_book
 from tests.judge.budgets import EVICTION_PATH
-from tests.judge.builder import (
-    NAMESPACE,
-    PERSON,
-    Events,
-    HistoryBuilder,
-    cases,
-    list_broken,
-    s,
-)
+from tests.judge.builder import NAMESPACE, PERSON, Events, HistoryBuilder, cases, list_broken, s
 from tests.judge.downscales import FORGED, describe_review
 from tests.judge.invariants_reviews import list_spans
 from tests.judge.promises import Promises, Verdict

@@ -20,13 +20,7 @@ from rollout_operator.kube.event_memory import (
     SERIES_LASTS,
     EventLimits,
 )
-from rollout_operator.kube.events import (
-    ATTEMPTS,
-    MAX_NOTE,
-    MOST_WAITING,
-    EventSender,
-    cut_note,
-)
+from rollout_operator.kube.events import ATTEMPTS, MAX_NOTE, MOST_WAITING, EventSender, cut_note
 from rollout_operator.model.errors import (
     ApiError,
     Conflict,

@@ -8,11 +8,7 @@ from typing import Any
 import pytest
 
 from rollout_operator.model.decode.broken import salvage
-from rollout_operator.model.decode.objects import (
-    LONGEST_RECORD,
-    decode_pod,
-    decode_statefulset,
-)
+from rollout_operator.model.decode.objects import LONGEST_RECORD, decode_pod, decode_statefulset
 from rollout_operator.model.errors import DecodeError
 from rollout_operator.model.labels import (
     LEFT_OUT,

@@ -22,16 +22,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tests.models.grant_words import (
-    NAMES,
-    PODS,
-    Phase,
-    Pod,
-    Setup,
-    State,
-    put,
-    put_request,
-)
+from tests.models.grant_words import NAMES, PODS, Phase, Pod, Setup, State, put, put_request
 from tests.models.grants import Grants
 from tests.models.search import Model, Step, Steps, replaced
 

@@ -23,15 +23,7 @@ from rollout_operator.model.names import INJECT_CA_LABEL, NAMESPACE_LABEL, Uid
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.pki.bundle import is_ours, plan_patch
 from tests.kube.informer_rig import after
-from tests.pki.injection_bench import (
-    NAMES,
-    OTHER_PEM,
-    PEM,
-    Cluster,
-    apply,
-    configuration,
-    encoded,
-)
+from tests.pki.injection_bench import NAMES, OTHER_PEM, PEM, Cluster, apply, configuration, encoded
 from tests.virtual_time import in_virtual_time
 
 WANTED = encoded(PEM)

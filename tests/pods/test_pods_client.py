@@ -17,17 +17,7 @@ from rollout_operator.pods.client import MOST_PATHS, Method, PodClient
 from rollout_operator.telemetry.metrics import REQUEST_BUCKETS, Metrics
 from tests.pods.conftest import LONG, opened
 from tests.pods.one_call import confirm, count_calls, fail
-from tests.pods.pod_servers import (
-    OK,
-    Answer,
-    PodServers,
-    Seen,
-    endless,
-    hang,
-    reply,
-    reset,
-    status,
-)
+from tests.pods.pod_servers import OK, Answer, PodServers, Seen, endless, hang, reply, reset, status
 
 BROKEN = "POST zone-a-4: connection closed without an answer"
 INVALID = "POST zone-a-4: no valid HTTP answer, or too long headers"

@@ -22,13 +22,7 @@ from rollout_operator.lab.network.faults import (
     SentCall,
 )
 from rollout_operator.lab.world import Sandbox
-from tests.simulation.planned_faults import (
-    CallPlan,
-    EventPlan,
-    Planned,
-    PodPlan,
-    ScriptedFaults,
-)
+from tests.simulation.planned_faults import CallPlan, EventPlan, Planned, PodPlan, ScriptedFaults
 from tests.simulation.runs import Outcome, play
 from tests.simulation.runtime import BACK_AFTER, NAME, Patient, now
 from tests.simulation.scenarios import Scenario

@@ -20,14 +20,7 @@ from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
 from rollout_operator.lab.world import Sandbox
 from tests.judge.promises import QUIET, Promises, Verdict, Violation
 from tests.judge.verdict import judge_book
-from tests.simulation.runtime import (
-    ActingReplica,
-    LogRecorder,
-    Patient,
-    Supervisor,
-    now,
-    split,
-)
+from tests.simulation.runtime import ActingReplica, LogRecorder, Patient, Supervisor, now, split
 from tests.simulation.scenarios import Scenario, name_unready
 from tests.simulation.scenarios_people import People
 

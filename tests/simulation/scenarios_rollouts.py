@@ -10,13 +10,7 @@ from msgspec.structs import replace
 from rollout_operator.lab.nodes.behaviour import DEFAULT
 from rollout_operator.lab.zones import ZoneSpec
 from tests.simulation.drainers import create_budget, zone_budget
-from tests.simulation.scenarios import (
-    Scenario,
-    Script,
-    Size,
-    crashing_at,
-    name_unrolled,
-)
+from tests.simulation.scenarios import Scenario, Script, Size, crashing_at, name_unrolled
 from tests.simulation.scenarios_people import People
 
 GROUP: Final = "ingester"

@@ -8,11 +8,7 @@ from typing import Final
 import pytest
 
 from tests.system.budgeted import Budgeted, hold
-from tests.system.evictions import (
-    EVICTION_PATH,
-    calling,
-    eviction_review,
-)
+from tests.system.evictions import EVICTION_PATH, calling, eviction_review
 from tests.world.api import ApiError
 from tests.world.budgets import ZONE_BUDGETS, DryRun, grouped_zones, zone_budget
 from tests.world.drains import CREATED

@@ -37,9 +37,7 @@ from tests.world.hooks import (
     Hooks,
     Registration,
 )
-from tests.world.hooks import (
-    NO_DOWNSCALE as NO_DOWNSCALE_HOOK,
-)
+from tests.world.hooks import NO_DOWNSCALE as NO_DOWNSCALE_HOOK
 from tests.world.operatorproc import OperatorProcess
 from tests.world.several import beside, bind, granting, permit_following
 from tests.world.webpods import WebPods

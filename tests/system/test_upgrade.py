@@ -15,14 +15,7 @@ from tests.system.budgeted import create_budgets
 from tests.system.guarded import prepared_zone
 from tests.system.hooked import TLS_FLAGS
 from tests.world.api import PODS, Answer, Json
-from tests.world.budgets import (
-    TRY_AGAIN,
-    ZONE_BUDGETS,
-    DryRun,
-    evict,
-    grouped_zones,
-    zone_budget,
-)
+from tests.world.budgets import TRY_AGAIN, ZONE_BUDGETS, DryRun, evict, grouped_zones, zone_budget
 from tests.world.clients import Route, Workload
 from tests.world.drains import CREATED, UNANSWERED, Drain, list_victims
 from tests.world.hooks import (

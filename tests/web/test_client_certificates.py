@@ -19,15 +19,7 @@ from cryptography.x509.oid import NameOID
 from rollout_operator.pki.key_pair import Pair
 from rollout_operator.pki.serving import server_context
 from rollout_operator.web.webhooks import ServerOptions
-from tests.web.webhook_world import (
-    ALLOWED,
-    Line,
-    Setting,
-    WebhookWorld,
-    body_of,
-    post,
-    serving,
-)
+from tests.web.webhook_world import ALLOWED, Line, Setting, WebhookWorld, body_of, post, serving
 from tests.world.pki import make_pki
 
 NAME: Final = "kube-apiserver"

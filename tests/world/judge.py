@@ -17,13 +17,7 @@ import aiohttp
 import msgspec
 from msgspec.structs import replace
 
-from rollout_operator.kube.api import (
-    MULTI_AZ_ROLLOUTS,
-    PODS,
-    STATEFULSETS,
-    ZONE_BUDGETS,
-    Resource,
-)
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS, STATEFULSETS, ZONE_BUDGETS, Resource
 from tests.judge.budgets import Rule, read_rule
 from tests.judge.objects import Pod, Set, read_pod, read_set
 from tests.judge.promises import Promises, Violation

@@ -11,13 +11,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from rollout_operator.kube.api import (
-    PODS,
-    STATEFULSETS,
-    VALIDATING_WEBHOOKS,
-    JsonObject,
-    Resource,
-)
+from rollout_operator.kube.api import PODS, STATEFULSETS, VALIDATING_WEBHOOKS, JsonObject, Resource
 from rollout_operator.lab.model.history import Called, Commit, History, PodCalled, Reviewed
 from rollout_operator.lab.model.request import ApiRequest
 from tests.judge.budgets import EVICTION_PATH, Rule

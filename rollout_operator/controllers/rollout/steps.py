@@ -14,12 +14,7 @@ from msgspec.structs import replace
 
 from rollout_operator.aio.backoff import CONTRADICTIONS
 from rollout_operator.controllers.live_reads import EXPIRED_IN_A_ROW
-from rollout_operator.controllers.retries import (
-    Attempt,
-    Attempts,
-    get_retry_after,
-    name_attempt,
-)
+from rollout_operator.controllers.retries import Attempt, Attempts, get_retry_after, name_attempt
 from rollout_operator.controllers.rollout.executor import Executor
 from rollout_operator.controllers.rollout.reports import Report
 from rollout_operator.guards.budgets.own_deletes import OwnDeletes

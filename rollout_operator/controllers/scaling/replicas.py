@@ -38,12 +38,7 @@ from rollout_operator.model.errors import (
     UnknownOutcome,
 )
 from rollout_operator.model.group import Group
-from rollout_operator.model.names import (
-    DOWNSCALE_INTENT,
-    LAST_DOWNSCALE,
-    GroupName,
-    Uid,
-)
+from rollout_operator.model.names import DOWNSCALE_INTENT, LAST_DOWNSCALE, GroupName, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.scaling import ScaleZone, ScalingSnapshot, Written
 from rollout_operator.model.tracker import TimesSource

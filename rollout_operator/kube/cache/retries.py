@@ -18,12 +18,7 @@ from typing import Final, Generic, NoReturn
 
 import msgspec
 
-from rollout_operator.aio.backoff import (
-    LONGEST_RETRY_AFTER,
-    REFUSED_WATCHES,
-    UNREADABLES,
-    WATCHES,
-)
+from rollout_operator.aio.backoff import LONGEST_RETRY_AFTER, REFUSED_WATCHES, UNREADABLES, WATCHES
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import race
 from rollout_operator.kube.cache.store import Cached, Key, Store

@@ -20,12 +20,7 @@ from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import race
 from rollout_operator.kube.api import Resource
 from rollout_operator.kube.scales.decode import Shown, is_lasting
-from rollout_operator.model.errors import (
-    ApiError,
-    InvalidInput,
-    NotFound,
-    TooManyRequests,
-)
+from rollout_operator.model.errors import ApiError, InvalidInput, NotFound, TooManyRequests
 from rollout_operator.model.scaling import NoScale, Reading, Scale
 from rollout_operator.telemetry.logs import log
 

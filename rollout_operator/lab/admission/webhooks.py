@@ -15,12 +15,7 @@ from typing import Protocol
 import msgspec
 
 from rollout_operator.aio.tasks import gather_all
-from rollout_operator.kube.api import (
-    MUTATING_WEBHOOKS,
-    VALIDATING_WEBHOOKS,
-    JsonObject,
-    Resource,
-)
+from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, JsonObject, Resource
 from rollout_operator.lab.admission.reviews import (
     CallFailed,
     HookAnswer,

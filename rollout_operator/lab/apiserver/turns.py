@@ -11,21 +11,12 @@ from typing import Final, Literal
 
 from msgspec.structs import replace
 
-from rollout_operator.kube.api import (
-    MUTATING_WEBHOOKS,
-    VALIDATING_WEBHOOKS,
-    JsonObject,
-)
+from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, JsonObject
 from rollout_operator.lab.admission.rules import Attempt
 from rollout_operator.lab.admission.webhooks import Admission
 from rollout_operator.lab.apiserver.store import By, ObjectKey, ObjectStore
 from rollout_operator.lab.model.fields import metadata_of, name_of, timestamp
-from rollout_operator.lab.model.request import (
-    APPLY_PATCH,
-    ApiRequest,
-    api_version_of,
-    not_modelled,
-)
+from rollout_operator.lab.model.request import APPLY_PATCH, ApiRequest, api_version_of, not_modelled
 from rollout_operator.lab.schemas.field_owners import APPLY, UPDATE, FieldOwner
 from rollout_operator.lab.schemas.kinds import NAMESPACES, ObjectKind
 from rollout_operator.lab.schemas.labels import labels_of

@@ -12,14 +12,7 @@ from rollout_operator.lab.controllers.members import (
     parse_name,
 )
 from rollout_operator.lab.controllers.revisions import new_revision
-from rollout_operator.lab.model.fields import (
-    child,
-    name_of,
-    namespace_of,
-    number,
-    text,
-    uid_of,
-)
+from rollout_operator.lab.model.fields import child, name_of, namespace_of, number, text, uid_of
 from rollout_operator.lab.model.request import (
     STRATEGIC_PATCH,
     ApiAnswer,

@@ -14,12 +14,7 @@ import msgspec
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.lab.controllers.controller_cache import ControllerCache, Key
-from rollout_operator.lab.controllers.members import (
-    STATEFULSET,
-    Member,
-    ready_since,
-    selects,
-)
+from rollout_operator.lab.controllers.members import STATEFULSET, Member, ready_since, selects
 from rollout_operator.lab.controllers.revisions import (
     find_equal,
     in_order,

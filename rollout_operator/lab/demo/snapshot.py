@@ -12,14 +12,7 @@ import msgspec
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.lines import Line
-from rollout_operator.lab.model.fields import (
-    child,
-    children,
-    is_terminating,
-    name_of,
-    number,
-    text,
-)
+from rollout_operator.lab.model.fields import child, children, is_terminating, name_of, number, text
 from rollout_operator.lab.nodes.behaviour import image_of
 from rollout_operator.model.names import PAUSED
 

@@ -24,13 +24,7 @@ from rollout_operator.kube.api import (
     Resource,
 )
 from rollout_operator.lab.admission.registrations import REGISTRATIONS
-from rollout_operator.lab.model.fields import (
-    child,
-    children,
-    name_of,
-    namespace_of,
-    text,
-)
+from rollout_operator.lab.model.fields import child, children, name_of, namespace_of, text
 from rollout_operator.lab.schemas.kinds import NODES, REPLICA_TEMPLATES
 from rollout_operator.lab.simulate.input import BadDump
 from rollout_operator.model.errors import InvalidInput

@@ -11,13 +11,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from rollout_operator.kube.api import (
-    MULTI_AZ_ROLLOUTS,
-    PODS,
-    STATEFULSETS,
-    JsonObject,
-    Resource,
-)
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS, STATEFULSETS, JsonObject, Resource
 from rollout_operator.lab.admission.registrations import REGISTRATIONS
 from rollout_operator.lab.model.fields import (
     child,
@@ -28,11 +22,7 @@ from rollout_operator.lab.model.fields import (
     uid_of,
 )
 from rollout_operator.lab.nodes.nodes import node_of
-from rollout_operator.lab.schemas.kinds import (
-    NODES,
-    REPLICA_TEMPLATES,
-    learn_scaled_kind,
-)
+from rollout_operator.lab.schemas.kinds import NODES, REPLICA_TEMPLATES, learn_scaled_kind
 from rollout_operator.lab.simulate.bounds import check_replicas, find_newest
 from rollout_operator.lab.simulate.changes import Names
 from rollout_operator.lab.simulate.deciding import Surveyed, explain_left_out, keep

@@ -14,13 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, STATEFULSETS, JsonObject
-from rollout_operator.lab.model.fields import (
-    child,
-    name_of,
-    namespace_of,
-    number,
-    timestamp,
-)
+from rollout_operator.lab.model.fields import child, name_of, namespace_of, number, timestamp
 from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
 from rollout_operator.lab.simulate.input import HINT, BadDump
 from rollout_operator.model.decode.adoption import decode_adoptable

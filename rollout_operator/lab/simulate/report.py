@@ -15,10 +15,7 @@ from rollout_operator.lab.simulate.dump import Dump, FoundSet
 from rollout_operator.lab.simulate.figures import Figures, find_shortest_pause
 from rollout_operator.lab.simulate.flags import SimulateSettings, show_time
 from rollout_operator.lab.simulate.people import PERSON
-from rollout_operator.lab.simulate.policies import (
-    FoundPolicy,
-    choose_policy_phase,
-)
+from rollout_operator.lab.simulate.policies import FoundPolicy, choose_policy_phase
 from rollout_operator.lab.simulate.times import LEAST, PodTimes
 from rollout_operator.lab.simulate.world import Play
 from rollout_operator.lab.trace.trace import WIDTH, render_story

@@ -5,14 +5,7 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.model.fields import (
-    child,
-    children,
-    condition_of,
-    name_of,
-    number,
-    text,
-)
+from rollout_operator.lab.model.fields import child, children, condition_of, name_of, number, text
 from rollout_operator.model.units import format_duration, parse_rfc3339
 
 _BATCH: Final = ("status", "lastBatch")

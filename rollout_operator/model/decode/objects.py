@@ -13,11 +13,7 @@ from typing import Annotated, Final, Protocol, TypeVar
 import msgspec
 from msgspec import Meta
 
-from rollout_operator.model.decode.broken import (
-    bound_text,
-    explain,
-    show_value,
-)
+from rollout_operator.model.decode.broken import bound_text, explain, show_value
 from rollout_operator.model.decode.nesting import decode_shallow
 from rollout_operator.model.decode.not_ready import explain_not_ready, one_line
 from rollout_operator.model.decode.wire import (

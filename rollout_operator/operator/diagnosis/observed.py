@@ -25,12 +25,7 @@ from rollout_operator.guards.budgets.request import DisruptionRequest
 from rollout_operator.guards.budgets.snapshots import ArbiterContext
 from rollout_operator.guards.downscales.reservations import Downscales
 from rollout_operator.kube.api import ApiClient
-from rollout_operator.kube.cache.store import (
-    AnyBudget,
-    PodStore,
-    PolicyStore,
-    StatefulSetStore,
-)
+from rollout_operator.kube.cache.store import AnyBudget, PodStore, PolicyStore, StatefulSetStore
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.description import BudgetDescription, PolicyDescription
 from rollout_operator.model.group import Group

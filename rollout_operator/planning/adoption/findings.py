@@ -4,10 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rollout_operator.model.adoption.namespace import AdoptableSet, RolloutProgress
-from rollout_operator.model.adoption.proposal import (
-    AdoptionCode,
-    AdoptionFinding,
-)
+from rollout_operator.model.adoption.proposal import AdoptionCode, AdoptionFinding
 from rollout_operator.model.names import ON_DELETE
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.placement import ZoneSource

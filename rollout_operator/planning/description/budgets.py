@@ -20,12 +20,7 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod
 from rollout_operator.model.outcome import Code, Reason, Severity
 from rollout_operator.planning.budgets.counting import Survey, find_partition
-from rollout_operator.planning.budgets.rule import (
-    BudgetSnapshot,
-    Decisions,
-    Refusal,
-    choose_budget,
-)
+from rollout_operator.planning.budgets.rule import BudgetSnapshot, Decisions, Refusal, choose_budget
 from rollout_operator.planning.description.groups import describe_reason
 from rollout_operator.planning.rollout.zones import order_zones
 from rollout_operator.planning.wording import NAMES_SHOWN, count, cut, join_names, verb

@@ -18,20 +18,11 @@ from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.tracker import TimesSource
 from rollout_operator.planning.downscales.endpoint import plan_endpoint
 from rollout_operator.planning.downscales.request import RETRY, refuse_decrease
-from rollout_operator.planning.downscales.spacing import (
-    Blocker,
-    find_recent_downscale,
-    format_left,
-)
+from rollout_operator.planning.downscales.spacing import Blocker, find_recent_downscale, format_left
 from rollout_operator.planning.rollout.newcomers import count_used, render_settling
 from rollout_operator.planning.rollout.pods import count_outdated_used
 from rollout_operator.planning.rollout.readiness import measure_readiness
-from rollout_operator.planning.rollout.zones import (
-    is_behind,
-    is_paused,
-    order_zones,
-    render_behind,
-)
+from rollout_operator.planning.rollout.zones import is_behind, is_paused, order_zones, render_behind
 from rollout_operator.planning.wording import count, join_names, join_some, verb
 
 # So many pods are named in one message; the rest is counted.

@@ -17,11 +17,7 @@ from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.outcome import Code, Reason, Severity
 from rollout_operator.model.scaling import PodCalls, ScalingSnapshot
 from rollout_operator.model.units import parse_prometheus_duration
-from rollout_operator.planning.downscales.endpoint import (
-    NoTarget,
-    plan_delay_target,
-    plan_endpoint,
-)
+from rollout_operator.planning.downscales.endpoint import NoTarget, plan_delay_target, plan_endpoint
 from rollout_operator.planning.scaling.desired import Delay, complain
 
 # How often a pod is called again, or told again that it stays where it did not confirm: a pod that

@@ -2,14 +2,7 @@
 
 from rollout_operator.kube.api import PODS, SECRETS
 from rollout_operator.lab.model.request import ApiAnswer
-from tests.contract.bodies import (
-    config_map,
-    delete_options,
-    owner,
-    pod,
-    secret,
-    tree,
-)
+from tests.contract.bodies import config_map, delete_options, owner, pod, secret, tree
 from tests.contract.controllers_pods import HELD
 from tests.contract.plays import Needs, sequence
 from tests.contract.sides import CONFIG_MAPS

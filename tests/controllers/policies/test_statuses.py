@@ -8,13 +8,7 @@ import msgspec
 from rollout_operator.controllers.policies.statuses import WRITE_PAUSE
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
 from rollout_operator.lab.model.history import Commit
-from rollout_operator.lab.network.faults import (
-    OUTCOME,
-    Failure,
-    FaultDecision,
-    NoFaults,
-    SentCall,
-)
+from rollout_operator.lab.network.faults import OUTCOME, Failure, FaultDecision, NoFaults, SentCall
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.decode.status import decode_watched_policy
 from rollout_operator.model.policy.status import PolicyStatus

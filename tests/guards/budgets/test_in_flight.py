@@ -9,12 +9,7 @@ import pytest
 from msgspec import structs
 
 from rollout_operator.aio.backoff import REFUSED_EVICTIONS
-from rollout_operator.guards.budgets.in_flight import (
-    MOST_PODS,
-    REMEMBERED,
-    InFlight,
-    UnusedGrants,
-)
+from rollout_operator.guards.budgets.in_flight import MOST_PODS, REMEMBERED, InFlight, UnusedGrants
 from rollout_operator.guards.budgets.own_deletes import OwnDeletes
 from rollout_operator.guards.budgets.pod_records import RECORD_COUNTS, is_recorded, read_record
 from rollout_operator.guards.budgets.request import Grant, GrantState

@@ -14,15 +14,7 @@ from rollout_operator.model.decode.webhooks import decode_validating_webhooks
 from rollout_operator.model.errors import Gone, Unreachable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.kube.informer_rig import after, played
-from tests.kube.scripted_watch import (
-    Listing,
-    ScriptedApi,
-    Wait,
-    as_raw,
-    bookmark,
-    page,
-    pod,
-)
+from tests.kube.scripted_watch import Listing, ScriptedApi, Wait, as_raw, bookmark, page, pod
 from tests.model.webhook_trees import configuration_tree
 from tests.samples import read_samples
 from tests.virtual_time import in_virtual_time

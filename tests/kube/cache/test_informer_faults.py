@@ -27,16 +27,7 @@ from rollout_operator.model.errors import (
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Severity
 from tests.kube.informer_rig import after, make, played, running
-from tests.kube.scripted_watch import (
-    SILENCE,
-    Listing,
-    Step,
-    Wait,
-    added,
-    bookmark,
-    page,
-    pod,
-)
+from tests.kube.scripted_watch import SILENCE, Listing, Step, Wait, added, bookmark, page, pod
 from tests.virtual_time import in_virtual_time
 
 GONE = Gone("watch pods in namespace prod: too old resource version", status=410)

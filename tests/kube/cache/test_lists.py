@@ -12,9 +12,7 @@ from rollout_operator.model.errors import Gone, TooManyRequests, Unreachable
 from tests.kube.client_bench import POD_LIST, Bench
 from tests.kube.fake_api import stream
 from tests.kube.informer_rig import Rig, after, make, running
-from tests.kube.scripted_watch import (
-    SILENCE as FOR_EVER,
-)
+from tests.kube.scripted_watch import SILENCE as FOR_EVER
 from tests.kube.scripted_watch import (
     Step,
     Wait,

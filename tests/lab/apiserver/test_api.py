@@ -8,13 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.kube.api import (
-    CONFIG_MAPS,
-    PODS,
-    STATEFULSETS,
-    JsonObject,
-    Resource,
-)
+from rollout_operator.kube.api import CONFIG_MAPS, PODS, STATEFULSETS, JsonObject, Resource
 from rollout_operator.lab.apiserver.garbage import ACTOR
 from rollout_operator.lab.model.fields import child, number, text
 from rollout_operator.lab.model.history import Called, Commit

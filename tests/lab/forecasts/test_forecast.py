@@ -17,16 +17,7 @@ from rollout_operator.model.units import parse_rfc3339
 from rollout_operator.operator.diagnosis.copies import ObjectsCopy
 from tests.code_rules import ROOT
 from tests.goldens import Golden
-from tests.lab.forecasts.objects import (
-    Json,
-    check,
-    gate,
-    make,
-    policy,
-    rollout,
-    schedule,
-    source,
-)
+from tests.lab.forecasts.objects import Json, check, gate, make, policy, rollout, schedule, source
 from tests.lab.forecasts.schema import render_forecast_schema
 
 Capture = pytest.CaptureFixture[str]

@@ -6,13 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout_operator.kube.api import (
-    PODS,
-    STATEFULSETS,
-    ZONE_BUDGETS,
-    JsonObject,
-    Resource,
-)
+from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS, JsonObject, Resource
 from rollout_operator.lab.model.request import ApiRefusal, NotModelled
 from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES, ObjectKind, get_kind
 from rollout_operator.lab.schemas.tidy import copy_json

@@ -13,12 +13,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from rollout_operator.lab.virtual_loop.loop import (
-    Deadlock,
-    Livelock,
-    NotSimulated,
-    VirtualTimeLoop,
-)
+from rollout_operator.lab.virtual_loop.loop import Deadlock, Livelock, NotSimulated, VirtualTimeLoop
 
 T = TypeVar("T")
 HOUR = 3600.0

@@ -11,12 +11,7 @@ from rollout_operator.model.decode.policy import decode_policy
 from rollout_operator.model.errors import DecodeError
 from rollout_operator.model.labels import LabelSelector, SelectorTerm
 from rollout_operator.model.names import Uid
-from rollout_operator.model.policy.policy import (
-    PodOrder,
-    Policy,
-    PolicyHead,
-    RefusedPolicy,
-)
+from rollout_operator.model.policy.policy import PodOrder, Policy, PolicyHead, RefusedPolicy
 from rollout_operator.model.units import IntOrPercent
 from tests.model.policy_trees import policy_tree
 

@@ -22,11 +22,7 @@ from rollout_operator.planning.budgets.counting import CountingRule, Survey
 from rollout_operator.planning.budgets.rule import BudgetSnapshot, assess_disruption
 from rollout_operator.planning.description.budgets import describe_budget, list_rivals
 from tests.examples import repeatable
-from tests.planning.disruption_snapshots import (
-    rules_of_partitions,
-    rules_of_zones,
-    snapshots,
-)
+from tests.planning.disruption_snapshots import rules_of_partitions, rules_of_zones, snapshots
 from tests.planning.disruptions import budget, read_snapshot
 from tests.planning.tables import read_table
 

@@ -5,11 +5,7 @@ from typing import Final
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from rollout_operator.model.description import (
-    Description,
-    OperatorDescription,
-    PolicyDescription,
-)
+from rollout_operator.model.description import Description, OperatorDescription, PolicyDescription
 from rollout_operator.planning.description.namespaces import merge_descriptions, select_namespace
 from rollout_operator.planning.description.text import render_description
 from tests.cli.described import EXAMPLE, NOW

@@ -13,13 +13,7 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.planning.diagnosis.checks import diagnose
 from rollout_operator.planning.diagnosis.preparing import explain_untold, plan_questions
-from tests.planning.diagnosis.installations import (
-    answered,
-    good,
-    path_answer,
-    with_sets,
-    zone_set,
-)
+from tests.planning.diagnosis.installations import answered, good, path_answer, with_sets, zone_set
 
 LABELLED = {PREPARE_DOWNSCALE: "true"}
 ZONE_B = PathQuestion(

@@ -9,15 +9,7 @@ import pytest
 from rollout_operator.model.diagnosis.installation import Right
 from rollout_operator.planning.diagnosis.rights import RightNeeds, list_rights
 from tests.kustomize import Object
-from tests.rendered import (
-    LEAST,
-    NAMESPACE,
-    NODE_LABELS,
-    POLICIES,
-    TRACKER,
-    WEBHOOKS,
-    install,
-)
+from tests.rendered import LEAST, NAMESPACE, NODE_LABELS, POLICIES, TRACKER, WEBHOOKS, install
 
 TLS: Final = "-server-tls.enabled=true"
 HOOKS: Final = ("no-downscale", "prepare-downscale", "pod-eviction", "zpdb-validation")

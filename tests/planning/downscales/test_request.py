@@ -8,12 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rollout_operator.model.names import (
-    NO_DOWNSCALE,
-    PREPARE_DOWNSCALE,
-    PREPARE_PATH,
-    PREPARE_PORT,
-)
+from rollout_operator.model.names import NO_DOWNSCALE, PREPARE_DOWNSCALE, PREPARE_PATH, PREPARE_PORT
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.review import Review, Scalable, Unusable
 from rollout_operator.planning.downscales.request import (

@@ -12,12 +12,7 @@ from rollout_operator.model.names import GroupName, Revision, Uid
 from rollout_operator.model.placement import ZoneSource
 from rollout_operator.model.policy.plan import Batch, BatchPod, PolicyPlan, PolicySnapshot
 from rollout_operator.model.policy.policy import Policy, PolicyHead
-from rollout_operator.model.policy.zones import (
-    ResolvedSet,
-    ResolvedZone,
-    ZoneResolution,
-    ZonesCode,
-)
+from rollout_operator.model.policy.zones import ResolvedSet, ResolvedZone, ZoneResolution, ZonesCode
 from tests.builders import NOW
 
 CREATED = datetime(2026, 1, 2, tzinfo=UTC)

@@ -6,16 +6,8 @@ from msgspec import structs
 from rollout_operator.model.group import Zone
 from rollout_operator.model.placement import ZoneSource
 from rollout_operator.model.policy.plan import PolicySnapshot
-from rollout_operator.model.policy.policy import (
-    PolicyRefusal,
-    PolicyRefusalCode,
-    RefusedPolicy,
-)
-from rollout_operator.model.policy.status import (
-    PolicySetStatus,
-    PolicyStatus,
-    PolicyZoneStatus,
-)
+from rollout_operator.model.policy.policy import PolicyRefusal, PolicyRefusalCode, RefusedPolicy
+from rollout_operator.model.policy.status import PolicySetStatus, PolicyStatus, PolicyZoneStatus
 from rollout_operator.model.policy.zones import (
     ZoneFinding,
     ZoneFindingCode,

@@ -14,11 +14,7 @@ from rollout_operator.model.group import Newcomers, Zone
 from rollout_operator.model.names import Uid
 from rollout_operator.model.placement import ZoneSource
 from rollout_operator.model.policy.plan import Batch, PolicySnapshot
-from rollout_operator.model.policy.policy import (
-    PolicyRefusal,
-    PolicyRefusalCode,
-    RefusedPolicy,
-)
+from rollout_operator.model.policy.policy import PolicyRefusal, PolicyRefusalCode, RefusedPolicy
 from rollout_operator.model.policy.status import (
     PolicySetStatus,
     PolicyStatus,

@@ -6,15 +6,7 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.web.http.bodies import MAX_BODY, MAX_ON_LOOP
-from tests.web.webhook_world import (
-    ALLOWED,
-    PATH,
-    Setting,
-    WebhookWorld,
-    body_of,
-    post,
-    serving,
-)
+from tests.web.webhook_world import ALLOWED, PATH, Setting, WebhookWorld, body_of, post, serving
 
 MILLISECOND = timedelta(milliseconds=1)
 HEAD = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n".encode()

@@ -15,16 +15,7 @@ from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.tracker import format_entry
 from tests.controllers.fake_client import Json
 from tests.virtual_time import in_virtual_time
-from tests.web.downscale_world import (
-    RETELL,
-    SECOND,
-    WAIT,
-    World,
-    part,
-    pods_of,
-    three_zones,
-    zone,
-)
+from tests.web.downscale_world import RETELL, SECOND, WAIT, World, part, pods_of, three_zones, zone
 
 MAP: Final = "zones"
 PREFIX: Final = "downscale of statefulsets/zone-a in test from 5 to 3 replicas is "

@@ -9,14 +9,7 @@ from rollout_operator.planning.description.text import render_description
 from rollout_operator.web.status.document import list_document
 from rollout_operator.web.status.sections import MOST_POLICIES
 from tests.virtual_time import in_virtual_time
-from tests.web.status.descriptions import (
-    HOSTILE,
-    budget,
-    describe,
-    group,
-    operator,
-    policy,
-)
+from tests.web.status.descriptions import HOSTILE, budget, describe, group, operator, policy
 from tests.web.status.test_sections import SHOWN_HOSTILE, read
 
 
