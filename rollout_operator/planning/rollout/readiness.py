@@ -127,7 +127,7 @@ def measure_readiness(zone: Zone, deletions: Mapping[Uid, Deletion], now: dateti
         unreadable=tuple(unreadable),
         missing=used - len(held),
         first_missing=_first_missing(sts, used, held),
-        has_pods=bool(zone.own_pods or zone.own_unreadable),
+        has_pods=bool(held or zone.own_pods or zone.own_unreadable),
         available_in=_next_available(down, patience, now),
         settles_in=find_settling(zone),
     )
@@ -146,7 +146,7 @@ def find_why(
         return _GOING[deletions[pod.uid]]
     if not pod.is_ready:
         return DownCause.UNREADY
-    return _find_settling(pod, patience, now)
+    return _find_settling(pod, patience, now) if patience else None
 
 
 def render_readiness(readiness: Readiness) -> str:
@@ -174,8 +174,6 @@ def render_why(readiness: Readiness, down: Down) -> str:
 
 
 def _find_settling(pod: Pod, patience: timedelta, now: datetime) -> DownCause | None:
-    if not patience:
-        return None
     since = pod.ready_since
     return None if since is not None and now - since >= patience else DownCause.SETTLING
 
