@@ -72,7 +72,7 @@ check: $(READY)
 	@$(MAKE) --no-print-directory --jobs 2 lint bytecode
 
 bytecode: $(READY)
-	@ls -d tests/*/ tests/test_*.py | xargs -P 2 -n 24 \
+	@test -d tests/system/__pycache__ || ls -d tests/*/ tests/test_*.py | xargs -P 2 -n 24 \
 		$(PY) -m pytest --collect-only --quiet --quiet >/dev/null 2>&1 || true
 
 test: check controlplane ## everything, on a real control plane too
@@ -80,8 +80,9 @@ test: check controlplane ## everything, on a real control plane too
 
 # Whole clusters, simulated and real, and rendered manifests take as long as all other tests together.
 WHOLE = chart contract demo flux kills lab mutants operator prediction release simulation system world
+# These compute, and wait for little: a process a core.
 test-fast: check ## units alone, which need no control plane: two minutes
-	$(PYTEST) -m "not controlplane and not slow and not thorough" --hypothesis-profile=fast \
+	$(PY) -m pytest -n $(or $(WORKERS),auto) -m "not controlplane and not slow and not thorough" --hypothesis-profile=fast \
 		$(WHOLE:%=--ignore=tests/%) --ignore-glob='tests/test_manifests*' $(ARGS)
 
 tests: test # or make would find the folder, do nothing and exit with 0

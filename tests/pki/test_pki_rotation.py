@@ -20,6 +20,8 @@ from tests.pki.certificates import WANTED, YEAR, Legacy, load, verify
 from tests.pki.controller_rig import MINUTE, Rig, background, started
 from tests.pki.fake_secrets import FakeSecrets
 
+pytestmark = pytest.mark.thorough
+
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 TICK = timedelta(seconds=5)

@@ -13,6 +13,8 @@ from rollout_operator.model.outcome import Code
 from rollout_operator.telemetry.families import PIECE, Counter, Gauge, Histogram
 from rollout_operator.telemetry.metrics import WAIT_CODES, Metrics
 
+pytestmark = pytest.mark.thorough
+
 GROUPS = 300
 # To read a sample and write it as text takes about thirty.
 CALLS_PER_SAMPLE = 40

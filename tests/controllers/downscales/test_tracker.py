@@ -21,6 +21,8 @@ from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import WAIT, World, come_to_rest, part, pod, three_zones
 from tests.web.reviews.test_prepare_tracker import ANSWERED, MAP, OLD, data_of, tracked
 
+pytestmark = pytest.mark.thorough
+
 PATCH: Final = f"patch configmaps/{MAP}"
 FORMER: Final = [
     pytest.param({}, id="there was no entry"),

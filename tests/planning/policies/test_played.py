@@ -21,6 +21,8 @@ from tests.builders import prev, zone
 from tests.planning.policies.played import STARTS_IN, PlayedPolicy
 from tests.planning.policies.snapshots import seconds, snapshot
 
+pytestmark = pytest.mark.thorough
+
 THREE = (("2a", "a"), ("2b", "b"), ("2c", "c"))
 
 # One zone per StatefulSet, named like it, in the order of names.

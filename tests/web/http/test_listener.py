@@ -30,6 +30,8 @@ from tests.web.webhook_world import (
     serving,
 )
 
+pytestmark = pytest.mark.thorough
+
 
 async def test_both_families_are_listened_on(world: WebhookWorld) -> None:
     for host in ("127.0.0.1", *(["::1"] if socket.has_dualstack_ipv6() else [])):
