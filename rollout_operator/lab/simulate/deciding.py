@@ -81,7 +81,7 @@ def keep(obj: JsonObject, seen: Surveyed) -> tuple[Resource, JsonObject] | None:
     """
     version, kind = str(obj.get("apiVersion") or ""), str(obj.get("kind"))
     group = version.rpartition("/")[0]
-    for resource, keep_parts in _KEEPERS:
+    for resource, keep_parts in _KEPT_PARTS:
         if (resource.group, resource.kind) == (group, kind):
             is_here = not resource.is_namespaced or namespace_of(obj) == seen.namespace
             parts = keep_parts(obj, seen) if is_here else None
@@ -207,7 +207,7 @@ def list_hooks(configurations: Iterable[JsonObject]) -> list[str]:
     return [name for name in REGISTRATIONS if name in map(_name_hook, paths)]
 
 
-_KEEPERS: Final[
+_KEPT_PARTS: Final[
     tuple[tuple[Resource, Callable[[JsonObject, Surveyed], JsonObject | None]], ...]
 ] = (
     (ZONE_BUDGETS, _keep_whole),

@@ -78,7 +78,7 @@ from rollout_operator.planning.diagnosis.operators import (
     watches,
 )
 from rollout_operator.planning.diagnosis.policies import obeys
-from rollout_operator.planning.diagnosis.preparing import explain_untold, plan_questions
+from rollout_operator.planning.diagnosis.preparing import explain_unknown, plan_questions
 
 _ALL_DEPLOYMENTS: Final = structs.replace(DEPLOYMENTS, is_namespaced=False)
 # Checks that are left out where their ground could not be read.
@@ -169,7 +169,7 @@ async def _fetch_last(
         trials = await try_pods(client, installation.namespace, raw_sets)
     with reading.recording(Source.PREPARE_PATHS):
         paths = await probe_paths(client, installation.namespace, plan_questions(installation))
-    if untold := explain_untold(paths):
+    if untold := explain_unknown(paths):
         reading.unread[Source.PREPARE_PATHS] = untold
     for source, ground in _RESTS_ON.items():
         # The operator's own account is known without its Deployment.

@@ -21,7 +21,7 @@ from rollout_operator.planning.wording import count, join_names
 _KIND: Final = "ZoneAwarePodDisruptionBudget"
 _VERSION: Final = "rollout-operator.grafana.com/v1"
 # By which people distinguish components, the clearest first.
-_TELLING: Final = (GROUP_LABEL, "app.kubernetes.io/component", "app", "app.kubernetes.io/name")
+_NAMING: Final = (GROUP_LABEL, "app.kubernetes.io/component", "app", "app.kubernetes.io/name")
 
 
 def list_native(seen: AdoptableNamespace, members: Sequence[AdoptableSet]) -> list[NativeBudget]:
@@ -62,7 +62,7 @@ def choose_selector(
     others = [sts.pod_labels for sts in seen.sets if sts.name not in own]
     others += [sts.labels for sts in seen.sets if sts.name not in own]
     others += [pod.labels for pod in seen.pods if pod.name.rpartition("-")[0] not in own]
-    single = [{key: usable[key]} for key in (*_TELLING, *usable) if key in usable]
+    single = [{key: usable[key]} for key in (*_NAMING, *usable) if key in usable]
     for candidate in (*single, usable):
         if candidate and not any(selects(candidate, labels) for labels in others):
             return candidate

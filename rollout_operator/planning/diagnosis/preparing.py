@@ -26,7 +26,7 @@ from rollout_operator.planning.wording import join_names
 
 _UNKNOWN: Final = frozenset({404, 410})
 _NOT_OF_THE_PROGRAM: Final = frozenset({502, 504})
-_WHO_ASKS: Final = frozenset({401, 403})
+_CALLER_REFUSED: Final = frozenset({401, 403})
 # Mimir and Loki act on a GET of these: no pod is called where an annotation names such a path.
 _ACTS_ON_GET: Final = frozenset({"shutdown", "flush", "flush_shutdown"})
 
@@ -73,17 +73,17 @@ def check_answers(installation: Installation) -> Iterator[Finding]:
             yield find(code, f"StatefulSet {answer.question.set_name}", _describe(answer))
 
 
-def explain_untold(answers: Sequence[PathAnswer]) -> str:
+def explain_unknown(answers: Sequence[PathAnswer]) -> str:
     """Return why it is not known of all sets whether they answer; empty where findings are."""
     if any(_judge(answer) is not None for answer in answers):
         return ""
-    untold = [answer for answer in answers if answer.problem or answer.status in _WHO_ASKS]
-    if not untold:
+    unknown = [answer for answer in answers if answer.problem or answer.status in _CALLER_REFUSED]
+    if not unknown:
         return ""
-    first = untold[0]
+    first = unknown[0]
     if not first.question.pod:
         names = dict.fromkeys(
-            answer.question.set_name for answer in untold if not answer.question.pod
+            answer.question.set_name for answer in unknown if not answer.question.pod
         )
         return f"no pod is ready of {join_names([*names])}"
     return _describe(first)

@@ -31,7 +31,7 @@ from rollout_operator.planning.releases.state import ReleasePass
 
 _SOON: Final = timedelta(seconds=1)
 _PINNED: Final = timedelta(seconds=30)
-_TOLD: Final = (
+_WITH_EVENTS: Final = (
     *(conditions.READY, conditions.GATES_PASSING, conditions.DEPLOYMENT_BLOCKED),
     *(conditions.STALLED, conditions.PATH_UNKNOWN, conditions.TARGET_CONFLICT),
 )
@@ -152,7 +152,7 @@ def _explain_contest(state: ReleasePass) -> str:
 
 def _report_changes(state: ReleasePass, status: ReleaseStatus) -> None:
     """Report conditions that say something else than before, and no others (RELB-06)."""
-    changed = (kind for kind in _TOLD if has_changed(state.rollout.status, status, kind))
+    changed = (kind for kind in _WITH_EVENTS if has_changed(state.rollout.status, status, kind))
     for condition in filter(None, map(status.find_condition, changed)):
         if (event := _choose_event(condition)) is not None:
             state.events.append(event)

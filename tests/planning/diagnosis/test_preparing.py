@@ -12,7 +12,7 @@ from rollout_operator.model.names import (
     PREPARE_PORT,
 )
 from rollout_operator.planning.diagnosis.checks import diagnose
-from rollout_operator.planning.diagnosis.preparing import explain_untold, plan_questions
+from rollout_operator.planning.diagnosis.preparing import explain_unknown, plan_questions
 from tests.planning.diagnosis.installations import answered, good, path_answer, with_sets, zone_set
 
 LABELLED = {PREPARE_DOWNSCALE: "true"}
@@ -55,14 +55,14 @@ def test_whatever_answers_serves_the_path(status: int) -> None:
     installation = answered(status)
 
     assert diagnose(installation).findings == ()
-    assert explain_untold(installation.path_answers) == ""
+    assert explain_unknown(installation.path_answers) == ""
 
 
 def test_what_is_not_known_is_reported_unless_something_is_found() -> None:
     message = "GET /prepare on port 80 of pod zone-b-0: HTTP status 401"
-    assert explain_untold([path_answer(200), path_answer(401)]) == message
-    assert explain_untold([path_answer(404), path_answer(401)]) == ""
+    assert explain_unknown([path_answer(200), path_answer(401)]) == message
+    assert explain_unknown([path_answer(404), path_answer(401)]) == ""
     none = path_answer(problem="no pod is ready", pod="")
-    assert explain_untold([none, none]) == "no pod is ready of zone-b"
+    assert explain_unknown([none, none]) == "no pod is ready of zone-b"
     refused = path_answer(problem="400 BadRequest: address not allowed")
-    assert explain_untold([refused]).endswith("zone-b-0: 400 BadRequest: address not allowed")
+    assert explain_unknown([refused]).endswith("zone-b-0: 400 BadRequest: address not allowed")
