@@ -144,6 +144,8 @@ a set that is just being filled raises no warning
   zone a --- status_replicas=0 ready=0
   | info zone-a zone-a has 0 of 3 pods: no pod names it (uid uid-a) as controlling owner, while its
     status counts 0
+pods that are only above the desired ordinals are its own all the same
+  zone a ---ll replicas=3
 SEED-011 both spellings of the group label must agree
   zone a labels=rollout-group:x,grafana.com/rollout-group:x; zone b
     labels=rollout-group:ingester,grafana.com/rollout-group:store
