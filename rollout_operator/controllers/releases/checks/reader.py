@@ -145,13 +145,18 @@ class CheckReader:
     async def _read_inventory(
         self, tree: Tree, request: CheckRequest, failures: dict[str, FluxFailure]
     ) -> Sequence[InventoryFinding]:
-        entries = ApiObject(tree).list_maps("status", "inventory", "entries")
+        # An entry that is no object, or a list that is none, is a problem: it may hide what fails.
+        found = ApiObject(tree).find("status", "inventory", "entries")
+        entries = found if isinstance(found, list) else [] if found is None else [found]
 
         async def read(text: str) -> InventoryFinding:
             async with self._turns:
                 return await self._read_entry(text, request, failures)
 
-        return await gather_all(read(ApiObject(entry).get_text("id")) for entry in entries)
+        ids = [
+            ApiObject(entry).get_text("id") if isinstance(entry, dict) else "" for entry in entries
+        ]
+        return await gather_all(map(read, ids))
 
     async def _read_entry(
         self, text: str, request: CheckRequest, failures: dict[str, FluxFailure]

@@ -45,6 +45,8 @@ class OneKustomization:
         self._own = own
         self._of_objects = of_objects
         self._names = names
+        self.odd_entries: object = None
+        """In place of the entries of the inventory."""
         self._underway = 0
         self.most = 0
         """So many objects were read at a time."""
@@ -65,7 +67,7 @@ class OneKustomization:
         entries = [*deployments, {"id": "prod_s__Secret"}]
         status: Mapping[str, object] = {
             "conditions": [self._ready],
-            "inventory": {"entries": entries},
+            "inventory": {"entries": entries if self.odd_entries is None else self.odd_entries},
         }
         is_own = resource.kind == "Kustomization"
         version = "kustomize.toolkit.fluxcd.io/v1" if is_own else "v1"
@@ -97,6 +99,15 @@ async def test_what_is_read() -> None:
     api = OneKustomization()
     await evaluate(api)
     assert api.reads == ["Kustomization prod/app", "Deployment prod/web"]
+
+
+@pytest.mark.parametrize("entries", [5, {}, "x", [5], [None], [{"id": 5}], [{}]])
+@in_virtual_time
+async def test_an_inventory_that_cannot_be_read_is_unhealthy(entries: object) -> None:
+    """RELB-28: what it holds may fail."""
+    api = OneKustomization()
+    api.odd_entries = entries
+    assert await evaluate(api) == (HealthStatus.UNHEALTHY, False)
 
 
 @in_virtual_time
