@@ -12,7 +12,7 @@ from typing import Final, TextIO
 
 from rollout_operator.cli.commands import OPERATOR, PROGRAM, Command, UnknownCommand, get_command
 from rollout_operator.config.grammar import HelpRequested
-from rollout_operator.model.errors import ConfigError, OperatorError
+from rollout_operator.model.errors import ConfigError, DecodeError, OperatorError
 from rollout_operator.model.exit_codes import ExitCode
 
 _VERSION: Final = ("-version", "--version")
@@ -84,7 +84,9 @@ def _chain(error: BaseException) -> str:
     """Return an error and what caused it on one line."""
     texts = [str(error)]
     cause = error.__cause__
-    if cause is not None and str(cause) not in texts[0]:
+    # What cannot be decoded is explained already: the library says the same in its own words.
+    is_news = not isinstance(error, DecodeError) and str(cause) not in texts[0]
+    if cause is not None and is_news:
         texts.append(f"{type(cause).__name__}: {cause}")
     return ": ".join(texts)
 

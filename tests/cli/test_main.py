@@ -18,7 +18,7 @@ from rollout_operator.config.flags import FLAGS, Config
 from rollout_operator.config.grammar import BOOL
 from rollout_operator.config.usage import render_flag_table
 from rollout_operator.lab.demo.flags import render_demo_usage
-from rollout_operator.model.errors import ConfigError, Unreachable
+from rollout_operator.model.errors import ConfigError, DecodeError, Unreachable
 
 Captured = pytest.CaptureFixture[str]
 Start = Callable[[Callable[[Config], int]], int]
@@ -238,6 +238,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Start:
         (Unreachable("no answer"), None, 1, "no answer"),
         (Unreachable("no answer"), OSError("refused"), 1, "no answer: OSError: refused"),
         (Unreachable("no answer: refused"), OSError("refused"), 1, "no answer: refused"),
+        (DecodeError("Pod x: spec: absent"), ValueError("spec"), 1, "Pod x: spec: absent"),
     ],
 )
 def test_an_operator_that_cannot_go_on_says_why_on_one_line(
