@@ -271,3 +271,12 @@ def format_go_time(time: datetime) -> str:
     return (
         f"{time.replace(tzinfo=None, microsecond=0).isoformat(sep=' ')}{fraction} {offset} {zone}"
     )
+
+
+class Confidential:
+    """A value that holds a secret: none of it shows in a log line or a traceback."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(...)"

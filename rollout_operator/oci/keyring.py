@@ -18,7 +18,7 @@ import msgspec
 
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.releases.reference import DOCKER_HUB, DOCKER_HUB_ALIASES, Repository
-from rollout_operator.model.units import quote
+from rollout_operator.model.units import Confidential, quote
 
 # No label of a host is longer; a pattern that is would only cost time.
 _LONGEST_LABEL: Final = 63
@@ -129,7 +129,7 @@ def _split_port(host: str) -> tuple[str, str]:
     return (name, port) if colon and not port.endswith("]") else (host, "")
 
 
-class _Entry(msgspec.Struct):
+class _Entry(Confidential, msgspec.Struct):
     username: str | None = None
     password: str | None = None
     auth: str | None = None

@@ -19,6 +19,7 @@ import msgspec
 from yarl import URL
 
 from rollout_operator.aio.clock import Clock
+from rollout_operator.model.units import Confidential
 from rollout_operator.oci.errors import BadAnswer
 from rollout_operator.oci.keyring import RegistryCredential
 from rollout_operator.oci.sender import RegistryAnswer, RegistryRequest, Route
@@ -95,7 +96,7 @@ def _skip(header: str, at: int) -> int:
     return between.end() if between else at
 
 
-class _TokenAnswer(msgspec.Struct):
+class _TokenAnswer(Confidential, msgspec.Struct):
     token: str = ""
     access_token: str = ""
     expires_in: int | float | None = None

@@ -30,6 +30,7 @@ from rollout_operator.model.errors import ApiError, InvalidInput, NotFound
 from rollout_operator.model.releases.flux import ImageRepository
 from rollout_operator.model.releases.reference import ImageReference
 from rollout_operator.model.releases.release import ReleaseMetadata
+from rollout_operator.model.units import Confidential
 from rollout_operator.oci.client import RegistryAccess
 from rollout_operator.oci.errors import RegistryError, ReleaseNotFound
 from rollout_operator.oci.keyring import Keyring, decode_pull_secret
@@ -48,7 +49,7 @@ PATIENCE: Final = timedelta(seconds=5)
 MOST_TAGS: Final = 4
 
 
-class _Secret(msgspec.Struct):
+class _Secret(Confidential, msgspec.Struct):
     data: dict[str, str] | None = None
 
 

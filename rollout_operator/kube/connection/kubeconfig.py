@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from rollout_operator.model.errors import ConfigError
-from rollout_operator.model.units import quote
+from rollout_operator.model.units import Confidential, quote
 
 # The library ignores them: we would act with other rights than the file says.
 _NOT_SUPPORTED: Final = ("as", "as-uid", "as-groups", "as-user-extra")
@@ -44,7 +44,7 @@ class KubeconfigChoice(msgspec.Struct, frozen=True, kw_only=True):
         return os.pathsep.join(map(str, self.files))
 
 
-class Kubeconfig(msgspec.Struct, frozen=True, kw_only=True):
+class Kubeconfig(Confidential, msgspec.Struct, frozen=True, kw_only=True):
     """One context of a kubeconfig, with its cluster and user and nothing else."""
 
     label: str
@@ -58,13 +58,13 @@ class Kubeconfig(msgspec.Struct, frozen=True, kw_only=True):
     """That of the context; empty where it names none."""
 
 
-class _Entry(msgspec.Struct, frozen=True):
+class _Entry(Confidential, msgspec.Struct, frozen=True):
     value: Mapping[str, object]
     base: Path
     """Folder of the file that it stands in."""
 
 
-class _Merged(msgspec.Struct, frozen=True):
+class _Merged(Confidential, msgspec.Struct, frozen=True):
     label: str
     files: Sequence[tuple[Path, Mapping[str, object]]]
 

@@ -1,0 +1,19 @@
+"""No secret stands in the text of a value that holds it."""
+
+import pytest
+
+from rollout_operator.controllers.releases import look_ups
+from rollout_operator.kube.connection import kubeconfig
+from rollout_operator.model.units import Confidential
+from rollout_operator.oci import keyring, tokens
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(kubeconfig.Kubeconfig, kubeconfig._Entry, kubeconfig._Merged),
+        *(keyring._Entry, tokens._TokenAnswer, look_ups._Secret),
+    ],
+)
+def test_its_text_is_its_name(kind: type[Confidential]) -> None:
+    assert repr(kind.__new__(kind)) == f"{kind.__name__}(...)"
