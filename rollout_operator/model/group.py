@@ -1,6 +1,6 @@
 """The frozen snapshot of one rollout group that one decision works on."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum, unique
 from typing import TypeVar
@@ -82,14 +82,16 @@ _Held = TypeVar("_Held", Pod, Pod | Unreadable)
 
 def _with_ordinals(
     sts: StatefulSet, pods: Iterable[_Held], ordinals: range
-) -> Iterator[tuple[int, _Held]]:
+) -> list[tuple[int, _Held]]:
     prefix = f"{sts.name}-"
     cut = len(prefix)
-    for pod in pods:
-        if pod.name.startswith(prefix):
-            ordinal = parse_ordinal(pod.name[cut:])
-            if ordinal is not None and ordinal in ordinals:
-                yield ordinal, pod
+    return [
+        (ordinal, pod)
+        for pod in pods
+        if pod.name.startswith(prefix)
+        and (ordinal := parse_ordinal(pod.name[cut:])) is not None
+        and ordinal in ordinals
+    ]
 
 
 def _order_by_proof(pod: Pod | Unreadable) -> tuple[int, str]:

@@ -108,7 +108,8 @@ def measure_readiness(zone: Zone, deletions: Mapping[Uid, Deletion], now: dateti
     standing: list[Pod] = []
     down: list[Down] = []
     unreadable: list[str] = []
-    for place, (ordinal, pod) in enumerate(sorted(held.items())):
+    for place, ordinal in enumerate(sorted(held)):
+        pod = held[ordinal]
         if isinstance(pod, Unreadable):
             unreadable.append(pod.name)
             continue
