@@ -211,8 +211,8 @@ class FollowedSchedules(msgspec.Struct, frozen=True, kw_only=True):
         for kind in (self.own, *([wide.kinds.schedules] if wide and wide.is_followed else ())):
             if kind.lack is not None:
                 yield f"{kind.lack}; a closed one may be among them"
-            elif kind.age > SNAPSHOT_LIMIT:
-                yield f"{kind.kind}: the cache is too old"
+            elif lack := _find_lack(kind):
+                yield lack
 
     def _list_schedules(self) -> Iterator[ScheduleObject]:
         """Yield those of the cluster first: no number of others hides what they say."""
@@ -225,9 +225,17 @@ class FollowedSchedules(msgspec.Struct, frozen=True, kw_only=True):
         followed = None if self.wide is None else self.wide.kinds.namespaces
         if followed is None:
             return {}, ""
-        watched = followed.store.get("", name)
-        known = list_decoded([watched], LabelledNamespace)
-        return {name: known[0].labels} if known else {}, followed.lack or ""
+        if lack := _find_lack(followed):
+            return {}, lack  # labels that a schedule selects by may have changed meanwhile
+        known = list_decoded([followed.store.get("", name)], LabelledNamespace)
+        return {name: known[0].labels} if known else {}, ""
+
+
+def _find_lack(kind: FollowedKind) -> str | None:
+    """Say why what is known of a kind may no longer be so; None where it is."""
+    if kind.lack is None and kind.age > SNAPSHOT_LIMIT:
+        return f"{kind.kind}: the cache is too old"
+    return kind.lack
 
 
 def _read_schedule(watched: AnyWatched) -> ScheduleObject:
