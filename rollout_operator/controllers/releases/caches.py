@@ -26,6 +26,7 @@ from rollout_operator.model.decode.releases.kinds import DECODERS
 from rollout_operator.model.errors import Unreachable
 from rollout_operator.model.objects import AnyWatched, list_decoded
 from rollout_operator.model.releases.flux import (
+    KUSTOMIZATION,
     OCI_REPOSITORY,
     FluxObject,
     FluxReference,
@@ -90,6 +91,11 @@ class ReleaseCaches(msgspec.Struct, frozen=True, kw_only=True):
     def list_repositories(self) -> tuple[FluxObject, ...]:
         """Return the OCIRepositories."""
         return list_decoded(self.oci_repositories.store.list_all(), FluxObject)
+
+    def list_flux(self, kind: str, tags: Sequence[str]) -> tuple[FluxObject, ...]:
+        """Return the objects of Flux of a kind that mention any of these tags."""
+        kinds = {OCI_REPOSITORY: self.oci_repositories, KUSTOMIZATION: self.kustomizations}
+        return list_decoded(kinds[kind].store.list_tagged(*tags), FluxObject)
 
     def find_lack(self) -> str | None:
         """Say why nothing may be decided yet: a kind is not known, or its cache is too old.

@@ -1,18 +1,16 @@
 """Objects of Flux in one namespace: their known state, and writes of single fields of them."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, Protocol
 
 from rollout_operator.controllers.own_writes import NewestObjects
-from rollout_operator.controllers.releases.caches import tag_rollout, tag_source
+from rollout_operator.controllers.releases.caches import list_tags, tag_rollout, tag_source
 from rollout_operator.kube.api import Applier, JsonObject, Patcher, Reader, Resource
 from rollout_operator.kube.cache.followed import FollowedKind
-from rollout_operator.kube.cache.store import WatchedStore
 from rollout_operator.model.decode.releases.kinds import DECODERS
-from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.errors import Conflict, NotFound, UnknownOutcome
-from rollout_operator.model.objects import AnyWatched, WatchedObject, list_decoded
+from rollout_operator.model.objects import list_decoded
 from rollout_operator.model.releases.flux import (
     KUSTOMIZATION,
     OCI_REPOSITORY,
@@ -32,48 +30,31 @@ class FluxClient(Reader, Patcher, Applier, Protocol):
     """What a FluxObjects calls."""
 
 
-class TaggedObjects(Protocol):
-    """Objects of a kind that are found by what they mention."""
-
-    def list_tagged(self, *tags: str) -> Iterable[AnyWatched]:
-        """Return the objects that mention any of these tags."""
-        ...
+ListFlux = Callable[[str, Sequence[str]], Iterable[FluxObject]]
+"""Returns the objects of a kind that mention any of these tags, in any order."""
 
 
-def gather_flux(
-    rollout: str, repositories: TaggedObjects, kustomizations: TaggedObjects
-) -> tuple[FluxObject, ...]:
+def gather_flux(rollout: str, list_flux: ListFlux) -> tuple[FluxObject, ...]:
     """Return what a Rollout writes, wrote or waits for, as far as it can be read.
 
     OCIRepositories come first, and each kind by name.
     """
     tags = tag_rollout(rollout)
-    written = list_decoded(repositories.list_tagged(*tags), FluxObject)
+    written = sorted(list_flux(OCI_REPOSITORY, tags), key=_get_name)
     sources = [tag_source(repository.reference) for repository in written]
-    applied = list_decoded(kustomizations.list_tagged(*tags, *sources), FluxObject)
-    return tuple(each for objects in (written, applied) for each in sorted(objects, key=_get_name))
+    return (*written, *sorted(list_flux(KUSTOMIZATION, (*tags, *sources)), key=_get_name))
+
+
+def index_flux(objects: Iterable[FluxObject]) -> ListFlux:
+    """Return what finds objects that were listed once."""
+    tagged = [(flux, frozenset(list_tags(flux))) for flux in objects]
+    return lambda kind, tags: (
+        flux for flux, own in tagged if flux.kind == kind and not own.isdisjoint(tags)
+    )
 
 
 def _get_name(flux: FluxObject) -> str:
     return flux.head.name
-
-
-class _NewestTagged(NewestObjects[WatchedObject]):
-    """Objects of one kind that are found by what they mention."""
-
-    def __init__(
-        self,
-        cached: WatchedStore,
-        namespace: str,
-        reader: Reader,
-        decode: Callable[[JsonBytes], WatchedObject],
-    ) -> None:
-        super().__init__(cached.get, namespace, reader, decode)
-        self._list_cached = cached.list_tagged
-
-    def list_tagged(self, *tags: str) -> Iterable[AnyWatched]:
-        """Return the newest state of each object that mentions any of these."""
-        return map(self.choose, self._list_cached(*tags))
 
 
 class FluxObjects:
@@ -93,15 +74,19 @@ class FluxObjects:
             KUSTOMIZATION: kustomizations,
         }
         self._newest = {
-            kind: _NewestTagged(followed.store, namespace, client, DECODERS[kind])
+            kind: NewestObjects(followed.store.get, namespace, client, DECODERS[kind])
             for kind, followed in self._kinds.items()
         }
         self._doubtful: set[tuple[str, str]] = set()
 
     def get_flux(self, rollout: str) -> tuple[FluxObject, ...]:
         """Return what a Rollout writes, wrote or waits for, as far as it can be read."""
-        newest = self._newest
-        return gather_flux(rollout, newest[OCI_REPOSITORY], newest[KUSTOMIZATION])
+        return gather_flux(rollout, self._list_newest)
+
+    def _list_newest(self, kind: str, tags: Sequence[str]) -> tuple[FluxObject, ...]:
+        """Return the newest state of each object that mentions any of these."""
+        cached = self._kinds[kind].store.list_tagged(*tags)
+        return list_decoded(map(self._newest[kind].choose, cached), FluxObject)
 
     async def settle(self) -> None:
         """Read back objects with unanswered writes. Raises as `Reader.fetch`, and DecodeError."""

@@ -5,16 +5,14 @@ would give them. They belong to the namespace that is requested, or to `default`
 read is named.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from functools import partial
-from typing import Any, Final
+from typing import Final
 from zoneinfo import ZoneInfo
 
 import msgspec
 
-from rollout_operator.controllers.releases.caches import list_tags
-from rollout_operator.controllers.releases.flux import gather_flux
+from rollout_operator.controllers.releases.flux import gather_flux, index_flux
 from rollout_operator.controllers.releases.observe import (
     NO_OTHERS,
     NO_POLICIES,
@@ -23,35 +21,21 @@ from rollout_operator.controllers.releases.observe import (
 )
 from rollout_operator.kube import release_kinds as kinds
 from rollout_operator.kube.api import NAMESPACES, JsonObject, Resource
-from rollout_operator.kube.cache.store import WatchedStore
 from rollout_operator.lab.model.fields import child, name_of, namespace_of, text
 from rollout_operator.model.decode.broken import decode_or_salvage
-from rollout_operator.model.decode.releases.flux import (
-    decode_image_policy,
-    decode_kustomization,
-    decode_oci_repository,
-)
-from rollout_operator.model.decode.releases.gate import decode_gate
-from rollout_operator.model.decode.releases.head import decode_labelled_namespace, watch_as
-from rollout_operator.model.decode.releases.health import decode_health_check
-from rollout_operator.model.decode.releases.rollout import decode_rollout
-from rollout_operator.model.decode.releases.schedule import decode_schedule
+from rollout_operator.model.decode.releases.kinds import DECODERS
 from rollout_operator.model.described.forecasts import Arrival, Forecast, RolloutForecast
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.exit_codes import ExitCode
-from rollout_operator.model.objects import AnyWatched, Unreadable, list_decoded
-from rollout_operator.model.releases.flux import ImagePolicy
-from rollout_operator.model.releases.health import HealthCheck
+from rollout_operator.model.objects import AnyWatched
+from rollout_operator.model.releases.objects import ReleaseObjects, gather_releases
 from rollout_operator.model.releases.plan import PolicyReading
 from rollout_operator.model.releases.rollout import (
     OURS,
-    LabelledNamespace,
     RefusedRelease,
     ReleaseCompat,
-    ReleaseGate,
     ReleaseRollout,
 )
-from rollout_operator.model.releases.schedule import CLUSTER_SCHEDULE, SCHEDULE, ScheduleObject
 from rollout_operator.model.releases.status import ACTIVE, BakeStatus
 from rollout_operator.model.units import format_duration
 from rollout_operator.operator.diagnosis.copies import ObjectsCopy
@@ -60,18 +44,12 @@ from rollout_operator.planning.releases import conditions
 from rollout_operator.planning.releases.flux import list_targets
 
 _DEFAULT: Final = "default"
-_DECODERS: Final[Mapping[str, tuple[Resource, Callable[[Any], Any]]]] = {
-    resource.kind: (resource, decode)
-    for resource, decode in (
-        (kinds.ROLLOUTS, decode_rollout),
-        (kinds.ROLLOUT_GATES, decode_gate),
-        (kinds.HEALTH_CHECKS, decode_health_check),
-        (kinds.ROLLOUT_SCHEDULES, partial(decode_schedule, SCHEDULE)),
-        (kinds.CLUSTER_ROLLOUT_SCHEDULES, partial(decode_schedule, CLUSTER_SCHEDULE)),
-        (kinds.IMAGE_POLICIES[0], decode_image_policy),
-        (kinds.OCI_REPOSITORIES[0], decode_oci_repository),
-        (kinds.KUSTOMIZATIONS[0], decode_kustomization),
-        (NAMESPACES, decode_labelled_namespace),
+_READ: Final[Mapping[str, Resource]] = {
+    resource.kind: resource
+    for resource in (
+        *(kinds.ROLLOUTS, kinds.ROLLOUT_GATES, kinds.HEALTH_CHECKS),
+        *(kinds.ROLLOUT_SCHEDULES, kinds.CLUSTER_ROLLOUT_SCHEDULES, kinds.IMAGE_POLICIES[0]),
+        *(kinds.OCI_REPOSITORIES[0], kinds.KUSTOMIZATIONS[0], NAMESPACES),
     )
 }
 # Without the right to read these the operator decides nothing.
@@ -105,29 +83,21 @@ def observe_releases(
     Raises InvalidInput where there is no Rollout, or where an object is there twice. `namespace`
     may be empty for all.
     """
-    found = _read(copy.objects, namespace)
-    rollouts = [each for each in _list_rollouts(found) if namespace in ("", each.head.namespace)]
-    broken = [each.error for each in found.broken]
+    objects = gather_releases(_read(copy.objects, namespace), copy.absent)
+    rollouts = [each for each in objects.rollouts if namespace in ("", each.head.namespace)]
+    broken = [each.error for each in objects.unreadable]
     if not rollouts:
         place = f" in namespace {namespace}" if namespace else ""
         besides = f"; {'; '.join(broken)}" if broken else ""
         raise InvalidInput(f"there is no Rollout of {kinds.ROLLOUTS.group}{place}{besides}")
-    schedules = list_decoded(
-        (*found.of(kinds.ROLLOUT_SCHEDULES), *found.of(kinds.CLUSTER_ROLLOUT_SCHEDULES)),
-        ScheduleObject,
-    )
-    labelled = list_decoded(found.of(NAMESPACES), LabelledNamespace)
     given = ForecastInput(
         begins=span.begins,
         ends=span.begins + span.lasts,
         rollouts=tuple(
-            _relate(each, found, copy, span)
+            _relate(each, objects, copy, span)
             for each in sorted(rollouts, key=lambda each: (each.head.namespace, each.head.name))
         ),
-        gates=list_decoded(found.of(kinds.ROLLOUT_GATES), ReleaseGate),
-        schedules=schedules,
-        checks=list_decoded(found.of(kinds.HEALTH_CHECKS), HealthCheck),
-        namespaces={each.head.name: each.labels for each in labelled},
+        objects=objects,
         compat=span.compat,
         verifies_wanted=span.verifies_wanted,
         settles_after=span.settles_after,
@@ -135,29 +105,13 @@ def observe_releases(
     return given, (*broken, *(each.text for each in copy.unread))
 
 
-class _Found(msgspec.Struct):
-    """Objects by kind."""
-
-    by_kind: dict[str, list[AnyWatched]] = {}
-    broken: list[Unreadable] = []
-
-    def of(self, resource: Resource) -> Sequence[AnyWatched]:
-        return self.by_kind.get(resource.kind, ())
-
-
-def _list_rollouts(found: _Found) -> Iterator[ReleaseRollout | RefusedRelease]:
-    yield from list_decoded(found.of(kinds.ROLLOUTS), ReleaseRollout)
-    yield from list_decoded(found.of(kinds.ROLLOUTS), RefusedRelease)
-
-
-def _read(objects: Iterable[JsonObject], namespace: str) -> _Found:
-    found = _Found()
+def _read(objects: Iterable[JsonObject], namespace: str) -> Iterator[AnyWatched]:
     seen: set[tuple[str, str, str]] = set()
     for obj in objects:
         kind = text(obj, "kind")
-        if kind not in _DECODERS:
+        resource = _READ.get(kind)
+        if resource is None:
             continue
-        resource, decode = _DECODERS[kind]
         if text(obj, "apiVersion").partition("/")[0] != (resource.group or resource.version):
             continue
         whole = _complete(obj, namespace if resource.is_namespaced else None)
@@ -165,12 +119,7 @@ def _read(objects: Iterable[JsonObject], namespace: str) -> _Found:
         if key in seen:
             raise InvalidInput(f"{kind} {'/'.join(filter(None, key[1:]))} is in the input twice")
         seen.add(key)
-        raw = msgspec.Raw(msgspec.json.encode(whole))
-        decoded = decode_or_salvage(kind, watch_as(decode), raw)
-        if isinstance(decoded, Unreadable):
-            found.broken.append(decoded)
-        found.by_kind.setdefault(kind, []).append(decoded)
-    return found
+        yield decode_or_salvage(kind, DECODERS[kind], msgspec.Raw(msgspec.json.encode(whole)))
 
 
 def _complete(obj: JsonObject, namespace: str | None) -> JsonObject:
@@ -185,19 +134,19 @@ def _complete(obj: JsonObject, namespace: str | None) -> JsonObject:
 
 
 def _relate(
-    rollout: ReleaseRollout | RefusedRelease, found: _Found, copy: ObjectsCopy, span: ForecastSpan
+    rollout: ReleaseRollout | RefusedRelease,
+    objects: ReleaseObjects,
+    copy: ObjectsCopy,
+    span: ForecastSpan,
 ) -> ForecastRollout:
     if isinstance(rollout, RefusedRelease):
         return ForecastRollout(rollout=rollout)
     name, current = rollout.head.name, rollout.status.current
-    own = [
-        [each for each in found.of(resource) if each.namespace == rollout.head.namespace]
-        for resource in (kinds.OCI_REPOSITORIES[0], kinds.KUSTOMIZATIONS[0])
-    ]
-    flux = gather_flux(name, *map(_store, own))
+    own = (each for each in objects.flux if each.head.namespace == rollout.head.namespace)
+    flux = gather_flux(name, index_flux(own))
     tag = None if current is None else current.version.tag
     targets = list_targets(name, tag, flux)
-    policy = _read_policy(rollout, found, copy)
+    policy = _read_policy(rollout, objects, copy)
     if lack := explain_absence(copy.absent, targets):
         policy = PolicyReading(problem=lack, reason=conditions.NO_FLUX)
     place = rollout.spec.policy_namespace
@@ -215,7 +164,9 @@ def _relate(
     )
 
 
-def _read_policy(rollout: ReleaseRollout, found: _Found, copy: ObjectsCopy) -> PolicyReading:
+def _read_policy(
+    rollout: ReleaseRollout, objects: ReleaseObjects, copy: ObjectsCopy
+) -> PolicyReading:
     if copy.known:
         for resource, reason in _NEEDED:
             if resource.kind not in copy.known:
@@ -224,21 +175,14 @@ def _read_policy(rollout: ReleaseRollout, found: _Found, copy: ObjectsCopy) -> P
     if kinds.IMAGE_POLICIES[0].kind in copy.absent:
         return PolicyReading(problem=NO_POLICIES, reason=conditions.NO_FLUX)
     namespace = rollout.spec.policy_namespace or rollout.head.namespace
-    place = f"ImagePolicy {namespace}/{rollout.spec.policy_name}"
-    for each in found.of(kinds.IMAGE_POLICIES[0]):
-        if (each.namespace, each.name) != (namespace, rollout.spec.policy_name):
-            continue
-        if isinstance(each, Unreadable):
-            return PolicyReading(problem=each.error)
-        (policy,) = list_decoded([each], ImagePolicy)
-        return describe_policy(policy)
-    return PolicyReading(problem=f"{place}: there is none")
-
-
-def _store(objects: Sequence[AnyWatched]) -> WatchedStore:
-    store = WatchedStore(list_tags)
-    store.replace_all(objects)
-    return store
+    place = (namespace, rollout.spec.policy_name)
+    for policy in objects.policies:
+        if (policy.head.namespace, policy.head.name) == place:
+            return describe_policy(policy)
+    for broken in objects.list_unreadable(kinds.IMAGE_POLICIES[0].kind):
+        if (broken.namespace, broken.name) == place:
+            return PolicyReading(problem=broken.error)
+    return PolicyReading(problem=f"ImagePolicy {'/'.join(place)}: there is none")
 
 
 def foresee(copy: ObjectsCopy, namespace: str, span: ForecastSpan) -> Forecast:

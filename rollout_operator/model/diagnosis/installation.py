@@ -20,7 +20,7 @@ from rollout_operator.model.policy.policy import Policy, RefusedPolicy
 
 # The operator reads this module too, and nothing of releases unless they are enabled.
 if TYPE_CHECKING:
-    from rollout_operator.model.diagnosis.releases import InstalledReleases
+    from rollout_operator.model.releases.objects import ReleaseObjects
 
 NO_DOWNSCALE_PATH: Final = "/admission/no-downscale"
 PREPARE_DOWNSCALE_PATH: Final = "/admission/prepare-downscale"
@@ -236,10 +236,10 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     """That are served in its place; none: there is no definition, or it may not be read."""
 
 
-def _make_no_releases() -> "InstalledReleases":
-    from rollout_operator.model.diagnosis.releases import InstalledReleases
+def _make_no_releases() -> "ReleaseObjects":
+    from rollout_operator.model.releases.objects import ReleaseObjects
 
-    return InstalledReleases()
+    return ReleaseObjects()
 
 
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
@@ -264,7 +264,9 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     zone_budgets: tuple[Budget | FlawedBudget, ...] = ()
     policies: tuple[Policy | RefusedPolicy, ...] = ()
     policy_kind: PolicyKind = PolicyKind()
-    releases: "InstalledReleases" = msgspec.field(default_factory=_make_no_releases)
+    releases: "ReleaseObjects" = msgspec.field(default_factory=_make_no_releases)
+    kuberik: tuple[str, ...] = ()
+    """Deployments of kuberik's controller, by namespace and name."""
     rights: tuple[RightAnswer, ...] = ()
     reach: tuple[ReachAnswer, ...] = ()
     pod_trials: tuple[PodTrial, ...] = ()

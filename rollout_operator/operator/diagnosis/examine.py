@@ -61,7 +61,7 @@ from rollout_operator.model.diagnosis.installation import (
 from rollout_operator.model.errors import Denied, NotFound, OperatorError
 from rollout_operator.operator.diagnosis.access_reviews import fetch_rights
 from rollout_operator.operator.diagnosis.dry_runs import probe_paths, try_pods, try_webhooks
-from rollout_operator.operator.diagnosis.examine_releases import read_releases
+from rollout_operator.operator.diagnosis.examine_releases import add_releases
 from rollout_operator.operator.diagnosis.listing import ExaminingClient, Reading
 from rollout_operator.pki.examination import read_bundle
 from rollout_operator.planning.diagnosis.checks import diagnose
@@ -132,10 +132,10 @@ async def read_installation(client: ExaminingClient, namespace: str, now: dateti
         installation,
         policies=tuple(policy.policy for policy in policies),
         policy_kind=await reading.fetch_policy_kind(),
-        releases=await read_releases(reading, installation),
         lease=await reading.fetch_lease(find_value(arguments, LEASE_FLAG) or DEFAULT_LEASE),
         hooks=await reading.list_hooks(_choose_secret(arguments)),
     )
+    installation = await add_releases(reading, installation)
     raw_sets = [raw for sts, raw in sets if sts.sts.group is not None]
     return await _fetch_last(reading, installation, raw_sets)
 

@@ -31,8 +31,7 @@ from rollout_operator.kube.scales.references import ScaleReader
 from rollout_operator.model.decode.budget import decode_budget
 from rollout_operator.model.decode.lease import decode_lease
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
-from rollout_operator.model.decode.releases.head import watch_as
-from rollout_operator.model.decode.releases.rollout import decode_rollout
+from rollout_operator.model.decode.releases.kinds import DECODERS
 from rollout_operator.model.decode.status import decode_watched_policy
 from rollout_operator.model.description import SCHEMA_VERSION, Description
 from rollout_operator.model.errors import ApiError, DecodeError, Denied, InvalidInput, NotFound
@@ -46,12 +45,7 @@ from rollout_operator.model.scaling import ScalingSnapshot
 from rollout_operator.model.units import parse_rfc3339
 from rollout_operator.operator.diagnosis.listing import Lister
 from rollout_operator.operator.diagnosis.observed import DrivenSets, ObjectsFrom, ObservedNamespace
-from rollout_operator.operator.diagnosis.releases import (
-    ALL_ROLLOUTS,
-    ListedReleases,
-    ObservedReleases,
-    ReleaseReader,
-)
+from rollout_operator.operator.diagnosis.releases import ALL_ROLLOUTS, read_shown_releases
 from rollout_operator.planning.description.groups import GroupDecision, describe_group
 from rollout_operator.planning.description.namespaces import select_namespace
 from rollout_operator.planning.scaling.plan import list_references, plan_scaling
@@ -131,9 +125,11 @@ class Inspector:
         Raises ApiError where sets or pods cannot be listed.
         """
         remarks: list[str] = []
-        reading = both(self._read(remarks, is_fresh), self._read_releases(remarks, is_fresh))
-        (seen, listed), own = await both(reading, self._fetch_own(remarks))
-        releases = ObservedReleases(listed)
+        lister = Lister(self._client, None if is_fresh else "0")
+        reading = both(
+            self._read(lister, remarks), read_shown_releases(lister, self._namespace, remarks)
+        )
+        (seen, releases), own = await both(reading, self._fetch_own(remarks))
         groups, driven = seen.observe(), seen.list_driven()
         planned = await gather_all(self._plan(seen, group) for group in groups.values())
         plans = dict(zip(groups, planned, strict=True))
@@ -163,12 +159,8 @@ class Inspector:
             remarks=() if is_own else tuple(remarks),
         )
 
-    async def _read_releases(self, remarks: list[str], is_fresh: bool) -> ListedReleases:
-        lister = Lister(self._client, None if is_fresh else "0")
-        return await ReleaseReader(lister, self._namespace, remarks).read()
-
-    async def _read(self, remarks: list[str], is_fresh: bool) -> ObservedNamespace:
-        lister, namespace = Lister(self._client, None if is_fresh else "0"), self._namespace
+    async def _read(self, lister: Lister, remarks: list[str]) -> ObservedNamespace:
+        namespace = self._namespace
         # Pods last: they are no older than what their sets want.
         sets, policies = await both(
             lister.list_all(STATEFULSETS, namespace, decode_statefulset),
@@ -283,6 +275,6 @@ async def list_namespaces(client: ApiClient, *, is_fresh: bool = True) -> Sequen
         policies = await lister.list_all(_ALL_POLICIES, "", decode_watched_policy)
         names.update(policy.namespace for policy in policies)
     with suppress(NotFound, Denied):
-        rollouts = await lister.list_all(ALL_ROLLOUTS, "", watch_as(decode_rollout))
+        rollouts = await lister.list_all(ALL_ROLLOUTS, "", DECODERS[ALL_ROLLOUTS.kind])
         names.update(rollout.namespace for rollout in rollouts)
     return sorted(names)

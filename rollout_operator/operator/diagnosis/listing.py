@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from rollout_operator.kube.api import ApiClient, DryRunner, PodProxy, Reader, Resource, Writer
+from rollout_operator.kube.api import DryRunner, PodProxy, Reader, Resource, Writer
 from rollout_operator.model.decode.broken import decode_or_salvage
 from rollout_operator.model.diagnosis.installation import Source
 from rollout_operator.model.errors import Denied, NotFound, OperatorError
@@ -25,7 +25,7 @@ Decoder = Callable[[msgspec.Raw], Decoded]
 class Lister(msgspec.Struct, frozen=True):
     """Lists objects by one client."""
 
-    client: ApiClient
+    client: Reader
     version: str | None
     """None for what is stored, "0" for what the API server has cached."""
 

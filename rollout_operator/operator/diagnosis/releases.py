@@ -5,8 +5,7 @@ left out, with a remark where a Rollout rests on it: most people need no right t
 kinds.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -14,33 +13,21 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from rollout_operator.aio.tasks import gather_all
-from rollout_operator.controllers.releases.caches import list_tags
-from rollout_operator.controllers.releases.flux import gather_flux
+from rollout_operator.controllers.releases.flux import ListFlux, gather_flux, index_flux
 from rollout_operator.kube import release_kinds as kinds
 from rollout_operator.kube.api import NAMESPACES, Resource
-from rollout_operator.kube.cache.store import WatchedStore
-from rollout_operator.model.decode.releases.flux import decode_kustomization, decode_oci_repository
-from rollout_operator.model.decode.releases.gate import decode_gate
-from rollout_operator.model.decode.releases.head import Headed, decode_labelled_namespace, watch_as
-from rollout_operator.model.decode.releases.health import decode_health_check
-from rollout_operator.model.decode.releases.rollout import decode_rollout
-from rollout_operator.model.decode.releases.schedule import decode_schedule
-from rollout_operator.model.decode.wire import JsonBytes
+from rollout_operator.model.decode.releases.kinds import DECODERS
 from rollout_operator.model.described.releases import (
     HealthCheckDescription,
     ReleaseDescription,
     ScheduleDescription,
 )
 from rollout_operator.model.errors import ApiError, Denied, NotFound
-from rollout_operator.model.objects import AnyWatched, Unreadable, list_decoded
+from rollout_operator.model.objects import AnyWatched, list_decoded
 from rollout_operator.model.releases.health import HealthCheck
-from rollout_operator.model.releases.rollout import (
-    LabelledNamespace,
-    RefusedRelease,
-    ReleaseGate,
-    ReleaseRollout,
-)
-from rollout_operator.model.releases.schedule import CLUSTER_SCHEDULE, SCHEDULE, ScheduleObject
+from rollout_operator.model.releases.objects import ReleaseObjects, gather_releases
+from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
+from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.operator.diagnosis.listing import Lister
 from rollout_operator.planning.description.releases.gates import describe_schedule
 from rollout_operator.planning.description.releases.rollouts import (
@@ -53,108 +40,100 @@ from rollout_operator.planning.releases.flux import list_targets
 from rollout_operator.planning.releases.health import selects_namespaces
 
 ALL_ROLLOUTS: Final = replace(kinds.ROLLOUTS, is_namespaced=False)
-_ALL_CHECKS: Final = replace(kinds.HEALTH_CHECKS, is_namespaced=False)
-
-
-class ListedReleases(msgspec.Struct, frozen=True, kw_only=True):
-    """All objects that were listed in one namespace."""
-
-    rollouts: Sequence[AnyWatched] = ()
-    gates: Sequence[AnyWatched] = ()
-    checks: Sequence[AnyWatched] = ()
-    schedules: Sequence[AnyWatched] = ()
-    repositories: Sequence[AnyWatched] = ()
-    kustomizations: Sequence[AnyWatched] = ()
-    wide_checks: Sequence[AnyWatched] = ()
-    """HealthChecks of all namespaces, where a Rollout selects namespaces."""
-    namespaces: Sequence[AnyWatched] = ()
+_ROLLOUTS: Final = (kinds.ROLLOUTS,)
+_SHOWN: Final = (
+    *((kinds.ROLLOUT_GATES,), (kinds.HEALTH_CHECKS,), (kinds.ROLLOUT_SCHEDULES,)),
+    *((kinds.CLUSTER_ROLLOUT_SCHEDULES,), kinds.OCI_REPOSITORIES, kinds.KUSTOMIZATIONS),
+)
+_WIDE: Final = ((replace(kinds.HEALTH_CHECKS, is_namespaced=False),), (NAMESPACES,))
+# Few people may read these: what rests on them says so itself.
+_QUIET: Final = (kinds.ROLLOUTS, kinds.CLUSTER_ROLLOUT_SCHEDULES)
 
 
 class ReleaseReader(msgspec.Struct, frozen=True):
-    """Lists the objects of releases in one namespace; `remarks` takes what could not be read."""
+    """Lists objects of releases in one namespace. What is absent, or fails, holds no other."""
 
     lister: Lister
     namespace: str
-    remarks: list[str]
+    absent: list[str] = []
+    """Kinds that the API server does not know."""
+    failures: list[tuple[Resource, ApiError]] = []
 
-    async def read(self) -> ListedReleases:
-        """Return the objects; empty where there is no Rollout, or none may be read."""
-        namespace = self.namespace
-        try:
-            rollouts = await self.lister.list_all(
-                kinds.ROLLOUTS, namespace, watch_as(decode_rollout)
-            )
-        except (NotFound, Denied):
-            return ListedReleases()
-        except ApiError as error:
-            self.remarks.append(f"Rollouts are left out: {error}")
-            return ListedReleases()
-        if not rollouts:
-            return ListedReleases()
-        gates, checks, own, common, repositories, kustomizations = await gather_all(
-            (
-                self._list(namespace, decode_gate, kinds.ROLLOUT_GATES),
-                self._list(namespace, decode_health_check, kinds.HEALTH_CHECKS),
-                self._list(namespace, partial(decode_schedule, SCHEDULE), kinds.ROLLOUT_SCHEDULES),
-                self._list(
-                    "", partial(decode_schedule, CLUSTER_SCHEDULE), kinds.CLUSTER_ROLLOUT_SCHEDULES
-                ),
-                self._list(namespace, decode_oci_repository, *kinds.OCI_REPOSITORIES),
-                self._list(namespace, decode_kustomization, *kinds.KUSTOMIZATIONS),
-            )
-        )
-        listed = ListedReleases(
-            rollouts=rollouts,
-            gates=gates,
-            checks=checks,
-            schedules=(*own, *common),
-            repositories=repositories,
-            kustomizations=kustomizations,
-        )
-        if not any(map(selects_namespaces, list_decoded(rollouts, ReleaseRollout))):
-            return listed
-        wide = await self._list("", decode_health_check, _ALL_CHECKS)
-        namespaces = await self._list("", decode_labelled_namespace, NAMESPACES)
-        return replace(listed, wide_checks=wide, namespaces=namespaces)
+    async def list_all(self, *wanted: Sequence[Resource]) -> list[AnyWatched]:
+        """Return the objects of all these kinds, each in the first version that is served."""
+        objects: list[AnyWatched] = []
+        read = await gather_all(map(self._list, wanted))
+        for versions, found in zip(wanted, read, strict=True):
+            if isinstance(found, NotFound):
+                self.absent.append(versions[0].kind)
+            elif isinstance(found, ApiError):
+                self.failures.append((versions[0], found))
+            else:
+                objects += found
+        return objects
 
-    async def _list(
-        self, namespace: str, decode: Callable[[JsonBytes], Headed], *versions: Resource
-    ) -> Sequence[AnyWatched]:
-        """Return the objects in the first version that is served; empty where there is none."""
+    async def _list(self, versions: Sequence[Resource]) -> list[AnyWatched] | ApiError:
+        absence = NotFound("")
         for resource in versions:
+            namespace = self.namespace if resource.is_namespaced else ""
             try:
-                return await self.lister.list_all(resource, namespace, watch_as(decode))
-            except NotFound:
-                continue
+                return await self.lister.list_all(resource, namespace, DECODERS[resource.kind])
+            except NotFound as error:
+                absence = error
             except ApiError as error:
-                # Few people may read objects of the cluster: what rests on them says so itself.
-                if resource is not kinds.CLUSTER_ROLLOUT_SCHEDULES or not isinstance(error, Denied):
-                    self.remarks.append(f"{resource.plural} are left out: {error}")
-                return ()
-        return ()
+                return error
+        return absence
+
+
+async def read_shown_releases(
+    lister: Lister, namespace: str, remarks: list[str]
+) -> "ObservedReleases":
+    """Return what is shown; nothing where there is no Rollout, or none may be read.
+
+    `remarks` takes what could not be read.
+    """
+    reader = ReleaseReader(lister, namespace)
+    objects = await reader.list_all(_ROLLOUTS)
+    if objects:
+        objects += await reader.list_all(*_SHOWN)
+    if any(map(selects_namespaces, list_decoded(objects, ReleaseRollout))):
+        wide = await reader.list_all(*_WIDE)
+        objects += [each for each in wide if each.namespace != namespace]
+    remarks += _explain_failures(reader.failures)
+    return ObservedReleases(gather_releases(objects), namespace)
+
+
+def _explain_failures(failures: Sequence[tuple[Resource, ApiError]]) -> Iterator[str]:
+    for resource, error in failures:
+        if not isinstance(error, Denied) or resource not in _QUIET:
+            name = "Rollouts" if resource is kinds.ROLLOUTS else resource.plural
+            yield f"{name} are left out: {error}"
 
 
 class ObservedReleases(msgspec.Struct, frozen=True):
-    """Describes the listed objects."""
+    """Describes the listed objects of one namespace."""
 
-    listed: ListedReleases
+    objects: ReleaseObjects
+    namespace: str
 
     def describe_releases(self) -> tuple[ReleaseDescription, ...] | UnsetType:
         """Return all Rollouts by name; UNSET where there is none."""
         common = RelatedObjects(
-            gates=list_decoded(self.listed.gates, ReleaseGate),
+            gates=self.objects.gates,
             schedules=self._list_schedules(),
-            checks=self._list_checks(),
+            checks=self.objects.checks,
+            namespaces=self.objects.namespaces,
         )
-        descriptions: list[ReleaseDescription] = []
-        for rollout in sorted(self.listed.rollouts, key=lambda each: each.name):
-            if isinstance(rollout, Unreadable):
-                descriptions.append(describe_unreadable_release(rollout))
-            elif isinstance(rollout.decoded, ReleaseRollout | RefusedRelease):
-                descriptions.append(
-                    describe_release(rollout.decoded, self._relate(rollout.decoded, common))
-                )
-        return tuple(descriptions) or UNSET
+        broken = self.objects.list_unreadable(kinds.ROLLOUTS.kind)
+        list_flux = index_flux(self.objects.flux)
+        described = [
+            *(
+                describe_release(each, _relate(each, common, list_flux))
+                for each in self.objects.rollouts
+            ),
+            *map(describe_unreadable_release, broken),
+        ]
+        return tuple(sorted(described, key=lambda each: each.name)) or UNSET
 
     def describe_schedules(self) -> tuple[ScheduleDescription, ...] | UnsetType:
         """Return the schedules of the namespace, and those of the cluster; UNSET for none."""
@@ -162,46 +141,28 @@ class ObservedReleases(msgspec.Struct, frozen=True):
 
     def describe_checks(self) -> tuple[HealthCheckDescription, ...] | UnsetType:
         """Return the HealthChecks of the namespace by name; UNSET where there is none."""
-        rollouts = list_decoded(self.listed.rollouts, ReleaseRollout)
-        labels = self._map_labels()
-        descriptions = (describe_check(check, rollouts, labels) for check in self._list_checks())
-        return tuple(descriptions) or UNSET
+        rollouts, labels = self.objects.list_obeyed(), self.objects.namespaces
+        described = (describe_check(each, rollouts, labels) for each in self._list_own_checks())
+        return tuple(described) or UNSET
 
-    def _relate(
-        self, rollout: ReleaseRollout | RefusedRelease, common: RelatedObjects
-    ) -> RelatedObjects:
-        if isinstance(rollout, RefusedRelease):
-            return common
-        current, name = rollout.status.current, rollout.head.name
-        tag = None if current is None else current.version.tag
-        flux = gather_flux(
-            name, _store(self.listed.repositories), _store(self.listed.kustomizations)
-        )
-        related = msgspec.structs.replace(common, targets=list_targets(name, tag, flux))
-        if not selects_namespaces(rollout):
-            return related
-        checks = list_decoded(self.listed.wide_checks, HealthCheck)
-        return msgspec.structs.replace(related, checks=checks, namespaces=self._map_labels())
-
-    def _list_checks(self) -> tuple[HealthCheck, ...]:
-        checks = list_decoded(self.listed.checks, HealthCheck)
-        return tuple(sorted(checks, key=lambda check: check.head.name))
-
-    def _map_labels(self) -> Mapping[str, Mapping[str, str]]:
-        namespaces = list_decoded(self.listed.namespaces, LabelledNamespace)
-        return {namespace.head.name: namespace.labels for namespace in namespaces}
+    def _list_own_checks(self) -> list[HealthCheck]:
+        own = (each for each in self.objects.checks if each.head.namespace == self.namespace)
+        return sorted(own, key=lambda check: check.head.name)
 
     def _list_schedules(self) -> tuple[ScheduleObject, ...]:
-        schedules = list_decoded(self.listed.schedules, ScheduleObject)
         return tuple(
             sorted(
-                schedules, key=lambda schedule: (schedule.head.namespace == "", schedule.head.name)
+                self.objects.schedules,
+                key=lambda schedule: (schedule.head.namespace == "", schedule.head.name),
             )
         )
 
 
-def _store(objects: Sequence[AnyWatched]) -> WatchedStore:
-    """Return a store that finds objects by what they mention."""
-    store = WatchedStore(list_tags)
-    store.replace_all(objects)
-    return store
+def _relate(
+    rollout: ReleaseRollout | RefusedRelease, common: RelatedObjects, list_flux: ListFlux
+) -> RelatedObjects:
+    if isinstance(rollout, RefusedRelease):
+        return common
+    current, name = rollout.status.current, rollout.head.name
+    tag = None if current is None else current.version.tag
+    return replace(common, targets=list_targets(name, tag, gather_flux(name, list_flux)))

@@ -112,9 +112,7 @@ class HealthChecks(Feature):
         if current is None or not current.is_active:
             return ""
         tag, name = current.version.tag, rollout.head.name
-        caches = self._caches
-        flux = gather_flux(name, caches.oci_repositories.store, caches.kustomizations.store)
-        targets = list_targets(name, tag, flux)
+        targets = list_targets(name, tag, gather_flux(name, self._caches.list_flux))
         return describe_flux_wait(rollout, tag, targets, self._compat)
 
     def _observe(self, check: HealthCheck) -> CheckSnapshot:

@@ -3,13 +3,19 @@
 Why a Rollout that is made waits is no matter of an installation: `status` and `explain` say that.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from rollout_operator.model.diagnosis.findings import Finding, FindingCode
 from rollout_operator.model.diagnosis.installation import Installation
-from rollout_operator.model.diagnosis.releases import InstalledReleases
-from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
+from rollout_operator.model.releases.flux import (
+    IMAGE_POLICY,
+    IMAGE_REPOSITORY,
+    KUSTOMIZATION,
+    OCI_REPOSITORY,
+)
+from rollout_operator.model.releases.objects import ReleaseObjects
+from rollout_operator.model.releases.rollout import RefusedRelease
 from rollout_operator.planning.diagnosis.operators import (
     RELEASES_FLAG,
     is_on,
@@ -21,10 +27,13 @@ from rollout_operator.planning.releases.health import list_checks, selects_names
 from rollout_operator.planning.releases.schedules.status import describe_refusal
 from rollout_operator.planning.wording import join_names, verb
 
+OF_FLUX: Final = (IMAGE_POLICY, IMAGE_REPOSITORY, OCI_REPOSITORY, KUSTOMIZATION)
+"""Kinds of Flux, as findings name those that are missing."""
+
 # A Rollout writes to either of the two.
-_WRITTEN: Final = frozenset({"OCIRepository", "Kustomization"})
-_ANNOUNCING: Final = frozenset({"ImagePolicy"})
-_CHECKED: Final = frozenset({"HealthCheck"})
+_WRITTEN: Final = frozenset({OCI_REPOSITORY, KUSTOMIZATION})
+_ROLLOUT: Final = "Rollout"
+_CHECKED: Final = "HealthCheck"
 
 
 def makes(installation: Installation) -> bool:
@@ -37,7 +46,7 @@ def makes(installation: Installation) -> bool:
 
 def check_kinds(installation: Installation) -> Iterator[Finding]:
     """Yield the kinds that the API server does not know, though they are to be obeyed."""
-    missing = installation.releases.missing
+    missing = [kind for kind in installation.releases.absent if kind not in OF_FLUX]
     if missing and makes(installation):
         text = f"the API server does not know {join_names(missing, shown=len(missing))}"
         yield find(FindingCode.RELEASE_KIND_MISSING, "kuberik.com", text)
@@ -45,30 +54,32 @@ def check_kinds(installation: Installation) -> Iterator[Finding]:
 
 def check_made(installation: Installation) -> Iterator[Finding]:
     """Yield that Rollouts are here which no operator makes, or which two make."""
-    releases, acting = installation.releases, list_acting(installation)
-    names = [release.head.name for release in releases.rollouts]
-    if names and acting and not makes(installation) and not releases.others:
+    acting, others = list_acting(installation), installation.kuberik
+    names = _list_names(installation.releases)
+    if names and acting and not makes(installation) and not others:
         text = f"{join_names(names)} {verb(len(names), 'is', 'are')} passed over"
         yield find(FindingCode.RELEASES_NOT_MADE, acting[0].title, text)
-    if releases.others and makes(installation):
-        text = f"Deployment {join_names(releases.others)} runs kuberik's controller"
+    if others and makes(installation):
+        text = f"Deployment {join_names(others)} runs kuberik's controller"
         yield find(FindingCode.RELEASES_MADE_TWICE, acting[0].title, text)
 
 
 def check_flux(installation: Installation) -> Iterator[Finding]:
     """Yield that Flux lacks what announces versions, or anything to write them to."""
     releases = installation.releases
-    missing = {*releases.missing_of_flux}
-    if releases.rollouts and (missing >= _ANNOUNCING or missing >= _WRITTEN):
-        text = f"the API server does not know {join_names(releases.missing_of_flux, shown=4)}"
+    missing = [kind for kind in releases.absent if kind in OF_FLUX]
+    is_needed = IMAGE_POLICY in missing or _WRITTEN.issubset(missing)
+    if _list_names(releases) and is_needed:
+        text = f"the API server does not know {join_names(missing, shown=len(OF_FLUX))}"
         yield find(FindingCode.FLUX_KIND_MISSING, "Flux", text)
 
 
 def check_accepted(installation: Installation) -> Iterator[Finding]:
     """Yield the Rollouts and schedules whose spec cannot be obeyed, and what cannot be read."""
     for broken in installation.releases.unreadable:
+        is_refused, code = broken.kind == _ROLLOUT, FindingCode.RELEASE_OBJECT_UNREADABLE
         name = f"{broken.kind} {broken.name}"
-        yield find(FindingCode.RELEASE_OBJECT_UNREADABLE, name, broken.error)
+        yield find(FindingCode.RELEASE_REFUSED if is_refused else code, name, broken.error)
     for release in installation.releases.rollouts:
         if isinstance(release, RefusedRelease):
             yield find(FindingCode.RELEASE_REFUSED, f"Rollout {release.head.name}", release.problem)
@@ -82,11 +93,11 @@ def check_accepted(installation: Installation) -> Iterator[Finding]:
 def check_announced(installation: Installation) -> Iterator[Finding]:
     """Yield the Rollouts whose image policy is not there, or selects no tag."""
     releases = installation.releases
-    if {*releases.missing_of_flux} >= _ANNOUNCING:
+    if IMAGE_POLICY in releases.absent:
         return
     policies = {policy.head.name: policy for policy in releases.policies}
-    unreadable = {broken.name for broken in releases.unreadable if broken.kind in _ANNOUNCING}
-    for release in _list_obeyed(releases):
+    unreadable = {broken.name for broken in releases.list_unreadable(IMAGE_POLICY)}
+    for release in releases.list_obeyed():
         name, spec = f"Rollout {release.head.name}", release.spec
         if spec.policy_namespace not in {"", installation.namespace}:
             continue
@@ -104,10 +115,10 @@ def check_announced(installation: Installation) -> Iterator[Finding]:
 def check_written(installation: Installation) -> Iterator[Finding]:
     """Yield the Rollouts that no object of Flux is annotated for."""
     releases = installation.releases
-    if {*releases.missing_of_flux} >= _WRITTEN or _has_unreadable(releases, _WRITTEN):
+    if _WRITTEN.issubset(releases.absent) or releases.list_unreadable(*_WRITTEN):
         return
     named = {name for name, _ in _list_annotated(releases)}
-    for release in _list_obeyed(releases):
+    for release in releases.list_obeyed():
         if release.head.name not in named:
             text = "no OCIRepository and no Kustomization names it"
             yield find(FindingCode.RELEASE_WRITES_NOTHING, f"Rollout {release.head.name}", text)
@@ -116,7 +127,7 @@ def check_written(installation: Installation) -> Iterator[Finding]:
 def check_named(installation: Installation) -> Iterator[Finding]:
     """Yield gates and objects of Flux that name a Rollout which is not there."""
     releases = installation.releases
-    rollouts = {release.head.name for release in releases.rollouts}
+    rollouts = _list_names(releases)
     named = [(gate.rollout, f"RolloutGate {gate.head.name}") for gate in releases.gates]
     for name, what in (*named, *_list_annotated(releases)):
         if name not in rollouts:
@@ -126,11 +137,11 @@ def check_named(installation: Installation) -> Iterator[Finding]:
 def check_selected(installation: Installation) -> Iterator[Finding]:
     """Yield Rollouts that select no HealthCheck, and schedules that concern no Rollout."""
     releases = installation.releases
-    for release in _list_obeyed(releases):
+    for release in releases.list_obeyed():
         checks = release.spec.checks
         if checks is None or checks.selector is None or selects_namespaces(release):
             continue
-        if _has_unreadable(releases, _CHECKED):
+        if releases.list_unreadable(_CHECKED):
             continue
         if not list_checks(release.head, checks, releases.checks, {}):
             text = "spec.healthCheckSelector selects none"
@@ -139,7 +150,8 @@ def check_selected(installation: Installation) -> Iterator[Finding]:
         selector = schedule.rollouts
         if selector is None or schedule.problem or not schedule.head.namespace:
             continue
-        if not any(selector.takes(release.labels) for release in releases.rollouts):
+        labelled = (*releases.rollouts, *releases.list_unreadable(_ROLLOUT))
+        if not any(selector.takes(release.labels) for release in labelled):
             name = f"{schedule.kind} {schedule.head.name}"
             text = "spec.rolloutSelector selects no Rollout of the namespace"
             yield find(FindingCode.SCHEDULE_SELECTS_NOTHING, name, text)
@@ -157,23 +169,18 @@ def reads_cluster(installation: Installation) -> bool:
     """Return whether a schedule is of the cluster, or a Rollout selects namespaces."""
     releases = installation.releases
     return any(not schedule.head.namespace for schedule in releases.schedules) or any(
-        map(selects_namespaces, _list_obeyed(releases))
+        map(selects_namespaces, releases.list_obeyed())
     )
 
 
-def _has_unreadable(releases: InstalledReleases, kinds: Collection[str]) -> bool:
-    """Return whether any object of these kinds may be what a check looks for."""
-    return any(broken.kind in kinds for broken in releases.unreadable)
+def _list_names(releases: ReleaseObjects) -> list[str]:
+    """Return the names of all Rollouts, also of those that cannot be read."""
+    broken = [each.name for each in releases.list_unreadable(_ROLLOUT)]
+    return [*(each.head.name for each in releases.rollouts), *broken]
 
 
-def _list_obeyed(releases: InstalledReleases) -> Iterator[ReleaseRollout]:
-    for release in releases.rollouts:
-        if isinstance(release, ReleaseRollout):
-            yield release
-
-
-def _list_annotated(releases: InstalledReleases) -> Iterator[tuple[str, str]]:
+def _list_annotated(releases: ReleaseObjects) -> Iterator[tuple[str, str]]:
     """Yield which Rollouts objects of Flux name, and the objects."""
-    for flux in (*releases.sources, *releases.kustomizations):
+    for flux in releases.flux:
         for name in dict.fromkeys(flux.rollouts.values()):
             yield name, f"{flux.kind} {flux.head.name}"

@@ -5,7 +5,7 @@ a tag, and a HealthCheck that waits is healthy, a given span later. What failed 
 nothing, and no version is announced that is not known yet.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -13,7 +13,8 @@ import msgspec
 
 from rollout_operator.model.described.forecasts import RolloutForecast
 from rollout_operator.model.names import Uid
-from rollout_operator.model.releases.health import HealthCheck, HealthStatus
+from rollout_operator.model.releases.health import HealthStatus
+from rollout_operator.model.releases.objects import ReleaseObjects
 from rollout_operator.model.releases.plan import (
     ApplyTag,
     FluxTarget,
@@ -69,11 +70,7 @@ class ForecastInput(msgspec.Struct, frozen=True, kw_only=True):
     begins: datetime
     ends: datetime
     rollouts: tuple[ForecastRollout, ...]
-    gates: tuple[ReleaseGate, ...] = ()
-    schedules: tuple[ScheduleObject, ...] = ()
-    checks: tuple[HealthCheck, ...] = ()
-    namespaces: Mapping[str, Mapping[str, str]] = {}
-    """Labels of namespaces."""
+    objects: ReleaseObjects = ReleaseObjects()
     compat: ReleaseCompat = OURS
     verifies_wanted: bool = False
     """Whether a pin waits until a registry says that it has the tag: here it says nothing."""
@@ -179,10 +176,10 @@ class _Play:
         self._given = given
         self._load = load
         self._now = given.begins
-        self._gates = {gate.head.key: gate for gate in given.gates}
-        self._schedules = list(given.schedules)
+        self._gates = {gate.head.key: gate for gate in given.objects.gates}
+        self._schedules = list(given.objects.schedules)
         self._wakes: dict[int, datetime | None] = {}
-        self._checks = {check.head.key: check for check in given.checks}
+        self._checks = {check.head.key: check for check in given.objects.checks}
         self._heals: dict[str, datetime] = {}
 
     def run(self) -> None:
@@ -260,7 +257,7 @@ class _Play:
                 self._know_schedules(), _name_gated(player), gates, self._read_schedule
             ),
             checks=tuple(self._checks.values()),
-            namespaces=self._given.namespaces,
+            namespaces=self._given.objects.namespaces,
             targets=player.targets,
             verifies_wanted=self._given.verifies_wanted,
             compat=self._given.compat,
@@ -269,7 +266,7 @@ class _Play:
     def _know_schedules(self) -> KnownSchedules:
         return KnownSchedules(
             schedules=tuple(self._schedules),
-            namespaces=self._given.namespaces,
+            namespaces=self._given.objects.namespaces,
             compat=self._given.compat,
         )
 
@@ -281,7 +278,7 @@ class _Play:
         if not isinstance(player.rollout, ReleaseRollout):
             return
         for key, check in self._checks.items():
-            reset = find_reset(check, [player.rollout], self._given.namespaces, self._now)
+            reset = find_reset(check, [player.rollout], self._given.objects.namespaces, self._now)
             if reset is not None:
                 self._checks[key] = msgspec.structs.replace(check, status=reset)
                 self._heals[key] = self._now + self._given.settles_after
@@ -301,7 +298,7 @@ class _Play:
             now=self._now,
             rollouts=tuple(map(_name_gated, self.players)),
             gates=tuple(self._gates.values()),
-            namespaces=self._given.namespaces,
+            namespaces=self._given.objects.namespaces,
             compat=self._given.compat,
         )
         plan = plan_schedule(snapshot, self._load)

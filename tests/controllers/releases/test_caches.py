@@ -13,9 +13,8 @@ from rollout_operator.controllers.releases.caches import (
     list_tags,
     tag_labels,
 )
-from rollout_operator.controllers.releases.flux import gather_flux
+from rollout_operator.controllers.releases.flux import gather_flux, index_flux
 from rollout_operator.kube.cache.informer import Informer
-from rollout_operator.kube.cache.store import WatchedStore
 from rollout_operator.model.errors import Denied, Unreachable
 from rollout_operator.model.labels import LabelSelector, SelectorTerm
 from rollout_operator.model.objects import WatchedObject
@@ -143,16 +142,11 @@ def test_a_rollout_without_checks_is_not_found() -> None:
     assert [*list_tags(rollout())] == []
 
 
-def stored(*objects: FluxObject) -> WatchedStore:
-    store = WatchedStore(list_tags)
-    store.replace_all([watched(one) for one in objects])
-    return store
-
-
 def test_repositories_go_first_and_each_kind_by_name() -> None:
     """REL-60 and REL-61: the order of kuberik, and what applies its artifacts."""
-    sources = stored(oci("web", "b"), oci("web"), oci("api", "other"))
-    found = gather_flux("web", sources, stored(kustomization("b"), kustomization("other")))
+    applying, other = kustomization("b"), kustomization("other")
+    flux = [applying, other, oci("web", "b"), oci("web"), oci("api", "other")]
+    found = gather_flux("web", index_flux(flux))
 
     assert [(one.kind, one.head.name) for one in found] == [
         ("OCIRepository", "app"), ("OCIRepository", "b"), ("Kustomization", "b")

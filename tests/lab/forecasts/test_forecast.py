@@ -12,7 +12,7 @@ import yaml
 
 from rollout_operator.cli.main import main
 from rollout_operator.lab.forecasts.observe import ForecastSpan, foresee
-from rollout_operator.model.described.forecasts import Arrival, Forecast
+from rollout_operator.model.described.forecasts import Arrival, Forecast, RolloutForecast
 from rollout_operator.model.units import parse_rfc3339
 from rollout_operator.operator.diagnosis.copies import ObjectsCopy
 from tests.code_rules import ROOT
@@ -300,18 +300,41 @@ def test_flags_that_hold_a_version_hold_it(tmp_path: Path, capsys: Capture) -> N
         assert version["holds"][0]["text"].startswith(text)
 
 
+def _foresee_copy(*objects: Json, absent: frozenset[str] = frozenset()) -> RolloutForecast:
+    """Return what is foreseen of the Rollout of `prod`, among objects of a cluster."""
+    begins = parse_rfc3339(NOON)
+    copy = ObjectsCopy(objects=objects, read_at=begins, absent=absent)
+    span = ForecastSpan(begins=begins, lasts=timedelta(days=1), settles_after=timedelta(seconds=1))
+    (found,) = foresee(copy, "prod", span).rollouts
+    return found
+
+
 @pytest.mark.parametrize(
     "absent", [{"ImagePolicy"}, {"OCIRepository", "Kustomization"}, {"OCIRepository"}]
 )
 def test_a_cluster_without_flux_is_foreseen_as_the_operator_says_it(absent: set[str]) -> None:
     """RELB-27: nothing comes before a person installs what is missing."""
-    begins = parse_rfc3339(NOON)
-    copy = ObjectsCopy(objects=[rollout(), policy()], read_at=begins, absent=frozenset(absent))
-    span = ForecastSpan(begins=begins, lasts=timedelta(days=1), settles_after=timedelta(seconds=1))
-    (found,) = foresee(copy, "prod", span).rollouts
+    (version,) = _foresee_copy(rollout(), policy(), absent=frozenset(absent)).versions
 
-    (version,) = found.versions
     assert (version.verdict, version.holds[0].reason) == (Arrival.PERSON, "FluxNotInstalled")
+
+
+@pytest.mark.parametrize(
+    "other", [policy("9.9.9"), {**policy(), "spec": "text"}, source(suspend=True)]
+)
+def test_objects_of_other_namespaces_with_the_same_names_do_not_count(other: Json) -> None:
+    elsewhere = {**other, "metadata": {**other["metadata"], "namespace": "x"}}
+    own = (rollout(bakeTime="1m"), source())
+
+    for objects in (own, (*own, policy())):
+        assert _foresee_copy(elsewhere, *objects) == _foresee_copy(*objects)
+
+
+def test_a_policy_that_cannot_be_read_holds_all() -> None:
+    (version,) = _foresee_copy(rollout(), {**policy(), "spec": "text"}).versions
+
+    assert (version.verdict, version.holds[0].reason) == (Arrival.PERSON, "RolloutFailed")
+    assert "ImagePolicy prod/app: spec" in version.holds[0].text
 
 
 def test_what_is_not_obeyed_is_named(tmp_path: Path, capsys: Capture) -> None:

@@ -5,8 +5,8 @@ import pytest
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.model.diagnosis.findings import FindingCode
 from rollout_operator.model.diagnosis.installation import Source
-from rollout_operator.model.diagnosis.releases import InstalledReleases
 from rollout_operator.model.errors import NotFound
+from rollout_operator.model.releases.objects import ReleaseObjects
 from rollout_operator.operator.diagnosis.examine import examine
 from tests.operator.diagnosis.test_examine import NAMESPACE, NOW, Cluster, deployment, read
 
@@ -34,7 +34,7 @@ async def test_without_releases_one_kind_is_listed() -> None:
     cluster.before = listed.append
     installation = await read(cluster)
 
-    assert installation.releases == InstalledReleases()
+    assert installation.releases == ReleaseObjects()
     kinds = ("rollout", "health", "cluster", "image", "oci", "kustom")
     of_releases = [one.split()[1] for one in listed if one.split()[1].startswith(kinds)]
     assert of_releases == ["rollouts"]
@@ -53,12 +53,13 @@ async def test_objects_of_releases_are_read() -> None:
         cluster.put(plural, named(kind, "nights", spec=spec))
     repository: JsonObject = {"image": "example.com/app", "secretRef": {"name": "pull"}}
     cluster.put("imagerepositories", named("ImageRepository", "app", spec=repository))
-    releases = (await read(cluster)).releases
+    installation = await read(cluster)
+    releases = installation.releases
 
     assert [one.head.name for one in releases.rollouts] == ["app"]
     assert [one.rollout for one in releases.gates] == ["app"]
     assert [one.kind for one in releases.schedules] == ["RolloutSchedule", "ClusterRolloutSchedule"]
-    assert (releases.missing, releases.missing_of_flux, releases.others) == ((), (), ())
+    assert (releases.absent, installation.kuberik) == ((), ())
     requested = {
         review["spec"]["resourceAttributes"]["resource"]  # type: ignore[index]  # JSON
         for review in cluster.reviews
@@ -77,18 +78,53 @@ async def test_kinds_that_are_not_there_are_named_in_whatever_version() -> None:
     cluster.before = lacks
     installation = await read(cluster)
 
-    assert installation.releases.missing == ("RolloutGate",)
-    assert installation.releases.missing_of_flux == ("ImagePolicy",)
+    assert installation.releases.absent == ("RolloutGate", "ImagePolicy")
     assert installation.unread == {}
 
 
-@pytest.mark.parametrize(("flag", "is_missed"), [("true", True), ("false", False)])
-async def test_they_are_missed_only_where_they_are_made(flag: str, is_missed: bool) -> None:
+async def test_objects_are_read_in_the_version_that_is_there() -> None:
+    cluster = making()
+    spec: JsonObject = {"image": "example.com/app"}
+    cluster.put("imagerepositories", named("ImageRepository", "app", spec=spec))
+    requested: list[str] = []
+
+    def lacks_the_newest(call: str) -> None:
+        requested.append(call)
+        if "imagerepositories" in call and requested.count(call) == 1:
+            raise NotFound(call, status=404)
+
+    cluster.before = lacks_the_newest
+    releases = (await read(cluster)).releases
+
+    assert [one.head.name for one in releases.repositories] == ["app"]
+    assert releases.absent == ()
+
+
+@pytest.mark.parametrize(
+    ("flag", "denied", "missed"),
+    [
+        ("true", "rollouts", {Source.RELEASES}),
+        ("false", "rollouts", set()),
+        ("true", "rolloutgates", {Source.RELEASES}),
+        ("true", "kustomizations", {Source.FLUX}),
+        ("true", "clusterrolloutschedules", set()),
+    ],
+)
+async def test_they_are_missed_only_where_they_are_made(
+    flag: str, denied: str, missed: set[Source]
+) -> None:
     """Most users need no right to read them, and a check that is skipped may count as a failure."""
-    cluster = Cluster(denied=("rollouts", "clusterrolloutschedules"))
+    cluster = Cluster(denied=(denied,))
     cluster.put("deployments", deployment(f"{ON}={flag}"))
 
-    assert (Source.RELEASES in (await read(cluster)).unread) is is_missed
+    assert (await read(cluster)).unread.keys() == missed
+
+
+async def test_rollouts_that_no_operator_makes_are_read_all_the_same() -> None:
+    cluster = making()
+    cluster.put("deployments", deployment(f"{ON}=false"))
+
+    assert (await examine(cluster, NAMESPACE, NOW)).has(FindingCode.RELEASES_NOT_MADE)
 
 
 async def test_kuberiks_controller_is_found_by_its_image_unless_it_is_scaled_to_nothing() -> None:

@@ -20,15 +20,24 @@ from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.described.releases import ReleasePhase
 from rollout_operator.model.description import Description
 from rollout_operator.model.errors import ApiError, Denied, NotFound, Unreachable
+from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Unreadable
+from rollout_operator.model.releases.objects import ReleaseObjects
+from rollout_operator.model.releases.rollout import RefusedRelease
 from rollout_operator.operator.diagnosis.inspect import Inspector, list_namespaces
+from rollout_operator.operator.diagnosis.releases import ObservedReleases
 from tests.controllers.releases.world import ReleaseSandbox
 from tests.lab.releasing import create_release, create_zones
 from tests.operator.diagnosis.inspected import observe_sandbox
 from tests.operator.diagnosis.test_inspect import Partial
+from tests.planning.releases.builders import head, rollout
 from tests.virtual_time import in_virtual_time
 
 NIGHTS: Final = {"rolloutSelector": {}, "rules": [{"name": "always"}]}
-ANYWHERE: Final = {"selector": {"matchLabels": {"app": "app"}}, "namespaceSelector": {}}
+ANYWHERE: Final = {
+    "selector": {"matchLabels": {"app": "app"}},
+    "namespaceSelector": {"matchLabels": {"team": "a"}},
+}
 
 
 async def prepare(world: ReleaseSandbox) -> None:
@@ -134,7 +143,8 @@ async def test_what_may_not_be_read_is_left_out(
 @in_virtual_time
 async def test_checks_of_other_namespaces_are_read_where_they_are_selected() -> None:
     async with ReleaseSandbox.opened() as world:
-        await world.create(NAMESPACES, "other", {})
+        await world.create(NAMESPACES, "other", {}, labels={"team": "a"})
+        await world.create(HEALTH_CHECKS, "near", {})
         await world.create(HEALTH_CHECKS, "far", {}, namespace="other", labels={"app": "app"})
         await world.create(
             ROLLOUTS,
@@ -147,7 +157,32 @@ async def test_checks_of_other_namespaces_are_read_where_they_are_selected() -> 
         theirs = await process.describe()
 
     assert [one.name for one in mine.list_releases()[0].checks] == ["other/far"]
-    assert releases_of(mine)[0] == releases_of(theirs)[0]
+    assert [one.title for one in mine.list_checks()] == ["default/near"]
+    assert (mine.releases, mine.health_checks) == (theirs.releases, theirs.health_checks)
+
+
+def test_all_rollouts_are_shown_by_name() -> None:
+    """Those that cannot be read or obeyed, too."""
+    lost = Unreadable(
+        kind="Rollout",
+        namespace="prod",
+        name="b",
+        uid=Uid("b"),
+        resource_version="1",
+        error="status: no object",
+    )
+    refused = RefusedRelease(head=head("c"), problem="spec: no object")
+    objects = ReleaseObjects(
+        rollouts=(refused, replace(rollout(), head=head("a"))), unreadable=(lost,)
+    )
+    shown = ObservedReleases(objects, "prod").describe_releases()
+
+    assert shown is not UNSET
+    assert [(one.name, one.reason) for one in shown] == [
+        ("a", "NotObserved"),
+        ("b", "InvalidSpec"),
+        ("c", "InvalidSpec"),
+    ]
 
 
 @in_virtual_time

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from rollout_operator.model.condition import StatusCondition
 from rollout_operator.model.diagnosis.findings import FindingCode
 from rollout_operator.model.diagnosis.installation import Installation
-from rollout_operator.model.diagnosis.releases import InstalledReleases
 from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Unreadable
@@ -22,6 +21,7 @@ from rollout_operator.model.releases.flux import (
     ImagePolicy,
 )
 from rollout_operator.model.releases.health import HealthCheck
+from rollout_operator.model.releases.objects import ReleaseObjects
 from rollout_operator.model.releases.rollout import (
     CheckSelector,
     RefusedRelease,
@@ -107,37 +107,31 @@ def refused_schedule() -> ScheduleObject:
     return replace(schedule(), status=ScheduleStatus(conditions=(ready,)))
 
 
-RELEASES: Final = InstalledReleases(
+RELEASES: Final = ReleaseObjects(
     rollouts=(rollout(),),
     gates=(ReleaseGate(head=head("freeze"), rollout="app"),),
     checks=(HealthCheck(head=head("web"), labels=WEB),),
     schedules=(schedule(), schedule(CLUSTER_SCHEDULE, LabelSelector(labels={"no": "one"}))),
     policies=(policy(AnnouncedTag(tag="1.0.0")),),
-    sources=(source(),),
+    flux=(source(),),
 )
 
 
-def making(**changes: Any) -> Installation:
+def making(*kuberik: str, **changes: Any) -> Installation:
     """Return an installation whose operator makes releases, with one thing changed of them."""
     operator = replace(OPERATOR, arguments=(*WORDS, ON))
-    return good(operators=(operator,), releases=replace(RELEASES, **changes))
+    return good(operators=(operator,), releases=replace(RELEASES, **changes), kuberik=kuberik)
 
 
 SOUND_RELEASES: Final[Mapping[str, Installation]] = {
     "releases": making(),
     "releases that kuberik's controller makes": good(
-        releases=replace(RELEASES, others=("kuberik-system/rollout-controller",))
+        releases=RELEASES, kuberik=("kuberik-system/rollout-controller",)
     ),
-    "kinds that no object needs": good(
-        releases=InstalledReleases(missing=("Rollout",), missing_of_flux=("ImagePolicy",))
-    ),
-    "a variable in place of an OCIRepository": making(
-        sources=(), kustomizations=(kustomization({"version": "app"}),)
-    ),
+    "kinds that no object needs": good(releases=ReleaseObjects(absent=("Rollout", "ImagePolicy"))),
+    "a variable in place of an OCIRepository": making(flux=(kustomization({"version": "app"}),)),
     "Flux without OCIRepositories": making(
-        sources=(),
-        missing_of_flux=("OCIRepository",),
-        kustomizations=(kustomization({"version": "app"}),),
+        absent=("OCIRepository",), flux=(kustomization({"version": "app"}),)
     ),
     "an image policy of another namespace": making(
         rollouts=(rollout(policy_namespace="other"),), policies=()
@@ -158,7 +152,7 @@ SOUND_RELEASES: Final[Mapping[str, Installation]] = {
 SPOILT_RELEASES: Final = (
     Case(
         "releases without their kinds",
-        making(rollouts=(), gates=(), sources=(), schedules=(), missing=("Rollout", "RolloutGate")),
+        making(rollouts=(), gates=(), flux=(), schedules=(), absent=("Rollout", "RolloutGate")),
         FindingCode.RELEASE_KIND_MISSING,
         "kuberik.com",
         "does not know Rollout and RolloutGate",
@@ -172,21 +166,21 @@ SPOILT_RELEASES: Final = (
     ),
     Case(
         "kuberik's controller beside it",
-        making(others=("kuberik-system/rollout-controller",)),
+        making("kuberik-system/rollout-controller"),
         FindingCode.RELEASES_MADE_TWICE,
         "Deployment rollout-operator",
         "Deployment kuberik-system/rollout-controller runs kuberik's controller",
     ),
     Case(
         "no image policies",
-        making(policies=(), missing_of_flux=("ImagePolicy", "ImageRepository")),
+        making(policies=(), absent=("ImagePolicy", "ImageRepository")),
         FindingCode.FLUX_KIND_MISSING,
         "Flux",
         "does not know ImagePolicy and ImageRepository",
     ),
     Case(
         "nothing to write to",
-        making(sources=(), missing_of_flux=("OCIRepository", "Kustomization")),
+        making(flux=(), absent=("OCIRepository", "Kustomization")),
         FindingCode.FLUX_KIND_MISSING,
         "Flux",
         "does not know OCIRepository and Kustomization",
@@ -199,6 +193,13 @@ SPOILT_RELEASES: Final = (
         "spec.x: 1",
     ),
     Case(
+        "a Rollout that cannot be read, though a gate and a schedule are for it",
+        making(rollouts=(), unreadable=(unreadable("Rollout"),)),
+        FindingCode.RELEASE_REFUSED,
+        "Rollout app",
+        "spec: no object",
+    ),
+    Case(
         "an image policy that cannot be read",
         making(policies=(), unreadable=(unreadable("ImagePolicy"),)),
         FindingCode.RELEASE_OBJECT_UNREADABLE,
@@ -207,7 +208,7 @@ SPOILT_RELEASES: Final = (
     ),
     Case(
         "an object of Flux that cannot be read",
-        making(sources=(), unreadable=(unreadable("OCIRepository"),)),
+        making(flux=(), unreadable=(unreadable("OCIRepository"),)),
         FindingCode.RELEASE_OBJECT_UNREADABLE,
         "OCIRepository app",
         "spec: no object",
@@ -235,7 +236,7 @@ SPOILT_RELEASES: Final = (
     ),
     Case(
         "a Rollout that writes nothing",
-        making(sources=(), kustomizations=(kustomization({}),)),
+        making(flux=(kustomization({}),)),
         FindingCode.RELEASE_WRITES_NOTHING,
         "Rollout app",
         "no OCIRepository and no Kustomization names it",
@@ -256,7 +257,12 @@ SPOILT_RELEASES: Final = (
     ),
     Case(
         "an annotation that names nothing",
-        making(kustomizations=(kustomization({"a": "ap", "b": "ap"}),)),
+        making(
+            flux=(
+                source(),
+                kustomization({"a": "ap", "b": "ap"}),
+            )
+        ),
         FindingCode.ROLLOUT_UNKNOWN,
         "Kustomization app",
         'there is no Rollout "ap"',
