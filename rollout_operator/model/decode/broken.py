@@ -23,15 +23,6 @@ _VALUE_LIMIT: Final = 80
 _LARGE: Final = 64 * 1024
 _PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _LABELS: Final = msgspec.json.Decoder(dict[str, str])
-# Objects of these kinds belong to the cluster: there is no namespace to name.
-_CLUSTER_KINDS: Final = frozenset(
-    {
-        "ValidatingWebhookConfiguration",
-        "MutatingWebhookConfiguration",
-        "ClusterRolloutSchedule",
-        "Node",
-    }
-)
 
 
 Decoded = TypeVar("Decoded")
@@ -99,14 +90,15 @@ def explain(kind: str, raw: JsonBytes, problem: str) -> DecodeError:
     """Return an error that names object, field and value; slow, but objects rarely break."""
     tree = _loads(raw)
     metadata = as_fields(as_fields(tree).get("metadata"))
-    keys = ("name",) if kind in _CLUSTER_KINDS else ("namespace", "name")
-    who = "/".join(one_line(_text(metadata.get(key))) or "?" for key in keys)
+    namespace, name = (one_line(_text(metadata.get(key))) for key in ("namespace", "name"))
+    # Objects of the cluster have no namespace, nor have manifests that any may take.
+    place = f"{namespace}/{name or '?'}" if namespace else name or "?"
     text, path = split_problem(problem)
     text, path = text.replace("`", ""), path.lstrip(".")
     read = _at(tree, path) if path else None
     field = f"{one_line(path)}: " if path else ""
     value = f": {show_value(read)}" if isinstance(read, str | int | float) else ""
-    return DecodeError(f"{kind} {who}: {field}{text}{value}")
+    return DecodeError(f"{kind} {place}: {field}{text}{value}")
 
 
 def _at(tree: object, path: str) -> object:

@@ -1,6 +1,7 @@
 """What views keep, what errors name, and that no input breaks the decoder (D-10, FP-13)."""
 
 import gc
+import re
 import tracemalloc
 from datetime import datetime, timedelta
 from typing import Any
@@ -267,6 +268,21 @@ def test_a_set_without_spec_is_not_taken_for_one_replica() -> None:
 def test_another_kind_is_refused() -> None:
     with pytest.raises(DecodeError, match='Pod prod/zone-a: kind: expected Pod: "StatefulSet"'):
         decode_pod(as_json(set_tree()))
+
+
+@pytest.mark.parametrize(
+    ("head", "named"),
+    [
+        ({"namespace": "prod", "name": "zone-a"}, "prod/zone-a"),
+        ({"name": "zone-a"}, "zone-a"),
+        ({"namespace": "prod"}, "prod/?"),
+        ({}, "?"),
+    ],
+)
+def test_an_object_is_named_by_what_it_has(head: dict[str, str], named: str) -> None:
+    """Manifests, and objects of the cluster, have no namespace."""
+    with pytest.raises(DecodeError, match=rf"^StatefulSet {re.escape(named)}: "):
+        decode_statefulset(as_json({"metadata": head}))
 
 
 def test_ready_since_that_is_no_instant_is_refused() -> None:
