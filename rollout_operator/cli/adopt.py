@@ -31,9 +31,16 @@ from rollout_operator.config.grammar import (
     refuse_other_choices,
 )
 from rollout_operator.config.usage import render_entries
-from rollout_operator.kube.api import NATIVE_BUDGETS, ZONE_BUDGETS, JsonObject
+from rollout_operator.kube.api import (
+    NATIVE_BUDGETS,
+    PODS,
+    STATEFULSETS,
+    ZONE_BUDGETS,
+    JsonObject,
+    Resource,
+)
 from rollout_operator.kube.connection.connect import Access
-from rollout_operator.lab.simulate.input import read_all
+from rollout_operator.lab.simulate.input import is_of, read_all
 from rollout_operator.model.adoption.namespace import (
     AdoptableNamespace,
     AdoptableSet,
@@ -183,7 +190,7 @@ def decode_objects(
 
     Raises InvalidInput where they are in several, or there is no StatefulSet, and DecodeError.
     """
-    sets = _decode_kind(objects, "StatefulSet", decode_adoptable)
+    sets = _decode_kind(objects, STATEFULSETS, decode_adoptable)
     namespaces = sorted({sts.namespace for sts in sets if sts.namespace})
     if not namespace and len(namespaces) > 1:
         raise InvalidInput(f"the StatefulSets are in {join_names(namespaces)}: choose one with -n")
@@ -196,9 +203,9 @@ def decode_objects(
     return AdoptableNamespace(
         namespace=where,
         sets=own,
-        pods=_decode_kind(here, "Pod", decode_labelled_pod),
-        native_budgets=_decode_kind(here, "PodDisruptionBudget", decode_native_budget),
-        zone_budgets=_decode_kind(_fill_in(here), "ZoneAwarePodDisruptionBudget", decode_budget),
+        pods=_decode_kind(here, PODS, decode_labelled_pod),
+        native_budgets=_decode_kind(here, NATIVE_BUDGETS, decode_native_budget),
+        zone_budgets=_decode_kind(_fill_in(here), ZONE_BUDGETS, decode_budget),
         unread=tuple(unread),
     )
 
@@ -211,9 +218,9 @@ def _refuse_twins(sets: Sequence[AdoptableSet]) -> None:
 
 
 def _decode_kind(
-    objects: Sequence[JsonObject], kind: str, decode: Callable[[bytes], _Decoded]
+    objects: Sequence[JsonObject], kind: Resource, decode: Callable[[bytes], _Decoded]
 ) -> tuple[_Decoded, ...]:
-    return tuple(decode(msgspec.json.encode(obj)) for obj in objects if obj["kind"] == kind)
+    return tuple(decode(msgspec.json.encode(obj)) for obj in objects if is_of(obj, kind))
 
 
 def _namespace_of(obj: JsonObject) -> str:

@@ -121,6 +121,24 @@ def test_mistakes_are_one_line(
     assert error.count("\n") == 1
 
 
+def test_objects_are_told_apart_as_simulate_tells_them_apart(
+    dump: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kinds of other groups have the same names, and without a group an object is of no kind."""
+    unknown = {key: value for key, value in ZONES[0].items() if key != "apiVersion"}
+    foreign = {**unknown, "apiVersion": "apps.kruise.io/v1beta1"}
+    for objects, why in (
+        ([unknown], "an object without apiVersion"),
+        ([foreign], "there is no StatefulSet"),
+        ([unknown, *ZONES], "an object without apiVersion"),
+    ):
+        assert run_adopt(dump, objects=objects) == ExitCode.FAILED
+        assert why in capsys.readouterr().err
+        assert main(["simulate", "-f", str(dump)]) != ExitCode.DONE
+        assert why in capsys.readouterr().err
+    assert run_adopt(dump, objects=[foreign, *ZONES]) == ExitCode.DONE
+
+
 def test_a_folder_is_read_as_well(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
     dump.write_text(yaml.safe_dump_all(ZONES))
     assert main(["adopt", "-f", str(dump.parent)]) == ExitCode.DONE

@@ -22,6 +22,7 @@ from rollout_operator.controllers.releases.observe import (
 from rollout_operator.kube import release_kinds as kinds
 from rollout_operator.kube.api import NAMESPACES, JsonObject, Resource
 from rollout_operator.lab.model.fields import child, name_of, namespace_of, text
+from rollout_operator.lab.simulate.input import is_of
 from rollout_operator.model.decode.broken import decode_or_salvage
 from rollout_operator.model.decode.releases.kinds import DECODERS
 from rollout_operator.model.described.forecasts import Arrival, Forecast, RolloutForecast
@@ -110,9 +111,7 @@ def _read(objects: Iterable[JsonObject], namespace: str) -> Iterator[AnyWatched]
     for obj in objects:
         kind = text(obj, "kind")
         resource = _READ.get(kind)
-        if resource is None:
-            continue
-        if text(obj, "apiVersion").partition("/")[0] != (resource.group or resource.version):
+        if resource is None or not is_of(obj, resource):
             continue
         whole = _complete(obj, namespace if resource.is_namespaced else None)
         key = (kind, namespace_of(whole), name_of(whole))

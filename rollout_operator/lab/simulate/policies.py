@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, STATEFULSETS, JsonObject
 from rollout_operator.lab.model.fields import child, name_of, namespace_of, number, timestamp
 from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
-from rollout_operator.lab.simulate.input import HINT, BadDump
+from rollout_operator.lab.simulate.input import HINT, BadDump, is_of
 from rollout_operator.model.decode.adoption import decode_adoptable
 from rollout_operator.model.decode.status import decode_watched_policy
 from rollout_operator.model.description import Phase, PolicyDescription
@@ -142,8 +142,7 @@ def render_edit(edit: PolicyEdit) -> ApiRequest:
 
 def is_policy(obj: JsonObject) -> bool:
     """Return whether an object is a MultiAZRollout, of whatever version."""
-    group = str(obj.get("apiVersion") or "").rpartition("/")[0]
-    return (group, obj.get("kind")) == (MULTI_AZ_ROLLOUTS.group, MULTI_AZ_ROLLOUTS.kind)
+    return is_of(obj, MULTI_AZ_ROLLOUTS)
 
 
 def put_policies(

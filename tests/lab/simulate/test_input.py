@@ -53,10 +53,14 @@ def test_nothing_is_no_object() -> None:
 
 
 def test_words_of_yaml_become_words_of_json() -> None:
-    text = "kind: Pod\nstatus: {startTime: 2026-01-02T03:04:05Z}\nmetadata: {labels: {1: a}}\n"
+    text = (
+        "apiVersion: v1\nkind: Pod\nstatus: {startTime: 2026-01-02T03:04:05Z}\n"
+        "metadata: {labels: {1: a}}\n"
+    )
 
     assert read_objects(text.encode()) == [
         {
+            "apiVersion": "v1",
             "kind": "Pod",
             "status": {"startTime": "2026-01-02T03:04:05Z"},
             "metadata": {"labels": {"1": "a"}},
@@ -76,11 +80,14 @@ def test_words_of_yaml_become_words_of_json() -> None:
         (f"- {SECRET}", "no Kubernetes object"),
         (f"password: {SECRET}", "an object without kind"),
         (f"kind: [{SECRET}]", "an object without kind"),
-        (f"kind: Secret\n~: {SECRET}", "kind Secret holds what JSON cannot say"),
-        (f"kind: Secret\na: &a {{{SECRET}: *a}}", "nested too deeply"),
+        (f"apiVersion: v1\nkind: Secret\n~: {SECRET}", "kind Secret holds what JSON cannot say"),
+        (f"apiVersion: v1\nkind: Secret\na: &a {{{SECRET}: *a}}", "nested too deeply"),
         (f"kind: Secret\n? [{SECRET}]\n: a", r"not YAML \(line 2, "),
         ("[" * 100_000 + SECRET, "nested too deeply"),
         ("kind: &a {b: *a}", "an object without kind"),
+        (f"kind: Secret\na: {SECRET}", "an object without apiVersion"),
+        (f"kind: SecretList\nitems: [{{a: {SECRET}}}]", "an object without apiVersion"),
+        (f"kind: Secret\napiVersion: [{SECRET}]", "an object without apiVersion"),
         ("kind: List\nitems: &a [*a]\n", "nested too deeply"),
     ],
 )
@@ -118,7 +125,7 @@ def test_a_file_that_cannot_be_read(name: str, tmp_path: Path) -> None:
 
 
 def _write(path: Path, kind: str, at: int) -> str:
-    path.write_text(f"kind: {kind}")
+    path.write_text(f"apiVersion: v1\nkind: {kind}")
     os.utime(path, (at, at))
     return str(path)
 
@@ -137,7 +144,7 @@ def test_files_and_folders_are_read_as_by_kubectl(tmp_path: Path) -> None:
 
     assert [one["kind"] for one in objects] == ["First", "A", "B"]
     assert written == datetime(2001, 9, 9, 1, 46, 41, tzinfo=UTC)
-    objects, written = read_all(["-", first], io.BytesIO(b"kind: Pod"))
+    objects, written = read_all(["-", first], io.BytesIO(b"apiVersion: v1\nkind: Pod"))
     assert ([one["kind"] for one in objects], written) == (["Pod", "First"], None)
 
 
