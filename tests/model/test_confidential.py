@@ -3,6 +3,7 @@
 import pytest
 
 from rollout_operator.controllers.releases import look_ups
+from rollout_operator.kube.client import exchange
 from rollout_operator.kube.connection import kubeconfig
 from rollout_operator.model.units import Confidential
 from rollout_operator.oci import keyring, tokens
@@ -13,6 +14,7 @@ from rollout_operator.oci import keyring, tokens
     [
         *(kubeconfig.Kubeconfig, kubeconfig._Entry, kubeconfig._Merged),
         *(keyring._Entry, tokens._TokenAnswer, look_ups._Secret),
+        exchange.HttpRequest,
     ],
 )
 def test_its_text_is_its_name(kind: type[Confidential]) -> None:

@@ -32,6 +32,7 @@ from rollout_operator.kube.client.responses import (
 )
 from rollout_operator.kube.connection.transport import NotRepeated, Transport
 from rollout_operator.model.errors import ApiError, Throttled, UnknownOutcome, Unreachable
+from rollout_operator.model.units import Confidential
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.spans import Span, get_trace_keys, tracing
@@ -60,7 +61,7 @@ class ConnectionBroke(Unreachable):
     """The connection of a read ended before any of the answer: it may have been closed before."""
 
 
-class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
+class HttpRequest(Confidential, msgspec.Struct, frozen=True, kw_only=True):
     """One HTTP request."""
 
     call: Call
