@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec import UNSET
-from msgspec.structs import replace
 
 from rollout_operator.model.description import Description, GroupDescription, PolicyDescription
 from rollout_operator.model.group import Group
 from rollout_operator.operator.budgets import Budgets
 from rollout_operator.operator.context import Context
-from rollout_operator.planning.description.groups import GroupDecision, describe_group
+from rollout_operator.planning.description.groups import describe_group
 from rollout_operator.planning.description.zones import share_pods
 from rollout_operator.planning.rollout.plan import plan_group
 
@@ -55,8 +54,7 @@ class Describer:
         for name in sorted(sets.list_groups()):
             group = self._observer.observe(name)
             if group.zones or group.unreadable:
-                decision = self._choose_decision(group)
-                groups.append(describe_group(group, decision, most_pods))
+                groups.append(self._describe_group(group, most_pods))
             await asyncio.sleep(0)
         described = Description(
             namespace=self._context.namespace,
@@ -76,17 +74,19 @@ class Describer:
             health_checks=await _list_slowly(releases.describe_checks()),
         )
 
-    def _choose_decision(self, group: Group) -> GroupDecision:
-        states = self._context.group_states
-        underway, state = states.map_underway().get(group.name), states.find_newest(group.name)
-        decision = (
-            GroupDecision(plan=plan_group(group), looked=self._context.clock.now())
-            if state is None
-            else GroupDecision(plan=state.plan, looked=state.looked, since=state.since)
+    def _describe_group(self, group: Group, most_pods: int) -> GroupDescription:
+        state = self._context.group_states.find_newest(group.name)
+        if state is None:
+            now = self._context.clock.now()
+            return describe_group(group, plan_group(group), now, most_pods=most_pods)
+        return describe_group(
+            group,
+            state.plan,
+            state.looked,
+            state.since,
+            is_underway=state.is_underway,
+            most_pods=most_pods,
         )
-        if underway is None:
-            return decision
-        return replace(decision, underway=underway.plan, underway_since=underway.since)
 
 
 async def _list_slowly(described: Iterable[Described]) -> tuple[Described, ...]:

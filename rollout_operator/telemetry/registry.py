@@ -6,7 +6,7 @@ zone is always what holds it now.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -63,13 +63,8 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     """Since when the leading reason, `model.reasons.urgency`, is the same for the same zone."""
     looked: datetime
     """When the plan was made."""
-
-
-class PlanUnderway(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan that is being carried out, which may take long."""
-
-    plan: Plan
-    since: datetime
+    is_underway: bool = False
+    """Whether it is being carried out, which may take long."""
 
 
 class _Logged(msgspec.Struct):
@@ -102,7 +97,7 @@ class GroupStates:
         self._clock = clock
         self._entries: dict[GroupName, GroupState] = {}
         self._plans: dict[GroupName, dict[Subject, Plan]] = {}
-        self._underway: dict[GroupName, PlanUnderway] = {}
+        self._underway: dict[GroupName, GroupState] = {}
         self._logged: dict[GroupName, _Logged] = {}
         self._callbacks: list[Callable[[Subject, Plan, GroupState], None]] = []
 
@@ -144,7 +139,9 @@ class GroupStates:
         """
         if plan.actions:
             self._show_progress(plan)
-            self._underway[plan.group] = PlanUnderway(plan=plan, since=self._clock.now())
+            now = self._clock.now()
+            state = GroupState(plan=plan, since=now, looked=now, is_underway=True)
+            self._underway[plan.group] = state
         try:
             yield
         finally:
@@ -174,15 +171,11 @@ class GroupStates:
         )
         is_same = state is not None and _leading(state.plan) == _leading(plan)
         since = state.since if state is not None and is_same else underway.since
-        return GroupState(plan=plan, since=since, looked=underway.since)
+        return replace(underway, plan=plan, since=since)
 
     def entries(self) -> tuple[GroupState, ...]:
         """Return all groups in the order of their names."""
         return tuple(entry for _, entry in sorted(self._entries.items()))
-
-    def map_underway(self) -> Mapping[GroupName, PlanUnderway]:
-        """Return the plans that are being carried out, also of groups without an entry so far."""
-        return self._underway
 
     def _show_progress(self, plan: Plan) -> None:
         if plan.progress is not None:

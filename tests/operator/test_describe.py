@@ -1,6 +1,7 @@
 """What processes of a simulated cluster say of their namespace."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -9,10 +10,12 @@ from rollout_operator.kube.api import ZONE_BUDGETS
 from rollout_operator.lab.model.request import ApiRequest
 from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.description import Description, GroupDescription, Phase
-from rollout_operator.model.outcome import Code
+from rollout_operator.model.names import Revision
+from rollout_operator.model.outcome import Code, Reason, RecordRevision
 from rollout_operator.model.reasons.remedies import REMEDIES
 from rollout_operator.planning.description import zones
 from rollout_operator.planning.description.text import render_description
+from tests.builders import zone
 from tests.operator.acting import SHADOW, call, change, create, patch, running
 from tests.operator.test_failover import list_election, replicas, sort_by_leading
 from tests.simulation.drainers import zone_budget
@@ -77,6 +80,27 @@ async def test_one_that_follows_shows_what_its_own_caches_lead_to() -> None:
         ] * 2
         assert [only_group(one).since is None for one in shown] == [False, True]
         assert f"  {list_election(other)[0]}" in list(render_description(shown[1]))
+
+
+@in_virtual_time
+async def test_a_plan_that_is_carried_out_is_shown_with_its_begin() -> None:
+    """D-40: what was posted last may be over."""
+    async with running("operator-1") as (_, (process,)):
+        await asyncio.sleep(5)
+        states, sts = process.telemetry.group_states, zone("a").sts
+        step = RecordRevision(
+            zone=sts, revision=Revision("new"), reason=Reason(Code.ROLLED_OUT, "r")
+        )
+        before = await process.describe()
+        plan = replace(states.entries()[0].plan, actions=(step,))
+        with states.carrying_out(plan):
+            await asyncio.sleep(5)
+            group = only_group(await process.describe())
+        after = only_group(await process.describe())
+
+    assert (group.underway_since, group.looked) == (before.now, before.now)
+    assert group.since == only_group(before).since
+    assert (after.underway_since, after.looked) == (None, only_group(before).looked)
 
 
 @in_virtual_time

@@ -309,6 +309,7 @@ def test_what_is_carried_out_is_newer_than_what_was_posted(world: World) -> None
             plan=Plan(group=G, actions=(record(),), waits=(BUSY, lately("1h"))),
             since=begun,
             looked=world.clock.now(),
+            is_underway=True,
         )
     with states.carrying_out(Plan(group=G, actions=(record(),))):
         newest = states.find_newest(G)

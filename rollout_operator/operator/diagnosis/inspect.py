@@ -46,7 +46,7 @@ from rollout_operator.model.units import parse_rfc3339
 from rollout_operator.operator.diagnosis.listing import Lister
 from rollout_operator.operator.diagnosis.observed import DrivenSets, ObjectsFrom, ObservedNamespace
 from rollout_operator.operator.diagnosis.releases import ALL_ROLLOUTS, read_shown_releases
-from rollout_operator.planning.description.groups import GroupDecision, describe_group
+from rollout_operator.planning.description.groups import describe_group
 from rollout_operator.planning.description.namespaces import select_namespace
 from rollout_operator.planning.scaling.plan import list_references, plan_scaling
 
@@ -133,10 +133,7 @@ class Inspector:
         groups, driven = seen.observe(), seen.list_driven()
         planned = await gather_all(self._plan(seen, group) for group in groups.values())
         plans = dict(zip(groups, planned, strict=True))
-        described = (
-            describe_group(group, GroupDecision(plan=plans[name], looked=seen.now))
-            for name, group in groups.items()
-        )
+        described = (describe_group(group, plans[name], seen.now) for name, group in groups.items())
         is_own = own is not None and own.operator is not None and own.operator.is_acting
         return Inspection(
             description=Description(

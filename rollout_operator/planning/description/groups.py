@@ -10,7 +10,6 @@ from datetime import datetime
 from itertools import islice
 from typing import Final, assert_never
 
-import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -62,25 +61,19 @@ MOST_STEPS: Final = 20
 _UNDECIDED: Final = "nothing has been decided yet"
 
 
-class GroupDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """What was decided for a group, and what is done of it."""
-
-    plan: Plan
-    """Of rollout and scaling."""
-    looked: datetime
-    """When it was made."""
-    since: datetime | None = None
-    """Since when its leading reason is the same; None where that is not known."""
-    underway: Plan | None = None
-    """The plan that is being carried out, which may be newer."""
-    underway_since: datetime | None = None
-
-
 def describe_group(
-    group: Group, decision: GroupDecision, most_pods: int = MOST_PODS
+    group: Group,
+    plan: Plan,
+    looked: datetime,
+    since: datetime | None = None,
+    *,
+    is_underway: bool = False,
+    most_pods: int = MOST_PODS,
 ) -> GroupDescription:
     """Return one group; whatever its objects hold, nothing is raised, and the size is bounded.
 
+    `plan` is that of rollout and scaling, made when `looked` says; `since` when its leading reason
+    is the same, None where that is not known. `is_underway`: it is being carried out.
     Of each zone `most_pods` pods are shown.
     """
     zones = order_zones(group.zones)
@@ -90,9 +83,8 @@ def describe_group(
         describe_zone(zone, readiness, group, is_busy=readiness is turn, most_pods=most_pods)
         for zone, readiness in zip(zones, readinesses, strict=True)
     )
-    carried_out = decision.underway or decision.plan
-    steps = _list_steps(group, carried_out.actions, turn)
-    plan = _complete(decision.plan, readinesses, steps, group.now)
+    steps = _list_steps(group, plan.actions, turn)
+    plan = _complete(plan, readinesses, steps, group.now)
     progress = _describe_progress(group, zones, readinesses)
     phase = choose_phase(plan, steps, progress)
     pace = measure_pace(group) if progress.is_due else Pace()
@@ -102,15 +94,15 @@ def describe_group(
         phase=phase,
         headline=cut(headline.text) if headline is not None else _UNDECIDED,
         code=headline.code if headline is not None else None,
-        since=decision.since,
-        looked=decision.looked,
+        since=since,
+        looked=looked,
         desired=sum(zone.desired for zone in described),
         ready=sum(zone.ready for zone in described),
         updated=sum(zone.updated for zone in described),
         began=pace.began,
         expected_end=pace.expected_end if phase is Phase.ROLLING_OUT else None,
         zones=described,
-        underway_since=decision.underway_since if decision.underway is not None else None,
+        underway_since=looked if is_underway else None,
         steps=steps,
         waits=tuple(
             _list_waiting([wait for wait in plan.waits if wait.code is not Code.UP_TO_DATE])

@@ -35,11 +35,7 @@ from rollout_operator.model.policy.status import (
 from rollout_operator.model.policy.watched import WatchedPolicy
 from rollout_operator.model.units import format_rfc3339
 from rollout_operator.planning.conditions import describe_conditions, parse_time
-from rollout_operator.planning.description.groups import (
-    GroupDecision,
-    describe_group,
-    describe_reason,
-)
+from rollout_operator.planning.description.groups import describe_group, describe_reason
 from rollout_operator.planning.policies.conditions import (
     DEADLINE_EXCEEDED,
     INTERVAL_WAIT,
@@ -142,7 +138,7 @@ def describe_driven(group: Group, plan: PolicyPlan, now: datetime) -> GroupDescr
     """
     actions = () if plan.action is None else (plan.action,)
     decided = Plan(group=group.name, actions=actions, waits=plan.waits, failed=plan.is_stalled)
-    return describe_group(group, GroupDecision(plan=decided, looked=now))
+    return describe_group(group, decided, now)
 
 
 def describe_idle(policy: PolicyDescription, now: datetime) -> GroupDescription:

@@ -11,7 +11,7 @@ from rollout_operator.model.errors import ApiError, Denied, Refused, TooManyRequ
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code, Severity
 from rollout_operator.planning.wording import explain_actions
-from rollout_operator.telemetry.registry import PlanUnderway
+from rollout_operator.telemetry.registry import GroupState
 from tests.controllers.bench import GROUP, bench, meta_of, rollable
 from tests.controllers.fake_client import pod_json, set_json
 
@@ -47,10 +47,13 @@ async def test_t01_1_a_wrong_strategy_is_a_failed_reconcile_and_no_call() -> Non
 async def test_what_is_underway_is_shown_while_it_waits_for_its_turn() -> None:
     """D-40: a live read may wait for long, and what was posted last may be over by then."""
     made = rollable()
-    shown: list[PlanUnderway] = []
+    shown: list[GroupState] = []
 
     async def record(kind: str) -> None:
-        shown.extend(made.group_states.map_underway().values())
+        state = made.group_states.find_newest(GROUP)
+        assert state is not None
+        assert state.is_underway
+        shown.append(state)
 
     made.client.turn = record
     await made.controller.reconcile(GROUP)
@@ -58,7 +61,9 @@ async def test_what_is_underway_is_shown_while_it_waits_for_its_turn() -> None:
     assert {explain_actions(one.plan) for one in shown} == {
         ("b-0 is at revision old, b wants new",)
     }
-    assert made.group_states.map_underway() == {}
+    state = made.group_states.find_newest(GROUP)
+    assert state is not None
+    assert not state.is_underway
 
 
 async def test_an_idle_group_costs_no_call_and_is_reconciled_every_four_minutes() -> None:

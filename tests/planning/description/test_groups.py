@@ -25,12 +25,7 @@ from rollout_operator.model.group import Group, Zone
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code, Plan, Reason, Severity
 from rollout_operator.model.reasons.remedies import REMEDIES, render_path
-from rollout_operator.planning.description.groups import (
-    MOST_REASONS,
-    MOST_STEPS,
-    GroupDecision,
-    describe_group,
-)
+from rollout_operator.planning.description.groups import MOST_REASONS, MOST_STEPS, describe_group
 from rollout_operator.planning.description.text import render_group
 from rollout_operator.planning.rollout.plan import plan_group
 from rollout_operator.planning.wording import MAX_LINE
@@ -44,7 +39,7 @@ BEFORE: Final = NOW - timedelta(minutes=1)
 
 def describe(snapshot: Group, plan: Plan | None = None) -> GroupDescription:
     decided = plan_group(snapshot) if plan is None else plan
-    return describe_group(snapshot, GroupDecision(plan=decided, looked=NOW))
+    return describe_group(snapshot, decided, NOW)
 
 
 def test_what_a_person_reads_of_each_state(golden: Golden) -> None:
@@ -114,17 +109,10 @@ def test_a_downscale_is_reported() -> None:
 
 def test_times_of_the_decision_are_kept() -> None:
     snapshot = STATES["about to begin"]
-    plan = plan_group(snapshot)
     wait = Reason(Code.ZONE_NOT_READY, "as it was before")
-    decision = GroupDecision(
-        plan=Plan(group=snapshot.name, waits=(wait,)),
-        looked=NOW,
-        since=BEFORE,
-        underway=plan,
-        underway_since=NOW,
-    )
+    plan = dataclasses.replace(plan_group(snapshot), waits=(wait,))
 
-    described = describe_group(snapshot, decision)
+    described = describe_group(snapshot, plan, NOW, BEFORE, is_underway=True)
 
     assert (described.since, described.looked, described.underway_since) == (BEFORE, NOW, NOW)
     assert described.steps == (

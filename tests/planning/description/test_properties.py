@@ -6,7 +6,7 @@ from rollout_operator.model.description import Phase, PodState
 from rollout_operator.model.group import Group
 from rollout_operator.model.outcome import Code, ReplacePods
 from rollout_operator.planning.description.explain import explain_pod, explain_set
-from rollout_operator.planning.description.groups import GroupDecision, describe_group
+from rollout_operator.planning.description.groups import describe_group
 from rollout_operator.planning.rollout.plan import plan_group
 from tests.builders import NOW
 from tests.examples import repeatable
@@ -19,7 +19,7 @@ REPEATABLE = repeatable(60)
 @given(groups())
 def test_phase_and_headline_agree_with_the_plan(snapshot: Group) -> None:
     plan = plan_group(snapshot)
-    described = describe_group(snapshot, GroupDecision(plan=plan, looked=NOW))
+    described = describe_group(snapshot, plan, NOW)
 
     is_done = [wait.code for wait in plan.waits] == [Code.UP_TO_DATE]
     assert (described.phase is Phase.ROLLED_OUT) <= is_done
@@ -32,7 +32,7 @@ def test_phase_and_headline_agree_with_the_plan(snapshot: Group) -> None:
 @REPEATABLE
 @given(groups())
 def test_numbers_are_those_of_the_pods(snapshot: Group) -> None:
-    described = describe_group(snapshot, GroupDecision(plan=plan_group(snapshot), looked=NOW))
+    described = describe_group(snapshot, plan_group(snapshot), NOW)
 
     for zone in described.zones:
         assert len(zone.pods) == zone.desired
