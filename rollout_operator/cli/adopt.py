@@ -40,7 +40,8 @@ from rollout_operator.kube.api import (
     Resource,
 )
 from rollout_operator.kube.connection.connect import Access
-from rollout_operator.lab.simulate.input import is_of, read_all
+from rollout_operator.lab.model.fields import is_of
+from rollout_operator.lab.simulate.input import read_all
 from rollout_operator.model.adoption.namespace import (
     AdoptableNamespace,
     AdoptableSet,

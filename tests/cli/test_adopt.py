@@ -121,7 +121,7 @@ def test_mistakes_are_one_line(
     assert error.count("\n") == 1
 
 
-def test_objects_are_told_apart_as_simulate_tells_them_apart(
+def test_kinds_are_distinguished_as_by_simulate(
     dump: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Kinds of other groups have the same names, and without a group an object is of no kind."""

@@ -21,8 +21,7 @@ from rollout_operator.controllers.releases.observe import (
 )
 from rollout_operator.kube import release_kinds as kinds
 from rollout_operator.kube.api import NAMESPACES, JsonObject, Resource
-from rollout_operator.lab.model.fields import child, name_of, namespace_of, text
-from rollout_operator.lab.simulate.input import is_of
+from rollout_operator.lab.model.fields import child, is_of, name_of, namespace_of, text
 from rollout_operator.model.decode.broken import decode_or_salvage
 from rollout_operator.model.decode.releases.kinds import DECODERS
 from rollout_operator.model.described.forecasts import Arrival, Forecast, RolloutForecast

@@ -6,7 +6,7 @@ For controllers and kubelets, which read what an API server has already checked.
 from datetime import UTC, datetime
 from typing import Final
 
-from rollout_operator.kube.api import JsonObject
+from rollout_operator.kube.api import JsonObject, Resource
 
 _SECONDS: Final = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -33,6 +33,12 @@ def children(obj: JsonObject, *path: str) -> list[JsonObject]:
     """Return the objects of the list at a path, an empty list where there is none."""
     found = _find(obj, path)
     return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def is_of(obj: JsonObject, resource: Resource) -> bool:
+    """Return whether an object is of a kind, in whatever version of its API."""
+    group = str(obj.get("apiVersion") or "").rpartition("/")[0]
+    return (group, obj.get("kind")) == (resource.group, resource.kind)
 
 
 def metadata_of(obj: JsonObject) -> JsonObject:

@@ -13,7 +13,7 @@ from typing import BinaryIO, Final
 import msgspec
 import yaml
 
-from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.kube.api import JsonObject
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.planning.wording import join_names
 
@@ -160,12 +160,6 @@ def _flatten(document: object, inherited: dict[str, object]) -> Iterator[dict[st
     member = {"kind": of, "apiVersion": found.get("apiVersion")} if of else {}
     for item in items or ():
         yield from _flatten(item, member)
-
-
-def is_of(obj: JsonObject, resource: Resource) -> bool:
-    """Return whether an object is of a kind, in whatever version of its API."""
-    group = str(obj.get("apiVersion") or "").rpartition("/")[0]
-    return (group, obj.get("kind")) == (resource.group, resource.kind)
 
 
 def _as_json(found: dict[str, object]) -> JsonObject:

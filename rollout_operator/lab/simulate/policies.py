@@ -14,9 +14,9 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, STATEFULSETS, JsonObject
-from rollout_operator.lab.model.fields import child, name_of, namespace_of, number, timestamp
+from rollout_operator.lab.model.fields import child, is_of, name_of, namespace_of, number, timestamp
 from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
-from rollout_operator.lab.simulate.input import HINT, BadDump, is_of
+from rollout_operator.lab.simulate.input import HINT, BadDump
 from rollout_operator.model.decode.adoption import decode_adoptable
 from rollout_operator.model.decode.status import decode_watched_policy
 from rollout_operator.model.description import Phase, PolicyDescription

@@ -270,19 +270,16 @@ def test_another_kind_is_refused() -> None:
         decode_pod(as_json(set_tree()))
 
 
-@pytest.mark.parametrize(
-    ("head", "named"),
-    [
+def test_an_object_is_named_by_what_it_has() -> None:
+    """Manifests, and objects of the cluster, have no namespace."""
+    for head, named in (
         ({"namespace": "prod", "name": "zone-a"}, "prod/zone-a"),
         ({"name": "zone-a"}, "zone-a"),
         ({"namespace": "prod"}, "prod/?"),
         ({}, "?"),
-    ],
-)
-def test_an_object_is_named_by_what_it_has(head: dict[str, str], named: str) -> None:
-    """Manifests, and objects of the cluster, have no namespace."""
-    with pytest.raises(DecodeError, match=rf"^StatefulSet {re.escape(named)}: "):
-        decode_statefulset(as_json({"metadata": head}))
+    ):
+        with pytest.raises(DecodeError, match=rf"^StatefulSet {re.escape(named)}: "):
+            decode_statefulset(as_json({"metadata": head}))
 
 
 def test_ready_since_that_is_no_instant_is_refused() -> None:
