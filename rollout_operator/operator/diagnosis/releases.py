@@ -24,14 +24,12 @@ from rollout_operator.model.described.releases import (
 )
 from rollout_operator.model.errors import ApiError, Denied, NotFound
 from rollout_operator.model.objects import AnyWatched, list_decoded
-from rollout_operator.model.releases.health import HealthCheck
 from rollout_operator.model.releases.objects import ReleaseObjects, gather_releases
+from rollout_operator.model.releases.plan import FluxTarget
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
-from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.operator.diagnosis.listing import Lister
-from rollout_operator.planning.description.releases.gates import describe_schedule
+from rollout_operator.planning.description.releases.gates import describe_schedule, order_schedules
 from rollout_operator.planning.description.releases.rollouts import (
-    RelatedObjects,
     describe_check,
     describe_release,
     describe_unreadable_release,
@@ -118,17 +116,11 @@ class ObservedReleases(msgspec.Struct, frozen=True):
 
     def describe_releases(self) -> tuple[ReleaseDescription, ...] | UnsetType:
         """Return all Rollouts by name; UNSET where there is none."""
-        common = RelatedObjects(
-            gates=self.objects.gates,
-            schedules=self._list_schedules(),
-            checks=self.objects.checks,
-            namespaces=self.objects.namespaces,
-        )
-        broken = self.objects.list_unreadable(kinds.ROLLOUTS.kind)
         list_flux = index_flux(self.objects.flux)
+        broken = self.objects.list_unreadable(kinds.ROLLOUTS.kind)
         described = [
             *(
-                describe_release(each, _relate(each, common, list_flux))
+                describe_release(each, self.objects, _list_targets(each, list_flux))
                 for each in self.objects.rollouts
             ),
             *map(describe_unreadable_release, broken),
@@ -137,32 +129,22 @@ class ObservedReleases(msgspec.Struct, frozen=True):
 
     def describe_schedules(self) -> tuple[ScheduleDescription, ...] | UnsetType:
         """Return the schedules of the namespace, and those of the cluster; UNSET for none."""
-        return tuple(map(describe_schedule, self._list_schedules())) or UNSET
+        return tuple(map(describe_schedule, order_schedules(self.objects.schedules))) or UNSET
 
     def describe_checks(self) -> tuple[HealthCheckDescription, ...] | UnsetType:
         """Return the HealthChecks of the namespace by name; UNSET where there is none."""
         rollouts, labels = self.objects.list_obeyed(), self.objects.namespaces
-        described = (describe_check(each, rollouts, labels) for each in self._list_own_checks())
+        own = (each for each in self.objects.checks if each.head.namespace == self.namespace)
+        described = (
+            describe_check(each, rollouts, labels)
+            for each in sorted(own, key=lambda check: check.head.name)
+        )
         return tuple(described) or UNSET
 
-    def _list_own_checks(self) -> list[HealthCheck]:
-        own = (each for each in self.objects.checks if each.head.namespace == self.namespace)
-        return sorted(own, key=lambda check: check.head.name)
 
-    def _list_schedules(self) -> tuple[ScheduleObject, ...]:
-        return tuple(
-            sorted(
-                self.objects.schedules,
-                key=lambda schedule: (schedule.head.namespace == "", schedule.head.name),
-            )
-        )
-
-
-def _relate(
-    rollout: ReleaseRollout | RefusedRelease, common: RelatedObjects, list_flux: ListFlux
-) -> RelatedObjects:
-    if isinstance(rollout, RefusedRelease):
-        return common
+def _list_targets(
+    rollout: ReleaseRollout | RefusedRelease, list_flux: ListFlux
+) -> tuple[FluxTarget, ...]:
     current, name = rollout.status.current, rollout.head.name
     tag = None if current is None else current.version.tag
-    return replace(common, targets=list_targets(name, tag, gather_flux(name, list_flux)))
+    return list_targets(name, tag, gather_flux(name, list_flux))

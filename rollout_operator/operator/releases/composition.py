@@ -23,6 +23,8 @@ from rollout_operator.model.described.releases import (
 )
 from rollout_operator.model.objects import Unreadable, list_decoded
 from rollout_operator.model.releases.health import HealthCheck
+from rollout_operator.model.releases.objects import ReleaseObjects
+from rollout_operator.model.releases.plan import FluxTarget
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseGate, ReleaseRollout
 from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.operator.context import Context
@@ -30,9 +32,8 @@ from rollout_operator.operator.process import Feature
 from rollout_operator.operator.releases.checks import HealthChecks
 from rollout_operator.operator.releases.rollouts import RolloutReleases
 from rollout_operator.operator.releases.schedules import Schedules
-from rollout_operator.planning.description.releases.gates import describe_schedule
+from rollout_operator.planning.description.releases.gates import describe_schedule, order_schedules
 from rollout_operator.planning.description.releases.rollouts import (
-    RelatedObjects,
     describe_check,
     describe_release,
     describe_unreadable_release,
@@ -76,12 +77,12 @@ class DescribedReleases:
 
     def describe_releases(self) -> Iterator[ReleaseDescription]:
         """Yield all Rollouts by name."""
-        common = RelatedObjects(schedules=self._list_schedules(), checks=self._list_checks())
+        common = ReleaseObjects(schedules=self._list_schedules(), checks=self._list_checks())
         for watched in sorted(self._caches.rollouts.store.list_all(), key=lambda each: each.name):
             if isinstance(watched, Unreadable):
                 yield describe_unreadable_release(watched)
             elif isinstance(watched.decoded, ReleaseRollout | RefusedRelease):
-                yield describe_release(watched.decoded, self._relate(watched.decoded, common))
+                yield self._describe_release(watched.decoded, common)
 
     def describe_schedules(self) -> Iterator[ScheduleDescription]:
         """Yield the schedules of the namespace, and those of the cluster."""
@@ -101,23 +102,20 @@ class DescribedReleases:
                 if rollout.head.namespace != self._context.namespace:
                     yield rollout
 
-    def _relate(
-        self, rollout: ReleaseRollout | RefusedRelease, common: RelatedObjects
-    ) -> RelatedObjects:
+    def _describe_release(
+        self, rollout: ReleaseRollout | RefusedRelease, common: ReleaseObjects
+    ) -> ReleaseDescription:
         name = rollout.head.name
-        gates = self._caches.gates.store.list_tagged(name)
-        related = replace(
-            common,
-            gates=list_decoded(gates, ReleaseGate),
-            error=self._rollouts.get_error(name),
-        )
-        if isinstance(rollout, RefusedRelease):
-            return related
-        related = replace(related, targets=self._rollouts.list_targets(rollout))
-        if not selects_namespaces(rollout):
-            return related
-        wide = self._context.process.wide_checks
-        return replace(related, checks=wide.list_checks(), namespaces=wide.map_labels())
+        gates = list_decoded(self._caches.gates.store.list_tagged(name), ReleaseGate)
+        objects = replace(common, gates=gates)
+        targets: tuple[FluxTarget, ...] = ()
+        if isinstance(rollout, ReleaseRollout):
+            targets = self._rollouts.list_targets(rollout)
+            if selects_namespaces(rollout):
+                wide = self._context.process.wide_checks
+                checks, labels = wide.list_checks(), wide.map_labels()
+                objects = replace(objects, checks=checks, namespaces=labels)
+        return describe_release(rollout, objects, targets, self._rollouts.get_error(name))
 
     def _list_checks(self) -> tuple[HealthCheck, ...]:
         checks = list_decoded(self._caches.checks.store.list_all(), HealthCheck)
@@ -130,14 +128,8 @@ class DescribedReleases:
             for kind in kinds
             for schedule in list_decoded(kind.store.list_all(), ScheduleObject)
         )
-        own = [
-            schedule
-            for schedule in schedules
-            if schedule.head.namespace in ("", self._context.namespace)
-        ]
-        return tuple(
-            sorted(own, key=lambda schedule: (schedule.head.namespace == "", schedule.head.name))
-        )
+        here = ("", self._context.namespace)
+        return order_schedules(each for each in schedules if each.head.namespace in here)
 
 
 class Releases(Feature):

@@ -38,7 +38,6 @@ from rollout_operator.model.releases.schedule import (
     ScheduleObject,
     ScheduleSnapshot,
 )
-from rollout_operator.planning.description.releases.rollouts import RelatedObjects
 from rollout_operator.planning.forecasts.record import ForecastRecord
 from rollout_operator.planning.releases.checks.record import find_reset
 from rollout_operator.planning.releases.intents import drop_intents
@@ -241,11 +240,9 @@ class _Play:
             player.record.record_deployment(player.rollout, self._now)
             self._reset_checks(player)
         player.plan_next(self._now, pause)
-        related = RelatedObjects(
-            gates=gates, schedules=tuple(self._schedules), targets=player.targets
-        )
+        objects = ReleaseObjects(gates=gates, schedules=tuple(self._schedules))
         is_settled = player.settles_at is None and not self._heals
-        player.record.record_waits(player.rollout, related, self._now, is_settled=is_settled)
+        player.record.record_waits(player.rollout, objects, self._now, is_settled=is_settled)
 
     def _observe(self, player: _Player, gates: tuple[ReleaseGate, ...]) -> ReleaseSnapshot:
         return ReleaseSnapshot(

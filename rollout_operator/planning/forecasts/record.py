@@ -19,11 +19,12 @@ from rollout_operator.model.described.forecasts import (
 )
 from rollout_operator.model.described.releases import GateDescription, ReleaseDescription
 from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.releases.objects import ReleaseObjects
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
 from rollout_operator.model.releases.schedule import ScheduleObject
 from rollout_operator.model.releases.status import BakeStatus, HistoryEntry, ReleaseStatus
 from rollout_operator.planning.description.releases.gates import name_schedule
-from rollout_operator.planning.description.releases.rollouts import RelatedObjects, describe_release
+from rollout_operator.planning.description.releases.rollouts import describe_release
 from rollout_operator.planning.releases import conditions
 from rollout_operator.planning.releases.gates import GatesCode
 from rollout_operator.planning.releases.health import BlockedCode
@@ -71,7 +72,7 @@ class ForecastRecord:
     def record_waits(
         self,
         rollout: ReleaseRollout | RefusedRelease,
-        related: RelatedObjects,
+        objects: ReleaseObjects,
         now: datetime,
         *,
         is_settled: bool,
@@ -80,11 +81,11 @@ class ForecastRecord:
 
         `is_settled`: Flux and HealthChecks have come to what they come to by themselves.
         """
-        described = describe_release(rollout, related)
+        described = describe_release(rollout, objects)
         current = rollout.status.current
         is_active = current is not None and current.is_active
         gates = tuple(_list_holding(described.gates))
-        self._choose_zone(gates or described.gates, related.schedules)
+        self._choose_zone(gates or described.gates, objects.schedules)
         if self._versions and self._versions[-1].at == now:
             self._versions[-1] = msgspec.structs.replace(
                 self._versions[-1], local_time=self._render(now), time_zone=self._zone
@@ -93,7 +94,7 @@ class ForecastRecord:
             self._hold(described, gates, now)
         else:
             self._holds, self._left_out = [], 0
-        verdict = _judge(described, gates, related.schedules, is_settled=is_settled)
+        verdict = _judge(described, gates, objects.schedules, is_settled=is_settled)
         if is_active and not described.next:
             verdict = Arrival.NONE
         holds = () if self._holds or verdict is not Arrival.NONE else _explain_rest(rollout, now)

@@ -31,6 +31,7 @@ from tests.lab.releasing import create_release, create_zones
 from tests.operator.diagnosis.inspected import observe_sandbox
 from tests.operator.diagnosis.test_inspect import Partial
 from tests.planning.releases.builders import head, rollout
+from tests.planning.releases.schedules.schedule_builders import schedule
 from tests.virtual_time import in_virtual_time
 
 NIGHTS: Final = {"rolloutSelector": {}, "rules": [{"name": "always"}]}
@@ -161,7 +162,7 @@ async def test_checks_of_other_namespaces_are_read_where_they_are_selected() -> 
     assert (mine.releases, mine.health_checks) == (theirs.releases, theirs.health_checks)
 
 
-def test_all_rollouts_are_shown_by_name() -> None:
+def test_rollouts_are_shown_by_name_and_schedules_of_the_cluster_last() -> None:
     """Those that cannot be read or obeyed, too."""
     lost = Unreadable(
         kind="Rollout",
@@ -173,11 +174,16 @@ def test_all_rollouts_are_shown_by_name() -> None:
     )
     refused = RefusedRelease(head=head("c"), problem="spec: no object")
     objects = ReleaseObjects(
-        rollouts=(refused, replace(rollout(), head=head("a"))), unreadable=(lost,)
+        rollouts=(refused, replace(rollout(), head=head("a"))),
+        schedules=tuple(schedule(namespace=namespace) for namespace in ("", "prod")),
+        unreadable=(lost,),
     )
-    shown = ObservedReleases(objects, "prod").describe_releases()
+    observed = ObservedReleases(objects, "prod")
+    shown, schedules = observed.describe_releases(), observed.describe_schedules()
 
     assert shown is not UNSET
+    assert schedules is not UNSET
+    assert [one.namespace for one in schedules] == ["prod", ""]
     assert [(one.name, one.reason) for one in shown] == [
         ("a", "NotObserved"),
         ("b", "InvalidSpec"),

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+import pytest
 from msgspec import UNSET
 
 from rollout_operator.kube.api import NAMESPACES
@@ -15,6 +16,7 @@ from rollout_operator.kube.release_kinds import (
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.described.releases import ReleasePhase
 from rollout_operator.model.description import Description
+from rollout_operator.operator.releases.rollouts import RolloutReleases
 from tests.controllers.releases.world import ReleaseSandbox
 from tests.virtual_time import in_virtual_time
 
@@ -59,6 +61,18 @@ async def test_rollouts_schedules_and_checks_are_described() -> None:
     ]
     (check,) = found.list_checks()
     assert (check.title, check.status, check.rollouts) == ("default/web", "", ("default/app",))
+
+
+@in_virtual_time
+async def test_a_pass_that_failed_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RolloutReleases, "get_error", lambda releases, name: f"{name}: no answer")
+    async with ReleaseSandbox.opened() as world:
+        await prepare(world)
+        process = await world.start()
+        found = await process.describe()
+
+    assert shown(found)[0] == ("default/app", ReleasePhase.HELD, "NotReconciled")
+    assert found.list_releases()[0].headline.endswith("failed: app: no answer")
 
 
 @in_virtual_time

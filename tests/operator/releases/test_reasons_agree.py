@@ -19,7 +19,7 @@ from rollout_operator.model.described.releases import ReleaseDescription
 from rollout_operator.model.event import EventRecord
 from rollout_operator.model.objects import WatchedObject
 from rollout_operator.planning.description.release_text import render_release as render_text
-from rollout_operator.planning.description.releases.rollouts import RelatedObjects, describe_release
+from rollout_operator.planning.description.releases.rollouts import describe_release
 from rollout_operator.planning.description.releases.waits import REMEDIES
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.releases import ReleaseCounters, show_releases
@@ -78,7 +78,7 @@ def test_each_code_is_brought_about() -> None:
 def test_d_40_all_places_have_the_code_and_the_sentence(code: str, lines: list[str]) -> None:
     case = CASES[code]
     world = case.build()
-    described = describe_release(world.rollout, RelatedObjects())
+    described = describe_release(world.rollout)
     first = described.waits[0]
     assert (described.reason, described.headline) == (code, first.text)
     assert (first.reason, first.remedy) == (code, REMEDIES[code])

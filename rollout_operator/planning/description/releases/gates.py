@@ -62,6 +62,11 @@ def name_schedule(schedule: ScheduleObject) -> str:
     return _name(schedule.kind, schedule.head.namespace, schedule.head.name)
 
 
+def order_schedules(schedules: Iterable[ScheduleObject]) -> tuple[ScheduleObject, ...]:
+    """Return schedules by name, those of the cluster last."""
+    return tuple(sorted(schedules, key=lambda each: (each.head.namespace == "", each.head.name)))
+
+
 def describe_schedule(schedule: ScheduleObject) -> ScheduleDescription:
     """Return one schedule, by what its status says."""
     status, ready = (

@@ -4,7 +4,7 @@ All of it is what its status, its gates, its HealthChecks and its objects of Flu
 not go on is chosen in `waits`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -20,14 +20,9 @@ from rollout_operator.model.described.releases import (
 )
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.releases.health import CheckClass, HealthCheck
+from rollout_operator.model.releases.objects import ReleaseObjects
 from rollout_operator.model.releases.plan import FluxTarget
-from rollout_operator.model.releases.rollout import (
-    RefusedRelease,
-    ReleaseGate,
-    ReleaseIntents,
-    ReleaseRollout,
-)
-from rollout_operator.model.releases.schedule import ScheduleObject
+from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseIntents, ReleaseRollout
 from rollout_operator.model.releases.status import FailedHealthCheck, HistoryEntry
 from rollout_operator.planning.conditions import describe_conditions
 from rollout_operator.planning.description.releases.gates import MOST_TAGS, describe_gates
@@ -46,30 +41,22 @@ from rollout_operator.planning.wording import cut
 # A person reads no more of one Rollout; its status has the rest.
 MOST_DEPLOYMENTS: Final = 5
 MOST_PLACES: Final = 50
+_ALONE: Final = ReleaseObjects()
 _UNDECIDED: Final = "nothing has been decided yet"
 
 
-class RelatedObjects(msgspec.Struct, frozen=True, kw_only=True):
-    """What the description of a Rollout is made of beside itself."""
-
-    gates: tuple[ReleaseGate, ...] = ()
-    """All that are known, of all Rollouts."""
-    schedules: tuple[ScheduleObject, ...] = ()
-    checks: tuple[HealthCheck, ...] = ()
-    namespaces: Mapping[str, Mapping[str, str]] = {}
-    """Labels of namespaces."""
-    targets: tuple[FluxTarget, ...] = ()
-    """Its own."""
-    error: str = ""
-    """Why the last pass over it failed, where this process made it."""
-
-
 def describe_release(
-    rollout: ReleaseRollout | RefusedRelease, related: RelatedObjects
+    rollout: ReleaseRollout | RefusedRelease,
+    objects: ReleaseObjects = _ALONE,
+    targets: Sequence[FluxTarget] = (),
+    error: str = "",
 ) -> ReleaseDescription:
-    """Return one Rollout."""
+    """Return one Rollout, among others of all kinds; `targets` are its own.
+
+    `error` is why the last pass over it failed, where this process made it.
+    """
     status = rollout.status
-    waits = tuple(list_release_waits(rollout, related.error))
+    waits = tuple(list_release_waits(rollout, error))
     ready = status.find_condition(conditions.READY)
     headline, reason = _UNDECIDED, ""
     if waits:
@@ -86,14 +73,14 @@ def describe_release(
         next=cut(choose_next_tag(rollout)),
         candidates=tuple(cut(candidate.tag) for candidate in status.release_candidates[:MOST_TAGS]),
         announced=cut(status.available_releases[-1].tag) if status.available_releases else "",
-        gates=tuple(describe_gates(rollout.head, status.gates, related.gates, related.schedules)),
+        gates=tuple(describe_gates(rollout.head, status.gates, objects.gates, objects.schedules)),
         history=tuple(map(_describe_entry, status.history[:MOST_DEPLOYMENTS])),
         waits=waits,
         conditions=tuple(describe_conditions(status.conditions)),
     )
     if isinstance(rollout, RefusedRelease):
         return described
-    return _with_spec(described, rollout, related)
+    return _with_spec(described, rollout, objects, targets)
 
 
 def describe_unreadable_release(broken: Unreadable) -> ReleaseDescription:
@@ -108,10 +95,13 @@ def describe_unreadable_release(broken: Unreadable) -> ReleaseDescription:
 
 
 def _with_spec(
-    described: ReleaseDescription, rollout: ReleaseRollout, related: RelatedObjects
+    described: ReleaseDescription,
+    rollout: ReleaseRollout,
+    objects: ReleaseObjects,
+    targets: Sequence[FluxTarget],
 ) -> ReleaseDescription:
     spec, head = rollout.spec, rollout.head
-    checks = list_checks(head, spec.checks, related.checks, related.namespaces)
+    checks = list_checks(head, spec.checks, objects.checks, objects.namespaces)
     intents = without_left_over(rollout)
     return msgspec.structs.replace(
         described,
@@ -121,7 +111,7 @@ def _with_spec(
         requests=tuple(_list_requests(intents)),
         is_retry_requested=intents.retry is not None,
         checks=tuple(map(_describe_check, checks[:MOST_PLACES])),
-        targets=tuple(map(_describe_target, related.targets[:MOST_PLACES])),
+        targets=tuple(map(_describe_target, targets[:MOST_PLACES])),
         bake_ends=_find_bake_end(rollout),
         deadline=_find_deadline(rollout),
     )

@@ -13,6 +13,7 @@ from rollout_operator.planning.description.releases.gates import (
     describe_gates,
     describe_schedule,
     name_owner,
+    order_schedules,
 )
 from rollout_operator.planning.releases.schedules.status import render_schedule_status
 from tests.planning.releases.builders import at, gate, head
@@ -59,6 +60,14 @@ def test_rel97_a_schedule_is_open_or_closed_and_says_until_when(
 
     assert (found.is_open, found.text, found.rollouts) == (is_open, text, 1)
     assert render_schedule(found).startswith("RolloutSchedule prod/nights: ")
+
+
+def test_schedules_of_the_cluster_come_last_and_each_kind_by_name() -> None:
+    wide = [schedule(name, namespace="") for name in "ba"]
+    own = [schedule(name) for name in "dc"]
+
+    ordered = order_schedules([*wide, *own])
+    assert [one.head.key for one in ordered] == ["prod/c", "prod/d", "a", "b"]
 
 
 def test_one_that_no_operator_has_reconciled_says_so() -> None:

@@ -15,6 +15,7 @@ from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.releases.flux import KUSTOMIZATION
+from rollout_operator.model.releases.objects import ReleaseObjects
 from rollout_operator.model.releases.plan import FluxTarget
 from rollout_operator.model.releases.rollout import CheckSelector, RefusedRelease, ReleaseIntents
 from rollout_operator.model.releases.status import (
@@ -28,7 +29,6 @@ from rollout_operator.planning.description.release_text import list_release, ren
 from rollout_operator.planning.description.releases.gates import MOST_TAGS
 from rollout_operator.planning.description.releases.rollouts import (
     MOST_DEPLOYMENTS,
-    RelatedObjects,
     describe_check,
     describe_release,
     describe_unreadable_release,
@@ -54,8 +54,8 @@ WIDE = CheckSelector(selector=LabelSelector(), namespaces=LabelSelector())
 
 
 def shown(world: ReleaseWorld) -> ReleaseDescription:
-    related = RelatedObjects(gates=world.gates, checks=world.checks, targets=world.targets)
-    return describe_release(world.rollout, related)
+    objects = ReleaseObjects(gates=world.gates, checks=world.checks)
+    return describe_release(world.rollout, objects, world.targets)
 
 
 def test_one_that_is_through_says_what_is_in_place() -> None:
@@ -121,9 +121,7 @@ def test_the_history_is_short_and_names_the_claimed_requester() -> None:
         id=7,
         failed_health_checks=(FailedHealthCheck(name="c", namespace="prod"),),
     )
-    found = describe_release(
-        rollout(status=ReleaseStatus(history=(requested, *past))), RelatedObjects()
-    )
+    found = describe_release(rollout(status=ReleaseStatus(history=(requested, *past))))
 
     assert len(found.history) == MOST_DEPLOYMENTS
     assert found.history[0] == DeploymentDescription(
@@ -145,11 +143,11 @@ def test_what_is_requested_stands_there_until_it_had_its_effect() -> None:
         status=ReleaseStatus(consumed_intents=(done,)),
     )
 
-    described = describe_release(requesting, RelatedObjects())
+    described = describe_release(requesting)
     assert described.requests == ("rollout.kuberik.com/bypass-gates: 1.1.0",)
     assert not described.is_retry_requested
     again = msgspec.structs.replace(requesting, intents=ReleaseIntents(retry="y"))
-    assert describe_release(again, RelatedObjects()).is_retry_requested
+    assert describe_release(again).is_retry_requested
 
 
 def test_one_that_cannot_be_obeyed_says_why_and_what_is_in_place() -> None:
@@ -158,11 +156,23 @@ def test_one_that_cannot_be_obeyed_says_why_and_what_is_in_place() -> None:
         problem="Rollout prod/app: spec.wantedVersion: no tag",
         status=ReleaseStatus(history=(entry("1.0.0"),)),
     )
-    found = describe_release(refused, RelatedObjects())
+    found = describe_release(refused)
 
     assert (found.phase, found.headline, found.tag) == (
         *(ReleasePhase.HELD, refused.problem, "1.0.0"),
     )
+
+
+def test_a_pass_that_failed_comes_first() -> None:
+    """What its status says is of before."""
+    world = gated()
+    found = describe_release(world.rollout, error="no answer")
+
+    assert (found.reason, found.headline) == (
+        "NotReconciled",
+        "the last pass over it failed: no answer",
+    )
+    assert found.waits[1:] == shown(world).waits
 
 
 def test_one_that_cannot_be_read_is_named() -> None:
@@ -186,9 +196,7 @@ def test_times_that_no_calendar_has_are_left_out(year: int) -> None:
     time = at(0).replace(year=year)
     odd = entry("1.0.0", "InProgress", bake_start_time=time, bake_end_time=time)
     odd = msgspec.structs.replace(odd, timestamp=time)
-    found = describe_release(
-        rollout(bake_time=MINUTE, status=ReleaseStatus(history=(odd,))), RelatedObjects()
-    )
+    found = describe_release(rollout(bake_time=MINUTE, status=ReleaseStatus(history=(odd,))))
 
     assert (found.history[0].began is None) == (year == 9999)
     assert (found.bake_ends is None) == (year == 9999)
@@ -204,7 +212,7 @@ def test_of_texts_and_lists_that_never_end_a_readable_part_is_kept() -> None:
         release_candidates=releases(tags),
     )
     many = tuple(check(f"check-{number}", message=long) for number in range(200))
-    found = describe_release(rollout(status=status, checks=ALL_CHECKS), RelatedObjects(checks=many))
+    found = describe_release(rollout(status=status, checks=ALL_CHECKS), ReleaseObjects(checks=many))
 
     assert len(found.candidates) == MOST_TAGS
     assert len(msgspec.json.encode(found)) < 100 * MAX_LINE
