@@ -25,15 +25,6 @@ _ORDINAL_DIGITS: Final = 10
 Decoded = TypeVar("Decoded")
 
 
-class Placed(msgspec.Struct, frozen=True, kw_only=True):
-    """An object of which nothing matters but where it is."""
-
-    namespace: str
-    name: str
-    uid: Uid
-    resource_version: str
-
-
 class StatefulSet(msgspec.Struct, frozen=True, kw_only=True):
     """One zone of a group, as the API server shows it."""
 

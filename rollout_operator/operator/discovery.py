@@ -26,7 +26,7 @@ from rollout_operator.kube.release_kinds import ROLLOUTS
 from rollout_operator.model.decode.budget import decode_budget
 from rollout_operator.model.decode.objects import decode_statefulset, place_decoder
 from rollout_operator.model.decode.status import decode_watched_policy
-from rollout_operator.model.objects import Placed, StatefulSet, Unreadable
+from rollout_operator.model.objects import AnyWatched, StatefulSet, Unreadable
 from rollout_operator.operator.process import Process
 from rollout_operator.telemetry.logs import log
 
@@ -107,9 +107,9 @@ class Discovery:
             lambda store: self._make_informer(of_all, decode, store), self._client, of_all
         )
 
-    def _follow_rollouts(self) -> OptionalInformer[Placed | Unreadable]:
+    def _follow_rollouts(self) -> OptionalInformer[AnyWatched]:
         of_all = replace(ROLLOUTS, is_namespaced=False)
-        store: Store[Placed | Unreadable] = Store()
+        store: Store[AnyWatched] = Store()
         informer = self._make_informer(of_all, place_decoder(ROLLOUTS.kind), store)
         informer.on_change(self._on_object)
         return OptionalInformer(informer, self._client, of_all, "")

@@ -95,11 +95,12 @@ def make(
     *,
     rng: float = 0.5,
     decode: Callable[[bytes | msgspec.Raw], Pod | Unreadable] = decode_pod,
+    ends_on: Callable[[ApiError], bool] = lambda error: False,
 ) -> Rig:
     store, metrics = PodStore(), Metrics()
     api = ScriptedApi(lists, watches)
     of: Collection[Pod | Unreadable] = Collection(
-        resource=PODS, namespace=NAMESPACE, decode=decode, store=store
+        resource=PODS, namespace=NAMESPACE, decode=decode, store=store, ends_on=ends_on
     )
     informer: PodInformer = Informer(api, of, metrics, LoopClock(), lambda: rng)
     rig = Rig(api, informer, store, metrics)

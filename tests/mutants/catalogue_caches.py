@@ -29,8 +29,8 @@ CACHES: Final = (
     ),
     Mutant(
         name="never-listed-again",
-        old="requested_at + RELIST if",
-        new="requested_at + RELIST * 100 if",
+        old="requested_at + self._of.relist if",
+        new="requested_at + self._of.relist * 100 if",
         breaks="LI-02: what a watch has not brought is never found",
         profile="lost events",
         scenarios=("s1-small", "s1"),

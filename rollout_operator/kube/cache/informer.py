@@ -26,19 +26,23 @@ from rollout_operator.kube.cache.collection import (
     show_cache,
 )
 from rollout_operator.kube.cache.lists import ListTurn, StateStream
-from rollout_operator.kube.cache.retries import Failures, Rereads, RetryCause, Staleness, WentBack
+from rollout_operator.kube.cache.retries import (
+    Failures,
+    Liveness,
+    Rereads,
+    RetryCause,
+    Staleness,
+    WentBack,
+)
 from rollout_operator.kube.cache.store import Cached, Change, decides, is_older
-from rollout_operator.model.decode.objects import decode_version
-from rollout_operator.model.errors import ApiError, DecodeError, Unreachable
+from rollout_operator.model.errors import ApiError, Unreachable
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
-# Idle streams prove themselves every 40 s or so; in step with no other stream.
-WATCH_LASTS: Final = timedelta(seconds=40)
 WATCH_JITTER: Final = 0.1
-# No proof for longer than this is to be the exception: what resumes later requests an earlier end.
-PROOF_DUE: Final = timedelta(seconds=45)
+# No proof for longer than a stream and this is to be the exception: what resumes later ends sooner.
+PROOF_LEEWAY: Final = timedelta(seconds=5)
 SHORTEST_WATCH: Final = timedelta(seconds=10)
 # An end that comes sooner than requested, by more than this, may be the doing of a proxy.
 END_LEEWAY: Final = timedelta(seconds=5)
@@ -49,10 +53,7 @@ SHORT_STREAM: Final = timedelta(seconds=1)
 # A lagging server catches up within seconds; one restored from a backup never does.
 OLDER_LISTS: Final = 3
 REFRESH_PAUSE: Final = timedelta(seconds=10)
-# Whatever a watch has failed to bring is found after this long, and the end of a stream: within
-# five minutes (LI-02). Of 5,000 pods it takes a twentieth of a second.
-RELIST: Final = timedelta(minutes=4)
-# Where that list fails; the watch goes on meanwhile. After a refresh it is tried again sooner.
+# Where a list fails between two streams, which go on. After a refresh it is tried again sooner.
 RELIST_PAUSE: Final = timedelta(seconds=30)
 
 
@@ -63,22 +64,27 @@ class Informer(Generic[Cached]):
         self,
         api: ObjectSource,
         of: Collection[Cached],
-        metrics: Metrics,
+        metrics: Metrics | None,
         clock: Clock,
         rng: Callable[[], float],
     ) -> None:
-        """Make an informer that is not running. `rng` returns numbers in 0..1."""
+        """Make an informer that is not running; without `metrics` it shows none.
+
+        `rng` returns numbers in 0..1.
+        """
         self._api = api
         self._of: Collection[Cached] = of
         self._clock = clock
         self._rng = rng
         self._meters = WatchMeters(metrics, of.label)
-        show_cache(metrics, of, self._age_seconds)
+        if metrics is not None:
+            show_cache(metrics, of, lambda: self.age)
         self._states: StateStream[Cached] = StateStream(api, of)
         self._rereads: Rereads[Cached] = Rereads(of.store, self._reread, clock)
         self._turn = ListTurn(lambda: api.wait_turn(of.resource, of.namespace), self._drop_stream)
         self._is_listing = False
         self._callbacks: list[Callable[[Cached | None, Cached | None], None]] = []
+        self.liveness = Liveness()
         self.staleness = Staleness()
         """Calls back where a call has failed and the cache is too old."""
         self._synced = asyncio.Event()
@@ -159,7 +165,7 @@ class Informer(Generic[Cached]):
             self._stream.reschedule(asyncio.get_running_loop().time())
 
     async def run(self) -> NoReturn:
-        """List and watch until cancelled. Errors of the API server are retried for ever."""
+        """List and watch until cancelled, or an ApiError on which the collection ends is raised."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._rereads.run(), name=f"{self._of.resource.plural} rereads")
@@ -179,6 +185,9 @@ class Informer(Generic[Cached]):
                 else:
                     await self._follow()
             except ApiError as error:
+                if self._of.ends_on(error):
+                    self.liveness.turn(is_live=False)
+                    raise
                 await self._wait_after(error)
 
     async def _has_turn(self) -> bool:
@@ -205,10 +214,12 @@ class Informer(Generic[Cached]):
         self._needs_list = False
         # A refresh that was requested meanwhile may know of something newer.
         self._is_refreshed = self._refreshed_at == refreshed_at
-        self._list_due_at = requested_at + RELIST if self._is_refreshed else self._clock.elapsed()
+        self._list_due_at = (
+            requested_at + self._of.relist if self._is_refreshed else self._clock.elapsed()
+        )
         self._failures.record_list()
         self._older_lists = 0
-        self._record_unreadable(changes)
+        self._rereads.record(changes)
         write_log = log.info if is_first or changes else log.debug
         write_log("Listed", **self._of.keys, objects=len(items), changes=len(changes))
         for start in range(0, len(changes), STEP):
@@ -279,7 +290,8 @@ class Informer(Generic[Cached]):
 
     def _choose_span(self) -> timedelta:
         jitter = 1 + WATCH_JITTER * (2 * self._rng() - 1)
-        span = min(WATCH_LASTS * jitter, max(PROOF_DUE - self.age, SHORTEST_WATCH))
+        lasts = self._of.watch_lasts
+        span = min(lasts * jitter, max(lasts + PROOF_LEEWAY - self.age, SHORTEST_WATCH))
         if not self._is_refreshed:
             span = SHORTEST_WATCH  # the list that is wanted is tried again at its end
         # The API takes whole seconds.
@@ -295,6 +307,7 @@ class Informer(Generic[Cached]):
             lasts=lasts,
         ) as events:
             self._last_error = self._broken_since = None
+            self.liveness.turn(is_live=True)
             # Not with the list alone: a cache that is not kept up to date is none.
             self._synced.set()
             taken = 0
@@ -319,20 +332,14 @@ class Informer(Generic[Cached]):
             raise Unreachable(f"{self._of.text('watch')}: type: unknown event {event.type[:40]!r}")
         self._meters.events[event.type].inc()
         if event.type == "BOOKMARK":
-            self._advance(self._read_bookmark(event))
+            self._advance(self._of.read_bookmark(event.object).version)
             return
         item = self._of.read(event.object)
         store = self._of.store
         changes = store.remove(item) if event.type == "DELETED" else store.upsert(item)
         self._advance(item.resource_version)
-        self._record_unreadable(changes)
+        self._rereads.record(changes)
         self._notify(changes)
-
-    def _read_bookmark(self, event: WatchEvent) -> str:
-        try:
-            return decode_version("bookmark", event.object)
-        except DecodeError as error:
-            raise Unreachable(f"{self._of.text('watch')}: {error}") from error
 
     def _advance(self, version: str) -> None:
         """Record a version of the stream: unless it is older, it proves that the cache is live."""
@@ -342,11 +349,6 @@ class Informer(Generic[Cached]):
         self._proven_at = self._clock.elapsed()
         if self._failures.in_row and self._proven_at - self._opened_at >= SHORT_STREAM:
             self._failures = Failures()
-
-    def _record_unreadable(self, changes: Sequence[Change[Cached]]) -> None:
-        for _, new in changes:
-            if new is not None:
-                self._rereads.record(new)
 
     async def _reread(self, broken: Unreadable) -> None:
         """Read one object again.
@@ -383,6 +385,8 @@ class Informer(Generic[Cached]):
         self._last_error = error
         if self._broken_since is None:
             self._broken_since = self._clock.elapsed()
+        if retry.delay:
+            self.liveness.turn(is_live=False)
         self.staleness.check(self._proven_at, self.age)
         if retry.is_news:
             log.at(retry.severity)(
@@ -393,6 +397,3 @@ class Informer(Generic[Cached]):
                 err=error,
             )
         await self._clock.sleep(retry.delay)
-
-    def _age_seconds(self) -> float:
-        return float("inf") if self._proven_at is None else self.age.total_seconds()

@@ -22,8 +22,7 @@ from typing import Final, Generic, NoReturn
 from rollout_operator.kube.api import WatchEvent
 from rollout_operator.kube.cache.collection import STEP, Collection, ObjectSource
 from rollout_operator.kube.cache.store import Cached, Key
-from rollout_operator.model.decode.objects import decode_bookmark
-from rollout_operator.model.errors import ApiError, DecodeError, Refused, Unreachable
+from rollout_operator.model.errors import ApiError, Refused, Unreachable
 from rollout_operator.telemetry.logs import log
 
 # For all objects: the most that a client waits for a page.
@@ -142,10 +141,7 @@ class StateStream(Generic[Cached]):
     def _take(self, event: WatchEvent, items: dict[Key, Cached]) -> str:
         """Take an object; return the version where the event says that this was all."""
         if event.type == "BOOKMARK":
-            try:
-                bookmark = decode_bookmark(event.object)
-            except DecodeError as error:
-                raise Unreachable(f"{self._of.text('watch')}: {error}") from error
+            bookmark = self._of.read_bookmark(event.object)
             return bookmark.version if bookmark.ends_state else ""
         item = self._of.read_known(event.object)
         key = (item.namespace, item.name)

@@ -11,7 +11,7 @@ object: it is tried again after the same time.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from enum import StrEnum, unique
 from typing import Final, Generic, NoReturn
@@ -21,7 +21,7 @@ import msgspec
 from rollout_operator.aio.backoff import LONGEST_RETRY_AFTER, REFUSED_WATCHES, UNREADABLES, WATCHES
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import race
-from rollout_operator.kube.cache.store import Cached, Key, Store
+from rollout_operator.kube.cache.store import Cached, Change, Key, Store
 from rollout_operator.model.errors import (
     ApiError,
     Denied,
@@ -168,12 +168,12 @@ class Rereads(Generic[Cached]):
         self._due: dict[Key, _Due] = {}
         self._news = asyncio.Event()
 
-    def record(self, item: Cached) -> None:
-        """Record an object that was stored; those that could be decoded do not matter."""
-        key = (item.namespace, item.name)
-        if isinstance(item, Unreadable) and key not in self._due:
-            self._due[key] = self._choose_next(1)
-            self._news.set()
+    def record(self, changes: Iterable[Change[Cached]]) -> None:
+        """Record what was stored; objects that could be decoded do not matter."""
+        for _, new in changes:
+            if isinstance(new, Unreadable) and (key := (new.namespace, new.name)) not in self._due:
+                self._due[key] = self._choose_next(1)
+                self._news.set()
 
     async def run(self) -> NoReturn:
         """Read what is due until cancelled."""
@@ -210,6 +210,25 @@ class Rereads(Generic[Cached]):
             self._due[key] = self._choose_next(step)
         else:
             del self._due[key]
+
+
+class Liveness:
+    """Whether a watch brings changes; a watch that is resumed without a pause still does."""
+
+    def __init__(self) -> None:
+        self.is_live = False
+        self._callbacks: list[Callable[[], None]] = []
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Call back when the watch goes down, and when it is back. Must not block."""
+        self._callbacks.append(callback)
+
+    def turn(self, *, is_live: bool) -> None:
+        """Record what holds now."""
+        if is_live is not self.is_live:
+            self.is_live = is_live
+            for callback in self._callbacks:
+                callback()
 
 
 class Staleness:

@@ -104,7 +104,7 @@ class NamespaceShare(Generic[Cached]):
         self._informer: Informer[Cached] = informer
         self._stores: NamespaceStores[Cached] = stores
         self._of: Collection[Cached] = of
-        show_cache(metrics, of, self._age_seconds)
+        show_cache(metrics, of, lambda: self.age)
         self._callbacks: list[Callable[[Cached | None, Cached | None], None]] = []
         self._joined = asyncio.Event()
 
@@ -163,9 +163,6 @@ class NamespaceShare(Generic[Cached]):
         with bind_keys(namespace=self._of.namespace):
             for callback in self._callbacks:
                 callback(old, new)
-
-    def _age_seconds(self) -> float:
-        return float("inf") if self.age == timedelta.max else self.age.total_seconds()
 
 
 AnyInformer: TypeAlias = Informer[Cached] | NamespaceShare[Cached]

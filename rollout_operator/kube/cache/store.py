@@ -15,7 +15,6 @@ from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import (
     AnyWatched,
     Node,
-    Placed,
     Pod,
     StatefulSet,
     Unreadable,
@@ -32,7 +31,6 @@ Cached = TypeVar(
     Budget | FlawedBudget | Unreadable,
     WatchedPolicy | Unreadable,
     Node | Unreadable,
-    Placed | Unreadable,
     WatchedObject | Unreadable,
 )
 

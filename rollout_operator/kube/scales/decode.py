@@ -4,22 +4,17 @@ Decides which numbers are valid, and whether a person must change something. Whe
 and for how long an older number holds, is left to `reference`.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import Resource, Served
-from rollout_operator.model.decode.nesting import decode_shallow
-from rollout_operator.model.decode.objects import read_as
-from rollout_operator.model.decode.wire import Int32, Required, Wire
-from rollout_operator.model.errors import (
-    ApiError,
-    DecodeError,
-    Denied,
-    InvalidInput,
-    NotFound,
-    Refused,
-)
+from rollout_operator.model.decode.objects import place_decoder, read_as
+from rollout_operator.model.decode.wire import Int32, JsonBytes, Required, Wire
+from rollout_operator.model.errors import ApiError, Denied, InvalidInput, NotFound, Refused
+from rollout_operator.model.objects import WatchedObject
 from rollout_operator.model.scaling import NoScale, Reference, Scale
 
 SCALE: Final = "scale"
@@ -42,13 +37,7 @@ class _WireScale(Wire):
     kind: str | None = None
 
 
-class _WireHead(Wire):
-    metadata: _Head
-    kind: str | None = None
-
-
 _SCALE: Final = msgspec.json.Decoder(_WireScale)
-_HEAD: Final = msgspec.json.Decoder(_WireHead)
 
 
 class Shown(msgspec.Struct, frozen=True):
@@ -71,13 +60,18 @@ def decode_scale(raw: bytes) -> Shown:
     return Shown(scale, wire.metadata.resource_version)
 
 
-def decode_head(raw: msgspec.Raw) -> tuple[str, str]:
-    """Return name and version of any object; nothing else of it is read. Raises DecodeError."""
-    try:
-        head = decode_shallow(_HEAD, raw).metadata
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DecodeError(f"metadata: {error}") from error
-    return head.name, head.resource_version
+def change_decoder(kind: str) -> Callable[[JsonBytes], WatchedObject]:
+    """Return what decodes which version an object of `kind` is, and nothing else of it.
+
+    Whatever changes the object is a change of that. It raises DecodeError.
+    """
+    decode = place_decoder(kind)
+
+    def decode_change(raw: JsonBytes) -> WatchedObject:
+        placed = decode(raw)
+        return replace(placed, decoded=placed.resource_version)
+
+    return decode_change
 
 
 def check_kind(reference: Reference, served: Served | None) -> Resource:

@@ -89,18 +89,22 @@ class FollowedReference:
         self._failing_since: timedelta | None = None
         self._failures = 0
 
+    def read_again(self) -> None:
+        """Read again, soon."""
+        self._must_read = True
+        self._woken.set()
+
     def read_unless(self, version: str) -> None:
-        """Read again, unless the object was read in this version. Empty: in any case."""
+        """Read again, unless the object was read in this version. Empty: it is gone."""
         # A role or a server is mended elsewhere: the object may change as often as it likes.
-        if not version or (version != self._version and not self._ignores_changes):
-            self._must_read = True
-            self._woken.set()
+        if not self._ignores_changes and (not version or version != self._version):
+            self.read_again()
 
     def expect(self, status_replicas: int) -> None:
         """Show a status that was just written, until the next read shows what became of it."""
         if isinstance(self.reading, Scale):
             self.reading = replace(self.reading, status_replicas=status_replicas)
-        self.read_unless("")
+        self.read_again()
 
     def wake(self) -> None:
         """Choose anew when to read: changes are watched now, or no longer."""

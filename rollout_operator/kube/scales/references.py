@@ -1,33 +1,129 @@
 """The counts of all references that zones mirror, followed for as long as a group wants them.
 
-Decides what is followed and which groups learn of it. When a scale is read is decided in
-`reference`, which resource a kind has in `kube.client.discovery`, which objects have changed in
-`metadata_watch`; what follows from a count is left to the planner.
+Decides what is followed, how closely, and which groups learn of it. When a scale is read is decided
+in `reference`, which resource a kind has in `kube.client.discovery`; what follows from a count is
+left to the planner.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from functools import partial
-from typing import Final
+from typing import Final, NoReturn
 
 from rollout_operator.aio.backoff import Rewrites
 from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.tasks import gather_all
+from rollout_operator.aio.tasks import gather_all, race
 from rollout_operator.kube.api import ApiClient, JsonObject, Reader, Resource
+from rollout_operator.kube.cache.collection import Collection, ObjectSource
+from rollout_operator.kube.cache.informer import Informer
+from rollout_operator.kube.cache.store import Store
 from rollout_operator.kube.client.discovery import KindCatalog
-from rollout_operator.kube.scales.decode import SCALE, Shown, check_kind, decode_scale, explain
-from rollout_operator.kube.scales.metadata_watch import MetadataWatch
+from rollout_operator.kube.scales.decode import (
+    SCALE,
+    Shown,
+    change_decoder,
+    check_kind,
+    decode_scale,
+    explain,
+    is_lasting,
+)
 from rollout_operator.kube.scales.reference import Callbacks, FollowedReference, Schedule
 from rollout_operator.model.errors import ApiError, Conflict, InvalidInput, Throttled
 from rollout_operator.model.names import GroupName
-from rollout_operator.model.scaling import NoScale, Reading, Reference
+from rollout_operator.model.objects import AnyWatched
+from rollout_operator.model.scaling import NoScale, Reading, Reference, Scale
 from rollout_operator.telemetry.logs import log
 
 # Reads under way together: a read that hangs holds up no other as long as there are more.
 READERS: Final = 8
 _NOT_FOUND: Final = 404
 SHORTEST_INTERVAL: Final = timedelta(seconds=1)
+# An idle watch costs one request in three minutes. A stream proves by its end that it was alive: so
+# long a change may go unseen on a dead stream.
+WATCH_LASTS: Final = timedelta(minutes=3)
+# What a watch has failed to bring is found at the end of its stream: within five minutes (LI-02).
+RELIST: Final = timedelta(minutes=2)
+# A role that does not let us watch seldom changes.
+REFUSED_PAUSE: Final = timedelta(minutes=10)
+
+
+class ChangeWatch:
+    """Reports changes of all objects of a kind, by their versions alone, while `run` runs."""
+
+    def __init__(
+        self,
+        api: ObjectSource,
+        resource: Resource,
+        namespace: str,
+        clock: Clock,
+        rng: Callable[[], float],
+    ) -> None:
+        self.subscribers: dict[str, FollowedReference] = {}
+        """By name of the object."""
+        self.task: asyncio.Task[None] | None = None
+        """Runs `run`; set by its starter."""
+        self._api = api
+        self._resource = resource
+        self._namespace = namespace
+        self._clock = clock
+        self._rng = rng
+        self._informer: Informer[AnyWatched] | None = None
+        self._requested = asyncio.Event()
+
+    @property
+    def is_live(self) -> bool:
+        """Return whether subscribers learn of changes; else objects must be read to know."""
+        return self._informer is not None and self._informer.liveness.is_live
+
+    def try_again(self) -> None:
+        """Try now, where the API server has refused and there is reason to hope."""
+        self._requested.set()
+
+    async def run(self) -> NoReturn:
+        """Follow until cancelled. What is refused is tried again after a pause."""
+        while True:
+            self._informer = self._make_informer()
+            try:
+                await self._informer.run()
+            except ApiError as error:
+                log.info("Polling: no watch", call=error.call, again_in=REFUSED_PAUSE, err=error)
+            self._requested.clear()
+            await race(requested=self._requested.wait(), due=self._clock.sleep(REFUSED_PAUSE))
+
+    def _make_informer(self) -> Informer[AnyWatched]:
+        store: Store[AnyWatched] = Store()
+        of: Collection[AnyWatched] = Collection(
+            resource=self._resource,
+            namespace=self._namespace,
+            decode=change_decoder(self._resource.kind),
+            store=store,
+            watch_lasts=WATCH_LASTS,
+            relist=RELIST,
+            ends_on=is_lasting,
+        )
+        # Without metrics: those of a kind are shown once, and StatefulSets are cached as well.
+        informer = Informer(self._api, of, None, self._clock, self._rng)
+        store.on_replaced(lambda: self._doubt_absent(store))
+        informer.on_change(self._report)
+        informer.liveness.on_change(self._wake)
+        return informer
+
+    def _doubt_absent(self, store: Store[AnyWatched]) -> None:
+        """Have read what a list does not show: what went before the first list is no change."""
+        for name, subscriber in self.subscribers.items():
+            is_listed = store.get(self._namespace, name) is not None
+            if not is_listed and isinstance(subscriber.reading, Scale):
+                subscriber.read_again()
+
+    def _report(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        last = old if new is None else new
+        if last is not None and last.name in self.subscribers:
+            self.subscribers[last.name].read_unless("" if new is None else new.resource_version)
+
+    def _wake(self) -> None:
+        for subscriber in self.subscribers.values():
+            subscriber.wake()
 
 
 class References:
@@ -64,7 +160,7 @@ class References:
         self._news = asyncio.Event()
         self._wanted: dict[GroupName, frozenset[Reference]] = {}
         self._followed: dict[Reference, FollowedReference] = {}
-        self._watches: dict[Resource, MetadataWatch] = {}
+        self._watches: dict[Resource, ChangeWatch] = {}
 
     @property
     def readings(self) -> Mapping[Reference, Reading]:
@@ -82,7 +178,7 @@ class References:
         """Call back with each group that wants a reference whose reading has changed."""
         self._callbacks.append(callback)
 
-    def want(self, group: GroupName, references: Collection[Reference]) -> None:
+    def want(self, group: GroupName, references: Iterable[Reference]) -> None:
         """Follow these for a group, and no others for it any more; none forgets the group."""
         wanted = frozenset(references)
         if wanted == self._wanted.get(group, frozenset()):
@@ -112,7 +208,7 @@ class References:
         except (ApiError, InvalidInput) as error:
             return explain(reference, error, self._namespace)
         if scale != followed.reading:
-            followed.read_unless("")
+            followed.read_again()
         return scale
 
     async def publish(self, reference: Reference, replicas: int) -> None:
@@ -131,7 +227,7 @@ class References:
                 followed.resource, self._namespace, reference.name, status, "status"
             )
         except ApiError:
-            followed.read_unless("")
+            followed.read_again()
             raise
         self._rewrites.record(reference, replicas)
         followed.expect(replicas)
@@ -211,7 +307,7 @@ class References:
         self._detach(reference, followed)
         followed.resource = resource
         if resource not in self._watches:
-            self._watches[resource] = MetadataWatch(
+            self._watches[resource] = ChangeWatch(
                 self._client, resource, self._namespace, self._clock, self._schedule.rng
             )
             self._news.set()

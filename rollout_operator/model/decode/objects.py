@@ -42,7 +42,7 @@ from rollout_operator.model.names import (
     Revision,
     Uid,
 )
-from rollout_operator.model.objects import Node, Placed, Pod, StatefulSet
+from rollout_operator.model.objects import Node, Pod, StatefulSet, WatchedObject
 
 # Of what the operator writes on pods: a record of a downscale may name the targets of earlier
 # downscales.
@@ -116,16 +116,17 @@ def _decode_ports(raw: JsonBytes) -> tuple[int, ...]:
     return tuple(sorted(ports))
 
 
-def place_decoder(kind: str) -> Callable[[JsonBytes], Placed]:
-    """Return what decodes where an object of `kind` is. It raises DecodeError."""
+def place_decoder(kind: str) -> Callable[[JsonBytes], WatchedObject]:
+    """Return what decodes where an object of `kind` is, and nothing else. It raises DecodeError."""
 
-    def decode(raw: JsonBytes) -> Placed:
+    def decode(raw: JsonBytes) -> WatchedObject:
         head = read_as(kind, raw, _PLACED).metadata
-        return Placed(
+        return WatchedObject(
             namespace=sys.intern(head.namespace),
             name=head.name,
             uid=Uid(head.uid),
             resource_version=head.resource_version,
+            decoded=None,
         )
 
     return decode

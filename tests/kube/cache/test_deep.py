@@ -7,7 +7,6 @@ and with more than any Python decodes.
 import asyncio
 from bisect import bisect_left
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 
 import msgspec
 import pytest
@@ -18,11 +17,10 @@ from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.store import PodStore
-from rollout_operator.kube.scales.metadata_watch import MetadataWatch
+from rollout_operator.kube.scales.decode import change_decoder
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.errors import Unreachable
 from rollout_operator.model.objects import Pod, Unreadable
-from rollout_operator.model.scaling import Reading
 from rollout_operator.telemetry.metrics import Metrics
 from tests.kube.client_bench import POD_LIST, SET, SET_STATUS, Bench, read_watch
 from tests.kube.fake_api import Answer, refuse, reply, stream
@@ -66,23 +64,6 @@ def answer_list_and_watch(page: bytes, seen: asyncio.Event, *objects: bytes) -> 
     return answer
 
 
-@dataclass
-class Versions:
-    """A subscriber of a metadata watch that keeps what was reported to it."""
-
-    reading: Reading | None = None
-    reported: list[str] = field(default_factory=list)
-    last: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def read_unless(self, version: str) -> None:
-        self.reported.append(version)
-        if version == "11":
-            self.last.set()
-
-    def wake(self) -> None:
-        pass
-
-
 @DEPTHS
 async def test_li09_an_informer_lists_and_follows_a_deep_pod(bench: Bench, levels: int) -> None:
     page = listed(deep_pod("a-0", "5", 1), deep_pod("a-1", "5", levels), deep_pod("a-2", "5", 1))
@@ -112,20 +93,8 @@ async def test_li09_an_informer_lists_and_follows_a_deep_pod(bench: Bench, level
 
 
 @DEPTHS
-async def test_li09_a_metadata_watch_lists_and_follows_a_deep_object(
-    bench: Bench, levels: int
-) -> None:
-    page = listed(deep_pod("a-0", "5", 1), deep_pod("a-1", "5", levels))
-    versions = Versions()
-    events = (deep_pod("a-1", "10", levels), deep_pod("a-2", "11", 1))
-    bench.server.on("GET", POD_LIST, answer_list_and_watch(page, versions.last, *events))
-    watch = MetadataWatch(bench.client(), PODS, "prod", LoopClock(), lambda: 0.5)
-    watch.subscribers.update({f"a-{number}": versions for number in range(3)})
-    async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(watch.run(), name="watch")
-        await versions.last.wait()
-        task.cancel()
-    assert versions.reported == ["5", "5", "10", "11"]
+def test_li09_of_a_deep_object_that_zones_mirror_the_version_is_read(levels: int) -> None:
+    assert change_decoder("Pod")(deep_pod("a-1", "10", levels)).resource_version == "10"
 
 
 @DEPTHS

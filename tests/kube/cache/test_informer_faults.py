@@ -1,5 +1,6 @@
 """What goes wrong with lists and watches, on virtual time (LI-02..04, LI-11, FP-05..13, W-22)."""
 
+import asyncio
 from datetime import timedelta
 
 import msgspec
@@ -179,6 +180,40 @@ async def test_li11_a_stream_that_ends_when_requested_is_a_proof_and_costs_no_li
         await after(119)
     assert rig.requested == ["list", *["watch 10"] * 3]
     assert rig.restarts("closed") == 2
+
+
+@in_virtual_time
+async def test_a_watch_is_live_while_it_brings_changes_or_is_resumed_without_a_pause() -> None:
+    rig = make([[page(5)], [page(20)]], [[Wait(5), GONE], [Wait(5), CUT], SILENCE])
+    turns: list[tuple[float, bool]] = []
+    liveness = rig.informer.liveness
+    liveness.on_change(
+        lambda: turns.append((round(asyncio.get_running_loop().time(), 2), liveness.is_live))
+    )
+    async with running(rig):
+        await after(20)
+    assert turns == [(0, True), (10, False), (10.1, True)]
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    ("lists", "watches", "at"),
+    [
+        pytest.param([[CUT], [DENIED]], [], 0.05, id="list"),
+        pytest.param([[page(5)]], [[Wait(5)], [DENIED]], 5, id="watch"),
+        pytest.param(
+            [[page(5)], [DENIED]], [*[[Wait(40)]] * 6, [MISSING]], 240, id="no list between"
+        ),
+    ],
+)
+async def test_some_errors_end_a_collection(
+    lists: list[Listing], watches: list[list[Step]], at: float
+) -> None:
+    rig = make(lists, watches, ends_on=lambda error: error in (DENIED, MISSING))
+    with pytest.raises((Denied, NotFound)):
+        await rig.informer.run()
+    assert round(asyncio.get_running_loop().time(), 2) == at
+    assert not rig.informer.liveness.is_live
 
 
 @in_virtual_time

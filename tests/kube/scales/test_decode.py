@@ -1,13 +1,13 @@
 """MIRR-04, W-42: what a Scale shows, and why one shows nothing."""
 
-import msgspec
 import pytest
 
 from rollout_operator.kube.api import Resource, Served
+from rollout_operator.kube.cache.store import decides
 from rollout_operator.kube.scales.decode import (
     Shown,
+    change_decoder,
     check_kind,
-    decode_head,
     decode_scale,
     explain,
     is_lasting,
@@ -59,11 +59,16 @@ def test_si_10_what_is_no_count_is_named(fields: str, message: str) -> None:
         decode_scale(f"{{{META}, {fields}}}".encode())
 
 
-def test_of_an_event_only_the_head_is_read() -> None:
-    raw = msgspec.Raw(f'{{{META}, "spec": {{"replicas": "whatever"}}}}'.encode())
-    assert decode_head(raw) == ("demo", "7")
+def test_of_an_object_that_changes_only_the_head_is_read() -> None:
+    head = '"namespace": "prod", "name": "demo", "uid": "u", "resourceVersion": '
+    first, second = (
+        change_decoder("Thing")(f'{{"metadata": {{{head}"{n}"}}, "spec": 7}}'.encode())
+        for n in (7, 8)
+    )
+    assert (first.namespace, first.name, first.resource_version) == ("prod", "demo", "7")
+    assert decides(first, second), "whatever has changed"
     with pytest.raises(DecodeError):
-        decode_head(msgspec.Raw(b'{"metadata": {}}'))
+        change_decoder("Thing")(b'{"metadata": {}}')
 
 
 def found(*subresources: str, is_namespaced: bool = True) -> Served:

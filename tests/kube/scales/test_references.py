@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -100,6 +101,17 @@ async def test_li_11_idle_groups_cost_little() -> None:
         assert requested.total() <= 60
         assert set(requested) == {listed(), WATCH}
         assert len(rig.references.readings) == 10
+
+
+@in_virtual_time
+async def test_li_02_what_is_mirrored_is_listed_anew_within_five_minutes() -> None:
+    """LI-02: whatever a stream has not brought; and no more often than streams end."""
+    async with following() as rig:
+        await rig.settle()
+        await asyncio.sleep(3600)
+        lists = [at for at, call in rig.trouble.requested if call == listed()]
+        assert max(after - before for before, after in pairwise(lists)) <= timedelta(minutes=4)
+        assert len(lists) <= rig.requested()[WATCH] <= 22
 
 
 @in_virtual_time
