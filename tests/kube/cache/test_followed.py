@@ -5,17 +5,15 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-import msgspec
-
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import Page, Resource
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.followed import CHECK_INTERVAL, FollowedKind, KindSource
 from rollout_operator.kube.cache.informer import Informer
 from rollout_operator.kube.cache.store import WatchedStore
-from rollout_operator.model.decode.objects import decode_pod
+from rollout_operator.model.decode.objects import place_decoder
 from rollout_operator.model.errors import ApiError, Denied, NotFound, Unreachable
-from rollout_operator.model.objects import AnyWatched, WatchedObject
+from rollout_operator.model.objects import AnyWatched
 from rollout_operator.telemetry.metrics import Metrics
 from tests.kube.scripted_watch import NAMESPACE, Listing, ScriptedApi, Step, Wait, page, pod
 from tests.virtual_time import in_virtual_time
@@ -27,17 +25,6 @@ DOWN = Unreachable("list pods: connection refused")
 PROBE: Listing = [page(1)]
 POD: Listing = [page(2, pod("a-0", 2))]
 OVER: Sequence[Step] = (Wait(2), ABSENT)
-
-
-def watch_pod(raw: bytes | msgspec.Raw) -> WatchedObject:
-    found = decode_pod(raw)
-    return WatchedObject(
-        namespace=found.namespace,
-        name=found.name,
-        uid=found.uid,
-        resource_version=found.resource_version,
-        decoded=found.labels,
-    )
 
 
 class Rig:
@@ -58,7 +45,7 @@ class Rig:
 
     def _make(self, resource: Resource) -> Informer[AnyWatched]:
         of: Collection[AnyWatched] = Collection(
-            resource=resource, namespace=NAMESPACE, decode=watch_pod, store=self.store
+            resource=resource, namespace=NAMESPACE, decode=place_decoder("Pod"), store=self.store
         )
         return Informer(self.api, of, Metrics(), self.clock, lambda: 0.5)
 

@@ -12,7 +12,7 @@ from aiohttp import web
 from rollout_operator import __version__
 from rollout_operator.kube.api import PODS
 from rollout_operator.kube.call import Timeouts
-from rollout_operator.model.errors import Gone, NotFound, Unreachable
+from rollout_operator.model.errors import NotFound, Unreachable
 from tests.kube.client_bench import (
     DELETE,
     FETCH,
@@ -22,7 +22,6 @@ from tests.kube.client_bench import (
     READS,
     SET_STATUS,
     SHORT,
-    UPDATE,
     WRITES,
     Bench,
     event,
@@ -88,13 +87,6 @@ async def test_si_07_a_delete_carries_its_precondition(bench: Bench) -> None:
         "kind": "DeleteOptions",
         "preconditions": {"uid": "u-1", "resourceVersion": "7"},
     }
-
-
-async def test_a_status_is_replaced_as_given(bench: Bench) -> None:
-    bench.server.on("PUT", SET_STATUS, reply({}))
-    await UPDATE.run(bench.client())
-    assert bench.server.requests[0].json == {"status": {"replicas": 1}}
-    assert bench.server.requests[0].headers["content-type"] == "application/json"
 
 
 async def test_the_servers_time_is_known_from_any_answer_to_any_client(bench: Bench) -> None:
@@ -225,13 +217,6 @@ async def test_fp_09_a_silent_stream_is_unreachable(bench: Bench) -> None:
         with pytest.raises(Unreachable, match=r"watch pods in namespace prod: silent for 0\.5s"):
             await anext(events)
     never.set()
-
-
-async def test_fp_10_an_error_line_ends_the_watch(bench: Bench) -> None:
-    line = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}\n'
-    bench.server.on("GET", POD_LIST, stream([event("ADDED", 6), line]))
-    with pytest.raises(Gone):
-        await read_watch(bench.client())
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -7,18 +7,7 @@ import pytest
 from rollout_operator.kube.api import PODS
 from rollout_operator.kube.client.rate_limit import RateLimiter
 from rollout_operator.model.errors import Throttled, Unreachable
-from tests.kube.client_bench import (
-    DELETE,
-    FETCH,
-    POD,
-    POD_LIST,
-    SHORT,
-    THIS,
-    UPDATE,
-    WATCH,
-    Bench,
-    pods,
-)
+from tests.kube.client_bench import DELETE, FETCH, POD, POD_LIST, SHORT, THIS, WATCH, Bench, pods
 from tests.kube.fake_api import cut, reply, stream
 
 
@@ -67,16 +56,6 @@ async def test_si_09_a_delete_is_not_sent_later_than_what_it_rests_on(bench: Ben
             PODS, "prod", "a-0", precondition=THIS, sent_within=timedelta(seconds=5)
         )
     assert len(bench.server.requests) == 1
-
-
-async def test_t_12_an_exhausted_group_does_not_stop_another(bench: Bench) -> None:
-    bench.server.on("GET", POD, reply({}))
-    bench.server.on("PUT", UPDATE.path, reply({}))
-    client = bench.client(RateLimiter(0.001, 1), SHORT)
-    await UPDATE.run(client)
-    with pytest.raises(Throttled, match='"apps"'):
-        await UPDATE.run(client)
-    await FETCH.run(client)
 
 
 async def test_rate_06_waiting_for_a_token_is_not_measured_as_latency(bench: Bench) -> None:

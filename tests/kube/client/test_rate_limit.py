@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
-from rollout_operator.kube.call import Call, discovery_call, object_call
+from rollout_operator.kube.call import discovery_call, object_call
 from rollout_operator.kube.client.rate_limit import (
     DISCOVERY,
     Priority,
@@ -298,15 +298,6 @@ async def test_d_65_what_releases_a_grant_goes_after_live_reads() -> None:
     assert served[1:] == [
         *("patch LIST", "get READ", "patch RELEASE", "get RELEASE", "get LIST"),
     ]
-
-
-@in_virtual_time
-async def test_d_65_watches_are_free() -> None:
-    limits = RateLimiter(1, 1)
-    watch = Call(verb="watch", resource=PODS, namespace="prod")
-    for _ in range(20):
-        await limits.admit(watch, Priority.LIST, timedelta(0))
-    await limits.admit(object_call("get", PODS, "prod", "a-0"), Priority.READ, timedelta(0))
 
 
 @in_virtual_time

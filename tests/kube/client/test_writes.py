@@ -31,6 +31,7 @@ from tests.kube.client_bench import (
     REPLACE,
     SET,
     SHORT,
+    UPDATE,
     WRITES,
     Bench,
     Use,
@@ -60,6 +61,7 @@ LIMIT = timedelta(seconds=3)
 @pytest.mark.parametrize(
     ("use", "content_type", "body"),
     [
+        pytest.param(UPDATE, "application/json", {"status": {"replicas": 1}}, id="status"),
         pytest.param(CREATE, "application/json", {"metadata": {"name": "a"}}, id="create"),
         pytest.param(REPLACE, "application/json", {"spec": {"replicas": 1}}, id="replace"),
         pytest.param(

@@ -165,20 +165,6 @@ async def test_a_watch_that_is_cut_loses_nothing() -> None:
 
 
 @in_virtual_time
-async def test_fp_09_a_version_that_is_forgotten_leads_to_a_list() -> None:
-    async with following() as rig:
-        await rig.settle()
-        for _ in range(20):
-            rig.put("unrelated", 1)
-            rig.put("unrelated", 2)
-            rig.api.compact()
-            await asyncio.sleep(30)
-        rig.put("demo", 7)
-        await rig.until_shown(7, within=1.0)
-        assert rig.requested()[listed()] <= 6
-
-
-@in_virtual_time
 async def test_mirr_10_a_status_is_published_on_its_subresource() -> None:
     async with following() as rig:
         await rig.settle()

@@ -192,18 +192,6 @@ async def test_mirr_04_an_object_that_is_missing_is_seen_when_it_comes() -> None
 
 
 @in_virtual_time
-async def test_mirr_04_an_object_that_goes_without_a_watch() -> None:
-    async with following(timedelta(minutes=30)) as rig:
-        await rig.settle()
-        rig.trouble.fails["watch"] = Failure.UNAVAILABLE
-        await asyncio.sleep(300)
-        rig.delete("demo")
-        rig.api.compact()
-        rig.trouble.fails.clear()
-        await rig.until(lambda: isinstance(rig.reading(), NoScale), within=60)
-
-
-@in_virtual_time
 async def test_mirr_04_an_object_that_goes_before_it_is_listed() -> None:
     async with following(timedelta(hours=5)) as rig:
         rig.forbid("list")
