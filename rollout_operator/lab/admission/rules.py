@@ -51,8 +51,6 @@ class RegisteredHook(msgspec.Struct, frozen=True, kw_only=True):
     """One webhook of a configuration, with its defaults filled in."""
 
     name: str
-    key: str
-    """Unique among all webhooks: configuration, name and place."""
     address: str
     """`https://host:port`, as errors show it."""
     path: str
@@ -100,21 +98,16 @@ class RegisteredHook(msgspec.Struct, frozen=True, kw_only=True):
 def read_hooks(configurations: Sequence[JsonObject]) -> tuple[RegisteredHook, ...]:
     """Return the webhooks of configurations in the order in which they are called."""
     in_order = sorted(configurations, key=name_of)
-    return tuple(
-        _read_hook(hook, f"{name_of(item)}/{text(hook, 'name')}/{place}")
-        for item in in_order
-        for place, hook in enumerate(children(item, "webhooks"))
-    )
+    return tuple(_read_hook(hook) for item in in_order for hook in children(item, "webhooks"))
 
 
-def _read_hook(hook: JsonObject, key: str) -> RegisteredHook:
+def _read_hook(hook: JsonObject) -> RegisteredHook:
     address, path, service = _target(child(hook, "clientConfig"))
     versions = hook.get("admissionReviewVersions")
     if not isinstance(versions, list) or "v1" not in versions:
-        not_modelled(f"the webhook {key}, which does not take AdmissionReview v1")
+        not_modelled(f"the webhook {text(hook, 'name')}, which does not take AdmissionReview v1")
     return RegisteredHook(
         name=text(hook, "name"),
-        key=key,
         address=address,
         path=path,
         service=service,

@@ -1,6 +1,6 @@
 """The webhooks of the simulated API server: which it calls for a write, and what comes of it.
 
-Decides order, rounds, failure policies and the words of refusals, as the real server does: mutating
+Decides order, failure policies and the words of refusals, as the real server does: mutating
 webhooks one after another, by the names of their configurations; validating webhooks at the same
 time. What answers behind a webhook is the `HookCaller`'s part.
 """
@@ -104,12 +104,11 @@ class Admission:
 
         Never changes what it is given. Raises Refusal.
         """
-        rounds = _Rounds(attempt)
-        for is_again in (False, True):
-            for hook in self._hooks(MUTATING_WEBHOOKS):
-                if rounds.may_call(hook, is_again=is_again) and hook.wants(attempt, rounds.obj):
-                    await self._mutate_by(hook, rounds)
-        return rounds.obj
+        mutation = _Mutation(attempt)
+        for hook in self._hooks(MUTATING_WEBHOOKS):
+            if hook.wants(attempt, mutation.obj):
+                await self._mutate_by(hook, mutation)
+        return mutation.obj
 
     async def validate(self, attempt: Attempt) -> None:
         """Call the validating webhooks, all at the same time.
@@ -136,15 +135,17 @@ class Admission:
             known.configurations, known.hooks = tuple(now), read_hooks(now)
         return known.hooks
 
-    async def _mutate_by(self, hook: RegisteredHook, rounds: "_Rounds") -> None:
+    async def _mutate_by(self, hook: RegisteredHook, mutation: "_Mutation") -> None:
         try:
-            answer = await self._call_checked(hook, rounds.attempt, rounds.obj, is_mutating=True)
+            answer = await self._call_checked(
+                hook, mutation.attempt, mutation.obj, is_mutating=True
+            )
         except CallFailed as error:
-            rounds.record(hook, changed=False)
             if not hook.is_ignored:
                 raise _failed(hook, error) from error
-            return
-        rounds.record(hook, changed=rounds.apply(hook, answer))
+        else:
+            mutation.apply(hook, answer)
+        mutation.record(hook)
 
     async def _validate_by(
         self, hook: RegisteredHook, attempt: Attempt, refusals: list[ApiRefusal]
@@ -210,41 +211,34 @@ class Admission:
         raise CallFailed(f"failed to call webhook: {target}: {why}")
 
 
-class _Rounds:
-    """A new object on its way through the mutating webhooks, and which have to see it again."""
+class _Mutation:
+    """A new object on its way through the mutating webhooks; none is called a second time."""
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
         # Only objects have defaults; a Scale or an Eviction is shown as it is.
         self._has_defaults = attempt.subresource in ("", "status")
         self.obj = attempt.new if attempt.new is None else self._defaulted(copy_json(attempt.new))
-        self._called: set[str] = set()
-        self._again: set[str] = set()
+        self._reinvoked = ""
 
-    def may_call(self, hook: RegisteredHook, *, is_again: bool) -> bool:
-        """Return whether it is a webhook's turn: in the second round only if it was overtaken."""
-        return not is_again or hook.key in self._again
-
-    def record(self, hook: RegisteredHook, *, changed: bool) -> None:
+    def record(self, hook: RegisteredHook) -> None:
         """Record a call that is over."""
-        if changed:
-            self._again |= self._called
-            self._called.clear()
         if hook.is_reinvoked:
-            self._called.add(hook.key)
+            self._reinvoked = hook.name
 
-    def apply(self, hook: RegisteredHook, answer: HookAnswer) -> bool:
-        """Apply the patch of an answer; return whether it changed anything."""
+    def apply(self, hook: RegisteredHook, answer: HookAnswer) -> None:
+        """Apply the patch of an answer. Raises NotModelled for a second round."""
         if not answer.patch:
-            return False
+            return
         if self.obj is None:
             not_modelled(f"the patch of {hook.name} to a deletion")
         try:
             changed = self._defaulted(patched(self.obj, answer.patch))
         except (ValueError, ApiRefusal) as error:
             not_modelled(f"the patch of {hook.name}, which does not apply: {error}")
-        before, self.obj = self.obj, changed
-        return before != changed
+        if self._reinvoked and changed != self.obj:
+            not_modelled(f"a second call of {self._reinvoked}, after {hook.name}")
+        self.obj = changed
 
     def _defaulted(self, obj: JsonObject) -> JsonObject:
         if self._has_defaults:

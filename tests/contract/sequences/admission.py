@@ -72,16 +72,6 @@ async def one_of_two_hooks_denies(world: World) -> None:
 
 
 @sequence()
-async def a_hook_called_again_if_needed(world: World) -> None:
-    await world.make(CONFIG_MAPS, config_map("a"))
-    first = Hook(name="first", decide=allow(), fields={"reinvocationPolicy": "IfNeeded"})
-    never = Hook(name="never", decide=allow())
-    second = Hook(name="second", decide=patching(ANNOTATION))
-    await world.register("Mutating", first, never, second)
-    await _patched(world)
-
-
-@sequence()
 async def a_hook_not_called_again_where_nothing_changed(world: World) -> None:
     await world.make(CONFIG_MAPS, config_map("a"))
     again = {"reinvocationPolicy": "IfNeeded"}

@@ -219,6 +219,15 @@ async def test_match_conditions_are_not_modelled_where_they_would_count() -> Non
 
 
 @in_virtual_time
+async def test_a_second_call_of_a_webhook_is_not_modelled() -> None:
+    world = Guarded("a", "b", kind="Mutating", reinvocationPolicy="IfNeeded")
+    world.responses["/b"] = patch({"op": "add", "path": "/data/key", "value": "2"})
+    assert (await world.change()).is_ok, "nothing is changed"
+    with pytest.raises(NotModelled, match=r"a second call of a\S+, after b"):
+        await world.change("3")
+
+
+@in_virtual_time
 async def test_configurations_of_webhooks_are_never_reviewed() -> None:
     every = {key: ["*"] for key in ("operations", "apiGroups", "apiVersions", "resources")}
     world = Guarded("a", rules=[every])
