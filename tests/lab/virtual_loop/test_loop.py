@@ -1,7 +1,6 @@
 """The loop of virtual time: free time, seeded order, and loud ends.
 
-What the parts of asyncio promise on it is in `test_loop_promises`, and what fails in
-`test_loop_errors`.
+What fails on it is in `test_loop_errors`.
 """
 
 import asyncio
@@ -103,6 +102,44 @@ def test_a_later_one_may_overtake() -> None:
         return order[0]
 
     assert {run(main, seed) for seed in range(50)} == {"sooner", "later"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_callbacks_of_one_future_keep_their_order(seed: int) -> None:
+    """In any order of all others: the parts of asyncio, such as locks and groups, rest on it."""
+
+    async def main() -> list[int]:
+        order: list[int] = []
+        future: asyncio.Future[None] = current_loop().create_future()
+        for number in range(5):
+            future.add_done_callback(lambda _, number=number: order.append(number))  # type: ignore[misc]  # bound
+        future.set_result(None)
+        await asyncio.sleep(0)
+        for number in range(5, 8):
+            future.add_done_callback(lambda _, number=number: order.append(number))  # type: ignore[misc]  # bound
+        await asyncio.sleep(1)
+        return order
+
+    assert run(main, seed) == list(range(8))
+
+
+@pytest.mark.parametrize("seed", [None, *range(20)])
+def test_a_ready_callback_that_is_cancelled_never_runs(seed: int | None) -> None:
+    async def main() -> list[str]:
+        loop, ran = current_loop(), list[str]()
+        for _ in range(20):
+            timer = loop.call_later(0.1, ran.append, "timer")
+            other = loop.create_future()
+            loop.call_soon(ran.append, "soon").cancel()
+            loop.call_soon(lambda _: ran.append("chained"), other).cancel()
+            loop.call_at(loop.time() + 0.1, timer.cancel)
+            loop.call_soon(lambda done: done.set_result(None), other)
+            await other
+            await asyncio.sleep(0.05)
+            timer.cancel()
+        return ran
+
+    assert run(main, seed) == []
 
 
 def walk(seed: int) -> list[str]:
