@@ -1,20 +1,10 @@
-"""Flux in a simulated cluster: what is fetched and applied, what is not, and a release by it."""
+"""Flux in a simulated cluster: what is fetched and applied, and what is not modelled."""
 
 import asyncio
 from typing import Any
 
-import pytest
-
-from rollout_operator.kube.api import PODS
-from rollout_operator.kube.release_kinds import (
-    HEALTH_CHECKS,
-    KUSTOMIZATIONS,
-    OCI_REPOSITORIES,
-    ROLLOUT_GATES,
-    ROLLOUTS,
-)
-from rollout_operator.lab.model.fields import condition_of, text
-from rollout_operator.lab.model.history import Commit
+from rollout_operator.kube.release_kinds import KUSTOMIZATIONS, OCI_REPOSITORIES
+from rollout_operator.lab.model.fields import condition_of
 from rollout_operator.lab.model.request import NotModelled
 from tests.controllers.releases.world import ReleaseSandbox
 from tests.lab.releasing import create_release, create_zones, map_images
@@ -26,18 +16,6 @@ APPLIED = KUSTOMIZATIONS[0]
 
 async def set_tag(world: ReleaseSandbox, tag: str) -> None:
     await world.patch(SOURCE, "app", {"spec": {"ref": {"tag": tag}}})
-
-
-def list_statuses(world: ReleaseSandbox) -> list[str]:
-    """Return the statuses of the newest entry of the Rollout, in order."""
-    found: list[str] = []
-    for commit in world.sandbox.history.list_all(Commit):
-        if commit.resource == ROLLOUTS and commit.after is not None:
-            status: Any = commit.after.get("status") or {}
-            newest = next(iter(status.get("history", [])), None)
-            if newest is not None:
-                found.append(f"{newest['version']['tag']} {newest['bakeStatus']}")
-    return [one for one, before in zip(found, ["", *found], strict=False) if one != before]
 
 
 @in_virtual_time
@@ -92,54 +70,3 @@ async def test_what_else_a_spec_requests_is_not_modelled() -> None:
         await world.sleep(30)
     assert isinstance(problems[0]["exception"], NotModelled)
     assert "a Kustomization with wait" in str(problems[0]["exception"])
-
-
-@in_virtual_time
-async def test_a_release_goes_through_gate_flux_zones_and_bake() -> None:
-    """Zone after zone, and the bake begins only after the last of them."""
-    async with ReleaseSandbox.opened() as world:
-        await create_zones(world)
-        world.sandbox.start_flux()
-        await create_release(world, bakeTime="1m")
-        await world.sleep(30)
-        await world.start()
-        await world.sandbox.flux.announce("default", "app", "1.0.0")
-        await world.sleep(300)
-        assert list_statuses(world)[-1] == "1.0.0 Succeeded"
-        gate = {"rolloutRef": {"name": "app"}, "passing": False}
-        await world.create(ROLLOUT_GATES, "closed", gate)
-        await world.sleep(5)
-        await world.sandbox.flux.announce("default", "app", "2.0.0")
-        await world.sleep(60)
-        assert list_statuses(world)[-1] == "1.0.0 Succeeded", "the gate is closed"
-        await world.patch(ROLLOUT_GATES, "closed", {"spec": {"passing": True}})
-        await world.sleep(300)
-
-        assert list_statuses(world) == [
-            f"{tag} {status}"
-            for tag in ("1.0.0", "2.0.0")
-            for status in ("Deploying", "InProgress", "Succeeded")
-        ]
-        assert set(map_images(world).values()) == {"app:2.0.0"}
-        deletes = [
-            commit.name
-            for commit in world.sandbox.history.list_all(Commit)
-            if commit.resource == PODS and commit.after is None
-        ]
-        assert deletes == ["web-a-0", "web-b-0", "web-c-0"] * 2
-        healthy = (await world.get_status(HEALTH_CHECKS, "zones"))["status"]
-        assert healthy == "Healthy"
-        newest = (await world.get_status(ROLLOUTS, "app"))["history"][0]
-        last = [one for one in world.sandbox.history.list_all(Commit) if one.resource == PODS][-1]
-        assert newest["bakeStartTime"] >= text(last.after or {}, "metadata", "creationTimestamp")
-
-
-@pytest.mark.parametrize("tag", ["", "1.0.0"])
-@in_virtual_time
-async def test_without_a_tag_nothing_is_fetched(tag: str) -> None:
-    async with ReleaseSandbox.opened() as world:
-        world.sandbox.start_flux()
-        await create_release(world)
-        await set_tag(world, tag)
-        await world.sleep(30)
-        assert ("artifact" in await world.get_status(SOURCE, "app")) is bool(tag)
