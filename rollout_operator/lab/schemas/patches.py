@@ -63,11 +63,10 @@ def merge(obj: JsonObject, patch: JsonObject) -> JsonObject:
     return result
 
 
-# JSON patch (RFC 6902), oddities included: what replaces or tests an absent field finds null there,
-# and an index may count from the end.
+# JSON patch (RFC 6902), oddities included: what replaces or tests an absent field finds null there.
+# A negative index counts from the end; what a step adds, removes or replaces is no item of a list.
 
 _REFUSED: Final = "the server rejected our request due to an error in our request"
-_Holder = JsonObject | list[object]
 
 
 def apply_json_patch(obj: JsonObject, steps: Sequence[JsonObject]) -> JsonObject:
@@ -92,14 +91,14 @@ def _apply(doc: JsonObject, step: JsonObject) -> None:
         not_modelled(f"a JSON patch of the whole document: {step}")
     holder, key = _find(doc, path)
     match kind:
-        case "add":
-            _add(holder, key, value)
+        case "add" | "replace":
+            holder[key] = value  # to replace is to add where it is absent
         case "remove":
-            _remove(holder, key)
-        case "replace":
-            _replace(holder, key, value)
+            if key not in holder:
+                raise ValueError(f"{key} is not there")
+            del holder[key]
         case "test":
-            found = _get(holder, key)
+            found = holder.get(key)
             # In Python true is 1: not in JSON.
             if found != value or isinstance(found, bool) is not isinstance(value, bool):
                 raise ValueError(f"{path} has another value")
@@ -107,19 +106,20 @@ def _apply(doc: JsonObject, step: JsonObject) -> None:
             not_modelled(f"the step {kind!r} of a JSON patch")
 
 
-def _find(doc: JsonObject, path: str) -> tuple[_Holder, str]:
-    """Return what holds the last part of a path, and that part."""
+def _find(doc: JsonObject, path: str) -> tuple[JsonObject, str]:
+    """Return what holds the last part of a path, and that part. Items of lists are only passed."""
     parts = [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")]
     holder: object = doc
     for part in parts[1:-1]:
-        holder = _get(holder, part) if isinstance(holder, dict | list) else None
-    if not isinstance(holder, dict | list):
+        if isinstance(holder, list):
+            holder = holder[_index(part, len(holder))]
+        else:
+            holder = holder.get(part) if isinstance(holder, dict) else None
+    if isinstance(holder, list):
+        not_modelled(f"a JSON patch of an item of a list: {path}")
+    if not isinstance(holder, dict):
         raise ValueError(f"nothing holds {path}")
     return holder, parts[-1]
-
-
-def _get(holder: _Holder, key: str) -> object:
-    return holder.get(key) if isinstance(holder, dict) else holder[_index(key, len(holder))]
 
 
 def _index(key: str, size: int) -> int:
@@ -128,31 +128,6 @@ def _index(key: str, size: int) -> int:
     if not -size <= index < size:
         raise ValueError(f"no index {index} among {size}")
     return index % size
-
-
-def _add(holder: _Holder, key: str, value: object) -> None:
-    if isinstance(holder, dict):
-        holder[key] = value
-    elif key == "-":
-        holder.append(value)
-    else:
-        holder.insert(_index(key, len(holder) + 1), value)
-
-
-def _remove(holder: _Holder, key: str) -> None:
-    if isinstance(holder, list):
-        del holder[_index(key, len(holder))]
-    elif key in holder:
-        del holder[key]
-    else:
-        raise ValueError(f"{key} is not there")
-
-
-def _replace(holder: _Holder, key: str, value: object) -> None:
-    if isinstance(holder, list):
-        holder[_index(key, len(holder))] = value
-    else:
-        holder[key] = value  # also where it is absent
 
 
 # Strategic merge patch: lists of objects merge under a key.

@@ -172,11 +172,6 @@ STEPS: Sequence[tuple[str, Play]] = (
     ("a_failed_test_after_a_change", _json(
         _step("remove", "/data/key"), _step("test", "/data/key", "value"))),
     ("append_to_nothing", _json(_step("add", "/metadata/finalizers/-", "x.org/a"))),
-    ("append", _json(_step("add", "/metadata/finalizers", ["x.org/a"]),
-        _step("add", "/metadata/finalizers/-", "x.org/b"),
-        _step("remove", "/metadata/finalizers/0"))),
-    ("index_too_large", _json(_step("add", "/metadata/finalizers", ["x.org/a"]),
-        _step("replace", "/metadata/finalizers/7", "x.org/b"))),
 )  # fmt: skip
 
 add_each(STEPS, "json_patches")

@@ -35,28 +35,23 @@ def changed(kind: str, body: Body) -> JsonObject:
     return spec
 
 
-@pytest.mark.parametrize(
-    ("step", "key", "value"),
-    [
-        ({"op": "add", "path": "/spec/list/1", "value": 9}, "list", [1, 9, 2, 3]),
-        ({"op": "add", "path": "/spec/list/-1", "value": 9}, "list", [1, 2, 3, 9]),
-        ({"op": "remove", "path": "/spec/list/0"}, "list", [2, 3]),
-        ({"op": "replace", "path": "/spec/list/-1", "value": 9}, "list", [1, 2, 9]),
-        ({"op": "test", "path": "/spec/is", "value": True}, "is", True),
-    ],
-)
-def test_steps_in_lists(step: JsonObject, key: str, value: object) -> None:
-    assert changed(JSON_PATCH, [step])[key] == value
+def test_steps_pass_items_of_lists_and_distinguish_true_from_one() -> None:
+    step: JsonObject = {"op": "replace", "path": "/spec/containers/-1/image", "value": "v2"}
+    test: JsonObject = {"op": "test", "path": "/spec/is", "value": True}
+    assert changed(JSON_PATCH, [step, test])["containers"] == [
+        {"name": "a"},
+        {"name": "b", "image": "v2"},
+    ]
 
 
 @pytest.mark.parametrize(
     "step",
     [
-        {"op": "add", "path": "/spec/list/9", "value": 1},
+        {"op": "add", "path": "/spec/containers/9/image", "value": 1},
+        {"op": "add", "path": "/spec/containers/x/image", "value": 1},
         {"op": "add", "path": "/status/a", "value": 1},
         {"op": "remove", "path": "/spec/absent"},
         {"op": "test", "path": "/spec/is", "value": 1},
-        {"op": "replace", "path": "/spec/list/x", "value": 1},
     ],
 )
 def test_a_step_that_does_not_apply_leaves_all_as_it_was(step: JsonObject) -> None:
@@ -77,6 +72,8 @@ def test_a_patch_is_not_shared_with_its_result() -> None:
         ("application/apply-patch+yaml", {}),
         (MERGE_PATCH, {"metadata": {"labels": {"x": 1}}}),
         (JSON_PATCH, [{"op": "replace", "path": "", "value": {}}]),
+        (JSON_PATCH, [{"op": "add", "path": "/spec/list/-", "value": 4}]),
+        (JSON_PATCH, [{"op": "remove", "path": "/spec/list/0"}]),
         (JSON_PATCH, [{"op": "move", "from": "/spec/is", "path": "/spec/was"}]),
         (STRATEGIC_PATCH, {"spec": {"$retainKeys": ["is"]}}),
         (STRATEGIC_PATCH, {"spec": {"new": {"$patch": "replace"}}}),
