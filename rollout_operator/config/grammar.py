@@ -178,7 +178,7 @@ def _take_flags(flags: dict[str, Flag[Any]], rest: list[str], given: dict[str, o
         if word == "--":
             return True
         name, text = _split(word)
-        flag = _find(flags, name)
+        flag = _get_flag(flags, name)
         if text is None and not flag.kind.stands_alone:
             if not rest:
                 raise UsageError(f"flag needs an argument: -{name}")
@@ -196,7 +196,7 @@ def _split(word: str) -> tuple[str, str | None]:
     return name, text if equals else None
 
 
-def _find(flags: dict[str, Flag[Any]], name: str) -> Flag[Any]:
+def _get_flag(flags: dict[str, Flag[Any]], name: str) -> Flag[Any]:
     if name in flags:
         return flags[name]
     if name in {"h", "help"}:

@@ -33,14 +33,14 @@ class _Routes(msgspec.Struct, frozen=True):
     choose: Choose
     begin: Begin
 
-    def find(self, namespace: str) -> Reviews:
+    def get(self, namespace: str) -> Reviews:
         """Return the reviews of a namespace, those of the first for an unknown one."""
         reviews = self.reviews.get(namespace)
         return next(iter(self.reviews.values())) if reviews is None else reviews
 
     def count(self, path: str, review: Review, verdict: Verdict) -> None:
         """Count a verdict where it was made."""
-        self.choose(self.find(review.namespace)).on_verdict(path, review, verdict)
+        self.choose(self.get(review.namespace)).on_verdict(path, review, verdict)
 
 
 class _RoutedHook(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class _RoutedHook(msgspec.Struct, frozen=True):
     async def review(self, review: Review, until: timedelta) -> Verdict | bytes:
         if review.namespace not in self.routes.reviews:
             await self.routes.begin(review.namespace)
-        reviews = self.routes.find(review.namespace)
+        reviews = self.routes.get(review.namespace)
         if review.namespace == reviews.namespace and not await reviews.is_known(KNOWN_WITHIN):
             text = f"namespace {review.namespace} is not followed yet: {reviews.find_lack()}"
             return refuse(Code.CANNOT_CHECK, f"{text}; try again", status=RETRY)

@@ -23,7 +23,7 @@ Chain = Sequence[x509.Certificate]
 def read_material(material: KeyMaterial) -> BrokenCertificate | UsableCertificate:
     """Return what the key pair holds; a problem names the key of the Secret, and no content."""
     try:
-        return _assess(material)
+        return _read_usable(material)
     except InvalidInput as error:
         return BrokenCertificate(problem=str(error))
 
@@ -126,7 +126,7 @@ def is_for_clients(pem: bytes) -> bool:
     return _may_serve_as(load_chain(pem, "cert")[0], ExtendedKeyUsageOID.CLIENT_AUTH)
 
 
-def _assess(material: KeyMaterial) -> UsableCertificate:
+def _read_usable(material: KeyMaterial) -> UsableCertificate:
     validity = read_validity(material)
     chain = load_chain(material.cert, "cert")
     if not _may_serve_as(chain[0], ExtendedKeyUsageOID.SERVER_AUTH):

@@ -170,7 +170,7 @@ class CertificateController:
     async def _reconcile(self) -> None:
         for _ in range(_MOST_STEPS):
             stored = await self._store.fetch()
-            facts = self._assess(stored)
+            facts = self._read_stored(stored)
             now = self._clock.now()
             decision = plan_secret(self._read_marks(stored), facts, self._wanted, now)
             self._report(decision)
@@ -204,7 +204,7 @@ class CertificateController:
             is_immutable=stored.is_immutable,
         )
 
-    def _assess(self, stored: Stored) -> BrokenCertificate | UsableCertificate:
+    def _read_stored(self, stored: Stored) -> BrokenCertificate | UsableCertificate:
         if stored.problem:
             return BrokenCertificate(problem=stored.problem)
         # Only what is new is read: at 20 s a reconcile, parsing the same again for years adds up.

@@ -115,13 +115,13 @@ class DisruptionMetrics:
         )
         self._children: dict[tuple[Code, int], Counter] = {}
         for code, status in _FROM_START:
-            self._find(code, status)
+            self._get_child(code, status)
 
     def count(self, code: Code, status: int = 0) -> None:
         """Count one answer; without a status it was granted."""
-        self._find(code, status or _ALLOWED).inc()
+        self._get_child(code, status or _ALLOWED).inc()
 
-    def _find(self, code: Code, status: int) -> Counter:
+    def _get_child(self, code: Code, status: int) -> Counter:
         child = self._children.get((code, status))
         if child is None:  # looking it up by labels costs more than counting
             child = self._requests.labels(_REASONS.get(code, _DENIED), str(status))

@@ -55,13 +55,13 @@ class Denials:
 
     def begin(self, hook: str) -> None:
         """Make the series of a hook exist that does not depend on a user. Counts nothing."""
-        self._find(hook, OTHER)
+        self._get_child(hook, OTHER)
 
     def count(self, hook: str, user: str, now: timedelta) -> None:
         """Count one refusal, `now` on a clock's `elapsed`; without a user it is of the others."""
-        self._find(hook, self._choose_label(user, now / HALF_LIFE)).inc()
+        self._get_child(hook, self._choose_label(user, now / HALF_LIFE)).inc()
 
-    def _find(self, hook: str, user: str) -> Counter:
+    def _get_child(self, hook: str, user: str) -> Counter:
         child = self._children.get((hook, user))
         if child is None:
             child = self._children[hook, user] = self._counter.labels(hook, user)

@@ -42,7 +42,7 @@ class BudgetCatalog:
         else:
             self._take_flawed(new)
 
-    def find(self, labels: Mapping[str, str]) -> tuple[BudgetState, ...]:
+    def list_selecting(self, labels: Mapping[str, str]) -> tuple[BudgetState, ...]:
         """Return the budgets that select a pod with these labels, by name."""
         entries = [versions.find_state(labels) for versions in self._known.values()]
         return tuple(

@@ -82,7 +82,9 @@ class Snapshots:
         lack = self._context.find_lack(request.engine)
         if lack is not None:
             return refuse(Code.BUDGETS_NOT_READ, f"the budgets are not known yet: {lack}")
-        choice = choose_budget(self._context.budgets.find(request.pod.labels), request.pod)
+        choice = choose_budget(
+            self._context.budgets.list_selecting(request.pod.labels), request.pod
+        )
         # A pod that no budget selects as far as we know is let go only where we know enough.
         if choice is None and self._context.age() > SNAPSHOT_LIMIT:
             return refuse_stale_cache()

@@ -76,7 +76,7 @@ class _Merged(Confidential, msgspec.Struct, frozen=True):
             raise ConfigError(f"{self.label}: current-context is not set")
         return name
 
-    def find(self, plural: str, name: str) -> _Entry:
+    def get_entry(self, plural: str, name: str) -> _Entry:
         """Return the entry of that name in the list `plural`."""
         field = plural.removesuffix("s")
         for file, entry in self._list(plural):
@@ -101,10 +101,10 @@ def read_kubeconfig(choice: KubeconfigChoice) -> Kubeconfig:
     files = [(file, _parse(file, f"{choice.origin} {file}")) for file in choice.files]
     merged = _Merged(label, files)
     name = merged.choose_context(choice.context)
-    context = merged.find("contexts", name)
+    context = merged.get_entry("contexts", name)
     cluster_name, user_name = _text(context.value, "cluster"), _text(context.value, "user")
     cluster = _read_cluster(merged, cluster_name, choice.server)
-    user = merged.find("users", user_name) if user_name else _Entry({}, context.base)
+    user = merged.get_entry("users", user_name) if user_name else _Entry({}, context.base)
     for key in _NOT_SUPPORTED:
         if user.value.get(key):
             raise ConfigError(f"{label}: users[name={user_name}].user.{key} is not supported")
@@ -124,7 +124,7 @@ def read_kubeconfig(choice: KubeconfigChoice) -> Kubeconfig:
 
 
 def _read_cluster(merged: _Merged, name: str, server: str) -> Mapping[str, object]:
-    entry = merged.find("clusters", name)
+    entry = merged.get_entry("clusters", name)
     url = server or _text(entry.value, "server")
     cluster = {**entry.value, "server": url}
     if not url:

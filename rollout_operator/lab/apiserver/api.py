@@ -119,7 +119,7 @@ class SimulatedApi:
         self._calls += 1
         number = self._calls
         try:
-            self._find(request)
+            self._get_kind(request)
             stream = self._streams.open(request)
         except ApiRefusal as refusal:
             self._record(request, number, self.elapsed(), refusal.answer())
@@ -172,7 +172,7 @@ class SimulatedApi:
             else:
                 turn = Turn(
                     request=request,
-                    kind=self._find(request),
+                    kind=self._get_kind(request),
                     number=number,
                     may_wait=may_wait,
                     deadline=begun + REQUEST_LIMIT,
@@ -236,7 +236,7 @@ class SimulatedApi:
             status=200, body=read_scale(obj) if request.subresource == "scale" else obj
         )
 
-    def _find(self, request: ApiRequest) -> ObjectKind:
+    def _get_kind(self, request: ApiRequest) -> ObjectKind:
         """Return the kind that a request names. Raises Refusal for an unknown path or verb."""
         plural = request.resource.plural
         if request.subresource:

@@ -66,7 +66,7 @@ async def delete_object(writes: Writes, turn: Turn) -> ApiAnswer:
     obj = writes.store.get(turn.place)
     if obj is None:
         raise not_found(turn.kind.resource, turn.request.name)
-    ending = _assess(turn, obj, options, writes.now())
+    ending = _choose_ending(turn, obj, options, writes.now())
     if ending.is_pending:
         return _answer(turn, obj)
     marked: JsonObject | None = None
@@ -101,7 +101,7 @@ def _read_options(turn: Turn) -> JsonObject:
     return options
 
 
-def _assess(turn: Turn, obj: JsonObject, options: JsonObject, now: datetime) -> _Ending:
+def _choose_ending(turn: Turn, obj: JsonObject, options: JsonObject, now: datetime) -> _Ending:
     """Return what a deletion means for an object; `options` get the grace that is meant."""
     _check_early(turn, obj, options)
     if isinstance(grace := options.get("gracePeriodSeconds"), int) and grace < 0:
@@ -199,7 +199,7 @@ async def _mark(writes: Writes, turn: Turn, options: JsonObject) -> JsonObject:
     async def mark(current: JsonObject) -> JsonObject:
         _check_stored(turn, current, options)
         await writes.admission.review_deletion(turn, current, options)
-        ending = _assess(turn, current, options, writes.now())
+        ending = _choose_ending(turn, current, options, writes.now())
         if ending.is_pending:
             raise _Settled(is_pending=True)
         metadata = metadata_of(ending.obj)

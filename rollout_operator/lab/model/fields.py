@@ -13,25 +13,25 @@ _SECONDS: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 def child(obj: JsonObject, *path: str) -> JsonObject:
     """Return the object at a path, an empty object where there is none."""
-    found = _find(obj, path)
+    found = _get(obj, path)
     return found if isinstance(found, dict) else {}
 
 
 def text(obj: JsonObject, *path: str) -> str:
     """Return the text at a path, empty where there is none."""
-    found = _find(obj, path)
+    found = _get(obj, path)
     return found if isinstance(found, str) else ""
 
 
 def number(obj: JsonObject, *path: str, default: int = 0) -> int:
     """Return the whole number at a path, `default` where there is none."""
-    found = _find(obj, path)
+    found = _get(obj, path)
     return found if isinstance(found, int) else default
 
 
 def children(obj: JsonObject, *path: str) -> list[JsonObject]:
     """Return the objects of the list at a path, an empty list where there is none."""
-    found = _find(obj, path)
+    found = _get(obj, path)
     return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
 
@@ -98,7 +98,7 @@ def _text_of(obj: JsonObject, key: str) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _find(obj: JsonObject, path: tuple[str, ...]) -> object:
+def _get(obj: JsonObject, path: tuple[str, ...]) -> object:
     found: object = obj
     for key in path:
         if not isinstance(found, dict):

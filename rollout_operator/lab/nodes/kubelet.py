@@ -101,7 +101,7 @@ class Kubelets:
 
         Raises LookupError where no living pod has that name.
         """
-        slot = self._find(name)
+        slot = self._get_slot(name)
         slot.is_failed = True
         if slot.shape.is_running:
             self._crash(slot)
@@ -111,7 +111,7 @@ class Kubelets:
 
         Raises LookupError where no living pod has that name.
         """
-        slot = self._find(name)
+        slot = self._get_slot(name)
         slot.is_failed = False
         slot.behaviour = replace(slot.behaviour, kind=StartKind.NORMAL)
         if slot.shape in (Shape.NEW, Shape.UNSCHEDULABLE):
@@ -120,7 +120,7 @@ class Kubelets:
             self._timers.cancel(slot.timer)
             self._write(slot, Shape.READY)
 
-    def _find(self, name: str) -> _PodSlot:
+    def _get_slot(self, name: str) -> _PodSlot:
         for slot in self._slots.values():
             if slot.name == name and not slot.is_ending:
                 return slot

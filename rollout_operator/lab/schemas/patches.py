@@ -89,7 +89,7 @@ def _apply(doc: JsonObject, step: JsonObject) -> None:
     kind, path, value = step.get("op"), step.get("path"), step.get("value")
     if not isinstance(path, str) or not path.startswith("/"):
         not_modelled(f"a JSON patch of the whole document: {step}")
-    holder, key = _find(doc, path)
+    holder, key = _get_holder(doc, path)
     match kind:
         case "add" | "replace":
             holder[key] = value  # to replace is to add where it is absent
@@ -106,7 +106,7 @@ def _apply(doc: JsonObject, step: JsonObject) -> None:
             not_modelled(f"the step {kind!r} of a JSON patch")
 
 
-def _find(doc: JsonObject, path: str) -> tuple[JsonObject, str]:
+def _get_holder(doc: JsonObject, path: str) -> tuple[JsonObject, str]:
     """Return what holds the last part of a path, and that part. Items of lists are only passed."""
     parts = [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")]
     holder: object = doc

@@ -99,13 +99,14 @@ async def copy_releases(client: ApiClient, namespace: str, clock: Clock) -> Obje
     for versions in _OF_RELEASES:
         found += await reading.list_served(versions)
     rollouts = [_decode(raw, kind) for kind, raw in found if kind == kinds.ROLLOUTS]
-    if any(_find(rollout, "healthCheckSelector", "namespaceSelector") for rollout in rollouts):
+    if any(_get_field(rollout, "healthCheckSelector", "namespaceSelector") for rollout in rollouts):
         listed = [each for each in found if each[0] != kinds.HEALTH_CHECKS]
         found = [*listed, *await reading.list_served((_ALL_CHECKS,))]
     elsewhere = {
-        (str(place), str(_find(rollout, "releasesImagePolicy", "name")))
+        (str(place), str(_get_field(rollout, "releasesImagePolicy", "name")))
         for rollout in rollouts
-        if (place := _find(rollout, "releasesImagePolicy", "namespace")) not in (None, namespace)
+        if (place := _get_field(rollout, "releasesImagePolicy", "namespace"))
+        not in (None, namespace)
     }
     for place, name in sorted(elsewhere):
         other = _Reading(client, place, clock, reading.known, unread=reading.unread)
@@ -216,7 +217,7 @@ class _Reading:
         return await self.fetch_optional(resource, reference.name)
 
 
-def _find(obj: JsonObject, *path: str) -> object:
+def _get_field(obj: JsonObject, *path: str) -> object:
     """Return a field of a spec; None where it has no such field, or is no object."""
     found: object = obj.get("spec")
     for key in path:

@@ -28,7 +28,7 @@ def list_findings(group: str, members: Sequence[AdoptableSet]) -> Iterator[Adopt
 
 def report_single_zone(sts: AdoptableSet, base: str, severity: Severity) -> AdoptionFinding:
     """Return that a StatefulSet has no other zone, and how to say which they are."""
-    return _find(
+    return _make_finding(
         AdoptionCode.SINGLE_ZONE, severity, sts,
         f"no other StatefulSet is a zone of {base} ({describe_zone(*choose_zone(sts))})",
         "an operator of zones is of no use to it; if others are its zones, name them all:"
@@ -51,7 +51,7 @@ def is_settled(sts: AdoptableSet) -> bool:
 def _judge_group_label(group: str, sts: AdoptableSet) -> Iterator[AdoptionFinding]:
     present = read_group(sts)
     if present and present != group:
-        yield _find(
+        yield _make_finding(
             AdoptionCode.GROUPS_DIFFER, Severity.ERROR, sts,
             f"it is in the rollout group {present} already",
             "name the StatefulSets that belong together, and their group with -group",
@@ -62,7 +62,7 @@ def _judge_partition(sts: AdoptableSet) -> Iterator[AdoptionFinding]:
     if not sts.partition:
         return
     is_used = not is_settled(sts)
-    yield _find(
+    yield _make_finding(
         AdoptionCode.PARTITION, Severity.ERROR if is_used else Severity.WARN, sts,
         f"partition {sts.partition} {'keeps' if is_used else 'would keep'} its pods below ordinal"
         f" {sts.partition} at their revision, which OnDelete cannot",
@@ -74,19 +74,19 @@ def _judge_partition(sts: AdoptableSet) -> Iterator[AdoptionFinding]:
 def _judge_progress(sts: AdoptableSet) -> Iterator[AdoptionFinding]:
     status = sts.status
     if status is None:
-        yield _find(
+        yield _make_finding(
             AdoptionCode.STATUS_UNKNOWN, Severity.WARN, sts,
             "the input has no status: whether a rollout is underway is not known",
             "leave -f out to read the cluster, or check with `kubectl rollout status`",
         )  # fmt: skip
     elif not is_settled(sts):
-        yield _find(
+        yield _make_finding(
             AdoptionCode.ROLLOUT_UNDERWAY, Severity.ERROR, sts,
             _describe_progress(sts, status),
             _explain_end(sts),
         )  # fmt: skip
     elif status.ready < sts.replicas:
-        yield _find(
+        yield _make_finding(
             AdoptionCode.PODS_NOT_READY, Severity.WARN, sts,
             f"{status.ready} of {count(sts.replicas, 'pod')} are ready",
             "adopting replaces no pod; the operator rolls nothing out while another zone has pods"
@@ -119,7 +119,7 @@ def _judge_name_label(
     value = sts.pod_labels.get(_NAME)
     if value and [each.pod_labels.get(_NAME) for each in members].count(value) == 1:
         return
-    yield _find(
+    yield _make_finding(
         AdoptionCode.NAME_LABEL_MISSING, Severity.INFO, sts,
         f"the label {_NAME} does not distinguish its pods from those of other zones",
         "this operator finds pods by their owner; only grafana's would not find them",
@@ -156,7 +156,7 @@ def _judge_order(group: str, members: Sequence[AdoptableSet]) -> Iterator[Adopti
         )
 
 
-def _find(
+def _make_finding(
     code: AdoptionCode, severity: Severity, sts: AdoptableSet, text: str, remedy: str
 ) -> AdoptionFinding:
     return AdoptionFinding(

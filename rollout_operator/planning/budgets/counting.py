@@ -132,15 +132,15 @@ class Survey:
 
         Without a pod that is all there is.
         """
-        down = self._down.find(partition)
+        down = self._down.list_of(partition)
         if pod is not None and pod.uid in self._down_uids:
             down = [down_pod for down_pod in down if down_pod.pod.uid != pod.uid]
         # A name without a partition may be of any: but a pod that exists is of none then.
-        absent = self._absent.find(partition, with_unknown=True)
+        absent = self._absent.list_of(partition, with_unknown=True)
         zone_count = replace(
             self._all,
             down=tuple(down),
-            unreadable=tuple(self._lost.find(partition)),
+            unreadable=tuple(self._lost.list_of(partition)),
             missing=self._all.missing + len(absent),
             first_missing=tuple(absent[:NAMES_SHOWN]),
         )
@@ -160,7 +160,7 @@ class _ByPartition(Generic[T]):
                 found = find_partition(budget, name_of(thing))
                 self._places.setdefault(found, []).append(place)
 
-    def find(self, partition: str | None, *, with_unknown: bool = False) -> Sequence[T]:
+    def list_of(self, partition: str | None, *, with_unknown: bool = False) -> Sequence[T]:
         if partition is None:
             return self._things
         places = self._places.get(partition, [])

@@ -17,7 +17,7 @@ from rollout_operator.model.diagnosis.installation import (
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.labels import selects
 from rollout_operator.model.units import parse_go_int
-from rollout_operator.planning.diagnosis.remedies import find
+from rollout_operator.planning.diagnosis.remedies import make_finding
 from rollout_operator.planning.wording import count, join_names
 
 _NATIVE = "PodDisruptionBudget"
@@ -39,7 +39,7 @@ def check_native_room(installation: Installation) -> Iterator[Finding]:
         field = "maxUnavailable" if budget.max_unavailable else "minAvailable"
         value = budget.max_unavailable or budget.min_available
         text = f"{field} is {value}, and it selects {count(pods, 'pod')}"
-        yield find(code, f"{_NATIVE} {budget.name}", text)
+        yield make_finding(code, f"{_NATIVE} {budget.name}", text)
 
 
 def _takes(budget: NativeBudget, sts: ZoneSet) -> bool:
@@ -74,7 +74,7 @@ def check_native_overlap(installation: Installation) -> Iterator[Finding]:
         ]
         if shared:
             text = f"{second.name} selects {join_names(shared)} as well"
-            yield find(FindingCode.NATIVE_BUDGETS_OVERLAP, f"{_NATIVE} {first.name}", text)
+            yield make_finding(FindingCode.NATIVE_BUDGETS_OVERLAP, f"{_NATIVE} {first.name}", text)
 
 
 def _takes_pod(budget: NativeBudget, pod: LabelledPod) -> bool:
@@ -92,7 +92,9 @@ def check_both_kinds(installation: Installation) -> Iterator[Finding]:
             ]
             if shared:
                 text = f"{_ZONED} {budget.name} selects {join_names(shared)} as well"
-                yield find(FindingCode.BUDGETS_OF_TWO_KINDS, f"{_NATIVE} {native.name}", text)
+                yield make_finding(
+                    FindingCode.BUDGETS_OF_TWO_KINDS, f"{_NATIVE} {native.name}", text
+                )
 
 
 def check_zone_budgets(installation: Installation) -> Iterator[Finding]:
@@ -101,11 +103,11 @@ def check_zone_budgets(installation: Installation) -> Iterator[Finding]:
         name = f"{_ZONED} {budget.name}"
         match budget:
             case FlawedBudget(problem=problem):
-                yield find(FindingCode.ZONE_BUDGET_INVALID, name, problem)
+                yield make_finding(FindingCode.ZONE_BUDGET_INVALID, name, problem)
             case Budget():
                 text = _explain_emptiness(budget, installation)
                 if text:
-                    yield find(FindingCode.ZONE_BUDGET_SELECTS_NOTHING, name, text)
+                    yield make_finding(FindingCode.ZONE_BUDGET_SELECTS_NOTHING, name, text)
 
 
 def _explain_emptiness(budget: Budget, installation: Installation) -> str:
@@ -128,7 +130,7 @@ def check_zone_overlap(installation: Installation) -> Iterator[Finding]:
         ]
         if shared:
             text = f"{second.name} selects {join_names(shared)} as well"
-            yield find(FindingCode.ZONE_BUDGETS_OVERLAP, f"{_ZONED} {first.name}", text)
+            yield make_finding(FindingCode.ZONE_BUDGETS_OVERLAP, f"{_ZONED} {first.name}", text)
 
 
 def _list_valid(installation: Installation) -> Sequence[Budget]:

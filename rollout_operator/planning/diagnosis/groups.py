@@ -12,7 +12,7 @@ from typing import Final
 from rollout_operator.model import names
 from rollout_operator.model.diagnosis.findings import Finding, FindingCode
 from rollout_operator.model.diagnosis.installation import Installation, ZoneSet
-from rollout_operator.planning.diagnosis.remedies import find
+from rollout_operator.planning.diagnosis.remedies import make_finding
 from rollout_operator.planning.downscales.endpoint import NoTarget, plan_target
 from rollout_operator.planning.downscales.request import is_labelled
 from rollout_operator.planning.rollout.zones import list_odd_values
@@ -41,7 +41,7 @@ def check_zones(installation: Installation) -> Iterator[Finding]:
     for group, members in _group_by_name(installation).items():
         if len(members) == 1:
             text = f"its only zone is {members[0].sts.name}"
-            yield find(FindingCode.SINGLE_ZONE, f"group {group}", text)
+            yield make_finding(FindingCode.SINGLE_ZONE, f"group {group}", text)
 
 
 def check_strategies(installation: Installation) -> Iterator[Finding]:
@@ -49,7 +49,7 @@ def check_strategies(installation: Installation) -> Iterator[Finding]:
     for member in installation.members:
         if member.sts.strategy != names.ON_DELETE:
             text = f"its update strategy is {member.sts.strategy}"
-            yield find(FindingCode.NOT_ON_DELETE, _name(member), text)
+            yield make_finding(FindingCode.NOT_ON_DELETE, _name(member), text)
 
 
 def check_order(installation: Installation) -> Iterator[Finding]:
@@ -59,7 +59,7 @@ def check_order(installation: Installation) -> Iterator[Finding]:
         by_number = sorted(by_bytes, key=natural_key)
         if by_bytes != by_number:
             text = f"the order is {join_names(by_bytes, shown=len(by_bytes))}"
-            yield find(FindingCode.ZONE_ORDER, f"group {group}", text)
+            yield make_finding(FindingCode.ZONE_ORDER, f"group {group}", text)
 
 
 def check_values(installation: Installation) -> Iterator[Finding]:
@@ -67,7 +67,7 @@ def check_values(installation: Installation) -> Iterator[Finding]:
     for members in _group_by_name(installation).values():
         for member in members:
             for _, problem in list_odd_values(member.sts):
-                yield find(FindingCode.ODD_VALUE, _name(member), problem)
+                yield make_finding(FindingCode.ODD_VALUE, _name(member), problem)
 
 
 def check_preparing(installation: Installation) -> Iterator[Finding]:
@@ -76,12 +76,12 @@ def check_preparing(installation: Installation) -> Iterator[Finding]:
         if is_labelled(sts.sts.labels, names.PREPARE_DOWNSCALE):
             target = plan_target(sts.sts.annotations, sts.sts.service_name)
             if isinstance(target, NoTarget):
-                yield find(FindingCode.PREPARE_INCOMPLETE, _name(sts), target.problem)
+                yield make_finding(FindingCode.PREPARE_INCOMPLETE, _name(sts), target.problem)
         elif names.PREPARE_DOWNSCALE not in sts.labels:
             misplaced = sorted({names.PREPARE_PATH, names.PREPARE_PORT} & sts.annotations.keys())
             if misplaced:
                 text = f"it has {join_names(misplaced)} without the label {names.PREPARE_DOWNSCALE}"
-                yield find(FindingCode.PREPARE_WITHOUT_LABEL, _name(sts), text)
+                yield make_finding(FindingCode.PREPARE_WITHOUT_LABEL, _name(sts), text)
 
 
 def check_leading_zones(installation: Installation) -> Iterator[Finding]:
@@ -92,7 +92,7 @@ def check_leading_zones(installation: Installation) -> Iterator[Finding]:
             leading = member.sts.annotations.get(names.LEADING_ZONE)
             if leading is not None and leading not in present:
                 text = f'annotation {names.LEADING_ZONE}: "{leading}" is no zone of its group'
-                yield find(FindingCode.LEADING_ZONE_UNKNOWN, _name(member), text)
+                yield make_finding(FindingCode.LEADING_ZONE_UNKNOWN, _name(member), text)
 
 
 def natural_key(name: str) -> list[tuple[int, int | str]]:
@@ -115,7 +115,7 @@ def check_spelling(installation: Installation) -> Iterator[Finding]:
                 nearest = choose_nearest(key)
                 if nearest:
                     text = f'{what} "{key}" is not known; did you mean "{nearest}"?'
-                    yield find(FindingCode.KEY_UNKNOWN, _name(sts), text)
+                    yield make_finding(FindingCode.KEY_UNKNOWN, _name(sts), text)
 
 
 def choose_nearest(key: str) -> str:
@@ -134,18 +134,18 @@ def check_places(installation: Installation) -> Iterator[Finding]:
     """Yield keys of the operator's that do nothing where they stand."""
     for sts in installation.sets:
         for key in sorted(_ONLY_LABELS & sts.annotations.keys() - sts.labels.keys()):
-            yield find(
+            yield make_finding(
                 FindingCode.KEY_MISPLACED, _name(sts), f'"{key}" is a label, not an annotation'
             )
         for key in sorted(_ONLY_ANNOTATIONS & sts.labels.keys() - sts.annotations.keys()):
-            yield find(
+            yield make_finding(
                 FindingCode.KEY_MISPLACED, _name(sts), f'"{key}" is an annotation, not a label'
             )
         # A group label of the pods alone is common: the set then belongs to no group.
         for key in sorted((_ONLY_LABELS & sts.pod_labels.keys()) - sts.labels.keys()):
             if key in _SWITCHES or sts.sts.group is None:
                 text = f'label "{key}" is on the pod template only, not on the StatefulSet'
-                yield find(FindingCode.KEY_MISPLACED, _name(sts), text)
+                yield make_finding(FindingCode.KEY_MISPLACED, _name(sts), text)
 
 
 def check_switches(installation: Installation) -> Iterator[Finding]:
@@ -155,7 +155,7 @@ def check_switches(installation: Installation) -> Iterator[Finding]:
             value = sts.labels[key]
             if value not in {"true", "false"}:
                 text = f'label {key}: "{value}" is not "true", and is as good as none'
-                yield find(FindingCode.ODD_VALUE, _name(sts), text)
+                yield make_finding(FindingCode.ODD_VALUE, _name(sts), text)
 
 
 def _list_places(sts: ZoneSet) -> Iterable[tuple[str, Mapping[str, str]]]:

@@ -10,7 +10,7 @@ from typing import Final
 
 from rollout_operator.model.diagnosis.findings import Finding, FindingCode
 from rollout_operator.model.diagnosis.installation import Installation, OperatorDeployment
-from rollout_operator.planning.diagnosis.remedies import find
+from rollout_operator.planning.diagnosis.remedies import make_finding
 from rollout_operator.planning.wording import count, join_names
 
 SECRET_FLAG: Final = "server-tls.self-signed-cert.secret-name"  # noqa: S105 (the name of a flag)
@@ -78,7 +78,7 @@ def check_namespace(installation: Installation) -> Iterator[Finding]:
     """Yield that the namespace does not exist."""
     if installation.namespace_labels is None:
         name = installation.namespace
-        yield find(FindingCode.NAMESPACE_MISSING, f"Namespace {name}", "it does not exist")
+        yield make_finding(FindingCode.NAMESPACE_MISSING, f"Namespace {name}", "it does not exist")
 
 
 def check_operator(installation: Installation) -> Iterator[Finding]:
@@ -88,11 +88,11 @@ def check_operator(installation: Installation) -> Iterator[Finding]:
     if not acting and groups:
         text = f"nothing rolls out {join_names(sorted(groups))}"
         where = f"Namespace {installation.namespace}"
-        yield find(FindingCode.OPERATOR_MISSING, where, text)
+        yield make_finding(FindingCode.OPERATOR_MISSING, where, text)
     for operator in acting:
         if not operator.ready:
             text = f"0 of {count(operator.replicas, 'pod')} ready"
-            yield find(FindingCode.OPERATOR_NOT_READY, operator.title, text)
+            yield make_finding(FindingCode.OPERATOR_NOT_READY, operator.title, text)
 
 
 def check_count(installation: Installation) -> Iterator[Finding]:
@@ -100,7 +100,7 @@ def check_count(installation: Installation) -> Iterator[Finding]:
     names = sorted(operator.name for operator in list_acting(installation))
     if len(names) > 1:
         text = f"{join_names(names, shown=len(names))} run an operator of this namespace"
-        yield find(FindingCode.TWO_OPERATORS, f"Namespace {installation.namespace}", text)
+        yield make_finding(FindingCode.TWO_OPERATORS, f"Namespace {installation.namespace}", text)
 
 
 def check_lease(installation: Installation) -> Iterator[Finding]:
@@ -112,7 +112,7 @@ def check_lease(installation: Installation) -> Iterator[Finding]:
     pod = lease.holder.rpartition("_")[0]
     if pod not in {pod.name for pod in installation.pods}:
         text = f"its holder {lease.holder} is no pod of the namespace"
-        yield find(FindingCode.LEASE_HOLDER_UNKNOWN, f"Lease {lease.name}", text)
+        yield make_finding(FindingCode.LEASE_HOLDER_UNKNOWN, f"Lease {lease.name}", text)
 
 
 def check_arguments(installation: Installation) -> Iterator[Finding]:
@@ -121,11 +121,11 @@ def check_arguments(installation: Installation) -> Iterator[Finding]:
         watched = _find_flag(operator, _NAMESPACE_FLAGS)
         if watched and _ELSEWHERE not in watched and watched != installation.namespace:
             text = f"-kubernetes.namespace={watched}"
-            yield find(FindingCode.OTHER_NAMESPACE_WATCHED, operator.title, text)
+            yield make_finding(FindingCode.OTHER_NAMESPACE_WATCHED, operator.title, text)
         names = find_value(operator.arguments, NAMES_FLAG)
         if names and not all(part.strip() for part in names.split(",")):
             text = f"-{NAMES_FLAG}={names}"
-            yield find(FindingCode.BUNDLE_NAME_EMPTY, operator.title, text)
+            yield make_finding(FindingCode.BUNDLE_NAME_EMPTY, operator.title, text)
 
 
 def list_arguments(operator: OperatorDeployment) -> tuple[str, ...]:
@@ -161,10 +161,10 @@ def check_overruled(installation: Installation) -> Iterator[Finding]:
             text, value = _get(deployment, variable), _find_flag(deployment, flags)
             if text and value and _ELSEWHERE not in value and value.lower() != text.lower():
                 said = f"-{flags[0]}={value} counts, and not {variable}={text}"
-                yield find(FindingCode.VARIABLE_OVERRULED, deployment.title, said)
+                yield make_finding(FindingCode.VARIABLE_OVERRULED, deployment.title, said)
         if _is_given(deployment) and not is_on(deployment.arguments, POLICIES_FLAG, default=True):
             said = f"-{POLICIES_FLAG}=false counts, and not {', '.join(_list_given(deployment))}"
-            yield find(FindingCode.VARIABLE_OVERRULED, deployment.title, said)
+            yield make_finding(FindingCode.VARIABLE_OVERRULED, deployment.title, said)
 
 
 def _is_given(operator: OperatorDeployment) -> bool:

@@ -18,7 +18,7 @@ from rollout_operator.planning.diagnosis.operators import (
     list_acting,
     list_arguments,
 )
-from rollout_operator.planning.diagnosis.remedies import find
+from rollout_operator.planning.diagnosis.remedies import make_finding
 from rollout_operator.planning.policies.ownership import share_sets
 from rollout_operator.planning.policies.zones import needs_nodes
 from rollout_operator.planning.wording import join_names, verb
@@ -43,7 +43,7 @@ def check_kind(installation: Installation) -> Iterator[Finding]:
     text = "the API server does not know the kind"
     if kind.versions:
         text = f"the API server knows {join_names(kind.versions)} of it, and not {_VERSION}"
-    yield find(FindingCode.POLICY_KIND_MISSING, _KIND, text)
+    yield make_finding(FindingCode.POLICY_KIND_MISSING, _KIND, text)
 
 
 def check_obeyed(installation: Installation) -> Iterator[Finding]:
@@ -52,14 +52,14 @@ def check_obeyed(installation: Installation) -> Iterator[Finding]:
     acting = list_acting(installation)
     if names and acting and not obeys(installation):
         text = f"{join_names(names)} {verb(len(names), 'is', 'are')} passed over"
-        yield find(FindingCode.POLICIES_NOT_OBEYED, acting[0].title, text)
+        yield make_finding(FindingCode.POLICIES_NOT_OBEYED, acting[0].title, text)
 
 
 def check_accepted(installation: Installation) -> Iterator[Finding]:
     """Yield the policies that are refused, with all that is wrong with each."""
     for policy in _share(installation).refused:
         text = "; ".join(refusal.text for refusal in policy.refusals)
-        yield find(FindingCode.POLICY_REFUSED, f"{_KIND} {policy.head.name}", text)
+        yield make_finding(FindingCode.POLICY_REFUSED, f"{_KIND} {policy.head.name}", text)
 
 
 def check_strategies(installation: Installation) -> Iterator[Finding]:
@@ -73,7 +73,7 @@ def check_strategies(installation: Installation) -> Iterator[Finding]:
         for sts in own:
             if sts.strategy != ON_DELETE and not scope.policy.may_switch_strategy:
                 text = f"its update strategy is {sts.strategy}"
-                yield find(FindingCode.NOT_ON_DELETE, f"StatefulSet {sts.name}", text)
+                yield make_finding(FindingCode.NOT_ON_DELETE, f"StatefulSet {sts.name}", text)
 
 
 def reads_nodes(installation: Installation) -> bool:

@@ -19,7 +19,7 @@ from rollout_operator.model.diagnosis.installation import (
 )
 from rollout_operator.model.downscale import Target
 from rollout_operator.model.names import DOWNSCALE_DELAY_URL, PREPARE_DOWNSCALE
-from rollout_operator.planning.diagnosis.remedies import find
+from rollout_operator.planning.diagnosis.remedies import make_finding
 from rollout_operator.planning.downscales.endpoint import NoTarget, plan_delay_target, plan_target
 from rollout_operator.planning.downscales.request import is_labelled
 from rollout_operator.planning.wording import join_names
@@ -70,7 +70,7 @@ def check_answers(installation: Installation) -> Iterator[Finding]:
     for answer in installation.path_answers:
         code = _judge(answer)
         if code is not None:
-            yield find(code, f"StatefulSet {answer.question.set_name}", _describe(answer))
+            yield make_finding(code, f"StatefulSet {answer.question.set_name}", _describe(answer))
 
 
 def explain_unknown(answers: Sequence[PathAnswer]) -> str:

@@ -22,7 +22,7 @@ from rollout_operator.planning.diagnosis.operators import (
     list_acting,
     list_arguments,
 )
-from rollout_operator.planning.diagnosis.remedies import find
+from rollout_operator.planning.diagnosis.remedies import make_finding
 from rollout_operator.planning.releases.health import list_checks, selects_namespaces
 from rollout_operator.planning.releases.schedules.status import describe_refusal
 from rollout_operator.planning.wording import join_names, verb
@@ -49,7 +49,7 @@ def check_kinds(installation: Installation) -> Iterator[Finding]:
     missing = [kind for kind in installation.releases.absent if kind not in OF_FLUX]
     if missing and makes(installation):
         text = f"the API server does not know {join_names(missing, shown=len(missing))}"
-        yield find(FindingCode.RELEASE_KIND_MISSING, "kuberik.com", text)
+        yield make_finding(FindingCode.RELEASE_KIND_MISSING, "kuberik.com", text)
 
 
 def check_made(installation: Installation) -> Iterator[Finding]:
@@ -58,10 +58,10 @@ def check_made(installation: Installation) -> Iterator[Finding]:
     names = _list_names(installation.releases)
     if names and acting and not makes(installation) and not others:
         text = f"{join_names(names)} {verb(len(names), 'is', 'are')} passed over"
-        yield find(FindingCode.RELEASES_NOT_MADE, acting[0].title, text)
+        yield make_finding(FindingCode.RELEASES_NOT_MADE, acting[0].title, text)
     if others and makes(installation):
         text = f"Deployment {join_names(others)} runs kuberik's controller"
-        yield find(FindingCode.RELEASES_MADE_TWICE, acting[0].title, text)
+        yield make_finding(FindingCode.RELEASES_MADE_TWICE, acting[0].title, text)
 
 
 def check_flux(installation: Installation) -> Iterator[Finding]:
@@ -71,7 +71,7 @@ def check_flux(installation: Installation) -> Iterator[Finding]:
     is_needed = IMAGE_POLICY in missing or _WRITTEN.issubset(missing)
     if _list_names(releases) and is_needed:
         text = f"the API server does not know {join_names(missing, shown=len(OF_FLUX))}"
-        yield find(FindingCode.FLUX_KIND_MISSING, "Flux", text)
+        yield make_finding(FindingCode.FLUX_KIND_MISSING, "Flux", text)
 
 
 def check_accepted(installation: Installation) -> Iterator[Finding]:
@@ -79,15 +79,17 @@ def check_accepted(installation: Installation) -> Iterator[Finding]:
     for broken in installation.releases.unreadable:
         is_refused, code = broken.kind == _ROLLOUT, FindingCode.RELEASE_OBJECT_UNREADABLE
         name = f"{broken.kind} {broken.name}"
-        yield find(FindingCode.RELEASE_REFUSED if is_refused else code, name, broken.error)
+        yield make_finding(FindingCode.RELEASE_REFUSED if is_refused else code, name, broken.error)
     for release in installation.releases.rollouts:
         if isinstance(release, RefusedRelease):
-            yield find(FindingCode.RELEASE_REFUSED, f"Rollout {release.head.name}", release.problem)
+            yield make_finding(
+                FindingCode.RELEASE_REFUSED, f"Rollout {release.head.name}", release.problem
+            )
     for schedule in installation.releases.schedules:
         # Some, such as an unknown time zone, only the operator finds.
         if problem := schedule.problem or describe_refusal(schedule.status):
             name = f"{schedule.kind} {schedule.head.name}"
-            yield find(FindingCode.SCHEDULE_INVALID, name, problem)
+            yield make_finding(FindingCode.SCHEDULE_INVALID, name, problem)
 
 
 def check_announced(installation: Installation) -> Iterator[Finding]:
@@ -106,10 +108,10 @@ def check_announced(installation: Installation) -> Iterator[Finding]:
         policy = policies.get(spec.policy_name)
         if policy is None:
             text = f"there is no ImagePolicy {spec.policy_name}"
-            yield find(FindingCode.IMAGE_POLICY_MISSING, name, text)
+            yield make_finding(FindingCode.IMAGE_POLICY_MISSING, name, text)
         elif policy.latest is None and spec.wanted_version is None:
             text = f"ImagePolicy {spec.policy_name} selects no tag"
-            yield find(FindingCode.IMAGE_POLICY_EMPTY, name, text)
+            yield make_finding(FindingCode.IMAGE_POLICY_EMPTY, name, text)
 
 
 def check_written(installation: Installation) -> Iterator[Finding]:
@@ -121,7 +123,9 @@ def check_written(installation: Installation) -> Iterator[Finding]:
     for release in releases.list_obeyed():
         if release.head.name not in named:
             text = "no OCIRepository and no Kustomization names it"
-            yield find(FindingCode.RELEASE_WRITES_NOTHING, f"Rollout {release.head.name}", text)
+            yield make_finding(
+                FindingCode.RELEASE_WRITES_NOTHING, f"Rollout {release.head.name}", text
+            )
 
 
 def check_named(installation: Installation) -> Iterator[Finding]:
@@ -131,7 +135,7 @@ def check_named(installation: Installation) -> Iterator[Finding]:
     named = [(gate.rollout, f"RolloutGate {gate.head.name}") for gate in releases.gates]
     for name, what in (*named, *_list_annotated(releases)):
         if name not in rollouts:
-            yield find(FindingCode.ROLLOUT_UNKNOWN, what, f'there is no Rollout "{name}"')
+            yield make_finding(FindingCode.ROLLOUT_UNKNOWN, what, f'there is no Rollout "{name}"')
 
 
 def check_selected(installation: Installation) -> Iterator[Finding]:
@@ -145,7 +149,7 @@ def check_selected(installation: Installation) -> Iterator[Finding]:
             continue
         if not list_checks(release.head, checks, releases.checks, {}):
             text = "spec.healthCheckSelector selects none"
-            yield find(FindingCode.RELEASE_UNCHECKED, f"Rollout {release.head.name}", text)
+            yield make_finding(FindingCode.RELEASE_UNCHECKED, f"Rollout {release.head.name}", text)
     for schedule in releases.schedules:
         selector = schedule.rollouts
         if selector is None or schedule.problem or not schedule.head.namespace:
@@ -154,7 +158,7 @@ def check_selected(installation: Installation) -> Iterator[Finding]:
         if not any(selector.takes(release.labels) for release in labelled):
             name = f"{schedule.kind} {schedule.head.name}"
             text = "spec.rolloutSelector selects no Rollout of the namespace"
-            yield find(FindingCode.SCHEDULE_SELECTS_NOTHING, name, text)
+            yield make_finding(FindingCode.SCHEDULE_SELECTS_NOTHING, name, text)
 
 
 def reads_secrets(installation: Installation) -> bool:

@@ -17,7 +17,7 @@ class Advice(msgspec.Struct, frozen=True):
     remedy: str
 
 
-def find(code: FindingCode, obj: str, text: str) -> Finding:
+def make_finding(code: FindingCode, obj: str, text: str) -> Finding:
     """Return a finding with the severity and the remedy of its code."""
     explained = EXPLANATIONS[code]
     return Finding(

@@ -26,7 +26,7 @@ from rollout_operator.planning.diagnosis.operators import (
     find_value,
     is_on,
 )
-from rollout_operator.planning.diagnosis.remedies import find
+from rollout_operator.planning.diagnosis.remedies import make_finding
 from rollout_operator.planning.wording import join_names
 
 # As the shipped Deployment calls it, also inside of other names.
@@ -106,7 +106,9 @@ def _list_missing(answers: Iterable[RightAnswer]) -> Iterator[Finding]:
         code = FindingCode.OPTIONAL_RIGHT_MISSING if is_optional else FindingCode.RIGHT_MISSING
         rights = "; ".join(f"{join_names(verbs)} {what}" for what, verbs in objects.items())
         where = f" in namespace {namespace}" if namespace else ""
-        yield find(code, f"ServiceAccount {account}", f"it may not {rights}{where}: {purpose}")
+        yield make_finding(
+            code, f"ServiceAccount {account}", f"it may not {rights}{where}: {purpose}"
+        )
 
 
 def _render_object(right: Right) -> str:

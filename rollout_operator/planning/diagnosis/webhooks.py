@@ -22,7 +22,7 @@ from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import NO_DOWNSCALE, PREPARE_DOWNSCALE
 from rollout_operator.model.units import format_duration, format_rfc3339, parse_duration
 from rollout_operator.planning.diagnosis.operators import TLS_FLAG, find_value, is_on, list_acting
-from rollout_operator.planning.diagnosis.remedies import find
+from rollout_operator.planning.diagnosis.remedies import make_finding
 from rollout_operator.planning.downscales.request import is_labelled
 from rollout_operator.planning.wording import join_names
 
@@ -52,11 +52,11 @@ def check_registered(installation: Installation) -> Iterator[Finding]:
     own = installation.own_hooks
     if serving and not own:
         text = f"-{TLS_FLAG} is on, and no webhook configuration names this namespace"
-        yield find(FindingCode.WEBHOOKS_MISSING, serving[0].title, text)
+        yield make_finding(FindingCode.WEBHOOKS_MISSING, serving[0].title, text)
     if own and acting and not serving:
         for hook in own:
             text = f"-{TLS_FLAG} is not set at {acting[0].title}"
-            yield find(FindingCode.WEBHOOKS_NOT_SERVED, _name(hook), text)
+            yield make_finding(FindingCode.WEBHOOKS_NOT_SERVED, _name(hook), text)
 
 
 def check_guards(installation: Installation) -> Iterator[Finding]:
@@ -69,12 +69,14 @@ def check_guards(installation: Installation) -> Iterator[Finding]:
         for sts in installation.sets:
             if is_labelled(sts.sts.labels, key) and path not in registered:
                 text = f'label {key}: "true", and no webhook calls {path}'
-                yield find(FindingCode.GUARD_WITHOUT_WEBHOOK, f"StatefulSet {sts.sts.name}", text)
+                yield make_finding(
+                    FindingCode.GUARD_WITHOUT_WEBHOOK, f"StatefulSet {sts.sts.name}", text
+                )
     if EVICTION_PATH not in registered:
         for budget in installation.zone_budgets:
             text = f"no webhook calls {EVICTION_PATH}: only rollouts obey it"
             name = f"ZoneAwarePodDisruptionBudget {budget.name}"
-            yield find(FindingCode.GUARD_WITHOUT_WEBHOOK, name, text)
+            yield make_finding(FindingCode.GUARD_WITHOUT_WEBHOOK, name, text)
 
 
 def check_others(installation: Installation) -> Iterator[Finding]:
@@ -86,7 +88,7 @@ def check_others(installation: Installation) -> Iterator[Finding]:
             text = (
                 f"webhook {hook.name} of the operator in namespace {owner} selects this namespace"
             )
-            yield find(FindingCode.WEBHOOK_OF_OTHERS, _name(hook), text)
+            yield make_finding(FindingCode.WEBHOOK_OF_OTHERS, _name(hook), text)
 
 
 def check_services(installation: Installation) -> Iterator[Finding]:
@@ -98,13 +100,13 @@ def check_services(installation: Installation) -> Iterator[Finding]:
         service = services.get(hook.service)
         name, of = _name(hook), f"Service {hook.service}"
         if service is None:
-            yield find(FindingCode.WEBHOOK_SERVICE_MISSING, name, f"{of} does not exist")
+            yield make_finding(FindingCode.WEBHOOK_SERVICE_MISSING, name, f"{of} does not exist")
         elif hook.port not in service.ports:
             text = f"{of} has no port {hook.port}"
-            yield find(FindingCode.WEBHOOK_PORT_MISSING, name, text)
+            yield make_finding(FindingCode.WEBHOOK_PORT_MISSING, name, text)
         elif service.has_endpoints and not installation.ready_endpoints.get(hook.service):
             text = f"{of} has no ready endpoint"
-            yield find(FindingCode.WEBHOOK_WITHOUT_ENDPOINTS, name, text)
+            yield make_finding(FindingCode.WEBHOOK_WITHOUT_ENDPOINTS, name, text)
 
 
 def check_bundles(installation: Installation) -> Iterator[Finding]:
@@ -112,15 +114,17 @@ def check_bundles(installation: Installation) -> Iterator[Finding]:
     for hook in installation.own_hooks:
         facts, name = hook.bundle, _name(hook)
         if facts is None:
-            yield find(FindingCode.WEBHOOK_CA_MISSING, name, f"webhook {hook.name} has none")
+            yield make_finding(
+                FindingCode.WEBHOOK_CA_MISSING, name, f"webhook {hook.name} has none"
+            )
         elif facts.problem:
-            yield find(FindingCode.WEBHOOK_CA_BROKEN, name, facts.problem)
+            yield make_finding(FindingCode.WEBHOOK_CA_BROKEN, name, facts.problem)
         elif facts.ends is not None and facts.ends <= installation.now:
             text = f"it ended at {format_rfc3339(facts.ends)}"
-            yield find(FindingCode.WEBHOOK_CA_EXPIRED, name, text)
+            yield make_finding(FindingCode.WEBHOOK_CA_EXPIRED, name, text)
         elif facts.vouches is False:
             text = "the certificate in the operator's Secret is of another CA"
-            yield find(FindingCode.WEBHOOK_CA_DIFFERS, name, text)
+            yield make_finding(FindingCode.WEBHOOK_CA_DIFFERS, name, text)
 
 
 def check_policies(installation: Installation) -> Iterator[Finding]:
@@ -128,7 +132,7 @@ def check_policies(installation: Installation) -> Iterator[Finding]:
     for hook in installation.own_hooks:
         if hook.failure_policy != "Fail":
             text = f"webhook {hook.name} has failurePolicy {hook.failure_policy}"
-            yield find(FindingCode.WEBHOOK_IGNORES_FAILURE, _name(hook), text)
+            yield make_finding(FindingCode.WEBHOOK_IGNORES_FAILURE, _name(hook), text)
 
 
 def check_timeouts(installation: Installation) -> Iterator[Finding]:
@@ -146,7 +150,7 @@ def check_timeouts(installation: Installation) -> Iterator[Finding]:
                 f"timeoutSeconds {seconds}, -server-tls.request-timeout {format_duration(served)}:"
                 f" less than {format_duration(least)}"
             )
-            yield find(FindingCode.WEBHOOK_TIMEOUT_SHORT, _name(hook), text)
+            yield make_finding(FindingCode.WEBHOOK_TIMEOUT_SHORT, _name(hook), text)
 
 
 def _read_span(installation: Installation, flag: str, default: timedelta) -> timedelta:
@@ -170,17 +174,17 @@ def check_reach(installation: Installation) -> Iterator[Finding]:
 
 def _judge(answer: ReachAnswer) -> Iterator[Finding]:
     if not answer.is_answered:
-        yield find(FindingCode.WEBHOOK_TIMED_OUT, answer.request, answer.error)
+        yield make_finding(FindingCode.WEBHOOK_TIMED_OUT, answer.request, answer.error)
         return
     failed = _FAILED.search(answer.error)
     if failed is not None:
         is_late = any(arguments in answer.error for arguments in _TIMED_OUT)
         code = FindingCode.WEBHOOK_TIMED_OUT if is_late else FindingCode.WEBHOOK_UNREACHABLE
-        yield find(code, f"webhook {failed[1]}", answer.error)
+        yield make_finding(code, f"webhook {failed[1]}", answer.error)
     # Whatever else refused it, such as the schema of another release, says nothing of ours.
     elif answer.must_be_refused and not answer.error:
         text = f"no webhook refused to {answer.request}: it was accepted"
-        yield find(FindingCode.WEBHOOK_NOT_CALLED, " ".join(answer.paths), text)
+        yield make_finding(FindingCode.WEBHOOK_NOT_CALLED, " ".join(answer.paths), text)
 
 
 def check_pods(installation: Installation) -> Iterator[Finding]:
@@ -191,7 +195,7 @@ def check_pods(installation: Installation) -> Iterator[Finding]:
             alike.setdefault(_judge_refusal(trial.error), []).append(trial.set_name)
     for (code, text), (first, *others) in alike.items():
         more = f"; the same for {join_names(others)}" if others else ""
-        yield find(code, f"StatefulSet {first}", f"{text}{more}")
+        yield make_finding(code, f"StatefulSet {first}", f"{text}{more}")
 
 
 def _judge_refusal(error: str) -> tuple[FindingCode, str]:

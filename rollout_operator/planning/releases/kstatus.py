@@ -52,7 +52,7 @@ class ApiObject:
         group, slash, _ = self.get_text("apiVersion").partition("/")
         return group if slash else ""
 
-    def find(self, *path: str) -> object:
+    def get(self, *path: str) -> object:
         """Return a value, None where there is none."""
         value: object = self._tree
         for key in path:
@@ -61,12 +61,12 @@ class ApiObject:
 
     def get_text(self, *path: str) -> str:
         """Return a text, empty where there is none."""
-        value = self.find(*path)
+        value = self.get(*path)
         return value if isinstance(value, str) else ""
 
     def find_int(self, *path: str) -> int | None:
         """Return an integer."""
-        value = self.find(*path)
+        value = self.get(*path)
         return value if type(value) is int else None
 
     def count(self, name: str) -> int:
@@ -75,11 +75,11 @@ class ApiObject:
 
     def find_time(self, *path: str) -> datetime | None:
         """Return a timestamp."""
-        return _parse_time(self.find(*path))
+        return _parse_time(self.get(*path))
 
     def list_maps(self, *path: str) -> Sequence[Mapping[str, object]]:
         """Return the objects of a list."""
-        value = self.find(*path)
+        value = self.get(*path)
         items = value if isinstance(value, list | tuple) else ()
         return [item for item in items if isinstance(item, Mapping)]
 
@@ -182,7 +182,7 @@ def _assess_stateful_set(read: ApiObject, _: datetime) -> StatusVerdict:
         return _find_missing(read, ("updatedReplicas",), wanted) or _CURRENT
     if partition is not None:
         return _find_missing(read, ("updatedReplicas",), wanted - partition) or _CURRENT
-    if read.find("status", "currentRevision") != read.find("status", "updateRevision"):
+    if read.get("status", "currentRevision") != read.get("status", "updateRevision"):
         return _in_progress("pods run another revision than they should")
     return _find_missing(read, ("currentReplicas",), wanted) or _CURRENT
 
@@ -311,7 +311,7 @@ def assess_status(tree: Mapping[str, object], now: datetime) -> StatusVerdict:
 
 
 def _assess_metadata(read: ApiObject) -> StatusVerdict | None:
-    if read.find("metadata", "deletionTimestamp") is not None:
+    if read.get("metadata", "deletionTimestamp") is not None:
         return StatusVerdict(ObjectStatus.TERMINATING, "it is being deleted")
     generation = read.find_int("metadata", "generation")
     observed = read.find_int("status", "observedGeneration")

@@ -94,7 +94,7 @@ class ZpdbValidation:
         for number, pod in enumerate(sorted(pods, key=lambda pod: pod.name), start=1):
             if number % _STEP == 0:
                 await asyncio.sleep(0)
-            for entry in self._catalog.find(pod.labels):
+            for entry in self._catalog.list_selecting(pod.labels):
                 if entry.name != name:
                     return Overlap(pod=pod.name, other=entry.name)
         return None

@@ -58,7 +58,7 @@ class NoDownscale:
         if review.old.kind != "Scale":
             return assess_no_downscale(change, review.old.labels, review.old.annotations)
         try:
-            parent = await self._parents.find(review, until - _TO_DECIDE)
+            parent = await self._parents.fetch(review, until - _TO_DECIDE)
         except (ApiError, InvalidInput) as error:
             return self._assess_unread(review, change, error)
         return assess_no_downscale(change, parent.labels, parent.annotations)

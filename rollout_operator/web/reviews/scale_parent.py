@@ -81,7 +81,7 @@ class Parents:
         self._clock = clock
         self._reads: SingleFlight[tuple[str, str, str], _Answer] = SingleFlight()
 
-    async def find(self, review: Review, until: timedelta) -> Parent:
+    async def fetch(self, review: Review, until: timedelta) -> Parent:
         """Return labels and annotations of the object.
 
         Raises InvalidInput for another kind, Denied for another namespace, DecodeError, and what

@@ -85,7 +85,7 @@ class Bench:
 
     def show(self, labels: Mapping[str, str]) -> str:
         """Return the versions in force for a pod with these labels."""
-        return " and ".join(map(_show, self.catalog.find(labels))) or "none"
+        return " and ".join(map(_show, self.catalog.list_selecting(labels))) or "none"
 
 
 def _make(word: str, plain: list[str], named: dict[str, object]) -> AnyBudget:
@@ -189,7 +189,7 @@ def test_t10_none_one_or_two_budgets_of_a_pod(bench: Bench) -> None:
     ):
         bench.catalog.on_change(None, budget)
     for labels, names in ((POD, ["a", "all", "b"]), ({"app": "other"}, ["all"]), ({}, ["all"])):
-        assert [entry.name for entry in bench.catalog.find(labels)] == names
+        assert [entry.name for entry in bench.catalog.list_selecting(labels)] == names
     assert [entry.name for entry in bench.catalog.list_all()] == ["a", "all", "b"]
 
 

@@ -52,7 +52,7 @@ class Rig:
         )
 
     async def find(self, review: Review, limit: timedelta = LIMIT) -> Parent:
-        return await self.parents.find(review, self.clock.elapsed() + limit)
+        return await self.parents.fetch(review, self.clock.elapsed() + limit)
 
 
 def stored(version: str = "7", uid: str = "uid-zone-a", **changes: object) -> Json:
@@ -141,7 +141,7 @@ async def test_a_cache_that_follows_in_a_moment_is_waited_for() -> None:
     store = Following()
     store.upsert(cached("6"))
     parents = Parents(store, rig.client, UnconfirmedReads(0), namespace="test", clock=rig.clock)
-    found = await parents.find(scale(), begin + LIMIT)
+    found = await parents.fetch(scale(), begin + LIMIT)
     assert found.labels["grafana.com/no-downscale"] == "cached"
     assert rig.client.calls == []
     assert rig.clock.elapsed() - begin == sum(CATCH_UP[:2], timedelta(0))
@@ -256,7 +256,7 @@ async def list_while_reading(
 
     async def send_request(review: Review) -> None:
         try:
-            answers.append(await parents.find(review, clock.elapsed() + LIMIT))
+            answers.append(await parents.fetch(review, clock.elapsed() + LIMIT))
         except ApiError as error:
             answers.append(error)
 

@@ -146,7 +146,7 @@ class CheckReader:
         self, tree: Tree, request: CheckRequest, failures: dict[str, FluxFailure]
     ) -> Sequence[InventoryFinding]:
         # An entry that is no object, or a list that is none, is a problem: it may hide what fails.
-        found = ApiObject(tree).find("status", "inventory", "entries")
+        found = ApiObject(tree).get("status", "inventory", "entries")
         entries = found if isinstance(found, list) else [] if found is None else [found]
 
         async def read(text: str) -> InventoryFinding:
