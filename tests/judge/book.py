@@ -3,6 +3,7 @@
 Built once per history; nothing is judged here. Only the namespace that is served is seen.
 """
 
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -31,7 +32,7 @@ from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_operator.lab.trace.releases import is_of_releases
 from rollout_operator.model.names import PREPARE_PATH
 from tests.judge.desired import read_delay_path
-from tests.judge.objects import Pod, Set, read_pod, read_set
+from tests.judge.objects import Json, Pod, Set, read_pod, read_set
 from tests.judge.promises import Promises
 
 CacheAge = Pod | Set
@@ -274,15 +275,10 @@ def _part_calls(book: Book) -> None:
     book.delay_calls = [one for one in calls if one.path.strip("/") in delayed]
 
 
-def _read_pod(found: JsonObject) -> CacheAge:
-    return read_pod(found)
-
-
-def _read_set(found: JsonObject) -> CacheAge:
-    return read_set(found)
-
-
-_READ = {PODS.plural: _read_pod, STATEFULSETS.plural: _read_set}
+_READ: Final[Mapping[str, Callable[[Json], CacheAge]]] = {
+    PODS.plural: read_pod,
+    STATEFULSETS.plural: read_set,
+}
 
 
 def list_deletes(history: History) -> list[str]:

@@ -60,17 +60,15 @@ def forbidding(name: str, selector: Mapping[str, object]) -> Rule:
     return Rule(name=name, selector=selector, maximum=0)
 
 
-class _State(msgspec.Struct, frozen=True):
-    """What one budget said from some time on; `rules` are those that may be in force by it."""
-
-    rules: tuple[Rule, ...]
+_State = Mapping[str, tuple[Rule, ...]]
+"""By name of a budget, the rules that may be in force by what it said."""
 
 
 class Timeline(msgspec.Struct):
     """All budgets, at all times."""
 
     begins: list[timedelta] = []
-    states: list[Mapping[str, _State]] = []
+    states: list[_State] = []
 
     def find(self, labels: Mapping[str, object], since: timedelta, until: timedelta) -> list[Rule]:
         """Return the rules that may be in force for a pod in a span of time, the newest last.
@@ -82,15 +80,11 @@ class Timeline(msgspec.Struct):
         if first < 0:
             return []
         for state in self.states[first : bisect_right(self.begins, until)]:
-            selecting = [
-                each for each in state.values() if any(rule.selects(labels) for rule in each.rules)
-            ]
+            each = ([rule for rule in rules if rule.selects(labels)] for rules in state.values())
+            selecting = [rules for rules in each if rules]
             if not selecting:
                 return []
-            if len(selecting) > 1:
-                found.append(forbidding(SEVERAL, {}))
-            else:
-                found += [rule for rule in selecting[0].rules if rule.selects(labels)]
+            found += selecting[0] if len(selecting) == 1 else [forbidding(SEVERAL, {})]
         return found
 
 
@@ -104,18 +98,17 @@ def read_timeline(book: Book) -> Timeline:
     return timeline
 
 
-def _next(last: Mapping[str, _State], commit: Commit) -> Mapping[str, _State]:
-    state = {name: each for name, each in last.items() if name != commit.name}
+def _next(last: _State, commit: Commit) -> _State:
+    state = {name: rules for name, rules in last.items() if name != commit.name}
     if commit.after is None:
         return state
     rule = read_rule(commit.after)
     if rule is not None:
-        return {**state, commit.name: _State((rule,))}
+        return {**state, commit.name: (rule,)}
     selector = child(commit.after, "spec", "selector", "matchLabels")
-    before = last[commit.name].rules if commit.name in last else ()
     # The last one that made sense stays in force; a process that never saw it lets nothing go.
-    kept = tuple(one for one in before if one.maximum or one.share)
-    return {**state, commit.name: _State((*kept, forbidding(commit.name, selector)))}
+    kept = [one for one in last.get(commit.name, ()) if one.maximum or one.share]
+    return {**state, commit.name: (*kept, forbidding(commit.name, selector))}
 
 
 def read_rule(budget: JsonObject) -> Rule | None:

@@ -73,6 +73,11 @@ class Delete(msgspec.Struct, frozen=True):
         """Return whether things may have happened while it was on its way."""
         return self.is_ghost or self.sent_at < self.called.begun
 
+    def cut(self, since: timedelta) -> timedelta:
+        """Return a time, or that of its read where that is earlier and the delete came late."""
+        came_late = self.is_late or self.was_held
+        return min(since, self.live_read.at) if came_late and self.live_read else since
+
     @property
     def precondition(self) -> tuple[str, str]:
         """Return UID and version that it requests, empty where it does not."""
@@ -210,11 +215,6 @@ def _find_live_read(
 def is_live(called: Called) -> bool:
     """Return whether a read reaches the store, and not what the API server has cached."""
     return called.request.query.get("resourceVersion", "") == ""
-
-
-def is_delaying(kind: str) -> bool:
-    """Return whether a fault makes a request arrive, or an answer come, late."""
-    return kind in DELAYING
 
 
 def _loses(fault: Fault, called: Called) -> bool:

@@ -175,7 +175,7 @@ def _judge_zones(rule: Rule, disruption: JudgedDisruption) -> Iterator[Broken]:
     """
     world, is_delete = disruption.world, disruption.eviction is None
     for zone in disruption.list_other_zones(rule):
-        ours = [one for one in world.open if one.owner == zone.uid]
+        ours = [one for one in world.open if one.pod.owner == zone.uid]
         going = [one.pod.name for one in ours if one.is_eviction or not is_delete]
         if going:
             text = f"a disruption of another zone is not over: {', '.join(going)}"
@@ -189,7 +189,7 @@ def _judge_zones(rule: Rule, disruption: JudgedDisruption) -> Iterator[Broken]:
 
 def _judge_own_zone(disruption: JudgedDisruption, limit: int) -> Iterator[Broken]:
     world, owner, name = disruption.world, disruption.owner, disruption.pod.name
-    own = {one.pod.name for one in world.open if one.owner == owner.uid}
+    own = {one.pod.name for one in world.open if one.pod.owner == owner.uid}
     going = {name, *own}
     is_judged = disruption.book.promises.is_observed or disruption.pod.uid in world.were_ready
     if len(going) > limit and is_judged:
@@ -221,7 +221,7 @@ def _list_missing(
 ) -> Iterator[str]:
     world = disruption.world
     names = [name for name in zone.pod_names if rule.name_partition(name) == partition]
-    going = {one.pod.name for one in world.open if one.owner == zone.uid}
+    going = {one.pod.name for one in world.open if one.pod.owner == zone.uid}
     short = world.list_short(zone, disruption.since)
     if not names and not rule.forgives:
         yield f"a pod of {zone.name}"

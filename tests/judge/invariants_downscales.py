@@ -13,7 +13,7 @@ from rollout_operator.kube.api import STATEFULSETS
 from rollout_operator.lab.model.history import PodCalled
 from rollout_operator.model.names import PREPARE_PATH as PREPARE_PATH_KEY
 from tests.judge.book import Book, Write, annotations, requested_replicas
-from tests.judge.deletes import IN_FLIGHT, get_sent, is_delaying
+from tests.judge.deletes import DELAYING, IN_FLIGHT, get_sent
 from tests.judge.desired import read_desired
 from tests.judge.downscales import (
     FORGED,
@@ -286,7 +286,7 @@ def _judge_cancel(
 ) -> Iterator[Violation]:
     """SI-12: no pod is un-prepared while it may go."""
     late = book.list_faults(call.actor, call.begun - IN_FLIGHT, call.begun)
-    if any(is_delaying(one.kind) and call.pod in one.text for one in late):
+    if any(one.kind in DELAYING and call.pod in one.text for one in late):
         return
     for each in downscales:
         is_removed = any(pod.uid == call.uid for pod in each.removed)

@@ -50,7 +50,7 @@ class PolicyCase(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def known(self) -> timedelta:
         """Return when a fact must have begun to be one that the operator had to know."""
-        return _cut(self.delete, self.at - self.promises.known)
+        return self.delete.cut(self.at - self.promises.known)
 
     @property
     def is_healthy(self) -> bool:
@@ -113,11 +113,6 @@ def _is_beside(state: Mapping[str, Owned], zone: Set, other: Set, *, is_near: bo
     return (mine.zone == its.zone) == is_near
 
 
-def _cut(delete: Delete, since: timedelta) -> timedelta:
-    came_late = delete.is_late or delete.was_held
-    return min(since, delete.live_read.at) if came_late and delete.live_read else since
-
-
 def list_broken(book: Book) -> Iterator[Violation]:
     """Yield what the operator's deletes and records break that policies promise."""
     policies = read_policies(book)
@@ -139,7 +134,7 @@ def _judge_end(
     write, requested = what
     pod, at = write.ended_pod, write.at
     assert pod is not None, "requested only then"
-    found = policies.list_owners(pod.owner, _cut(requested, at - book.promises.known), at)
+    found = policies.list_owners(pod.owner, requested.cut(at - book.promises.known), at)
     owners = tuple(one for one in found if one is not None)
     owner = state.world.find_owner(pod.owner, at - book.promises.known)
     if owner is None or not owners:

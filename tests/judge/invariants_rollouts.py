@@ -50,12 +50,12 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def known(self) -> timedelta:
         """Return when a fact must have begun to be one that the operator had to know."""
-        return cut(self.delete, self.at - self.promises.known)
+        return self.delete.cut(self.at - self.promises.known)
 
     @property
     def flight(self) -> timedelta:
         """Return since when the state of sets may have changed unseen."""
-        return cut(self.delete, self.at - self.promises.flight)
+        return self.delete.cut(self.at - self.promises.flight)
 
     @property
     def limit(self) -> int:
@@ -76,7 +76,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         return [
             one
             for one in self.world.open
-            if one.owner == self.owner.uid
+            if one.pod.owner == self.owner.uid
             if self.promises.is_observed
             or not (one.is_eviction and (live_read is None or live_read.at <= one.begun))
         ]
@@ -86,12 +86,6 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         live_read = self.delete.live_read
         is_hidden = other.is_ghost and (live_read is None or live_read.at <= other.begun)
         return self.delete.is_ghost or is_hidden
-
-
-def cut(delete: Delete, since: timedelta) -> timedelta:
-    """Return a time, or that of the read where that is earlier and the delete came late."""
-    came_late = delete.is_late or delete.was_held
-    return min(since, delete.live_read.at) if came_late and delete.live_read else since
 
 
 def list_broken(book: Book) -> Iterator[Violation]:
@@ -117,7 +111,7 @@ def _judge_end(
     (world, _), pod, book = state, write.ended_pod, judge.book
     assert pod is not None, "requested only then"
     since = write.at - book.promises.known
-    disruption = judge.find(world, write, cut(requested, since) if requested else None)
+    disruption = judge.find(world, write, requested.cut(since) if requested else None)
     rules = judge.list_rules(disruption) if disruption else []
     if disruption is not None:
         yield from judge.judge(disruption, rules)
@@ -232,7 +226,7 @@ def _judge(
     rules: Sequence[Rule],
 ) -> Iterator[Violation]:
     (world, policies), (delete, at) = state, requested
-    since = at if promises.is_observed else cut(delete, at - promises.known)
+    since = at if promises.is_observed else delete.cut(at - promises.known)
     owner = world.find_owner(pod.owner, since)
     is_owned = any(policies.list_owners(pod.owner, since, at))
     if owner is None or not (is_owned or _was_grouped(world, owner, since)):
@@ -272,7 +266,7 @@ def _one_zone(case: Case) -> Iterator[Finding]:
     others = [
         each
         for each in case.world.open
-        if each.owner in members and (case.counts_evictions or not each.is_eviction)
+        if each.pod.owner in members and (case.counts_evictions or not each.is_eviction)
     ]
     if others:
         names = ", ".join(each.pod.name for each in others)
@@ -344,7 +338,6 @@ def _disrupt(world: World, pod: Pod, at: timedelta, by: Delete | Eviction | None
         world.open.append(
             Disruption(
                 pod=pod,
-                owner=pod.owner,
                 begun=at,
                 is_ghost=isinstance(by, Delete) and by.is_ghost,
                 is_eviction=not isinstance(by, Delete),

@@ -5,11 +5,10 @@ people have to mend first (a paused zone, a revision that never becomes ready) i
 operator: then a run says that it is undetermined, or that nothing was to be expected.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
+from operator import attrgetter
 from typing import Final
-
-import msgspec
 
 from rollout_operator.kube.api import SECRETS
 from rollout_operator.lab.model.fields import text
@@ -21,7 +20,7 @@ from tests.judge.liveness_drains import get_last_requested, list_passed_over, li
 from tests.judge.liveness_scaling import judge_counts, list_called_late
 from tests.judge.objects import Pod, Set
 from tests.judge.policies import get_longest_pause
-from tests.judge.promises import Promises, Violation
+from tests.judge.promises import Violation
 from tests.judge.rest import Rest, count_batches, count_surplus, list_still, read_rest
 
 # LI-01: on top of three times what pods need.
@@ -31,8 +30,10 @@ RESYNC: Final = timedelta(minutes=5)
 # LI-05, and the time in which an API server may still write what was allowed.
 UNDO_LIMIT: Final = timedelta(seconds=60)
 PERSIST_LIMIT: Final = timedelta(seconds=36)
+# For the last downscale to become impossible, and for the call.
+LIMIT: Final = PERSIST_LIMIT + UNDO_LIMIT
 # What follows a rollout: notes are removed, downscales recorded.
-SETTLING: Final = PERSIST_LIMIT + UNDO_LIMIT
+SETTLING: Final = LIMIT
 # A stream that a partition has cut is found dead so long after the network is back: at its own end,
 # after the grace and the wait that follow it.
 DEAD_STREAM: Final = timedelta(seconds=60)
@@ -57,71 +58,60 @@ EVENT_FAULTS: Final = frozenset(
 WRITES: Final = frozenset({"create", "update", "patch", "delete"})
 
 
-class Findings(msgspec.Struct):
-    """What liveness has to say of one run."""
+def judge_liveness(book: Book) -> Iterator[Violation | str]:
+    """Yield what did not come to pass, and as text what is not known yet.
 
-    violations: list[Violation] = []
-    undetermined: list[str] = []
-
-
-def judge_liveness(book: Book) -> Findings:
-    """Return what did not come to pass; nothing where the faults were never over."""
-    found = Findings()
+    Nothing where the faults were never over.
+    """
     promises = book.promises
     if promises.healed_at is None:
-        return found
+        return
     if not book.runs.is_any_up():
-        found.undetermined.append("no process of the operator was up at the end")
-        return found
+        yield "no process of the operator was up at the end"
+        return
     rest = read_rest(book)
     well_at = max(promises.healed_at, book.runs.last_ready or timedelta(0))
     begin = max(well_at, rest.last_change, get_last_requested(book))
-    _judge_rest(book, rest, begin, found)
+    yield from _judge_rest(book, rest, begin)
     for calls in (book.pod_calls, book.delay_calls):
-        found.violations += _list_left_prepared(book, rest, (begin, calls), found)
-    found.violations += list_back_prepared(book, rest.stays_since, begin)
-    found.violations += list_called_late(book, well_at, rest.stays_since)
+        yield from _list_left_prepared(book, rest, begin, calls)
+    yield from list_back_prepared(book, rest.stays_since, begin)
+    yield from list_called_late(book, well_at, rest.stays_since)
     # Where nothing ever went wrong, all has been well from the start.
     calm_at = well_at if book.faults else timedelta(0)
-    found.violations += list_lasting(book, calm_at, _lag(book, well_at))
-    found.violations += list_starved(book, well_at, rest.pod_time)
-    found.violations += list_passed_over(book, calm_at)
+    yield from list_lasting(book, calm_at, _lag(book, well_at))
+    yield from list_starved(book, well_at, rest.pod_time)
+    yield from list_passed_over(book, calm_at)
     if not rest.blocked:
         bound, _ = _bound(book, rest, well_at)
-        found.violations += list_still(book, well_at, _lag(book, well_at))
-        for one in judge_counts(book, well_at, bound):
-            if isinstance(one, Violation):
-                found.violations.append(one)
-            else:
-                found.undetermined.append(one)
-    return found
+        yield from list_still(book, well_at, _lag(book, well_at))
+        yield from judge_counts(book, well_at, bound)
 
 
-def _judge_rest(book: Book, rest: Rest, begin: timedelta, found: Findings) -> None:
+def _judge_rest(book: Book, rest: Rest, begin: timedelta) -> Iterator[Violation | str]:
     """LI-01, LI-02 and LI-10: does it come to rest, in time, and stay there?"""
-    if rest.blocked:
-        found.undetermined += rest.blocked
+    yield from rest.blocked
     bound, name = _bound(book, rest, begin)
     if rest.reached_at is None:
         waited = book.ended_at - begin
         if waited < bound:
             left = f"{(bound - waited).total_seconds():.0f} s before it had to be at rest"
-            found.undetermined.append(f"the run ended {left}: {rest.missing[0]}")
+            yield f"the run ended {left}: {rest.missing[0]}"
         elif not rest.blocked:
             invariant = "LI-10" if rest.has_broken_outdated else name
             text = f"not at rest {waited.total_seconds():.0f} s after all was well: "
             text += "; ".join(rest.missing)
-            found.violations.append(Violation(invariant=invariant, at=book.ended_at, text=text))
+            yield Violation(invariant=invariant, at=book.ended_at, text=text)
         return
     took = rest.reached_at - begin
     if took > bound:
         text = f"at rest only {took.total_seconds():.0f} s after all was well, bound"
         text += f" {bound.total_seconds():.0f} s"
-        found.violations.append(Violation(invariant=name, at=rest.reached_at, text=text))
+        yield Violation(invariant=name, at=rest.reached_at, text=text)
     # A request, even in vain, gives the operator something to do.
     requested = max((one.at for one in book.reviews if not one.dry_run), default=begin)
     settling = SETTLING + (RESYNC if name == "LI-02" else _get_dead_time(book))
-    _judge_quiet(book, max(rest.reached_at, begin, requested) + settling, found)
+    yield from _judge_quiet(book, max(rest.reached_at, begin, requested) + settling)
 
 
 def _bound(book: Book, rest: Rest, begin: timedelta) -> tuple[timedelta, str]:
@@ -151,14 +141,13 @@ def _get_dead_time(book: Book) -> timedelta:
     return DEAD_STREAM if was_cut else timedelta(0)
 
 
-def _judge_quiet(book: Book, begin: timedelta, found: Findings) -> None:
+def _judge_quiet(book: Book, begin: timedelta) -> Iterator[Violation | str]:
     """Nothing is written any more, and little is read (LI-01, LI-11)."""
-    promises: Promises = book.promises
-    lasted = book.ended_at - begin
+    promises, lasted = book.promises, book.ended_at - begin
     if lasted < promises.quiet - SETTLING - RESYNC:
         text = f"the run ended {max(lasted, timedelta(0)).total_seconds():.0f} s after rest,"
         text += f" too soon to tell that it stays quiet for {promises.quiet.total_seconds():.0f} s"
-        found.undetermined.append(text)
+        yield text
     reads: dict[tuple[str, int], int] = {}
     for called in book.own_calls:
         request = called.request
@@ -169,7 +158,7 @@ def _judge_quiet(book: Book, begin: timedelta, found: Findings) -> None:
         if request.verb in WRITES and not is_other:
             target = f"{request.resource.plural}/{request.name}"
             text = f"{request.verb} {target} by {called.actor}, though all is at rest"
-            found.violations.append(Violation(invariant="LI-01", at=called.begun, text=text))
+            yield Violation(invariant="LI-01", at=called.begun, text=text)
         elif request.verb in ("get", "list"):
             minute = (called.actor, int((called.begun - begin).total_seconds()) // 60)
             reads[minute] = reads.get(minute, 0) + 1
@@ -178,7 +167,7 @@ def _judge_quiet(book: Book, begin: timedelta, found: Findings) -> None:
         if count > most:
             text = f"{count} reads by {actor} in a minute in which nothing happened"
             at = begin + timedelta(minutes=passed)
-            found.violations.append(Violation(invariant="LI-11", at=at, text=text))
+            yield Violation(invariant="LI-11", at=at, text=text)
 
 
 def count_allowed_reads(book: Book) -> int:
@@ -194,39 +183,35 @@ def count_allowed_reads(book: Book) -> int:
 
 
 def _list_left_prepared(
-    book: Book, rest: Rest, since: tuple[timedelta, list[PodCalled]], found: Findings
-) -> Iterator[Violation]:
+    book: Book, rest: Rest, begin: timedelta, calls: Iterable[PodCalled]
+) -> Iterator[Violation | str]:
     """Yield pods that were prepared, stay, and were not un-prepared in time (LI-05)."""
-    (begin, calls), ended = since, book.ended_at
-    for (uid, _), called_pods in _map_prepared(calls).items():
-        stays_since = rest.stays_since.get(uid)
+    for call in _list_prepared(calls, attrgetter("uid")):
+        stays_since = rest.stays_since.get(call.uid)
         if stays_since is None:
             continue  # gone, going, or not wanted
-        name, at = called_pods
-        due = max(at, begin, stays_since) + PERSIST_LIMIT + UNDO_LIMIT
-        if ended < due:
-            found.undetermined.append(f"the run ended before {name} had to be told that it stays")
+        due = max(call.at, begin, stays_since) + LIMIT
+        if book.ended_at < due:
+            yield f"the run ended before {call.pod} had to be told that it stays"
         else:
-            text = f"{name} was prepared at {at.total_seconds():.1f} s, stays, and was not told so"
-            yield Violation(invariant="LI-05", at=due, text=text)
+            text = f"{call.pod} was prepared at {call.at.total_seconds():.1f} s, stays,"
+            yield Violation(invariant="LI-05", at=due, text=f"{text} and was not told so")
 
 
-def _map_prepared(
-    calls: Iterable[PodCalled],
-) -> dict[tuple[str, str], tuple[str, timedelta]]:
-    """Return the pods that are prepared at the end: name and since when, by UID and path."""
-    prepared: dict[tuple[str, str], tuple[str, timedelta]] = {}
+def _list_prepared(
+    calls: Iterable[PodCalled], name: Callable[[PodCalled], str]
+) -> Iterable[PodCalled]:
+    """Return by which calls pods, or disks by name, are prepared at the end, for each path."""
+    prepared: dict[tuple[str, str], PodCalled] = {}
     for call in calls:
-        place = (call.uid, call.path.strip("/"))
+        place = (name(call), call.path.strip("/"))
         if call.acted and call.method == "POST":
-            prepared[place] = (call.pod, call.at)
+            prepared[place] = call
         elif call.acted and call.method == "DELETE":
             prepared.pop(place, None)
-    return prepared
+    return prepared.values()
 
 
-# For the last downscale to become impossible, and for the call.
-LIMIT: Final = timedelta(seconds=36 + 60)
 # A downscale that stands for so long, with its pods gone, is not reverted any more: the next
 # upscale is one of its own.
 STOOD: Final = timedelta(seconds=60)
@@ -246,7 +231,8 @@ def list_back_prepared(
     """
     gone = _collect_wanted_again(book)
     names = _map_staying(book, stays_since)
-    for (name, _), call in _map_disks(book).items():
+    for call in _list_prepared(book.pod_calls, attrgetter("pod")):
+        name = call.pod
         uid = names.get(name, "")
         if not uid or uid == call.uid or call.uid not in gone:
             continue
@@ -256,18 +242,6 @@ def list_back_prepared(
         if due <= book.ended_at:
             text = f"{name} came back, finds on its disk that it is to go, and was not told"
             yield Violation(invariant="LI-05", at=due, text=text)
-
-
-def _map_disks(book: Book) -> dict[tuple[str, str], PodCalled]:
-    """Return what the disks of pods say at the end: by name and path, the call that did it."""
-    prepared: dict[tuple[str, str], PodCalled] = {}
-    for call in book.pod_calls:
-        place = (call.pod, call.path.strip("/"))
-        if call.acted and call.method == "POST":
-            prepared[place] = call
-        elif call.acted and call.method == "DELETE":
-            prepared.pop(place, None)
-    return prepared
 
 
 def _collect_wanted_again(book: Book) -> set[str]:

@@ -77,7 +77,7 @@ class PolicyWorld(msgspec.Struct):
         """Move on by one write."""
         self.world.take(write)
         self._take_outages(write.at)
-        self.open = [one for one in self.open if self._lasts(one)]
+        self.open = [one for one in self.open if self.world.lacks(one.pod)]
         for policy in {one.policy.uid: one.policy for one in owned.values()}.values():
             uids = {uid for uid, one in owned.items() if one.policy.uid == policy.uid}
             pause = self.pauses.setdefault(policy.uid, Pause())
@@ -122,10 +122,3 @@ class PolicyWorld(msgspec.Struct):
     def _is_known(self, one: PolicyDisruption) -> bool:
         outage = self.outages.get(one.pod.name)
         return outage is not None and (outage.ended is None or outage.ended >= one.begun)
-
-    def _lasts(self, one: PolicyDisruption) -> bool:
-        zone, name = self.world.sets.get(one.pod.owner), one.pod.name
-        if zone is None or name not in zone.pod_names:
-            return False
-        pod = self.world.pods.get(name)
-        return pod is None or pod.uid == one.pod.uid or not self.world.is_available(name)

@@ -24,8 +24,6 @@ class Disruption(msgspec.Struct, kw_only=True):
     """
 
     pod: Pod
-    owner: str
-    """UID of its set."""
     begun: timedelta
     is_ghost: bool
     """Whether the process that requested it was dead when it happened."""
@@ -91,12 +89,19 @@ class World(msgspec.Struct):
                     self.pods.pop(name, None)
                 self._record(name, at)
         if self.open:
-            self.open = [each for each in self.open if self._lasts(each)]
+            self.open = [each for each in self.open if self.lacks(each.pod)]
 
     def is_available(self, name: str) -> bool:
         """Return whether a ready pod of that name exists and stays."""
         pod = self.pods.get(name)
         return pod is not None and pod.is_ready and not pod.is_terminating
+
+    def lacks(self, ended: Pod) -> bool:
+        """Return whether a pod that was ended is wanted, and no other one is ready yet."""
+        zone, pod = self.sets.get(ended.owner), self.pods.get(ended.name)
+        if zone is None or ended.name not in zone.pod_names:
+            return False
+        return pod is None or pod.uid == ended.uid or not self.is_available(ended.name)
 
     def members(self, group: str, since: timedelta) -> list[Set]:
         """Return the sets that are in a group, and have been since then."""
@@ -165,14 +170,6 @@ class World(msgspec.Struct):
             self.short_since.pop(name, None)
         else:
             self.short_since.setdefault(name, at)
-
-    def _lasts(self, disruption: Disruption) -> bool:
-        zone = self.sets.get(disruption.owner)
-        name = disruption.pod.name
-        if zone is None or name not in zone.pod_names:
-            return False
-        pod = self.pods.get(name)
-        return pod is None or pod.uid == disruption.pod.uid or not self.is_available(name)
 
 
 def _seats(zone: Set | None) -> tuple[int, int] | None:

@@ -122,13 +122,17 @@ def judge_book(history: History, promises: Promises = DEFAULT) -> Verdict:
         *invariants_requests.list_contested(book),
         *invariants_election.list_broken(book),
     ]
-    liveness = judge_liveness(book)
-    found += liveness.violations
+    undetermined: list[str] = []
+    for one in judge_liveness(book):
+        if isinstance(one, str):
+            undetermined.append(one)
+        else:
+            found.append(one)
     found.sort(key=lambda one: (one.at, one.invariant))
     is_promised = [one.is_promised or promises.reserves for one in found]
     return Verdict(
         violations=tuple(one for one, counts in zip(found, is_promised, strict=True) if counts),
-        undetermined=tuple(liveness.undetermined),
+        undetermined=tuple(undetermined),
         unpromised=tuple(one for one, counts in zip(found, is_promised, strict=True) if not counts),
     )
 
