@@ -255,14 +255,23 @@ def _take_commit(book: Book, commit: Commit, seen: dict[tuple[str, str], CacheAg
         book.templates.append(commit)
     if commit.namespace != book.promises.namespace or plural not in _READ:
         return
-    key = (plural, commit.name)
-    before = seen.pop(key, None)
+    write = read_write(commit, seen.pop((plural, commit.name), None))
+    if write.now is not None:
+        seen[plural, commit.name] = write.now
+    book.writes.append(write)
+
+
+def read_write(commit: Commit, before: CacheAge | None = None) -> Write:
+    """Return what a commit did; `before` is what it changed, as far as that was read already."""
+    read = _READ.get(commit.resource.plural, _leave)
     if before is None and commit.before is not None:
-        before = _READ[plural](commit.before)
-    now = None if commit.after is None else _READ[plural](commit.after)
-    if now is not None:
-        seen[key] = now
-    book.writes.append(Write(commit=commit, before=before, now=now))
+        before = read(commit.before)
+    now = None if commit.after is None else read(commit.after)
+    return Write(commit=commit, before=before, now=now)
+
+
+def _leave(found: Json) -> None:
+    """Read nothing of a kind that each judge reads by itself."""
 
 
 def _part_calls(book: Book) -> None:
@@ -275,7 +284,7 @@ def _part_calls(book: Book) -> None:
     book.delay_calls = [one for one in calls if one.path.strip("/") in delayed]
 
 
-_READ: Final[Mapping[str, Callable[[Json], CacheAge]]] = {
+_READ: Final[Mapping[str, Callable[[Json], CacheAge | None]]] = {
     PODS.plural: read_pod,
     STATEFULSETS.plural: read_set,
 }

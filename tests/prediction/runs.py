@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.lab.zones import ZoneSpec
+from tests.judge.book import Write
 from tests.prediction.comparison import Cause, Going
 from tests.prediction.foreknown import in_time, list_crashes
 from tests.prediction.hands import BAD, Hands, Nodes
@@ -25,7 +26,7 @@ from tests.system.hooked import hook_up
 from tests.world.api import Json
 from tests.world.hooks import BUDGET_HOOKS, NO_DOWNSCALE, PREPARE_DOWNSCALE
 from tests.world.kubelet import Behaviour, Choose, Kind, image_of
-from tests.world.observed import Change, ended_pod, match_deletes, match_evictions
+from tests.world.observed import match_deletes, match_evictions
 from tests.world.world import World
 
 HOOKS: Final = (NO_DOWNSCALE, PREPARE_DOWNSCALE, *BUDGET_HOOKS)
@@ -88,9 +89,9 @@ class Run:
                 changes=changes,
                 terminates_after=self.plan.terminates_after.total_seconds(),
                 happened=tuple(
-                    Going(change.name, cause, change.at - at)
+                    Going(change.commit.name, cause, change.at.total_seconds() - at)
                     for change, cause in goings
-                    if change.version > taken.version
+                    if change.commit.revision > taken.version
                 ),
             )
             for at, taken, changes in self.taken
@@ -140,7 +141,9 @@ class Run:
         """Return whether all was sent, and nothing has moved for a while."""
         if self._requested < len(self.plan.requests) or self.hands.is_draining:
             return False
-        last = max(self.world.judge.changes[-1].at, self.begun + self._last_request())
+        last = max(
+            self.world.judge.changes[-1].at.total_seconds(), self.begun + self._last_request()
+        )
         return time.monotonic() - last > span.total_seconds()
 
     def _last_request(self) -> float:
@@ -189,15 +192,15 @@ def _choose(plan: Plan) -> Choose:
     return choose
 
 
-def _ends(changes: Sequence[Change]) -> Iterator[Change]:
+def _ends(changes: Sequence[Write]) -> Iterator[Write]:
     """Yield the writes by which pods of the zones began to end."""
     for change in changes:
-        pod = ended_pod(change)
+        pod = change.ended_pod
         if pod is not None and not pod.name.startswith(f"{OTHER}-"):
             yield change
 
 
-def _name_cause(change: Change, ours: set[int], evicted: set[int]) -> Cause:
-    if change.version in ours:
+def _name_cause(change: Write, ours: set[int], evicted: set[int]) -> Cause:
+    if change.commit.revision in ours:
         return Cause.DELETED
-    return Cause.EVICTED if change.version in evicted else Cause.SCALED
+    return Cause.EVICTED if change.commit.revision in evicted else Cause.SCALED

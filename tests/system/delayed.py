@@ -5,9 +5,9 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.lab.zones import ZoneSpec
+from tests.judge.book import Write
 from tests.judge.objects import Pod, Set
 from tests.system.scaled import annotated
-from tests.world.observed import Change
 from tests.world.webpods import DELAYED_PATH, PodCall, WebPods
 
 DELAY: Final = "grafana.com/rollout-delayed-downscale"
@@ -27,7 +27,7 @@ def say(pods: WebPods, name: str) -> list[str]:
 
 
 def list_hasty(
-    changes: Sequence[Change], calls: Sequence[PodCall], span: timedelta
+    changes: Sequence[Write], calls: Sequence[PodCall], span: timedelta
 ) -> Iterator[str]:
     """Yield, in words, each pod that a downscale took before it was prepared for so long.
 
@@ -39,9 +39,10 @@ def list_hasty(
             case Set() as before, Set() as now if now.replicas < before.replicas:
                 gone = [name for name in before.pod_names if name not in now.pod_names]
                 for pod in (living[name] for name in gone if name in living):
-                    since = _prepared_since(pod, change.at, calls)
-                    if since is None or timedelta(seconds=change.at - since) < span - ROUNDING:
-                        yield f"{pod.name} ({pod.uid}) went at {change.at}, prepared {since}"
+                    at = change.at.total_seconds()
+                    since = _prepared_since(pod, at, calls)
+                    if since is None or timedelta(seconds=at - since) < span - ROUNDING:
+                        yield f"{pod.name} ({pod.uid}) went at {at}, prepared {since}"
             case _, Pod() as pod:
                 living[pod.name] = pod
 

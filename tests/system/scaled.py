@@ -111,4 +111,4 @@ def _list_steps(world: World) -> Iterator[tuple[str, int, int, float]]:
     for change in world.judge.changes:
         match change.before, change.now:
             case Set() as before, Set() as now if now.replicas != before.replicas:
-                yield now.name, before.replicas, now.replicas, change.at
+                yield now.name, before.replicas, now.replicas, change.at.total_seconds()

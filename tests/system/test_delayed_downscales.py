@@ -130,5 +130,5 @@ async def test_seed080_all_of_it_together(world: World) -> None:
     assert steps(world, "a", "b") == [("a", 4, 2), ("b", 4, 2)]
     assert [each.code for each in await template.publications()] == [200] * 2
     await assert_judged(guarded)
-    of_leading = [each for each in world.judge.changes if each.name.startswith("a")]
+    of_leading = [each for each in world.judge.changes if each.commit.name.startswith("a")]
     assert list(list_hasty(of_leading, pods.calls, timedelta(seconds=3))) == []

@@ -67,7 +67,7 @@ async def test_si11_two_zones_at_once_and_again_after_the_time(world: World) -> 
 def _list_downscales(guarded: Guarded) -> list[float]:
     """Return when sets were scaled down, on the judge's clock."""
     return [
-        change.at
+        change.at.total_seconds()
         for change in guarded.world.judge.changes
         if isinstance(change.before, Set)
         and isinstance(change.now, Set)

@@ -59,9 +59,9 @@ async def test_dep99_a_switch_in_mid_rollout_and_back_restarts_no_pod_twice(worl
 
     await world.judge.settle()
     born = Counter(
-        one.name
+        one.commit.name
         for one in world.judge.changes
-        if one.resource.plural == PODS.plural and one.before is None
+        if one.commit.resource.plural == PODS.plural and one.before is None
     )
     assert born == dict.fromkeys(first, 2), "each was made twice: at first, and for the rollout"
     assert not first.items() & (await map_pods(world)).items()

@@ -151,7 +151,7 @@ async def test_scale08_an_upscale_waits_for_the_leading_zone_where_that_is_reque
 
     await world.judge.settle()
     ready = next(
-        change.at
+        change.at.total_seconds()
         for change in world.judge.changes
         if isinstance(change.now, Pod) and change.now.name == f"{A}-1" and change.now.is_ready
     )

@@ -1,22 +1,17 @@
 """What would have been observed of a history that was built by hand."""
 
-from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS, JsonObject, Resource
+from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS
 from rollout_operator.lab.model.history import Called, Commit, PodCalled
-from tests.judge.budgets import Rule, read_rule
+from tests.judge.book import read_write
 from tests.judge.builder import NAMESPACE, OPERATOR, HistoryBuilder
-from tests.judge.objects import Pod, Set, read_pod, read_set
-from tests.world.observed import Change, Delete, Observed, Request
+from tests.judge.objects import read_pod
+from tests.world.observed import Delete, Observed, Request
 from tests.world.webpods import PodCall
 
-READERS: Final[Mapping[Resource, Callable[[JsonObject], Pod | Set | Rule | None]]] = {
-    PODS: read_pod,
-    STATEFULSETS: read_set,
-    ZONE_BUDGETS: read_rule,
-}
+SEEN: Final = (PODS, STATEFULSETS, ZONE_BUDGETS)
 WALL: Final = 1_000_000.0
 """From the clock of writes to that of requests."""
 
@@ -25,7 +20,7 @@ def observe(t: HistoryBuilder) -> Observed:
     """Return what an observer outside sees: no reads, no reviews, no faults."""
     called = t.history.list_all(Called)
     return Observed(
-        changes=[_change(one) for one in t.history.list_all(Commit) if one.resource in READERS],
+        changes=[read_write(one) for one in t.history.list_all(Commit) if one.resource in SEEN],
         deletes=[_delete(t, one) for one in called if one.actor == OPERATOR and _deletes(one)],
         evictions=[_request(one) for one in called if one.request.subresource == "eviction"],
         writes=[_request(one) for one in called if one.request.resource == STATEFULSETS],
@@ -33,20 +28,6 @@ def observe(t: HistoryBuilder) -> Observed:
         namespace=NAMESPACE,
         operator=OPERATOR,
         wall_offset=WALL,
-    )
-
-
-def _change(commit: Commit) -> Change:
-    read = READERS[commit.resource]
-    return Change(
-        version=commit.revision,
-        at=commit.at.total_seconds(),
-        name=commit.name,
-        resource=commit.resource,
-        before=None if commit.before is None else read(commit.before),
-        now=None if commit.after is None else read(commit.after),
-        former=commit.before,
-        after=commit.after,
     )
 
 

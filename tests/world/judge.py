@@ -8,7 +8,7 @@ and what was evicted, comes from the audit log.
 import asyncio
 import base64
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Final, Self
@@ -18,8 +18,9 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS, STATEFULSETS, ZONE_BUDGETS, Resource
-from tests.judge.budgets import Rule, read_rule
-from tests.judge.objects import Pod, Set, read_pod, read_set
+from rollout_operator.lab.model.history import Commit
+from tests.judge.book import Write, read_write
+from tests.judge.objects import Pod, Set
 from tests.judge.promises import Promises, Violation
 from tests.judge.verdict import list_observed_downscales, list_observed_violations
 from tests.second_try import BrokenPromise
@@ -34,10 +35,12 @@ from tests.world.api import (
     Json,
 )
 from tests.world.observed import (
-    Change,
+    PERSON,
     Delete,
     Observed,
     Request,
+    Restart,
+    list_restarts,
     match_deletes,
     match_evictions,
     read_delete,
@@ -45,7 +48,6 @@ from tests.world.observed import (
     read_request,
 )
 from tests.world.plane import ControlPlane
-from tests.world.timings import Restart, list_restarts
 from tests.world.webpods import PodCall
 
 PODS_ROOT: Final = "/registry/pods/"
@@ -55,13 +57,11 @@ SETS_ROOT: Final = "/registry/statefulsets/"
 # In the order of keys between the two, too.
 BUDGETS_ROOT: Final = "/registry/rollout-operator.grafana.com/zoneawarepoddisruptionbudgets/"
 POLICIES_ROOT: Final = "/registry/rollout.grafana.com/multiazrollouts/"
-Decoded = Pod | Set | Rule
-READERS: Final[Mapping[str, tuple[Resource, Callable[[Json], Decoded | None]]]] = {
-    PODS_ROOT: (PODS, read_pod),
-    SETS_ROOT: (STATEFULSETS, read_set),
-    BUDGETS_ROOT: (ZONE_BUDGETS, read_rule),
-    # Read as a whole by those who judge them.
-    POLICIES_ROOT: (MULTI_AZ_ROLLOUTS, lambda body: None),
+KINDS: Final[Mapping[str, Resource]] = {
+    PODS_ROOT: PODS,
+    SETS_ROOT: STATEFULSETS,
+    BUDGETS_ROOT: ZONE_BUDGETS,
+    POLICIES_ROOT: MULTI_AZ_ROLLOUTS,
 }
 # `lastTransitionTime` has whole seconds, rounded down, and the write of it is seen later.
 READY_ERROR: Final = timedelta(seconds=1, milliseconds=500)
@@ -90,10 +90,10 @@ class Judge:
         )
         self.elsewhere: Collection[str] = ()
         """Namespaces in which the operator acts as well: others judge that."""
-        self.changes: list[Change] = []
+        self.changes: list[Write] = []
         """All writes of pods, StatefulSets and budgets of the namespace, in order."""
         self._api: Api = plane.api()
-        self._objects: dict[str, tuple[Decoded | None, Json]] = {}
+        self._objects: dict[str, Json] = {}
         self._revision = 0
         self._moved = asyncio.Condition()
         self._mark = 0
@@ -210,19 +210,20 @@ class Judge:
         """Return the history as text: what changed, with the operator's deletes marked."""
         ours = match_deletes(self.changes, deletes)
         evicted = match_evictions(self.changes, self._evictions, self.wall_offset)
-        start = self.changes[0].at if self.changes else 0.0
+        start = self.changes[0].at if self.changes else timedelta(0)
         lines = []
         for change in self.changes:
-            mark = "  <- evicted" if change.version in evicted else ""
-            mark = "  <- operator" if change.version in ours else mark
-            lines.append(f"{change.at - start:8.3f} {change.version} {_describe(change)}{mark}")
+            revision, at = change.commit.revision, (change.at - start).total_seconds()
+            mark = "  <- evicted" if revision in evicted else ""
+            mark = "  <- operator" if revision in ours else mark
+            lines.append(f"{at:8.3f} {revision} {_describe(change)}{mark}")
         return "\n".join(lines)
 
     # Watching the store
 
     async def _take_present(self) -> None:
         present = 0
-        for root in READERS:
+        for root in KINDS:
             start = f"{root}{self.namespace}/"
             requested = {"key": _b64(start), "range_end": _b64(_end(start))}
             # Both at one revision, from which the watch then goes on.
@@ -231,7 +232,7 @@ class Judge:
             for pair in answer.get("kvs", ()):
                 self._take({"kv": pair}, time.monotonic())
         self._revision = present
-        self.changes.sort(key=lambda change: change.version)
+        self.changes.sort(key=lambda change: change.commit.revision)
 
     async def _follow(self) -> None:
         while True:
@@ -279,29 +280,24 @@ class Judge:
         if key == f"{MARKS_ROOT}{self.namespace}":
             self._marks_seen = int(base64.b64decode(pair["value"]))
             return
-        root = next((root for root in READERS if key.startswith(root)), None)
+        root = next((root for root in KINDS if key.startswith(root)), None)
         if root is None or not key.startswith(f"{root}{self.namespace}/"):
             return
-        resource, read = READERS[root]
-        before, former = self._objects.pop(key, (None, None))
-        now: Decoded | None = None
-        after: Json | None = None
+        before, after = self._objects.pop(key, None), None
         if event.get("type") != DELETED:
             after = msgspec.json.decode(base64.b64decode(pair["value"]), type=Json)
-            now = read(after)
-            self._objects[key] = (now, after)
-        self.changes.append(
-            Change(
-                version=version,
-                at=at,
-                name=key.rpartition("/")[2],
-                resource=resource,
-                before=before,
-                now=now,
-                former=former,
-                after=after,
-            )
+            self._objects[key] = after
+        commit = Commit(
+            at=timedelta(seconds=at),
+            revision=version,
+            actor=PERSON,
+            resource=KINDS[root],
+            namespace=self.namespace,
+            name=key.rpartition("/")[2],
+            before=before,
+            after=after,
         )
+        self.changes.append(read_write(commit))
 
     async def _request(self, what: str, body: Json) -> Json:
         async with self._session.post(f"/v3/{what}", data=msgspec.json.encode(body)) as response:
@@ -369,20 +365,20 @@ def _is_eviction(entry: Json) -> bool:
     return what == ("pods", "eviction", "ResponseComplete")
 
 
-def _describe(change: Change) -> str:
+def _describe(change: Write) -> str:
     match change.now:
-        case None:
-            return f"{change.name} is gone"
         case Pod() as pod:
             ending = " terminating" if pod.is_terminating else ""
             return f"{pod.name} {pod.revision} {'ready' if pod.is_ready else 'not ready'}{ending}"
-        case Rule() as rule:
-            return f"budget {rule.name} {rule.maximum} {rule.share} {rule.pattern}"
         case Set() as found:
             return (
                 f"{found.name} generation {found.generation} observed {found.observed}"
                 f" ready {found.ready_replicas}/{found.replicas} update {found.update_revision}"
             )
+    commit = change.commit
+    if commit.after is None:
+        return f"{commit.name} is gone"
+    return f"{commit.resource.kind} {commit.name} {commit.after.get('spec')}"
 
 
 def _b64(text: str) -> str:

@@ -10,11 +10,13 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, VALIDATING_WEBHOOKS, JsonObject, Resource
 from rollout_operator.lab.model.history import Called, Commit, History, PodCalled, Reviewed
 from rollout_operator.lab.model.request import ApiRequest
-from tests.judge.budgets import EVICTION_PATH, Rule
+from tests.judge.book import Write
+from tests.judge.budgets import EVICTION_PATH
 from tests.judge.downscales import PREPARE_PATH
 from tests.judge.objects import Pod, Set
 from tests.world.webpods import PodCall
@@ -25,19 +27,6 @@ PERSON: Final = "a person"
 # or of a downscale, by the answers to their requests.
 EVICTION_SEEN_LATE: Final = timedelta(seconds=5)
 WRITE_SEEN_LATE: Final = timedelta(seconds=1)
-
-
-class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One committed write; `now` and `after` are None when the object is gone."""
-
-    version: int
-    at: float
-    name: str
-    resource: Resource
-    before: Pod | Set | Rule | None
-    now: Pod | Set | Rule | None
-    former: Json | None = None
-    after: Json | None = None
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,16 +124,7 @@ def _read_fields(entry: Json) -> Json:
     }
 
 
-def ended_pod(change: Change) -> Pod | None:
-    """Return the pod whose end this write began: marked as terminating, or gone at once."""
-    if not isinstance(change.before, Pod) or change.before.is_terminating:
-        return None
-    if isinstance(change.now, Pod) and not change.now.is_terminating:
-        return None
-    return change.before
-
-
-def match_deletes(changes: Sequence[Change], deletes: Iterable[Delete]) -> dict[int, Delete]:
+def match_deletes(changes: Sequence[Write], deletes: Iterable[Delete]) -> dict[int, Delete]:
     """Return the deletes by version of the write by which each began the end of a pod.
 
     The answer to a delete shows the version of that write, or where the pod is gone at once, as
@@ -152,22 +132,22 @@ def match_deletes(changes: Sequence[Change], deletes: Iterable[Delete]) -> dict[
     """
     answers = {(each.uid, each.version): each for each in deletes if each.code in (200, 202)}
     removals = {
-        change.before.uid: change.version
+        change.before.uid: change.commit.revision
         for change in changes
         if isinstance(change.before, Pod) and change.now is None
     }
     found: dict[int, Delete] = {}
     for change in changes:
-        if (pod := ended_pod(change)) is not None:
-            marked = answers.get((pod.uid, change.version))
-            delete = marked or answers.get((pod.uid, removals.get(pod.uid, change.version)))
+        if (pod := change.ended_pod) is not None:
+            marked = answers.get((pod.uid, change.commit.revision))
+            delete = marked or answers.get((pod.uid, removals.get(pod.uid, change.commit.revision)))
             if delete is not None:
-                found[change.version] = delete
+                found[change.commit.revision] = delete
     return found
 
 
 def match_evictions(
-    changes: Sequence[Change], evictions: Sequence[Request], wall_offset: float
+    changes: Sequence[Write], evictions: Sequence[Request], wall_offset: float
 ) -> dict[int, Request]:
     """Return the evictions by version of the write by which each began the end of a pod.
 
@@ -177,17 +157,17 @@ def match_evictions(
     late = EVICTION_SEEN_LATE.total_seconds()
     found: dict[int, Request] = {}
     for change in changes:
-        pod = ended_pod(change)
+        pod, at = change.ended_pod, change.at.total_seconds()
         for each in evictions:
             if pod is None or each.name != pod.name or not each.is_done:
                 continue
-            if each.received - wall_offset <= change.at <= each.answered - wall_offset + late:
-                found[change.version] = each
+            if each.received - wall_offset <= at <= each.answered - wall_offset + late:
+                found[change.commit.revision] = each
     return found
 
 
 def match_scalings(
-    changes: Sequence[Change], requests: Sequence[Request], wall_offset: float
+    changes: Sequence[Write], requests: Sequence[Request], wall_offset: float
 ) -> dict[int, Request]:
     """Return the requests by version of the downscale that each made.
 
@@ -198,12 +178,15 @@ def match_scalings(
     for change in changes:
         match change.before, change.now:
             case Set() as before, Set() as now if now.replicas < before.replicas:
-                oldest = change.at - WRITE_SEEN_LATE.total_seconds()
+                at = change.at.total_seconds()
+                oldest = at - WRITE_SEEN_LATE.total_seconds()
                 for request in left:
                     begun, ended = request.received - wall_offset, request.answered - wall_offset
-                    is_of_it = request.name == change.name and request.may_request(now.replicas)
-                    if is_of_it and begun <= change.at and ended >= oldest:
-                        found[change.version] = request
+                    is_of_it = request.name == change.commit.name and request.may_request(
+                        now.replicas
+                    )
+                    if is_of_it and begun <= at and ended >= oldest:
+                        found[change.commit.revision] = request
                         left.remove(request)
                         break
     return found
@@ -212,7 +195,7 @@ def match_scalings(
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
     """All that was observed of one namespace."""
 
-    changes: Sequence[Change]
+    changes: Sequence[Write]
     """Writes of StatefulSets, pods and budgets, in order of version."""
     deletes: Sequence[Delete] = ()
     """Of pods by the operator, refused ones included."""
@@ -261,8 +244,10 @@ class _Reader:
         commits = match_deletes(observed.changes, observed.deletes)
         numbers |= {version: ours[id(each)] for version, each in commits.items()}
         for change in observed.changes:
-            is_ours = change.version in commits
-            self._add_change(change, numbers.get(change.version, 0), is_ours=is_ours)
+            revision = change.commit.revision
+            actor = observed.operator if revision in commits else PERSON
+            number = numbers.get(revision, 0)
+            self._history.add(replace(change.commit, actor=actor, call=number))
         for call in observed.calls:
             self._add_pod_call(call)
         return self._history
@@ -338,21 +323,6 @@ class _Reader:
         )
         return self._number
 
-    def _add_change(self, change: Change, call: int, *, is_ours: bool) -> None:
-        self._history.add(
-            Commit(
-                at=timedelta(seconds=change.at),
-                revision=change.version,
-                actor=self._observed.operator if is_ours else PERSON,
-                resource=change.resource,
-                namespace=self._observed.namespace,
-                name=change.name,
-                before=change.former,
-                after=change.after,
-                call=call,
-            )
-        )
-
     def _add_pod_call(self, call: PodCall) -> None:
         """Add a call; whether a pod has acted on a DELETE is not known: it counts as if it had."""
         is_done = call.done_at is not None
@@ -376,3 +346,34 @@ class _Reader:
 
 def _seconds(stamp: str) -> float:
     return datetime.fromisoformat(stamp).timestamp()
+
+
+class Restart(msgspec.Struct, kw_only=True):
+    """A pod that the operator has deleted; moments are on the clock of the changes, in seconds."""
+
+    pod: str
+    deleted: float
+    """The delete's commit."""
+    ready: float | None = None
+    """The new pod's readiness is in the store; None is "not yet"."""
+
+    @property
+    def zone(self) -> str:
+        """Return the StatefulSet of the pod."""
+        return self.pod.rpartition("-")[0]
+
+
+def list_restarts(changes: Sequence[Write], deletes: Iterable[Delete]) -> list[Restart]:
+    """Return the operator's restarts in the order of their commits."""
+    commits = match_deletes(changes, deletes)
+    restarts: list[Restart] = []
+    running: dict[str, Restart] = {}
+    for change in changes:
+        pod, at = change.ended_pod, change.at.total_seconds()
+        if pod is not None and change.commit.revision in commits:
+            running[pod.name] = Restart(pod=pod.name, deleted=at)
+            restarts.append(running[pod.name])
+        match change.now:
+            case Pod(is_terminating=False, is_ready=True, name=name) if name in running:
+                running.pop(name).ready = at
+    return restarts

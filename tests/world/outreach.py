@@ -11,11 +11,12 @@ from typing import Final
 
 import msgspec
 
+from tests.judge.book import Write
 from tests.judge.objects import Json, Pod
 from tests.judge.promises import Violation
 from tests.world.hooks import INJECT_LABEL, NAMESPACE_LABEL
 from tests.world.judge import HOOKS, Judge
-from tests.world.observed import Change, Request
+from tests.world.observed import Request
 from tests.world.webpods import PodCall
 
 CREDENTIALS: Final = ("authorization", "cookie", "proxy-authorization", "proxy-connection")
@@ -91,7 +92,7 @@ def list_foreign_edits(
 
 
 def list_stray_calls(
-    calls: Sequence[PodCall], changes: Sequence[Change], namespace: str, paths: Sequence[str]
+    calls: Sequence[PodCall], changes: Sequence[Write], namespace: str, paths: Sequence[str]
 ) -> Iterator[Violation]:
     """Yield requests to pods that must not be sent (SI-21)."""
     owned = {

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.kube.api import PODS
-from tests.judge.objects import Pod
+from tests.judge.builder import HistoryBuilder
 from tests.world.api import SECRETS, VALIDATING_HOOKS, ApiError, Json
+from tests.world.forged import observe
 from tests.world.hooks import INJECT_LABEL, NAMESPACE_LABEL, NO_DOWNSCALE, Registration
-from tests.world.observed import Change, Request
+from tests.world.observed import Request
 from tests.world.outreach import (
     HookWrite,
     judge_outreach,
@@ -90,19 +90,7 @@ GOOD = PodCall(
     path="/prepare",
     headers={"host": "a-0.a-headless.here.svc.cluster.local.:80"},
 )
-CHANGES = [
-    Change(
-        version=1,
-        at=0.5,
-        resource=PODS,
-        name="a-0",
-        before=None,
-        now=Pod(name="a-0", uid="1", owner="a"),
-    ),
-    Change(
-        version=2, at=0.5, resource=PODS, name="stray", before=None, now=Pod(name="stray", uid="2")
-    ),
-]
+CHANGES = HistoryBuilder().pod(0, "a-0", uid="1").pod(0, "stray", uid="2", owner="")
 
 
 STRAY: dict[str, dict[str, object]] = {
@@ -123,7 +111,7 @@ STRAY: dict[str, dict[str, object]] = {
 def test_si_21_any_call_but_to_an_owned_pod_is_found(text: str, changes: dict[str, object]) -> None:
     wrong = replace(GOOD, **changes)
 
-    (found,) = list_stray_calls([GOOD, wrong], CHANGES, HERE, ["/prepare"])
+    (found,) = list_stray_calls([GOOD, wrong], observe(CHANGES).changes, HERE, ["/prepare"])
     assert found.invariant == "SI-21"
     assert text.partition(":")[0] in found.text
 
