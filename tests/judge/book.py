@@ -193,10 +193,7 @@ def read_book(history: History, promises: Promises) -> Book:
     for record in history.records:
         _take(book, record, seen)
     _part_calls(book)
-    if history.records:
-        book.ended_at = history.records[-1].at
-    if promises.ended_at is not None:
-        book.ended_at = max(book.ended_at, promises.ended_at)
+    book.ended_at = max(history.records[-1].at, promises.ended_at or timedelta(0))
     return book
 
 

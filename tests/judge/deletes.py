@@ -120,8 +120,6 @@ def _list(book: Book) -> Iterator[Delete]:
     for called in book.own_calls:
         request = called.request
         if request.verb == "delete" and request.resource.plural == PODS.plural:
-            if request.subresource:
-                continue
             delete = _read(book, called, reads, groups.get(called.number, []))
             yield replace(delete, group=names.get(request.name.rpartition("-")[0], ""))
 

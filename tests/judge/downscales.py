@@ -83,7 +83,11 @@ class Guards(msgspec.Struct):
         """Return the paths that an update of a set, or of its subresource, was sent to."""
         place = bisect_right(self.begins, at) - 1
         hooks = [] if place < 0 else [one for all_ in self.states[place].values() for one in all_]
-        return frozenset(_path(hook) for hook in hooks if _covers(hook, subresource))
+        return frozenset(
+            text(hook, "clientConfig", "service", "path")
+            for hook in hooks
+            if _covers(hook, subresource)
+        )
 
 
 def read_guards(book: Book) -> Guards:
@@ -179,16 +183,6 @@ def _wait(world: World, before: Set, members: Sequence[Set], since: timedelta) -
         for one in (before, *members)
     ]
     return max(spans)
-
-
-def _path(hook: JsonObject) -> str:
-    client = hook.get("clientConfig")
-    if not isinstance(client, dict):
-        return ""
-    service = client.get("service")
-    if isinstance(service, dict):
-        return str(service.get("path", ""))
-    return urlsplit(str(client.get("url", ""))).path
 
 
 def _covers(hook: JsonObject, subresource: str) -> bool:

@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import Final
 
 from rollout_operator.kube.api import STATEFULSETS
-from rollout_operator.lab.model.history import PodCalled
+from rollout_operator.lab.model.history import Called, PodCalled, Reviewed
 from rollout_operator.model.names import PREPARE_PATH as PREPARE_PATH_KEY
 from tests.judge.book import Book, Write, annotations, requested_replicas
 from tests.judge.deletes import DELAYING, IN_FLIGHT, get_sent
@@ -29,7 +29,6 @@ from tests.judge.downscales import (
 from tests.judge.objects import Pod, Set
 from tests.judge.promises import Violation
 from tests.judge.scaling import Recorded, read_recorded
-from tests.judge.state import World
 
 # A review is answered within this, and the same requests share its read.
 REVIEW_LASTS: Final = timedelta(seconds=15)
@@ -50,9 +49,6 @@ def list_broken(book: Book) -> Iterator[Violation]:
     """Yield what downscales and calls to pods break."""
     if not (book.configurations or book.pod_calls or book.delay_calls):
         return
-    world = World()
-    for write in book.writes:
-        world.take(write)
     downscales = list_downscales(book)
     yield from list_too_early(book, downscales)
     recorded = read_recorded(book)
@@ -68,7 +64,7 @@ def list_broken(book: Book) -> Iterator[Violation]:
         yield from _judge_target(targets, call)
     for call in book.pod_calls:
         if call.method == "DELETE":
-            yield from _judge_cancel(book, world, call, downscales)
+            yield from _judge_cancel(book, call, downscales)
 
 
 def list_observed(book: Book) -> Iterator[Violation]:
@@ -148,22 +144,25 @@ def _could_not_read(book: Book, downscale: Downscale) -> bool:
     called = downscale.called
     if called is None or called.request.subresource != "scale":
         return False
-    for review in list_reviews(book, NO_DOWNSCALE_PATH):
-        if review.call != called.number:
-            continue
-        failed = [
-            one
-            for one in book.own_calls
-            if book.acts_for(one.actor, review.actor)
-            and one.request.resource.plural == STATEFULSETS.plural
-            and one.status >= 400
-            and one.status != TOO_MANY
-            and review.begun <= one.at <= review.at
-        ]
+    reviews = [one for one in list_reviews(book, NO_DOWNSCALE_PATH) if one.call == called.number]
+    for review in reviews:
+        answers = _list_answers(book, review, review.begun)
         faults = book.list_faults(review.actor, review.begun, review.at)
-        if failed or any(one.kind not in OVERLOAD for one in faults):
+        has_failed = any(one.status >= 400 and one.status != TOO_MANY for one in answers)
+        if has_failed or any(one.kind not in OVERLOAD for one in faults):
             return True
     return False
+
+
+def _list_answers(book: Book, review: Reviewed, since: timedelta) -> list[Called]:
+    """Return the answers about sets that a process got until its review was answered."""
+    return [
+        one
+        for one in book.own_calls
+        if book.acts_for(one.actor, review.actor)
+        and one.request.resource.plural == STATEFULSETS.plural
+        and since <= one.at <= review.at
+    ]
 
 
 def _judge_requested(book: Book, downscale: Downscale) -> Iterator[Violation]:
@@ -176,15 +175,8 @@ def _judge_requested(book: Book, downscale: Downscale) -> Iterator[Violation]:
         yield Violation(invariant="SI-13", at=downscale.at, text=text)
         return
     last = reviews[-1]
-    reads = [
-        one
-        for one in book.own_calls
-        if book.acts_for(one.actor, last.actor)
-        and one.request.resource.plural == STATEFULSETS.plural
-        and one.status < 400
-        and last.begun - REVIEW_LASTS <= one.at <= last.at
-    ]
-    if not reads:
+    answers = _list_answers(book, last, last.begun - REVIEW_LASTS)
+    if not any(one.status < 400 for one in answers):
         text = f"{downscale.text} was allowed by {last.actor}, which could not read the group"
         yield Violation(invariant="SI-13", at=downscale.at, text=text)
 
@@ -281,9 +273,7 @@ def _judge_target(targets: Targets, call: PodCalled) -> Iterator[Violation]:
         yield Violation(invariant="SI-21", at=call.begun, text=text)
 
 
-def _judge_cancel(
-    book: Book, world: World, call: PodCalled, downscales: list[Downscale]
-) -> Iterator[Violation]:
+def _judge_cancel(book: Book, call: PodCalled, downscales: list[Downscale]) -> Iterator[Violation]:
     """SI-12: no pod is un-prepared while it may go."""
     late = book.list_faults(call.actor, call.begun - IN_FLIGHT, call.begun)
     if any(one.kind in DELAYING and call.pod in one.text for one in late):
@@ -302,7 +292,7 @@ def _judge_cancel(
             called = book.calls.get(review.call)
             end = review.at + PERSIST_LIMIT if called is None else called.at
             requested = None if called is None else requested_replicas(called)
-            zone = _zone_at(world, review.name, call.begun)
+            zone = _zone_at(book, review.name, call.begun)
             if zone is None or requested is None or requested >= zone.replicas:
                 continue
             again = [one for one in book.reviews if one.call == review.call and one is not review]
@@ -318,9 +308,11 @@ def _horizon_of(book: Book, downscale: Downscale, call: PodCalled) -> timedelta:
     return get_horizon(book, downscale.write, pod)
 
 
-def _zone_at(world: World, name: str, at: timedelta) -> Set | None:
-    """Return what a set was at a time."""
-    for past in world.past.values():
-        if past.states[0].name == name and past.begins[0] <= at:
-            return past.window(at)[0]
-    return None
+def _zone_at(book: Book, name: str, at: timedelta) -> Set | None:
+    """Return what a set was at a time, None where there was none."""
+    states = [
+        one.now
+        for one in book.writes
+        if isinstance(one.now or one.before, Set) and one.commit.name == name and one.at <= at
+    ]
+    return states[-1] if states and isinstance(states[-1], Set) else None

@@ -13,7 +13,6 @@ from typing import Final
 
 import msgspec
 
-from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.history import Called
 from tests.judge.book import Book, Write
 from tests.judge.deletes import get_sent
@@ -173,14 +172,16 @@ def list_misrecorded(book: Book) -> Iterator[Violation]:
     for write in book.writes:
         if isinstance(write.now, Pod) and write.before is None:
             created[write.now.uid] = write.at
-        if isinstance(write.now, Set) and _records(book, write):
+        if _records(book, write):
             yield from _judge_revision(book, world, write, created)
         world.take(write)
 
 
 def _records(book: Book, write: Write) -> bool:
-    is_own = write.before is not None and book.is_operator(write.commit.actor)
-    return is_own and current_revision(write.commit.before) != current_revision(write.commit.after)
+    match write.before, write.now:
+        case Set(current_revision=former), Set(current_revision=recorded):
+            return former != recorded and book.is_operator(write.commit.actor)
+    return False
 
 
 def _judge_revision(
@@ -190,7 +191,7 @@ def _judge_revision(
     assert isinstance(zone, Set), "only sets have a current revision"
     called = book.calls.get(write.commit.call)
     known = (write.at if called is None else get_sent(book, called)) - book.promises.known
-    recorded = current_revision(write.commit.after)
+    recorded = zone.current_revision
     lacks = [] if recorded == zone.update_revision else [f"{zone.update_revision} is to be"]
     for name in zone.pod_names:
         pod = world.pods.get(name)
@@ -216,9 +217,3 @@ def _was_hidden(book: Book, write: Write, pod: str, since: timedelta) -> bool:
     faults = book.list_faults(write.commit.actor, since, write.at)
     is_dropped = any(one.kind == "drop_event" and one.text.endswith(f" {pod}") for one in faults)
     return is_dropped and not is_reported
-
-
-def current_revision(found: JsonObject | None) -> str:
-    """Return the current revision that a set names, empty for none."""
-    status = (found or {}).get("status")
-    return str(status.get("currentRevision", "")) if isinstance(status, dict) else ""

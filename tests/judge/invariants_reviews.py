@@ -1,15 +1,13 @@
 """What reviews may leave behind: nothing after a dry run (SI-15), each effect once (SI-16)."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import pairwise
 from typing import Final
 
 from rollout_operator.kube.api import PODS
 from rollout_operator.lab.model.history import Called, Reviewed
-from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import DISRUPTION_RECORD, DOWNSCALE_RECORD, LAST_DOWNSCALE
-from rollout_operator.model.units import parse_rfc3339
 from tests.judge.book import Book, Write, annotations
 from tests.judge.budgets import EVICTION_PATH, Record, read_record
 from tests.judge.deletes import get_sent
@@ -17,6 +15,7 @@ from tests.judge.downscales import FORGED, PREPARE_PATH, list_earnest, list_revi
 from tests.judge.invariants_downscales import REVIEW_LASTS
 from tests.judge.objects import Pod, Set
 from tests.judge.promises import Violation
+from tests.judge.scaling import NEVER, UNREADABLE, read_moment
 
 # A review that got no answer: what the operator made of it is not known.
 NO_ANSWER: Final = -1
@@ -24,7 +23,6 @@ NO_ANSWER: Final = -1
 SEEN_LATE: Final = timedelta(seconds=2)
 # So long plans hold an event back; few random ones take longer.
 HELD_BACK: Final = timedelta(seconds=10)
-NEVER: Final = datetime.min.replace(year=1970, tzinfo=UTC)
 
 
 def list_broken(book: Book) -> Iterator[Violation]:
@@ -114,7 +112,6 @@ def _list_second_records(book: Book) -> Iterator[Violation]:
     time of the first answer; and of what is seen late the time of the write is unknown. The later
     time is the safe one (SI-11).
     """
-    epoch = _get_epoch(book)
     counts: dict[str, int] = {}
     since: dict[str, timedelta] = {}
     for write in book.writes:
@@ -129,10 +126,9 @@ def _list_second_records(book: Book) -> Iterator[Violation]:
         is_record = is_downscale or book.is_operator(write.commit.actor)
         if uid not in since or old == new or not is_record:
             continue
-        stamps = (_read(old), _read(new))
-        if counts[uid] and _corrects(
-            *stamps, epoch + since[uid], is_troubled=_is_troubled(book, write, since[uid])
-        ):
+        stamps = (_read_stamp(old), _read_stamp(new))
+        is_troubled = _is_troubled(book, write, since[uid])
+        if counts[uid] and _corrects(*stamps, since[uid], is_troubled=is_troubled):
             continue
         counts[uid] += 1
         if counts[uid] > 1 + book.runs.count_starts(since[uid], write.at):
@@ -174,7 +170,7 @@ def _list_called_again(
         confirmed[call.uid] = call.at
 
 
-def _corrects(old: datetime, new: datetime, written_at: datetime, *, is_troubled: bool) -> bool:
+def _corrects(old: timedelta, new: timedelta, written_at: timedelta, *, is_troubled: bool) -> bool:
     """Return whether a record had to be replaced by a later one."""
     return old < new and (old < written_at or new > written_at + SEEN_LATE or is_troubled)
 
@@ -188,20 +184,9 @@ def _is_troubled(book: Book, record: Write, since: timedelta) -> bool:
     return bool(book.list_faults(record.commit.actor, begin, record.at))
 
 
-def _get_epoch(book: Book) -> datetime:
-    """Return when the world began, by what the API server wrote on the first object."""
-    for write in book.writes:
-        created = (write.commit.after or {}).get("metadata")
-        if write.commit.before is None and isinstance(created, dict):
-            return _read(created.get("creationTimestamp")) - write.at
-    return NEVER
-
-
-def _read(stamp: object) -> datetime:
-    try:
-        return parse_rfc3339(str(stamp or ""))
-    except InvalidInput:
-        return NEVER
+def _read_stamp(text: object) -> timedelta:
+    found = NEVER if text is None else read_moment(str(text))
+    return NEVER if found == UNREADABLE else found
 
 
 EVICTION: Final = "eviction"

@@ -60,6 +60,7 @@ class Set(msgspec.Struct, frozen=True, kw_only=True):
     generation: int = 1
     observed: int = 1
     update_revision: str = "new"
+    current_revision: str = ""
     ready_replicas: int = 0
     must_prepare: bool = False
     """Whether its pods are to be prepared before they are scaled away."""
@@ -118,6 +119,7 @@ def read_set(found: Json) -> Set:
         generation=meta.get("generation", 0),
         observed=status.get("observedGeneration", 0),
         update_revision=status.get("updateRevision", ""),
+        current_revision=status.get("currentRevision", ""),
         ready_replicas=status.get("readyReplicas", 0),
         must_prepare=labels.get(PREPARE) == "true",
         min_time=read_time(annotations.get(MIN_TIME) or labels.get(MIN_TIME) or ""),

@@ -16,7 +16,7 @@ from rollout_operator.lab.model.history import Commit
 from tests.judge.book import Book, Write
 from tests.judge.desired import read_desired
 from tests.judge.invariants_requests import WRITTEN_WITHIN, list_contests
-from tests.judge.objects import Json, Pod, Set, read_set
+from tests.judge.objects import Pod, Set, read_set
 from tests.judge.promises import Violation
 from tests.judge.scaling import NEVER, Recorded, read_recorded
 from tests.judge.state import World
@@ -55,7 +55,7 @@ def read_rest(book: Book) -> Rest:
     for write in book.writes:
         world.take(write)
         times.take(write)
-        if _is_decisive(write):
+        if write.before != write.now:  # else nothing changed that rest is read from
             last = write.at
         if isinstance(write.before or write.now, Set) and _changes_wish(write):
             rest.last_change = write.at
@@ -113,8 +113,7 @@ def _read_group(book: Book, rest: Rest, group: str) -> None:
     if blocked:
         return
     for zone in zones:
-        lacks = list(_list_missing(book, rest, zone))
-        rest.missing += [f"{zone.name}: {text}" for text in lacks]
+        rest.missing += [f"{zone.name}: {text}" for text in _list_missing(rest, zone)]
 
 
 def _list_blocked(book: Book, rest: Rest, zone: Set) -> Iterator[str]:
@@ -132,7 +131,7 @@ def _list_blocked(book: Book, rest: Rest, zone: Set) -> Iterator[str]:
             yield f"{name} is not ready, and {zone.name} is paused: people have to mend it"
 
 
-def _list_missing(book: Book, rest: Rest, zone: Set) -> Iterator[str]:
+def _list_missing(rest: Rest, zone: Set) -> Iterator[str]:
     world = rest.world
     if zone.observed < zone.generation:
         yield "its status lags"
@@ -146,31 +145,8 @@ def _list_missing(book: Book, rest: Rest, zone: Set) -> Iterator[str]:
     rest.has_broken_outdated |= any(name in short for name in outdated)
     if outdated:
         yield f"outdated: {', '.join(outdated)}"
-    current = _current_revision(book, zone)
-    if current != zone.update_revision:
-        yield f"current revision {current}, update revision {zone.update_revision}"
-
-
-def _current_revision(book: Book, zone: Set) -> str:
-    for write in reversed(book.writes):
-        if isinstance(write.now, Set) and write.now.uid == zone.uid:
-            return str(_status(write.commit.after).get("currentRevision", ""))
-    return ""
-
-
-def _status(found: Json | None) -> Json:
-    return (found or {}).get("status") or {}
-
-
-def _is_decisive(write: Write) -> bool:
-    """Return whether a write changed what rest is read from."""
-    before, now = write.before, write.now
-    if before != now:
-        return True
-    if not isinstance(now, Set):
-        return False
-    old, new = _status(write.commit.before), _status(write.commit.after)
-    return old.get("currentRevision") != new.get("currentRevision")
+    if zone.current_revision != zone.update_revision:
+        yield f"current revision {zone.current_revision}, update revision {zone.update_revision}"
 
 
 def _changes_wish(write: Write) -> bool:
@@ -183,7 +159,7 @@ def _wish(zone: Set | None) -> Set | None:
     """Return what people say of a set, without what controllers do."""
     if zone is None:
         return None
-    return replace(zone, observed=0, update_revision="", ready_replicas=0)
+    return replace(zone, observed=0, update_revision="", current_revision="", ready_replicas=0)
 
 
 def _map_staying(world: World) -> Iterator[tuple[str, timedelta]]:
