@@ -97,7 +97,7 @@ def _judge_rest(book: Book, rest: Rest, begin: timedelta) -> Iterator[Violation 
         if waited < bound:
             left = f"{(bound - waited).total_seconds():.0f} s before it had to be at rest"
             yield f"the run ended {left}: {rest.missing[0]}"
-        elif not rest.blocked:
+        else:
             invariant = "LI-10" if rest.has_broken_outdated else name
             text = f"not at rest {waited.total_seconds():.0f} s after all was well: "
             text += "; ".join(rest.missing)

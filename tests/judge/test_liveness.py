@@ -228,6 +228,17 @@ def test_calls_that_a_pod_stays_take_their_time() -> None:
     assert verdict.undetermined == ("the run ended before zone-c-2 had to be told that it stays",)
 
 
+def test_a_group_that_is_broken_is_no_excuse_for_others() -> None:
+    """LI-09: people have to mend the one, and the other is not at rest."""
+    broken: Events = lambda t: t.zones(letters="d", group="store").pod(  # noqa: E731
+        21, "a-0", uid="later", ready=False, revision="new"
+    )
+    verdict = judge(broken)
+    assert ids(verdict) == ["LI-01"]
+    assert "zone-d: outdated" in verdict.violations[0].text
+    assert "people have to mend it" in verdict.undetermined[0]
+
+
 def steady(t: HistoryBuilder, since: float, a_minute: int, minutes: int) -> HistoryBuilder:
     for number in range(a_minute * minutes):
         t.call(since + number * 60 / a_minute, "list", PODS)
