@@ -6,13 +6,12 @@ would have done, if nothing else is said.
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
 from datetime import timedelta
 from typing import Any, Final, Self
 
 import msgspec
-import pytest
 
 from rollout_operator.kube.api import (
     PODS,
@@ -43,8 +42,6 @@ from tests.judge.builder_objects import (
     preconditions,
     statefulset,
 )
-from tests.judge.promises import Promises
-from tests.judge.verdict import judge_book
 
 OPERATOR: Final = "operator-1"
 PERSON: Final = "alice"
@@ -223,7 +220,7 @@ class HistoryBuilder(msgspec.Struct):
             self.live_read(at - 0.1)
         uid = str(metadata_of(self.objects[PODS.plural, full(name)])["uid"])
         body = parts.pop("body", preconditions(uid))
-        self._terminate(at, name, parts.get("actor", OPERATOR))
+        self.terminate(at, name, parts.get("actor", OPERATOR))
         return self.call(at, "delete", PODS, name, body=body, **parts)
 
     def review(self, at: float, name: str, call: int | None = None, **parts: Any) -> Self:
@@ -302,9 +299,10 @@ class HistoryBuilder(msgspec.Struct):
         """Have the operator write on a pod that it may go; `body` and `uid` may be wrong ones."""
         uid = parts.pop("uid", metadata_of(self.objects[PODS.plural, full(name)])["uid"])
         record = {"uid": uid, "engine": parts.pop("engine", "eviction")}
-        record |= {"by": parts.get("actor", OPERATOR), "at": f"{at}"}
+        actor = str(parts.get("actor", OPERATOR))
+        record |= {"by": actor, "at": f"{at}"}
         swap: JsonObject = {"metadata": {"uid": "u", "resourceVersion": "7"}}
-        self._annotate(at, name, {DISRUPTION_RECORD: json.dumps(record)})
+        self._annotate(at, name, {DISRUPTION_RECORD: json.dumps(record)}, actor)
         return self.call(at, "patch", PODS, name, **{"body": swap, **parts})
 
     def unmark(self, at: float, name: str) -> Self:
@@ -329,7 +327,7 @@ class HistoryBuilder(msgspec.Struct):
         how = {"path": EVICTION_PATH, "resource": "pods/eviction", "dry_run": dry == "query"}
         self.review(at - 0.1, name, number, allowed=allowed, actor=actor, **how)
         if allowed and not dry:
-            self._terminate(at, name, PERSON).call(at, "delete", PODS, name, actor=PERSON)
+            self.terminate(at, name, PERSON).call(at, "delete", PODS, name, actor=PERSON)
         return self.request_eviction(at, name, number, dry=dry, status=201 if allowed else 429)
 
     def request_eviction(
@@ -370,30 +368,14 @@ class HistoryBuilder(msgspec.Struct):
         self.history.add(Fault(at=s(at), number=1, kind=kind, actor=actor, text=text))
         return self
 
-    def _terminate(self, at: float, name: str, actor: str) -> Self:
+    def terminate(self, at: float, name: str, actor: str) -> Self:
         pod = deepcopy(self.objects[PODS.plural, full(name)])
         metadata_of(pod)["deletionTimestamp"] = MOMENT
         return self.write(at, PODS, name, pod, actor=actor, call=self.number + 1)
 
-    def _annotate(self, at: float, name: str, annotations: JsonObject) -> Self:
+    def _annotate(
+        self, at: float, name: str, annotations: JsonObject, actor: str = OPERATOR
+    ) -> Self:
         pod = deepcopy(self.objects[PODS.plural, full(name)])
         metadata_of(pod)["annotations"] = annotations
-        return self.write(at, PODS, name, pod, actor=OPERATOR, call=self.number + 1)
-
-
-Events = Callable[[HistoryBuilder], object]
-"""What happens in one history."""
-
-
-def cases(rows: Mapping[str, Events]) -> list[object]:
-    """Return what happens and what it breaks; an id such as `two zones -> SI-01` says both."""
-    return [
-        pytest.param(events, name.partition(" -> ")[2].split(), id=name)
-        for name, events in rows.items()
-    ]
-
-
-def list_broken(history: HistoryBuilder, promises: Promises | None = None) -> Sequence[str]:
-    """Return the ids of what a history breaks, in order."""
-    verdict = judge_book(history.history, promises or Promises())
-    return [violation.invariant for violation in verdict.violations]
+        return self.write(at, PODS, name, pod, actor=actor, call=self.number + 1)

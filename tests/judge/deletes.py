@@ -6,7 +6,6 @@ of that name is not to blame for it. When it was sent is known from the fault th
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
@@ -105,23 +104,22 @@ class _Reads(msgspec.Struct):
 
 def map_deletes(book: Book) -> dict[int, Delete]:
     """Return the operator's deletes of pods by number, in order."""
-    return {one.called.number: one for one in _list(book)}
-
-
-def _list(book: Book) -> Iterator[Delete]:
+    found: dict[int, Delete] = {}
     reads: dict[tuple[str, str], _Reads] = {}
     for called in book.own_calls:
         request = called.request
         if request.verb == "list" and called.status < 400 and is_live(called):
-            found = reads.setdefault((called.actor, request.resource.plural), _Reads())
-            found.answered.append(called.at)
-            found.calls.append(called)
+            lists = reads.setdefault((called.actor, request.resource.plural), _Reads())
+            lists.answered.append(called.at)
+            lists.calls.append(called)
     groups, names = _map_groups(book), _name_groups(book)
     for called in book.own_calls:
         request = called.request
         if request.verb == "delete" and request.resource.plural == PODS.plural:
             delete = _read(book, called, reads, groups.get(called.number, []))
-            yield replace(delete, group=names.get(request.name.rpartition("-")[0], ""))
+            name = request.name.rpartition("-")[0]
+            found[called.number] = replace(delete, group=names.get(name, ""))
+    return found
 
 
 def _read(

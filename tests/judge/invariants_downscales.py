@@ -279,33 +279,25 @@ def _judge_cancel(book: Book, call: PodCalled, downscales: list[Downscale]) -> I
     if any(one.kind in DELAYING and call.pod in one.text for one in late):
         return
     for each in downscales:
-        is_removed = any(pod.uid == call.uid for pod in each.removed)
-        if (
-            each.must_prepare
-            and is_removed
-            and each.at <= call.begun < _horizon_of(book, each, call)
-        ):
+        pod = next((one for one in each.removed if one.uid == call.uid), None)
+        if pod is None or not each.must_prepare:
+            continue
+        if each.at <= call.begun < get_horizon(book, each.write, pod):
             text = f"{call.pod} was told that it stays, after the {each.text}"
             yield Violation(invariant="SI-12", at=call.begun, text=text)
     for review in list_reviews(book, PREPARE_PATH):
         if review.allowed and not review.dry_run and review.at < call.begun:
             called = book.calls.get(review.call)
-            end = review.at + PERSIST_LIMIT if called is None else called.at
             requested = None if called is None else requested_replicas(called)
             zone = _zone_at(book, review.name, call.begun)
-            if zone is None or requested is None or requested >= zone.replicas:
+            if called is None or zone is None or requested is None or requested >= zone.replicas:
                 continue
             again = [one for one in book.reviews if one.call == review.call and one is not review]
             is_over = any(not one.allowed and review.at <= one.begun <= call.begun for one in again)
             is_covered = call.pod in names_removed(zone, requested)
-            if call.begun < end and is_covered and not is_over:
+            if call.begun < called.at and is_covered and not is_over:
                 text = f"{call.pod} was told that it stays, while {zone.name} may go to {requested}"
                 yield Violation(invariant="SI-12", at=call.begun, text=text)
-
-
-def _horizon_of(book: Book, downscale: Downscale, call: PodCalled) -> timedelta:
-    pod = next(one for one in downscale.removed if one.uid == call.uid)
-    return get_horizon(book, downscale.write, pod)
 
 
 def _zone_at(book: Book, name: str, at: timedelta) -> Set | None:

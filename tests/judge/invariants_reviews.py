@@ -132,7 +132,8 @@ def _list_second_records(book: Book) -> Iterator[Violation]:
             continue
         counts[uid] += 1
         if counts[uid] > 1 + book.runs.count_starts(since[uid], write.at):
-            text = f"the downscale of {write.now.name} is recorded again: {old} becomes {new}"
+            text = f"the downscale of {write.now.name} is recorded again:"
+            text += f" {old or 'no time'} becomes {new or 'none'}"
             yield Violation(invariant="SI-16", at=write.at, text=text)
 
 

@@ -205,7 +205,8 @@ class _Words:
 
 def _judge_alone(book: Book, scalings: list[Scaling]) -> Iterator[Violation]:
     """D-25: no unguarded downscale while another zone has pods down for a rollout of its own."""
-    judged = {id(one.write): one for one in scalings if _is_unguarded(one)}
+    unguarded = (one for one in scalings if one.is_downscale and not one.before.must_prepare)
+    judged = {id(one.write): one for one in unguarded}
     if not judged:
         return
     world, deletes = World(), map_deletes(book)
@@ -246,10 +247,6 @@ def _collect_idle(book: Book, world: World, scaling: Scaling) -> set[str]:
     pods = {name: world.pods.get(name) for name in scaling.before.pod_names}
     never = {name for name, pod in pods.items() if pod is None or pod.uid not in world.were_ready}
     return world.idle | never
-
-
-def _is_unguarded(scaling: Scaling) -> bool:
-    return scaling.is_downscale and not scaling.before.must_prepare
 
 
 def _list_others(world: World, scaling: Scaling, since: timedelta) -> list[Set]:

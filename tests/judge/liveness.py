@@ -5,7 +5,7 @@ people have to mend first (a paused zone, a revision that never becomes ready) i
 operator: then a run says that it is undetermined, or that nothing was to be expected.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import timedelta
 from operator import attrgetter
 from typing import Final
@@ -110,7 +110,11 @@ def _judge_rest(book: Book, rest: Rest, begin: timedelta) -> Iterator[Violation 
         yield Violation(invariant=name, at=rest.reached_at, text=text)
     # A request, even in vain, gives the operator something to do.
     requested = max((one.at for one in book.reviews if not one.dry_run), default=begin)
-    settling = SETTLING + (RESYNC if name == "LI-02" else _get_dead_time(book))
+    settling = SETTLING
+    if name == "LI-02":
+        settling += RESYNC
+    elif _has_had(book, ("partition",), begin):
+        settling += DEAD_STREAM
     yield from _judge_quiet(book, max(rest.reached_at, begin, requested) + settling)
 
 
@@ -125,20 +129,13 @@ def _bound(book: Book, rest: Rest, begin: timedelta) -> tuple[timedelta, str]:
 
 def _lag(book: Book, begin: timedelta) -> timedelta:
     """Return how long something may be unknown because events were lost, zero where none was."""
+    return RESYNC if _has_had(book, EVENT_FAULTS, begin) else timedelta(0)
+
+
+def _has_had(book: Book, kinds: Collection[str], begin: timedelta) -> bool:
+    """Return whether faults of these kinds were not long ago when all was healed."""
     healed = book.promises.healed_at or begin
-    has_lost = any(
-        one.kind in EVENT_FAULTS and healed - RESYNC <= one.at <= healed for one in book.faults
-    )
-    return RESYNC if has_lost else timedelta(0)
-
-
-def _get_dead_time(book: Book) -> timedelta:
-    """Return how long an operator may not know that the network is back, zero where it had one."""
-    healed = book.promises.healed_at or timedelta(0)
-    was_cut = any(
-        one.kind == "partition" and healed - RESYNC <= one.at <= healed for one in book.faults
-    )
-    return DEAD_STREAM if was_cut else timedelta(0)
+    return any(one.kind in kinds and healed - RESYNC <= one.at <= healed for one in book.faults)
 
 
 def _judge_quiet(book: Book, begin: timedelta) -> Iterator[Violation | str]:

@@ -36,16 +36,6 @@ class Replicas(msgspec.Struct):
     """When replicas were last written, or reported."""
 
     @property
-    def missing(self) -> list[str]:
-        """Return which counts are not as they should be, in words."""
-        return list(list_miscounted([*self.sets.values()], [*self.templates.values()]))
-
-    @property
-    def is_ours(self) -> bool:
-        """Return whether the operator decides any count at all."""
-        return any(read_desired(one).is_ours for one in self.sets.values())
-
-    @property
     def bound(self) -> timedelta:
         """Return how long counts may take from zone to zone, when nothing else is in the way."""
         sets = [read_set(one) for one in self.sets.values()]
@@ -96,12 +86,12 @@ def judge_counts(book: Book, begin: timedelta, slack: timedelta) -> Iterator[Vio
     `begin` is when all was well, `slack` what pods and lost events may take beside.
     """
     counts = read_counts(book)
-    if not counts.is_ours:
+    if not any(read_desired(one).is_ours for one in counts.sets.values()):
         return
     begin, bound = max(begin, counts.requested_at), counts.bound + slack
     if list_contests(book):
         bound += WRITTEN_WITHIN
-    missing = "; ".join(counts.missing)
+    missing = "; ".join(list_miscounted([*counts.sets.values()], [*counts.templates.values()]))
     if missing and book.ended_at - begin < bound:
         left = (bound - (book.ended_at - begin)).total_seconds()
         yield f"the run ended {left:.0f} s before counts had to be right: {missing}"

@@ -213,14 +213,13 @@ class _Standstill(msgspec.Struct):
 def list_still(book: Book, well_at: timedelta, slack: timedelta) -> Iterator[Violation]:
     """Yield zones that stood still for too long; `slack` is added for events that were lost."""
     recorded, standstill = read_recorded(book), _Standstill(moved_at=well_at)
-    if any(not _is_followed(write.commit) for write in book.writes if isinstance(write.now, Set)):
+    if any(read_desired(one.commit.after).template for one in book.writes):
         return  # mirrors have pods to call
     if list_contests(book):  # the last one of it may have been shortly before that was over
         slack += WRITTEN_WITHIN
-    commits = sorted((one.commit for one in book.writes), key=lambda one: one.revision)
-    for commit in commits:
-        yield from _judge(standstill, recorded, commit.at, LIMIT + slack)
-        _take(standstill, commit)
+    for write in book.writes:
+        yield from _judge(standstill, recorded, write.at, LIMIT + slack)
+        _take(standstill, write.commit)
     yield from _judge(standstill, recorded, book.ended_at, LIMIT + slack)
 
 
@@ -277,10 +276,6 @@ def _is_settled(found: JsonObject) -> bool:
     is_seen = status.get("observedGeneration") == child(found, "metadata").get("generation")
     is_rolled = status.get("currentRevision") == status.get("updateRevision")
     return counts == [wanted, wanted] and is_seen and is_rolled
-
-
-def _is_followed(commit: Commit) -> bool:
-    return commit.after is None or not read_desired(commit.after).template
 
 
 def _take(standstill: _Standstill, commit: Commit) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from rollout_operator.kube.api import PODS, JsonObject
+from rollout_operator.kube.api import PODS, ZONE_BUDGETS, JsonObject
 from tests.judge.book import read_book
 from tests.judge.budgets import EVICTION_PATH
-from tests.judge.builder import NAMESPACE, PERSON, Events, HistoryBuilder, cases, list_broken, s
+from tests.judge.builder import NAMESPACE, OPERATOR, PERSON, HistoryBuilder, s
 from tests.judge.downscales import FORGED, describe_review
+from tests.judge.histories import Events, as_events, cases, list_broken
 from tests.judge.invariants_reviews import list_spans
 from tests.judge.promises import Promises, Verdict
 from tests.judge.verdict import judge_book
@@ -68,6 +69,33 @@ def flawed_from_the_start(t: HistoryBuilder) -> None:
     t.unbudget(1).budget(2, podNamePartitionRegex="no group").evict(10, "a-0")
 
 
+def second(t: HistoryBuilder) -> HistoryBuilder:
+    """Have another budget select all pods."""
+    spec: JsonObject = {"selector": {"matchLabels": {}}}
+    return t.write(1, ZONE_BUDGETS, "second", {"metadata": {"name": "second"}, "spec": spec})
+
+
+def lowered(after: float, kind: str, what: str) -> Events:
+    """Have a budget lowered, so long after a fault, and two pods of a zone evicted."""
+
+    def events(t: HistoryBuilder) -> None:
+        t.fault(4, kind, f"event 3 of {what}: MODIFIED ingester").budget(
+            4 + after, maxUnavailable=1
+        )
+        t.evict(after + 10, "a-0").evict(after + 12, "a-1")
+
+    return under(TWO, events)
+
+
+def of_the_dead(t: HistoryBuilder) -> None:
+    """The record has shown the next process what was on its way."""
+    t.lived(0, "started").live_read(9)
+    t.mark(9.05, "a-0", engine="rollout").mark(9.1, "b-0", engine="rollout")
+    t.delete(9.2, "b-0", is_read=False).lived(9.25, "crashed").lived(9.26, "started")
+    t.fault(9.1, "late", "call 9: delete pods/zone-a-0: late: 0:00:01")
+    t.delete(9.5, "a-0", is_read=False)
+
+
 EVICTIONS = cases(
     {
         "SI-01 evictions in two zones -> SI-01": two_zones,
@@ -75,8 +103,8 @@ EVICTIONS = cases(
         "SI-01 one zone after the other": lambda t: (
             t.evict(10, "a-0").replace(11, "a-0").evict(12, "b-0")
         ),
-        "SI-01 a rollout comes -> SI-01": lambda t: t.evict(10, "a-0").delete(
-            12, "b-0", record=True
+        "SI-01 a rollout comes -> SI-01": lambda t: t.evict(10, "c-0").delete(
+            12, "a-0", record=True
         ),
         "SI-01 an eviction comes -> SI-01": lambda t: t.delete(10, "a-0", record=True).evict(
             12, "b-0"
@@ -107,17 +135,29 @@ EVICTIONS = cases(
         "SI-17 of another pod -> SI-17": lambda t: t.mark(9, "a-0", uid="former").evict(
             10, "a-0", marked=False
         ),
+        "SI-17 another client wrote it -> SI-17": lambda t: t.mark(9, "a-0", actor=PERSON).evict(
+            10, "a-0", marked=False
+        ),
         "SI-17 the role does not allow it": lambda t: t.call(
             9, "patch", PODS, "a-0", status=403, message='"operator-1" cannot patch resource "pods"'
         ).evict(10, "a-0", marked=False),
+        "LI-10 one of two that are down": lambda t: (
+            t.pod(4, "a-1", ready=False).pod(4, "a-2", ready=False).delete(10, "a-1", record=True)
+        ),
+        "ROLL-36 two budgets forbid evictions alone": lambda t: second(t).delete(
+            10, "a-0", record=True
+        ),
+        "ZPDB-35 two budgets forbid evictions -> SI-03": lambda t: second(t).evict(10, "a-0"),
+        "FP-31 lowered for longer -> SI-04": lowered(1, "drop_event", "pods"),
+        "FP-31 lowered, and an event of it was lost": lowered(1, "drop_event", ZONE_BUDGETS.plural),
+        "FP-31 lowered in a partition that lasts": lowered(1, "partition", "cut off"),
+        "FP-31 lowered after it -> SI-04": lowered(140, "partition", "cut off"),
+        "SI-17 a write by compare-and-swap that is no patch -> SI-15 SI-17": lambda t: t.mark(
+            9, "a-0", body=[]
+        ).evict(10, "a-0", marked=False),
     }
 )
-
-
-@pytest.mark.parametrize(("events", "broken"), EVICTIONS)
-def test_evictions_are_judged(events: Events, broken: list[str]) -> None:
-    """SI-01 to SI-04, SI-17: what breaks them does, and what nearly does not."""
-    assert judge(events) == broken
+"""SI-01 to SI-04, SI-17: what breaks them does, and what nearly does not."""
 
 
 def back_for(seconds: float) -> Events:
@@ -152,19 +192,6 @@ def test_partitions_are_judged(events: Events, broken: list[str]) -> None:
     assert judge(events, **PARTITIONS) == broken
 
 
-def test_a_dead_process_is_no_excuse_under_a_budget() -> None:
-    """SI-17, SI-01: the record has shown the next process what was on its way."""
-
-    def late(t: HistoryBuilder) -> None:
-        t.lived(0, "started").live_read(9)
-        t.mark(9.05, "a-0", engine="rollout").mark(9.1, "b-0", engine="rollout")
-        t.delete(9.2, "b-0", is_read=False).lived(9.25, "crashed").lived(9.26, "started")
-        t.fault(9.1, "late", "call 9: delete pods/zone-a-0: late: 0:00:01")
-        t.delete(9.5, "a-0", is_read=False)
-
-    assert judge(late) == ["SI-17"]
-
-
 def test_the_delete_of_an_eviction_is_found() -> None:
     t = HistoryBuilder().zones().evict(10, "a-0").evict(11, "b-0", dry="query")
 
@@ -191,6 +218,11 @@ def forged(at: float = 19.7, path: str = EVICTION_PATH, **request: Any) -> Event
     )
 
 
+def again(t: HistoryBuilder, at: float) -> HistoryBuilder:
+    """Have the operator write a pod as it is."""
+    return t.write(at, PODS, "a-0", t.objects[PODS.plural, "zone-a-0"], actor=OPERATOR, call=1)
+
+
 RECORDS = cases(
     {
         "a dry run by query -> SI-15": in_a_dry_run("query"),
@@ -204,14 +236,11 @@ RECORDS = cases(
         "SEC-09 forged after it -> SI-15": forged(19.9),
         "SEC-09 forged long before -> SI-15": forged(1),
         "SEC-09 forged at another webhook -> SI-15": forged(path="/admission/prepare-downscale"),
+        "SI-17 SI-01 a dead process is no excuse under a budget -> SI-17": of_the_dead,
+        "one that stands is no new one": lambda t: again(t.evict(10, "a-0", allowed=False), 60),
     }
 )
-
-
-@pytest.mark.parametrize(("events", "broken"), RECORDS)
-def test_a_dry_run_marks_nothing(events: Events, broken: list[str]) -> None:
-    """SI-15, W-09: whichever way it says that it is one; what a forgery requests is its own."""
-    assert judge(events) == broken
+"""SI-15, W-09: whichever way it says that it is one; what a forgery requests is its own."""
 
 
 def conclude(events: Events, healed_at: float, **spec: Any) -> Verdict:
@@ -229,37 +258,41 @@ def faulty(at: float, kind: str, events: Events) -> Events:
     return lambda t: events(t.fault(at, kind, "event 3 of pods: MODIFIED zone-a-0"))
 
 
-def requesting(until: int, status: int = 429) -> Events:
+@as_events
+def requesting(t: HistoryBuilder, until: int, since: int = 20, pod: str = "a-0") -> None:
     """Have a person request a pod every five seconds, in vain."""
-
-    def send_request(t: HistoryBuilder) -> None:
-        for at in range(20, until, 5):
-            t.request_eviction(at, "a-0", status=status)
-
-    return send_request
+    for at in range(since, until, 5):
+        t.request_eviction(at, pod, status=429)
 
 
-LASTING: list[tuple[str, float, Events]] = [
-    ("LI-07 for 9 s", 10, marked_for(9)),
-    ("LI-07 for 14 s -> LI-07", 10, marked_for(14)),
-    ("LI-07 from before all was well -> LI-07", 20, marked_for(25, at=5)),
-    ("LI-07 since a fault, for too long -> LI-07", 20, faulty(4, "slow", marked_for(40, at=5))),
-    ("LI-07 to the end -> LI-07", 10, lambda t: t.mark(10, "a-0", engine="rollout")),
-    ("LI-07 later than what was lost -> LI-07", 10, faulty(3, "drop_event", marked_for(40))),
-    ("LI-01 a drain has waited for three minutes", 10, requesting(200)),
-    ("LI-01 it has waited for eight -> LI-01", 10, requesting(500)),
-    ("LI-01 faults have ended a moment ago", 400, requesting(500)),
-]
-
-
-@pytest.mark.parametrize(
-    ("name", "healed_at", "events"), [pytest.param(*row, id=row[0]) for row in LASTING]
+LASTING = cases(
+    {
+        "LI-07 for 9 s": marked_for(9),
+        "LI-07 for 14 s -> LI-07": marked_for(14),
+        "LI-07 from before all was well -> LI-07": marked_for(25, at=5),
+        "LI-07 since a fault, for too long -> LI-07": faulty(4, "slow", marked_for(40, at=5)),
+        "LI-07 to the end -> LI-07": lambda t: t.mark(10, "a-0", engine="rollout"),
+        "LI-07 later than what was lost -> LI-07": faulty(3, "drop_event", marked_for(40)),
+        "LI-07 as long as an event may be lost": faulty(9, "drop_event", marked_for(300, at=5)),
+        "LI-01 a drain has waited for three minutes": requesting(200),
+        "LI-01 it has waited for eight -> LI-01": requesting(500),
+        "LI-01 two have waited for four minutes, one after the other": lambda t: (
+            requesting(260)(t),
+            requesting(500, 260, "b-0")(t),
+        ),
+    }
 )
-def test_nothing_lasts_for_long(name: str, healed_at: float, events: Events) -> None:
-    """LI-07: a record on an untouched pod. LI-01: a drain; nine pods may go before it."""
-    found = [one.invariant for one in conclude(events, healed_at).violations]
 
-    assert found == name.partition(" -> ")[2].split()
+
+@pytest.mark.parametrize(("events", "broken"), LASTING)
+def test_nothing_lasts_for_long(events: Events, broken: list[str]) -> None:
+    """LI-07: a record on an untouched pod. LI-01: a drain; nine pods may go before it."""
+    assert [one.invariant for one in conclude(events, 10).violations] == broken
+
+
+def test_a_drain_has_its_time_from_the_end_of_faults_on() -> None:
+    """LI-01."""
+    assert conclude(requesting(500), 400).violations == ()
 
 
 def test_whichever_client_is_refused_is_named() -> None:
@@ -289,6 +322,7 @@ REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
         pytest.param({}, [50], id="LI-01 each place is taken"),
         pytest.param({"message": HELD}, [50], id="LI-01 in a turn of the rollout"),
         pytest.param({"maxUnavailable": 2}, [50], id="zones may miss one at a time: of two"),
+        pytest.param(PARTITIONS, [], id="zones may miss one of each partition"),
         pytest.param({"evicted": 45}, [60], id="an eviction in between is its turn"),
         pytest.param({"waits": range(20, 40, 5)}, [], id="the client requests nothing more"),
         pytest.param({"message": REFUSED}, [], id="it waits for something else"),
@@ -342,3 +376,9 @@ def pass_over(
         step(at)
     found = judge_book(t.history, Promises(healed_at=s(10), ended_at=s(100), quiet=s(0)))
     return [one.at.total_seconds() for one in found.violations if "in a row" in one.text]
+
+
+@pytest.mark.parametrize(("events", "broken"), [*EVICTIONS, *RECORDS])
+def test_evictions_and_records_are_judged(events: Events, broken: list[str]) -> None:
+    """Each history breaks what its name says; of which promises it is, stands below its table."""
+    assert judge(events) == broken

@@ -14,9 +14,10 @@ import pytest
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, NODES, PODS, JsonObject
 from rollout_operator.lab.model.request import Verb
 from tests.judge.book import read_book
-from tests.judge.builder import OPERATOR, Events, HistoryBuilder, cases, full, list_broken
+from tests.judge.builder import OPERATOR, HistoryBuilder, full
 from tests.judge.builder_objects import metadata_of, part_of, statefulset
-from tests.judge.objects import Json, read_set
+from tests.judge.histories import Events, as_events, cases, list_broken
+from tests.judge.objects import Json, Set, read_set
 from tests.judge.policies import get_longest_pause, read_spec
 from tests.judge.promises import Promises
 from tests.judge.rest import count_batches
@@ -96,49 +97,37 @@ def failed_meanwhile(at: float) -> Events:
     )  # fmt: skip
 
 
-def upscaled(at: float) -> Events:
+@as_events
+def upscaled(t: HistoryBuilder, at: float) -> object:
     """Return the events of a new pod that was replaced, never ready, and of the next at a time."""
-
-    def events(t: HistoryBuilder) -> object:
-        t.zone(1, "a", replicas=4).pod(1.1, "a-3", ready=False)
-        complete(batch(t, 10, 1, "a-3").replace(19.8, "a-3"), 20)
-        return batch(t, at, 2, "a-2")
-
-    return events
+    t.zone(1, "a", replicas=4).pod(1.1, "a-3", ready=False)
+    complete(batch(t, 10, 1, "a-3").replace(19.8, "a-3"), 20)
+    return batch(t, at, 2, "a-2")
 
 
-def restarted(at: float) -> Events:
+@as_events
+def restarted(t: HistoryBuilder, at: float) -> object:
     """Return the events of a pause in which the operator ends and another one begins."""
-
-    def events(t: HistoryBuilder) -> object:
-        t.lived(0, "started")
-        first(t).lived(25, "killed").lived(26, "started")
-        return batch(t, at, 2, "a-1")
-
-    return events
+    t.lived(0, "started")
+    first(t).lived(25, "killed").lived(26, "started")
+    return batch(t, at, 2, "a-1")
 
 
-def rolled_back(*, is_complete: bool) -> Events:
+@as_events
+def rolled_back(t: HistoryBuilder, *, is_complete: bool) -> object:
     """Return the events of a new template while the pod of batch 1 has not gone yet."""
-
-    def events(t: HistoryBuilder) -> object:
-        first(t)
-        record(t, 55, 2, "a-1", end=is_complete)
-        t.delete(55.2, "a-1").replace(60, "a-1")
-        for letter in "abc":
-            t.zone(61, letter, update_revision="newer")
-        return batch(t, 70, 3, "a-2", revision="newer")
-
-    return events
+    first(t)
+    record(t, 55, 2, "a-1", end=is_complete)
+    t.delete(55.2, "a-1").replace(60, "a-1")
+    for letter in "abc":
+        t.zone(61, letter, update_revision="newer")
+    return batch(t, 70, 3, "a-2", revision="newer")
 
 
-def paused(at: float) -> Events:
+@as_events
+def paused(t: HistoryBuilder, at: float) -> object:
     """Return the events of a batch recorded at 9.8, of a policy that is paused at a time."""
-
-    def events(t: HistoryBuilder) -> object:
-        return batch(policy(t, at, paused=True), 10, 1, "a-0")
-
-    return events
+    return batch(policy(t, at, paused=True), 10, 1, "a-0")
 
 
 def carried_out(t: HistoryBuilder) -> object:
@@ -157,16 +146,13 @@ def with_limit(limit: object) -> Events:
     return lambda t: two(policy(t, 1, rollingUpdate={"maxUnavailable": limit}))
 
 
-def in_one_zone(events: Events, **update: object) -> Events:
+@as_events
+def in_one_zone(t: HistoryBuilder, /, events: Events, **update: object) -> object:
     """Return events while zones a and b are one."""
-
-    def played(t: HistoryBuilder) -> object:
-        for letter in "ab":
-            t.zone(1, letter, labels={KEY: "east"})
-        policy(t, 1, rollingUpdate={"maxUnavailable": 2, **update})
-        return events(t)
-
-    return played
+    for letter in "ab":
+        t.zone(1, letter, labels={KEY: "east"})
+    policy(t, 1, rollingUpdate={"maxUnavailable": 2, **update})
+    return events(t)
 
 
 def slid(name: str) -> Events:
@@ -174,15 +160,24 @@ def slid(name: str) -> Events:
     return lambda t: batch(batch(t, 10, 1, "a-0"), 12, 2, name)
 
 
-def patient(at: float) -> Events:
+@as_events
+def patient(t: HistoryBuilder, at: float) -> object:
     """Return the events of a pod of another zone that is ready from 20 on, and counts from 30."""
+    t.zone(1, "b", min_ready=10)
+    t.pod(12, "b-1", ready=False).pod(20, "b-1")
+    return batch(t, at, 1, "a-0")
 
-    def events(t: HistoryBuilder) -> object:
-        t.zone(1, "b", min_ready=10)
-        t.pod(12, "b-1", ready=False).pod(20, "b-1")
-        return batch(t, at, 1, "a-0")
 
-    return events
+def terminate(t: HistoryBuilder, at: float) -> HistoryBuilder:
+    """Have the policy be deleted, and be there as long as a finalizer holds it."""
+    after = deepcopy(t.objects[MULTI_AZ_ROLLOUTS.plural, NAME])
+    metadata_of(after)["deletionTimestamp"] = "then"
+    return t.write(at, MULTI_AZ_ROLLOUTS, NAME, after)
+
+
+def of_its_own(t: HistoryBuilder) -> HistoryBuilder:
+    """Set zone-c, which is short, is none that the policy selects."""
+    return t.zone(0.5, "c", labels={"app": "x"}, group=None).pod(1, "c-0", ready=False)
 
 
 def without_label(t: HistoryBuilder) -> HistoryBuilder:
@@ -204,6 +199,10 @@ DELETES = cases(
             without_label(t).delete(10, "a-0"), 10.5, 1, "a-0"
         ),
         "MAZ-25 driven by its label -> MAZ-25": lambda t: t.delete(10, "a-0"),
+        "MAZ-25 beside a batch that is open -> MAZ-25 MAZ-36": lambda t: batch(
+            t, 10, 1, "a-0"
+        ).delete(12, "a-1"),
+        "MAZ-25 the policy is on its way out for 6 s": lambda t: terminate(t, 4).delete(10, "a-0"),
         "MAZ-25 the policy is 3 s old": lambda t: policy(
             t.write(1, MULTI_AZ_ROLLOUTS, NAME, None), 7
         ).delete(10, "a-0"),
@@ -236,6 +235,11 @@ DELETES = cases(
         "MAZ-32 another zone has been short for 4 s": lambda t: batch(
             t.pod(6, "b-1", ready=False), 10, 1, "a-0"
         ),
+        "MAZ-32 a set of another policy is short": lambda t: batch(
+            policy(of_its_own(t), 1, "other", statefulSetSelector={"matchLabels": {"app": "x"}}),
+            10, 1, "a-0",
+        ),
+        "MAZ-32 a set of no policy is short": lambda t: batch(of_its_own(t), 10, 1, "a-0"),
         "MAZ-32 not available for minReadySeconds -> MAZ-32": patient(27),
         "MAZ-32 available after minReadySeconds": patient(31),
         "MAZ-33 the next of a zone without a pause -> MAZ-33": in_one_zone(
@@ -253,6 +257,9 @@ DELETES = cases(
         "MAZ-38 one that is broken": lambda t: batch(t.pod(2, "a-0", ready=False), 10, 1, "a-0"),
         "MAZ-40 after 28 s -> MAZ-40": follow(48),
         "MAZ-40 after 30 s": follow(50.1),
+        "MAZ-38 one that is broken, in the pause": lambda t: batch(
+            first(t).pod(25, "a-1", ready=False), 30, 2, "a-1"
+        ),
         "MAZ-40 a failure in the pause -> MAZ-40": failed_meanwhile(68),
         "MAZ-40 a failure in the pause, and 30 s": failed_meanwhile(70.1),
         "MAZ-40 28 s after a new pod of an upscale -> MAZ-40": upscaled(48),
@@ -265,6 +272,12 @@ DELETES = cases(
         "MAZ-46 paused 6 s before -> MAZ-46": paused(3),
         "MAZ-46 paused 4 s before": paused(7),
         "MAZ-46 an open batch goes on": carried_out,
+        "MAZ-46 a shorter pause counts at once": lambda t: batch(
+            policy(first(t), 24, rollingUpdate={"intervalSeconds": 5}), 25.5, 2, "a-1"
+        ),
+        "SI-09 a read of all that the policy selects, of whatever group": lambda t: record(
+            t, 9, 1, "a-0"
+        ).live_read(9.5, query={"labelSelector": "!app"}).delete(10, "a-0", is_read=False),
         "SI-07 a paused set -> SI-07": lambda t: batch(
             t.zone(2, "a", paused="true"), 10, 1, "a-0"
         ),
@@ -284,13 +297,14 @@ def test_deletes_for_policies(events: Events, broken: list[str]) -> None:
     assert sorted(list_broken(history)) == broken
 
 
-def test_a_shorter_pause_counts_at_once() -> None:
-    """MAZ-46: the interval is that of the policy by now."""
-    history = HistoryBuilder().zones()
-    policy(history, 0)
-    first(history)
-    policy(history, 24, rollingUpdate={"intervalSeconds": 5})
-    assert list_broken(batch(history, 25.5, 2, "a-1")) == []
+def test_a_batch_of_the_dead_is_no_fault_of_the_next() -> None:
+    """MAZ-30: what a process had sent before it died arrives beside the batch of another."""
+    history = HistoryBuilder().zones().lived(0, "started")
+    record(policy(history, 0), 9, 1, "a-0").live_read(9.1)
+    history.fault(9.2, "late", "call 9: delete pods/zone-a-0: late: 0:00:01")
+    batch(history.lived(9.3, "crashed").lived(9.4, "started"), 12, 2, "a-1")
+    history.delete(41, "a-0", is_read=False)
+    assert list_broken(history, Promises(reserves=True)) == []
 
 
 @pytest.mark.parametrize(
@@ -309,13 +323,6 @@ def test_nodes_are_read_for_policies_alone(has_policy: bool, verb: Verb, broken:
     if has_policy:
         policy(history, 0)
     assert list_broken(history.call(5, verb, NODES)) == broken
-
-
-def test_a_read_by_the_selector_of_the_policy() -> None:
-    """SI-09: what a policy deletes rests on a read of all that it selects, of whatever group."""
-    history = policy(HistoryBuilder().zones(), 0)
-    record(history, 9, 1, "a-0").live_read(9.5, query={"labelSelector": "!app"})
-    assert list_broken(history.delete(10, "a-0", is_read=False)) == []
 
 
 @pytest.mark.parametrize(
@@ -343,6 +350,27 @@ def test_zones_of_sets(parts: Json, expected: str) -> None:
     assert spec.interval == timedelta(seconds=30)
 
 
+@pytest.mark.parametrize(
+    ("operator", "values", "selected"),
+    [
+        ("In", ["x", "y"], ["x"]),
+        ("NotIn", ["x"], ["z", None]),
+        ("Exists", None, ["x", "z"]),
+        ("DoesNotExist", None, [None]),
+    ],
+)
+def test_selectors_of_policies(operator: str, values: list[str], selected: list[str]) -> None:
+    """MAZ-20: sets whose label `app` is x or z, or which have none."""
+    term: JsonObject = {"key": "app", "operator": operator, "values": values}
+    spec = read_spec(policy_object(statefulSetSelector={"matchExpressions": [term]}))
+    found = [app for app in ("x", "z", None) if spec.selects(labelled(app))]
+    assert found == selected
+
+
+def labelled(app: str | None) -> Set:
+    return Set(name="a", uid="a", labels={} if app is None else {"app": app})
+
+
 def test_rest_waits_for_pauses() -> None:
     """LI-01: each batch may take its pause in addition, and needs no group for it."""
     history = without_label(HistoryBuilder().zones())
@@ -351,3 +379,6 @@ def test_rest_waits_for_pauses() -> None:
     book = read_book(policy(history, 1).history, Promises())
     assert get_longest_pause(book) == timedelta(seconds=30)
     assert count_batches(book, timedelta(5)) == 9
+    history.pod(6, "a-0", revision="new").pod(6, "a-1", ready=False).gone(6, "a-2")
+    history.zone(7, "b", limit="2").zone(8, "c", update_revision="old")
+    assert count_batches(read_book(history.history, Promises()), timedelta(seconds=9)) == 4

@@ -8,7 +8,7 @@ from copy import deepcopy
 
 import pytest
 
-from rollout_operator.kube.api import SELF_ACCESS_REVIEWS, JsonObject
+from rollout_operator.kube.api import SELF_ACCESS_REVIEWS, JsonObject, Resource
 from rollout_operator.kube.release_kinds import (
     CLUSTER_ROLLOUT_SCHEDULES,
     HEALTH_CHECKS,
@@ -19,9 +19,15 @@ from rollout_operator.kube.release_kinds import (
 )
 from rollout_operator.lab.model.request import Verb
 from tests.judge.book import read_book
-from tests.judge.builder import OPERATOR, Events, HistoryBuilder, cases, list_broken
-from tests.judge.builder_objects import part_of
-from tests.judge.liveness import READS_OF_A_CHECK, READS_PER_MINUTE, count_allowed_reads
+from tests.judge.builder import OPERATOR, HistoryBuilder
+from tests.judge.builder_objects import metadata_of, part_of
+from tests.judge.histories import Events, as_events, cases, list_broken
+from tests.judge.liveness import (
+    KINDS_OF_RELEASES,
+    READS_OF_A_CHECK,
+    READS_PER_MINUTE,
+    count_allowed_reads,
+)
 from tests.judge.promises import Promises
 
 NAME = "app"
@@ -88,15 +94,25 @@ def name_intent(key: str) -> str:
     return f"{REQUESTED}{key.replace('_', '-')}"
 
 
-def close(t: HistoryBuilder, at: float, *, is_passing: bool = False) -> HistoryBuilder:
+def close(
+    t: HistoryBuilder, at: float, *, is_passing: bool = False, actor: str = "amy"
+) -> HistoryBuilder:
     spec: JsonObject = {"rolloutRef": {"name": NAME}, "passing": is_passing}
-    return t.write(at, ROLLOUT_GATES, "freeze", {"metadata": {"name": "freeze"}, "spec": spec})
+    gate: JsonObject = {"metadata": {"name": "freeze"}, "spec": spec}
+    return t.write(at, ROLLOUT_GATES, "freeze", gate, actor=actor)
 
 
-def freeze(t: HistoryBuilder, at: float, action: str = "Deny", **selected: str) -> HistoryBuilder:
-    """Have a schedule that selects Rollouts with these labels, at all times."""
+def freeze(
+    t: HistoryBuilder, at: float, action: str = "Deny", rule: str = "name", **selected: str
+) -> HistoryBuilder:
+    """Have a schedule that selects Rollouts with these labels, at all times if not said else."""
     spec: JsonObject = {"rolloutSelector": {"matchLabels": dict(selected)}, "action": action}
+    spec["rules"] = [{"name": "nights", rule: "some"}]
     return t.write(at, ROLLOUT_SCHEDULES, "nights", {"metadata": {"name": "nights"}, "spec": spec})
+
+
+def lose(t: HistoryBuilder, kind: Resource) -> HistoryBuilder:
+    return t.fault(2, "drop_event", f"event 3 of {kind.plural}: MODIFIED some")
 
 
 def label(t: HistoryBuilder, at: float, **set_to: str) -> HistoryBuilder:
@@ -112,19 +128,22 @@ def tag(t: HistoryBuilder, at: float, value: str, actor: str = OPERATOR) -> Hist
     return t.write(at, SOURCE, NAME, after, actor=actor)
 
 
+def annotate_source(t: HistoryBuilder, at: float, value: str) -> HistoryBuilder:
+    """Have the operator tag an OCIRepository that names no Rollout."""
+    metadata_of(t.objects[SOURCE.plural, NAME]).pop("annotations")
+    return tag(t, at, value)
+
+
 def deploy(t: HistoryBuilder, at: float, last: str = "Succeeded", user: str = "") -> HistoryBuilder:
     """Have the operator record 1.1.0 as entry 2, after entry 1 has ended so."""
     return record(t, at, entry(2, "1.1.0", "Deploying", user), entry(1, "1.0.0", last))
 
 
-def hold_up(at: float) -> Events:
+@as_events
+def hold_up(t: HistoryBuilder, at: float) -> object:
     """Record 1.1.0 at 10; a request made before that writes 1.0.0 at a time."""
-
-    def events(t: HistoryBuilder) -> object:
-        tag(t, 1, "0.9.0", actor="amy").fault(9, "late", f"call 3: patch {SOURCE.plural}/{NAME}")
-        return tag(deploy(t, 10), at, "1.0.0")
-
-    return events
+    tag(t, 1, "0.9.0", actor="amy").fault(9, "late", f"call 3: patch {SOURCE.plural}/{NAME}")
+    return tag(deploy(t, 10), at, "1.0.0")
 
 
 def force(t: HistoryBuilder, *, entries: int = 1, recorded: str = "1.1.0") -> HistoryBuilder:
@@ -157,6 +176,8 @@ RELEASES = cases(
             pin(t, 5, "1.2.0"), 10, "Cancelled"),
         "REL-50 a gate closed for 6 s -> REL-50": lambda t: deploy(close(t, 4), 10),
         "REL-50 a gate closed for 4 s": lambda t: deploy(close(t, 6), 10),
+        "REL-50 the same entry goes on": lambda t: record(
+            close(t, 1), 10, entry(1, "1.0.0", "InProgress")),
         "REL-50 a gate opened again": lambda t: deploy(
             close(close(t, 1), 9, is_passing=True), 10),
         "REL-50 a gate that went": lambda t: deploy(
@@ -164,15 +185,22 @@ RELEASES = cases(
         "REL-50 a bypass": lambda t: deploy(annotate(close(t, 1), 5, bypass_gates="1.1.0"), 10),
         "REL-50 another bypass -> REL-50": lambda t: deploy(
             annotate(close(t, 1), 5, bypass_gates="1.2.0"), 10),
-        "REL-50 an event lost": lambda t: deploy(
-            close(t, 1).fault(2, "drop_event", "event 3 of rolloutgates: ADDED freeze"), 10),
+        "REL-50 an event lost": lambda t: deploy(lose(close(t, 1), ROLLOUT_GATES), 10),
         "REL-50 an event lost long before -> REL-50": lambda t: deploy(
-            close(t, 1).fault(2, "drop_event", "event 3 of rolloutgates: ADDED freeze"), 370),
+            lose(close(t, 1), ROLLOUT_GATES), 370),
         "RELB-42 a schedule, without a gate -> RELB-42": lambda t: deploy(freeze(t, 9), 10),
         "RELB-42 a schedule of this moment": lambda t: deploy(freeze(t, 9.6), 10),
         "RELB-42 a schedule that is open": lambda t: deploy(freeze(t, 9, "Allow"), 10),
         "RELB-42 a schedule that closes -> RELB-42": lambda t: deploy(
             freeze(freeze(t, 1, "Allow"), 9), 10),
+        "RELB-42 a schedule of some hours": lambda t: deploy(freeze(t, 9, rule="timeRange"), 10),
+        "RELB-42 an event of a schedule lost": lambda t: deploy(
+            lose(freeze(t, 1), ROLLOUT_SCHEDULES), 10),
+        "RELB-42 an event of the Rollout lost": lambda t: deploy(lose(freeze(t, 1), ROLLOUTS), 10),
+        "RELB-42 an event of a gate lost -> RELB-42": lambda t: deploy(
+            lose(freeze(t, 1), ROLLOUT_GATES), 10),
+        "RELB-42 a schedule whose status is written -> RELB-42": lambda t: deploy(
+            freeze(freeze(t, 9), 9.8), 10),
         "RELB-42 a schedule that went": lambda t: deploy(
             freeze(t, 1).write(9, ROLLOUT_SCHEDULES, "nights", None), 10),
         "RELB-42 a schedule of others": lambda t: deploy(freeze(t, 1, tier="web"), 10),
@@ -195,6 +223,9 @@ RELEASES = cases(
             annotate(t, 5, force_deploy="1.0.0"), 6, force_deploy="1.0.0"),
         "RELB-15 what is on record": lambda t: tag(deploy(t, 10), 11, "1.1.0"),
         "RELB-15 before it is on record -> RELB-15": lambda t: tag(t, 10, "1.1.0"),
+        "RELB-15 what was before stays": lambda t: tag(deploy(t, 10), 20, "1.0.0"),
+        "RELB-15 a source of no Rollout": lambda t: annotate_source(t, 5, "2.0.0"),
+        "RELB-15 a gate of the operator": lambda t: close(t, 5, actor=OPERATOR),
         "RELB-15 a person may": lambda t: tag(t, 10, "1.1.0", actor="amy"),
         "RELB-15 what was before, at once": lambda t: tag(
             deploy(tag(t, 1, "0.9.0", actor="amy"), 10), 10.4, "1.0.0"),
@@ -243,6 +274,7 @@ def test_each_check_that_is_evaluated_may_be_read() -> None:
     assert count_allowed_reads(read_book(t.history, Promises())) == READS_PER_MINUTE
     t = begin()
     without = count_allowed_reads(read_book(t.history, Promises()))
+    assert without == READS_PER_MINUTE + KINDS_OF_RELEASES
     for name, kind in (("zones", "rollout-group"), ("alerts", "alerts")):
         t.write(1, HEALTH_CHECKS, name, {"metadata": {"name": name}, "spec": {"class": kind}})
     assert count_allowed_reads(read_book(t.history, Promises())) == without + READS_OF_A_CHECK

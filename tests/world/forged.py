@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from msgspec import structs
+
 from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS
 from rollout_operator.lab.model.history import Called, Commit, PodCalled
 from tests.judge.book import read_write
@@ -56,15 +58,13 @@ def _deletes(called: Called) -> bool:
 def _delete(t: HistoryBuilder, called: Called) -> Delete:
     commits = [one for one in t.history.list_all(Commit) if one.call == called.number]
     after = read_pod(commits[0].after) if commits and commits[0].after is not None else None
-    plain, body = _request(called), called.request.body
-    requested = body.get("preconditions") if isinstance(body, dict) else None
-    fields = {key: getattr(plain, key) for key in Request.__struct_fields__}
+    body = called.request.body
+    found = body.get("preconditions") if isinstance(body, dict) else None
+    requested = found if isinstance(found, dict) else {}
     return Delete(
-        **fields,
-        required_uid=str(requested.get("uid", "")) if isinstance(requested, dict) else "",
-        required_version=str(requested.get("resourceVersion", ""))
-        if isinstance(requested, dict)
-        else "",
+        **structs.asdict(_request(called)),
+        required_uid=str(requested.get("uid", "")),
+        required_version=str(requested.get("resourceVersion", "")),
         uid="" if after is None else after.uid,
         version=commits[0].revision if commits else 0,
     )

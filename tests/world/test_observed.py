@@ -8,10 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
-from tests.judge.builder import PATHS, PERSON, PREPARED, WAIT, Events, HistoryBuilder, cases, s
+from tests.judge.builder import PATHS, PERSON, PREPARED, WAIT, HistoryBuilder, s
 from tests.judge.builder_objects import preconditions
+from tests.judge.histories import Events, cases
 from tests.judge.promises import Promises
-from tests.judge.test_budgets import BY_PARTITION, EVICTIONS, PARTITIONS
+from tests.judge.test_budgets import BY_PARTITION, EVICTIONS, PARTITIONS, second
 from tests.judge.test_downscales import PREPARATIONS, WAITS
 from tests.judge.test_rollouts import DELETES
 from tests.judge.verdict import list_observed_downscales, list_observed_violations
@@ -20,7 +21,12 @@ from tests.world.observed import match_evictions, read_history
 
 STRICT = Promises(is_observed=True, time_error=timedelta(seconds=1.5))
 # Of these only what is not seen from outside counts.
-UNSEEN = ("ended, and no delete", "compare-and-swap", "older pod of that name")
+UNSEEN = (
+    "ended, and no delete",
+    "compare-and-swap",
+    "older pod of that name",
+    "another client wrote it",
+)
 
 
 def judge(t: HistoryBuilder, promises: Promises = STRICT) -> list[str]:
@@ -101,6 +107,12 @@ FROM_OUTSIDE = cases(
         "a set that is deleted a moment before -> SI-06": lambda t: t.write(
             9.9, STATEFULSETS, "a", None
         ).delete(10, "a-0"),
+        "two budgets forbid deletes, too -> SI-03": lambda t: second(t.budget(0)).delete(
+            10, "a-0", record=True
+        ),
+        "an eviction of a pod that is no zone's -> SI-06": lambda t: (
+            t.budget(0).pod(1, "stray-0", owner="").evict(10, "stray-0")
+        ),
         "no preconditions, and refused -> SI-07": lambda t: t.call(
             10, "delete", PODS, "a-0", status=409
         ),
@@ -143,6 +155,9 @@ DOWNSCALES = cases(
             .persist(20)
         ),
         "D-24 prepared before any request -> SI-10": lambda t: t.prepare(3, "a-2").persist(20),
+        "prepared for a request that is not known": lambda t: t.prepare(3, "a-2").zone(
+            20, "a", replicas=2
+        ),
         "the answer was never finished -> SI-10": lambda t: t.prepare(19, "a-2", status=0).persist(
             20
         ),
