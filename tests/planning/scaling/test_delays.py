@@ -6,7 +6,6 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.model.downscale import Underway
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.scaling import PodCalls, ScalingSnapshot
@@ -17,7 +16,6 @@ from tests.planning.scalings import (
     HOUR,
     MINUTE,
     SECOND,
-    SHOWN,
     answer,
     called,
     codes,
@@ -124,6 +122,12 @@ W-24 and one of them is due
   delayed b 8 pods=---lllll first_ordinal=3 replicas=5 status_replicas=5; scale 3/5;
     stay b-3 b-4 b-5; says b-7 70m; says b-6 30m
   | scale_down: b: 5 → 4, on the way to 3
+SEED-077 an upscale in the midst of the wait reverts it
+  delayed b 5; scale 6/5; STAYS; says b-4 30m; says b-3 30m
+  | scale_up: b: 5 → 6 | call zone-b: stay 3 4
+SI-12 what may still be scaled away is not un-prepared: 5 → 3 was sent without an answer
+  delayed b 5; scale 5/5; says b-4 70m; says b-3 70m; says b-2 70m; downscale b 5 3
+  | call zone-b: stay 0 1 2
 """
 
 
@@ -312,29 +316,6 @@ def test_seed079_it_is_known_when_the_next_of_them_is_due() -> None:
     assert plan_scaling(snapshot(delayed("b", 5), scale="5/5", stay=stay)).requeue_after == (
         CANCEL_AGAIN - 4 * MINUTE
     )
-
-
-def test_seed077_an_upscale_in_the_midst_of_the_wait_reverts_it() -> None:
-    answers = {"b-4": answer(30 * MINUTE), "b-3": answer(30 * MINUTE)}
-    plan = plan_scaling(
-        snapshot(
-            delayed("b", 5),
-            scale="6/5",
-            answers=answers,
-            stay={f"b-{number}": CALLED for number in range(3)},
-        )
-    )
-
-    assert outline(plan) == [f"scale_up: zone-b mirrors {SHOWN}: 5 → 6", "call zone-b: stay 3 4"]
-
-
-def test_si12_what_may_still_be_scaled_away_is_not_un_prepared() -> None:
-    """5 → 3 was sent without an answer, and now 5 are wanted again."""
-    underway = Underway(zone="zone-b", replicas_from=5, replicas_to=3)
-    answers = {"b-4": DUE, "b-3": DUE, "b-2": DUE}
-    plan = plan_scaling(snapshot(delayed("b", 5), scale="5/5", answers=answers, downscale=underway))
-
-    assert outline(plan) == ["call zone-b: stay 0 1 2"]
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,10 @@ import pytest
 
 from rollout_operator.model.group import Zone
 from rollout_operator.model.names import LEADING_ZONE
-from rollout_operator.model.outcome import Code, Severity
+from rollout_operator.model.outcome import Code
 from rollout_operator.model.scaling import ScalingSnapshot
 from rollout_operator.planning.scaling.following import follows, keeps_time, map_leads
 from rollout_operator.planning.scaling.plan import plan_scaling
-from tests.builders import unreadable
 from tests.planning.scalings import (
     HOUR,
     SECOND,
@@ -32,6 +31,9 @@ SPAN: Final = "grafana.com/min-time-between-zones-downscale"
 SENTENCES: Final = {
     SPAN: "SPAN",
     "grafana.com/rollout-downscale-leader": "LEADER",
+    "grafana.com/rollout-upscale-only-when-leader-ready": "GATE",
+    "annotation grafana.com/rollout-force-replicas:": "annotation FORCE:",
+    "grafana.com/rollout-mirror-replicas-from-resource": "MIRROR",
     ", forced by grafana.com/rollout-force-replicas": ", FORCED",
     "could not find leader for zone-b using LEADER:": "NOT FOUND:",
 }
@@ -129,6 +131,70 @@ a gate does not open by what was only written
   a 5; b 3 follows=a; c 3 follows=b gate=true; written b 5
   | wait leading_zone_not_ready zone-c: zone-c follows zone-b: 3 → 5 waits: the status of zone-b
     does not show its newest spec yet
+SEED-067 the time between zones is a Go duration
+  a 3 ago=90m; b 5 follows=a label=1h30m | scale_down: zone-b follows zone-a: 5 → 3
+SEED-067 it is not over yet
+  a 3 ago=75m; b 5 follows=a label=1h30m
+  | wait zone_downscaled_lately zone-b: zone-b follows zone-a: 5 → 3 in 15m0s, last downscale zone-a
+    2026-01-01T10:45:00Z, wait 1h30m0s
+SEED-067 one that is less than nothing
+  a 3 ago=0s; b 5 follows=a label=-1h | scale_down: zone-b follows zone-a: 5 → 3
+D-23 a downscale that only we have seen counts, and the last of several
+  a 3 ago=3h; b 5 follows=a label=6h; c 3; seen c 1h; seen b 1s
+  | wait zone_downscaled_lately zone-b: zone-b follows zone-a: 5 → 3 in 5h0m0s, last downscale
+    zone-c 2026-01-01T11:00:00Z, wait 6h0m0s
+D-23 also where the follower does not say how long to wait
+  a 3; b 5 follows=a; seen a 1h
+  | problem wait_time_missing zone-b: StatefulSet zone-b: annotation SPAN: not set, nor as label,
+    and another zone was scaled down before: zone-b follows zone-a: 5 → 3
+  | failed zone-b
+SCALE-07 a forced count with a sign
+  a 4; b 3 follows=a force=+5 | scale_up: zone-b follows zone-a: 3 → 5, FORCED
+SCALE-07 the largest forced count
+  a 4; b 3 follows=a force=2147483647 | scale_up: zone-b follows zone-a: 3 → 2147483647, FORCED
+a forced count without a set to follow or mirror
+  a 4 force=5
+  | problem bad_force_replicas zone-a: StatefulSet zone-a: annotation FORCE: zone-a follows and
+    mirrors nothing: it is ignored
+a forced count ends a circle
+  b 3 follows=c force=5; c 3 follows=b | scale_up: zone-b follows zone-c: 3 → 5, FORCED
+a gate that is neither true nor false is named, and off
+  a 4 pods=lllL; b 3 follows=a gate=True
+  | scale_up: zone-b follows zone-a: 3 → 4
+  | problem bad_scaling_switch zone-b: StatefulSet zone-b: annotation GATE: "True" is neither "true"
+    nor "false"; false is used
+following wins over mirroring, and both are named
+  a 4; b 3 follows=a name=demo kind=ReplicaTemplate; scale 9/0
+  | scale_up: zone-b follows zone-a: 3 → 4
+  | problem follows_and_mirrors zone-b: StatefulSet zone-b: annotation LEADER: zone-b has annotation
+    MIRROR-name as well: it follows, and mirrors nothing
+half a mirror beside a lead mirrors nothing: no kind
+  a 4; b 3 follows=a name=demo; scale 9/0 | scale_up: zone-b follows zone-a: 3 → 4
+half a mirror beside a lead mirrors nothing: no name
+  a 4; b 3 follows=a kind=ReplicaTemplate; scale 9/0 | scale_up: zone-b follows zone-a: 3 → 4
+a leading zone that cannot be read is named as such
+  b 3 follows=a; unreadable zone-a
+  | problem object_unreadable zone-b: StatefulSet zone-b: annotation LEADER: NOT FOUND: StatefulSet
+    zone-a cannot be read: spec.replicas: expected int, got str: "x"
+  | failed zone-b
+W-42 SCALE-05 an error of one zone stays with it
+  a 5; b 3 follows=absent; c 3 follows=a
+  | scale_up: zone-c follows zone-a: 3 → 5
+  | problem no_leading_zone zone-b: StatefulSet zone-b: annotation LEADER: NOT FOUND: the group has
+    no StatefulSet "zone-absent"
+  | failed zone-b
+a delay does not hold a zone that follows
+  a 3; b 5 follows=a delay=1h url=http://pod/x; says b-4 1m
+  | scale_down: zone-b follows zone-a: 5 → 3
+what another client wrote after us counts
+  a 3; b 5 follows=a generation=3; written b 3 | scale_down: zone-b follows zone-a: 5 → 3
+T-03.20 a zone in the midst of its own rollout waits for the time alone
+  a 2 ago=1h; b 3 follows=a label=12h pods=ppp current_revision=prev
+  | wait zone_downscaled_lately zone-b: zone-b follows zone-a: 3 → 2 in 11h0m0s, last downscale
+    zone-a 2026-01-01T11:00:00Z, wait 12h0m0s
+T-03.21 its own rollout does not hold it
+  a 2; b 3 follows=a label=12h pods=ppp current_revision=prev
+  | scale_down: zone-b follows zone-a: 3 → 2
 """
 
 
@@ -151,19 +217,6 @@ def test_seed066_a_chain_is_scaled_down_one_zone_after_the_other() -> None:
     assert after.next_downscale == 11 * HOUR
 
 
-@pytest.mark.parametrize(
-    ("label", "ago", "may_go"),
-    [("1h30m", "90m", True), ("1h30m", "75m", False), ("5m", "6m", True), ("90s", "72s", False),
-     ("0", "0s", True), ("-1h", "0s", True)],
-)  # fmt: skip
-def test_seed067_the_time_between_zones_is_a_go_duration(
-    label: str, ago: str, may_go: bool
-) -> None:
-    plan = plan_scaling(read_snapshot(f"a 3 ago={ago}; b 5 follows=a label={label}"))
-
-    assert counts(plan) == ({"zone-b": 3} if may_go else {})
-
-
 @pytest.mark.parametrize("label", ["1d", "12", "", "h", "1e3h", "12h ", "\u0661h", "9" * 5000])
 def test_seed067_one_that_is_none_stops_the_downscale_and_is_named(label: str) -> None:
     plan = plan_scaling(
@@ -176,14 +229,6 @@ def test_seed067_one_that_is_none_stops_the_downscale_and_is_named(label: str) -
     assert len(plan.problems[0].text) < 500
 
 
-def test_the_last_of_several_downscales_says_how_long_is_left() -> None:
-    zones = [counted("a", 3, ago=3 * HOUR), counted("b", 5, follows="a", label="6h")]
-    plan = plan_scaling(snapshot(*zones, counted("c", 3), seen={"c": HOUR, "b": SECOND}))
-
-    assert plan.next_downscale == 5 * HOUR
-    assert plan.waits[0].text.endswith("last downscale zone-c 2026-01-01T11:00:00Z, wait 6h0m0s")
-
-
 def test_a_wait_is_news_only_where_more_than_time_has_changed() -> None:
     zones = [counted("a", 3, last="2026-01-01T11:00:00Z"), counted("b", 5, follows="a", label="6h")]
     now = snapshot().group.now
@@ -191,17 +236,6 @@ def test_a_wait_is_news_only_where_more_than_time_has_changed() -> None:
 
     assert early.text != late.text
     assert early.stable_text == late.stable_text != ""
-
-
-def test_d23_a_downscale_that_only_we_have_seen_counts() -> None:
-    zones = [counted("a", 3), counted("b", 5, follows="a", label="6h")]
-
-    assert codes(plan_scaling(snapshot(*zones, seen={"a": HOUR}))) == [
-        "zone_downscaled_lately zone-b"
-    ]
-    assert codes(
-        plan_scaling(snapshot(zones[0], counted("b", 5, follows="a"), seen={"a": HOUR}))
-    ) == ["wait_time_missing zone-b"]
 
 
 GUARDED: Final = {"grafana.com/prepare-downscale": "true"}
@@ -259,23 +293,13 @@ def test_which_zones_keep_the_time_of_their_downscales(
 # Bad input of following zones, named and kept to its zone: W-42, SCALE-05, SCALE-07, SI-23
 
 FORCE: Final = "grafana.com/rollout-force-replicas"
-GATE: Final = "grafana.com/rollout-upscale-only-when-leader-ready"
 
 
-FORCES: Final = {"5": 5, "+5": 5, "0": 0, "2147483647": 2147483647}
 BAD_FORCES: Final = {
     "-1": "is negative",
     "2147483648": "does not fit into 32 bits",
     **dict.fromkeys(("invalid", "", " 5", "5.0", "1_0", "\u0665"), "is not an integer"),
 }
-
-
-@pytest.mark.parametrize("text", [None, *FORCES])
-def test_force_values_that_count(text: str | None) -> None:
-    plan = plan_scaling(snapshot(counted("a", 4), counted("b", 3, follows="a", force=text)))
-
-    count = 4 if text is None else FORCES[text]
-    assert (counts(plan), codes(plan)) == ({"zone-b": count}, [])
 
 
 @pytest.mark.parametrize(("text", "why"), BAD_FORCES.items())
@@ -285,51 +309,6 @@ def test_scale07_force_values_that_do_not_count_are_named(text: str, why: str) -
         f'problem bad_force_replicas zone-b: StatefulSet zone-b: annotation {FORCE}: "{text}" {why}'
         "; it is ignored",
     ]
-
-
-def test_force_without_a_set_to_follow_or_mirror_is_named_and_ignored() -> None:
-    assert show(counted("a", 4, force="5")) == [
-        f"problem bad_force_replicas zone-a: StatefulSet zone-a: annotation {FORCE}: zone-a follows"
-        " and mirrors nothing: it is ignored"
-    ]
-
-
-@pytest.mark.parametrize("text", ["True", "yes", "", "1"])
-def test_a_gate_that_is_neither_true_nor_false_is_named_and_off(text: str) -> None:
-    assert show(counted("a", 4, pods="lllL"), counted("b", 3, follows="a", gate=text)) == [
-        "scale_up: zone-b follows zone-a: 3 → 4",
-        f'problem bad_scaling_switch zone-b: StatefulSet zone-b: annotation {GATE}: "{text}" is'
-        ' neither "true" nor "false"; false is used',
-    ]
-
-
-def test_following_wins_over_mirroring_and_both_are_named() -> None:
-    plan = plan_scaling(
-        read_snapshot("a 4; b 3 follows=a name=demo kind=ReplicaTemplate; scale 9/0")
-    )
-
-    assert (counts(plan), codes(plan)) == ({"zone-b": 4}, ["follows_and_mirrors zone-b"])
-
-
-def test_an_unreadable_leading_zone_is_named_as_such() -> None:
-    broken = (unreadable("StatefulSet", "zone-a"),)
-    lines = outline(plan_scaling(snapshot(counted("b", 3, follows="a"), unreadable=broken)))
-
-    assert lines == [
-        f"problem object_unreadable zone-b: StatefulSet zone-b: annotation {LEADING_ZONE}:"
-        f" could not find leader for zone-b using {LEADING_ZONE}: StatefulSet zone-a cannot be"
-        ' read: spec.replicas: expected int, got str: "x"',
-        "failed zone-b",
-    ]
-
-
-def test_w42_an_error_of_one_zone_stays_with_it() -> None:
-    case = "a 5; b 3 follows=absent; c 3 follows=a; mirroring d 3 version=a/b/c"
-    plan = plan_scaling(read_snapshot(case))
-
-    assert counts(plan) == {"zone-c": 5}
-    assert plan.failed == {"zone-b", "zone-d"}
-    assert {reason.severity for reason in plan.problems} == {Severity.WARN}
 
 
 def circle(names: str) -> str:
@@ -378,12 +357,6 @@ def test_zones_of_a_circle_stay_as_they_are_and_others_follow_them() -> None:
     assert counts(plan) == {"zone-d": 5}
     assert plan.failed == {"zone-b", "zone-c", "zone-e"}
     assert codes(plan) == [f"leading_zones_circle zone-{name}" for name in "bce"]
-
-
-def test_a_forced_count_ends_a_circle() -> None:
-    plan = plan_scaling(read_snapshot("b 3 follows=c force=5; c 3 follows=b"))
-
-    assert (counts(plan), codes(plan)) == ({"zone-b": 5}, [])
 
 
 @pytest.mark.parametrize(

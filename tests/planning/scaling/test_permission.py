@@ -7,30 +7,30 @@ from typing import Final
 import pytest
 from msgspec import structs
 
-from rollout_operator.model.downscale import Decrease, Underway
+from rollout_operator.model.downscale import Decrease
 from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import LAST_DOWNSCALE
 from rollout_operator.model.outcome import Code
-from rollout_operator.model.scaling import ScalingSnapshot
+from rollout_operator.model.scaling import ScalingPlan, ScalingSnapshot
 from rollout_operator.model.tracker import TimesSource
 from rollout_operator.planning.downscales.rule import assess_neighbours
-from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT, STALE_RECHECK
+from rollout_operator.planning.rollout.zones import STALE_RECHECK
 from rollout_operator.planning.scaling.plan import plan_scaling
-from tests.builders import prev, unreadable
+from tests.builders import prev
 from tests.planning.scalings import (
     HOUR,
     SECOND,
-    SHOWN,
     annotated,
     changed,
     codes,
     counted,
     counts,
     guarded,
-    mirroring,
     outline,
+    read_snapshot,
     snapshot,
 )
+from tests.planning.tables import read_table
 
 B: Final = counted("b", 5, follows="a", label="1h")
 CHANGE: Final = "zone-b follows zone-a: 5 → 3"
@@ -86,18 +86,6 @@ def test_d25_a_rollout_elsewhere_holds_a_zone_without_the_label(state: str, expe
         assert outline(plan) == [f"scale_down: {CHANGE}"]
 
 
-def test_d25_a_delete_of_ours_that_cannot_be_seen_yet_is_a_rollout() -> None:
-    scaling = plan_b(counted("c", 3), deletions={"zone-c-1": Deletion.ACCEPTED})
-
-    assert codes(plan_scaling(scaling)) == ["rollout_underway zone-b"]
-
-
-def test_d25_a_delete_in_the_zone_itself_does_not_hold_it() -> None:
-    scaling = plan_b(deletions={"zone-b-1": Deletion.ACCEPTED})
-
-    assert counts(plan_scaling(scaling)) == {"zone-b": 3}
-
-
 @pytest.mark.parametrize("state", sorted(OTHERS))
 def test_w18_a_guarded_zone_waits_for_exactly_what_its_review_would_refuse(state: str) -> None:
     """Same words, and no attempt that is refused anyway."""
@@ -132,73 +120,55 @@ def test_w18_d22_both_agree_on_the_time_between_zones() -> None:
         assert verdict is None or codes(plan) == [f"{verdict.reason.code} zone-b"]
 
 
-UNDERWAY: Final = Underway(zone="zone-c", replicas_from=5, replicas_to=4)
-BROKEN: Final = (unreadable("StatefulSet", "zone-d"),)
+HELD = """
+D-25 another downscale that may still persist
+  downscale c 5 4 | downscale_underway: zone-c is being scaled down from 5 to 4 replicas
+D-25 one of ours that the cache does not show
+  c 5; written c 4 | downscale_underway: zone-c is being scaled down from 5 to 4 replicas
+D-25 a delete of ours that cannot be seen yet is a rollout
+  c 3; accepted c-1
+  | rollout_underway: zone-c is being rolled out: zone-c has 2 of 3 pods ready (zone-c-1: delete
+    accepted)
+SI-08 a member that cannot be read
+  unreadable zone-d
+  | object_unreadable: StatefulSet zone-d cannot be read: spec.replicas: expected int, got str: "x"
+SI-09 a frozen view
+  stale 61 | view_stale: the newest proof that the cache is live is more than 60s old
+ZONE-05 times that are not known
+  times | bad_downscale_time: loading zones failed
+"""
+
+
+def plan_case(case: str, b: str = "b 5") -> ScalingPlan:
+    """Return the plan in which zone-b follows zone-a from 5 to 3."""
+    problem = "loading zones failed" if case == "times" else ""
+    statements = f"a 3; {b} follows=a label=1h; {case.removeprefix('times')}"
+    return plan_scaling(structs.replace(read_snapshot(statements), times_problem=problem))
+
+
+@pytest.mark.parametrize(("case", "expected"), read_table(HELD, str))
+def test_what_holds_every_downscale(case: str, expected: list[str]) -> None:
+    plan = plan_case(case)
+    code, _, why = expected[0].partition(": ")
+
+    assert outline(plan) == held(code, why)
+    is_frozen = plan.waits[0].code is Code.SNAPSHOT_STALE
+    assert plan.requeue_after == (STALE_RECHECK if is_frozen else None)
+    forced = plan_case(case, "b 5 force=1")
+    assert (counts(forced), codes(forced)) == ({}, [f"{code} zone-b"]), "SCALE-06: force too"
 
 
 @pytest.mark.parametrize(
-    ("scaling", "expected"),
+    ("case", "b"),
     [
-        pytest.param(
-            snapshot(counted("a", 3), B, downscale=UNDERWAY),
-            held("downscale_underway", "zone-c is being scaled down from 5 to 4 replicas"),
-            id="D-25 another downscale that may still persist",
-        ),
-        pytest.param(
-            snapshot(counted("a", 3), B, counted("c", 5), written={"c": 4}),
-            held("downscale_underway", "zone-c is being scaled down from 5 to 4 replicas"),
-            id="D-25 one of ours that the cache does not show",
-        ),
-        pytest.param(
-            snapshot(counted("a", 3), B, unreadable=BROKEN),
-            held(
-                "object_unreadable",
-                'StatefulSet zone-d cannot be read: spec.replicas: expected int, got str: "x"',
-            ),
-            id="SI-08 a member that cannot be read",
-        ),
-        pytest.param(
-            snapshot(counted("a", 3), B, snapshot_age=SNAPSHOT_LIMIT + SECOND),
-            held("view_stale", "the newest proof that the cache is live is more than 60s old"),
-            id="SI-09 a frozen view",
-        ),
-        pytest.param(
-            structs.replace(snapshot(counted("a", 3), B), times_problem="loading zones failed"),
-            held("bad_downscale_time", "loading zones failed"),
-            id="ZONE-05 times that are not known",
-        ),
+        pytest.param("downscale b 5 3", "b 5", id="a downscale of the zone itself"),
+        pytest.param("downscale b 5 3", "guarded b 5", id="also of a guarded one"),
+        pytest.param("accepted b-1", "b 5", id="D-25 a delete in the zone itself"),
+        pytest.param("c 5; written c 6", "b 5", id="an upscale that cannot be seen"),
     ],
 )
-def test_what_holds_every_downscale(scaling: ScalingSnapshot, expected: list[str]) -> None:
-    plan = plan_scaling(scaling)
-
-    assert outline(plan) == expected
-    is_frozen = plan.waits[0].code is Code.SNAPSHOT_STALE
-    assert plan.requeue_after == (STALE_RECHECK if is_frozen else None)
-    forced = structs.replace(
-        scaling,
-        group=structs.replace(
-            scaling.group,
-            zones=tuple(
-                annotated(zone, force="1") if zone.sts.name == "zone-b" else zone
-                for zone in scaling.group.zones
-            ),
-        ),
-    )
-    assert codes(plan_scaling(forced)) == [f"{plan.waits[0].code} zone-b"], "SCALE-06: force too"
-
-
-@pytest.mark.parametrize("b", [B, guarded(B)], ids=["plain", "guarded"])
-def test_a_downscale_of_the_zone_itself_does_not_hold_it(b: Zone) -> None:
-    own = Underway(zone="zone-b", replicas_from=5, replicas_to=3)
-
-    assert counts(plan_scaling(snapshot(counted("a", 3), b, downscale=own))) == {"zone-b": 3}
-
-
-def test_an_upscale_of_ours_that_cannot_be_seen_holds_no_zone() -> None:
-    assert counts(
-        plan_scaling(snapshot(counted("a", 3), B, counted("c", 5), written={"c": 6}))
-    ) == {"zone-b": 3}
+def test_what_holds_no_downscale(case: str, b: str) -> None:
+    assert outline(plan_case(case, b)) == [f"scale_down: {CHANGE}"]
 
 
 def test_zone_tracker_annotations_mean_nothing_and_its_times_do() -> None:
@@ -244,12 +214,3 @@ def test_the_words_about_time_are_in_whole_seconds_and_never_too_short() -> None
 
     assert plan.waits[0].text.startswith(f"{CHANGE} in 30m1s, last downscale zone-a ")
     assert plan.requeue_after == timedelta(minutes=30, milliseconds=250)
-
-
-def test_a_mirroring_zone_is_held_in_the_same_words() -> None:
-    zones = [mirroring("b", 5), OTHERS["rolling"]]
-    plan = plan_scaling(snapshot(*zones, scale="3/5"))
-
-    assert plan.waits[0].text.startswith(
-        f"zone-b mirrors {SHOWN}: 5 → 3 waits: zone-c is being rolled out: zone-c has 2 of 3"
-    )

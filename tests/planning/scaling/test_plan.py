@@ -8,11 +8,9 @@ from typing import Final
 import pytest
 from msgspec import structs
 
-from rollout_operator.model.group import Deletion
 from rollout_operator.model.outcome import Code, Severity
 from rollout_operator.model.scaling import ScalingPlan, ScalingSnapshot
 from rollout_operator.planning.scaling.plan import plan_scaling
-from tests.builders import prev
 from tests.planning.scalings import (
     HOUR,
     SHOWN,
@@ -30,10 +28,13 @@ from tests.planning.scalings import (
     read_snapshot,
     snapshot,
 )
-from tests.planning.tables import read_table
+from tests.planning.tables import read_table, shorten
 
-ROLLING: Final = changed(prev("b", "ppp"), labels=counted("b", 3, label="12h").sts.labels)
-
+SENTENCES: Final = {
+    "grafana.com/rollout-mirror-replicas-from-resource": "MIRROR",
+    "grafana.com/rollout-delayed-downscale": "DELAY",
+    "grafana.com/rollout-prepare-delayed-downscale-url": "DELAY-URL",
+}
 T04 = """
 T-04.1 SEED-068 up: first the zone
   mirroring b 2; scale 5/2 | scale_up: b: 2 → 5
@@ -61,30 +62,89 @@ T-04.10 two do not write back
   mirroring b 5 write_back=false; mirroring c 5 write_back=bad; mirroring d 2; scale 5/2
   | scale_up: d: 2 → 5
   | problem bad_scaling_switch zone-c: StatefulSet zone-c: annotation
-    grafana.com/rollout-mirror-replicas-from-resource-write-back: "bad" is not a boolean; nothing is
-    published of zone-c
+    MIRROR-write-back: "bad" is not a boolean; nothing is published of zone-c
 T-04.10 the third does
   mirroring b 5 write_back=false; mirroring c 5 write_back=bad; mirroring d 5; scale 5/2
   | publish 5 to DEMO
   | problem bad_scaling_switch zone-c: StatefulSet zone-c: annotation
-    grafana.com/rollout-mirror-replicas-from-resource-write-back: "bad" is not a boolean; nothing is
-    published of zone-c
+    MIRROR-write-back: "bad" is not a boolean; nothing is published of zone-c
 a status that is right is not published again
   mirroring b 5; mirroring c 5; scale 5/5 | nothing
+T-04.7 W-42 the kind is not known, and the other zones of the group go on
+  mirroring b 3; c 5; d 3 follows=c; scale lasting kind ReplicaTemplate is not known
+  | scale_up: zone-d follows zone-c: 3 → 5
+  | problem bad_reference zone-b: StatefulSet zone-b: annotation MIRROR-name: kind ReplicaTemplate
+    is not known
+  | failed zone-b
+T-04.8 its scale cannot be read just now
+  mirroring b 3; c 5; d 3 follows=c; scale passing no answer within 30s
+  | scale_up: zone-d follows zone-c: 3 → 5 | wait reference_not_read zone-b: b: no answer within 30s
+MIRR-02 no reference at all
+  b 3; scale 5/5 | nothing
+MIRR-02 both halves are empty
+  b 3 name= kind=; scale 5/5 | nothing
+MIRR-02 no kind
+  b 3 name=demo; scale 5/5
+  | problem bad_reference zone-b: StatefulSet zone-b: annotation MIRROR-name: annotation MIRROR-kind
+    is not set or empty: nothing is mirrored
+MIRR-02 no name
+  b 3 name= kind=ReplicaTemplate; scale 5/5
+  | problem bad_reference zone-b: StatefulSet zone-b: annotation MIRROR-kind: annotation MIRROR-name
+    is not set or empty: nothing is mirrored
+MIRR-05 a forced count takes the place of the one that is mirrored: up
+  mirroring b 5 force=7; scale 3/3 | scale_up: b: 5 → 7, FORCED
+MIRR-05 down
+  mirroring b 5 force=1; scale 3/3 | scale_down: b: 5 → 1, FORCED
+MIRR-05 as it is
+  mirroring b 5 force=5; scale 3/3 | publish 5 to DEMO
+a forced count needs no reference that can be read: a person may not wait until it is mended
+  mirroring b 5 force=3; scale lasting no such object
+  | scale_down: b: 5 → 3, FORCED
+  | problem bad_reference zone-b: StatefulSet zone-b: annotation MIRROR-name: no such object
+nor that it can be read just now
+  mirroring b 5 force=3; scale passing no answer | scale_down: b: 5 → 3, FORCED
+DELAY-01 half a delay is none, and is named: no URL
+  mirroring b 5 delay=1h url=; scale 3/5
+  | scale_down: b: 5 → 3
+  | problem bad_delay zone-b: StatefulSet zone-b: annotation DELAY: annotation DELAY-URL is not set
+    or empty: downscales are not delayed
+DELAY-01 no delay
+  mirroring b 5 delay= url=http://x/; scale 3/5
+  | scale_down: b: 5 → 3
+  | problem bad_delay zone-b: StatefulSet zone-b: annotation DELAY-URL: annotation DELAY is not set
+    or empty: downscales are not delayed
+DELAY-01 a delay of nothing is none
+  delayed b 5 delay=0h0m; scale 3/5 | scale_down: b: 5 → 3
+SEED-070 the time between zones is not kept by zones that only mirror
+  mirroring b 5 span=12h; c 3 last=2026-01-01T11:59:59Z; scale 3/5 | scale_down: b: 5 → 3
+W-40 it is kept by one that others follow: 5 → 3 → 4 → 2 within hours goes zone by zone
+  mirroring a 4 span=12h; b 4 follows=a label=12h ago=1h; scale 2/4
+  | wait zone_downscaled_lately zone-a: a: 4 → 2 in 11h0m0s, last downscale zone-b
+    2026-01-01T11:00:00Z, wait 12h0m0s
+W-40 it holds no upscale
+  mirroring a 4 span=12h; b 4 follows=a label=12h ago=1h; scale 6/4 | scale_up: a: 4 → 6
+W-40 a guarded one keeps the time that its review would request
+  guarded mirroring a 4; b 4 label=12h ago=1h; scale 2/4
+  | wait zone_downscaled_lately zone-a: a: 4 → 2 in 11h0m0s, last downscale zone-b
+    2026-01-01T11:00:00Z, wait 12h0m0s
+W-40 one that is not guarded does not
+  mirroring a 4; b 4 label=12h ago=1h; scale 2/4 | scale_down: a: 4 → 2
+one downscale at a time, and the others name it
+  mirroring b 5; mirroring a 5; mirroring c 5; scale 3/5
+  | scale_down: a: 5 → 3
+  | wait downscale_underway zone-b: b: 5 → 3 waits: zone-a is scaled down first
+  | wait downscale_underway zone-c: c: 5 → 3 waits: zone-a is scaled down first
+upscales are not counted and not held
+  mirroring a 5; b 2 follows=a; d 2 follows=a ago=1h label=12h; unknown b-0; scale 3/5
+  | scale_up: zone-b follows zone-a: 2 → 5
+  | scale_up: zone-d follows zone-a: 2 → 5
+  | wait zone_downscaled_lately zone-a: a: 5 → 3 in 11h0m0s, last downscale zone-d
+    2026-01-01T11:00:00Z, wait 12h0m0s
+a downscale of one that mirrors waits in the same words
+  mirroring b 5; c 3 pods=pLp current_revision=prev; scale 3/5
+  | wait rollout_underway zone-b: b: 5 → 3 waits: zone-c is being rolled out: zone-c has 2 of 3 pods
+    ready (zone-c-1: CrashLoopBackOff)
 """
-
-
-def test_t03_20_a_zone_in_the_midst_of_its_own_rollout_waits_for_the_time_alone() -> None:
-    """The rollout goes on: it is planned elsewhere, and is not held by a wait."""
-    zones = [counted("a", 2, ago=HOUR), annotated(ROLLING, leading="zone-a")]
-
-    assert codes(plan_scaling(snapshot(*zones))) == ["zone_downscaled_lately zone-b"]
-
-
-def test_t03_21_its_own_rollout_does_not_hold_a_zone() -> None:
-    zones = [counted("a", 2), annotated(ROLLING, leading="zone-a")]
-
-    assert outline(plan_scaling(snapshot(*zones))) == ["scale_down: zone-b follows zone-a: 3 → 2"]
 
 
 def test_a_group_in_which_all_is_as_it_should_be_gives_an_empty_plan() -> None:
@@ -107,18 +167,6 @@ def test_seed068_seed069_one_number_becomes_the_number_of_every_zone() -> None:
     assert [[one.replicas for one in plan.publish] for plan in steps] == [[], [5], [5], [5]]
 
 
-def test_one_downscale_at_a_time_and_the_others_name_it() -> None:
-    case = read_snapshot("mirroring b 5; mirroring a 5; mirroring c 5; scale 3/5")
-
-    assert outline_snapshot(case) == [
-        f"scale_down: zone-a mirrors {SHOWN}: 5 → 3",
-        f"wait downscale_underway zone-b: zone-b mirrors {SHOWN}: 5 → 3 waits: zone-a is scaled"
-        " down first",
-        f"wait downscale_underway zone-c: zone-c mirrors {SHOWN}: 5 → 3 waits: zone-a is scaled"
-        " down first",
-    ]
-
-
 def test_the_first_zone_that_may_goes_not_the_first_that_wants() -> None:
     zones = [delayed("a", 5), guarded(mirroring("b", 5)), mirroring("c", 5)]
     short = counted("d", 3, pods="lL-")
@@ -127,17 +175,6 @@ def test_the_first_zone_that_may_goes_not_the_first_that_wants() -> None:
 
     assert counts(plan) == {"zone-c": 3}
     assert codes(plan) == ["delayed_by_pods zone-a", "other_zone_not_ready zone-b"]
-
-
-def test_upscales_are_not_counted_and_not_held() -> None:
-    zones = read_snapshot(
-        "mirroring a 5; b 2 follows=a; c 2 follows=a; d 2 follows=a ago=1h label=12h"
-    )
-    deletions = {"zone-b-0": Deletion.UNKNOWN}
-    plan = plan_scaling(snapshot(*zones.group.zones, scale="3/5", deletions=deletions))
-
-    assert counts(plan) == {"zone-b": 5, "zone-c": 5, "zone-d": 5}
-    assert codes(plan) == ["zone_downscaled_lately zone-a"]
 
 
 @pytest.mark.parametrize("wanted", [2, 7])
@@ -160,12 +197,6 @@ def test_no_second_step_before_the_first_is_seen(wanted: int) -> None:
     assert plan.waits[0].severity is Severity.DEBUG
     seen = changed(zones[1], replicas=4, generation=2)
     assert counts(plan_scaling(snapshot(zones[0], seen, written={"b": 4}))) == {"zone-b": wanted}
-
-
-def test_what_another_client_wrote_after_us_counts() -> None:
-    case = read_snapshot("a 3; b 5 follows=a generation=3; written b 3")
-
-    assert counts(plan_scaling(case)) == {"zone-b": 3}
 
 
 def test_s7_two_zones_downscaled_at_once_by_their_object_keep_the_time_between_them() -> None:
@@ -191,7 +222,7 @@ def test_s7_two_zones_downscaled_at_once_by_their_object_keep_the_time_between_t
 
 @pytest.mark.parametrize(("case", "expected"), read_table(T04, read_snapshot))
 def test_t04_what_a_mirroring_zone_counts(case: ScalingSnapshot, expected: list[str]) -> None:
-    assert outline_snapshot(case, short=True) == expected
+    assert shorten(outline_snapshot(case, short=True), SENTENCES) == expected
 
 
 @pytest.mark.parametrize(
