@@ -94,8 +94,8 @@ def read_group(text: str) -> Group:
     """Return a group: `prev a pPp limit=2; zone b; pod zone-a-0 was_ready=true; unknown zone-b-1`.
 
     `lately` is a zone that was scaled down an hour ago and waits for twelve. `pod` changes pods,
-    all of a zone where it ends in `*`; `ready_for` are seconds. `twin` adds a second pod of a
-    name, `lost` one that cannot be read, `stale` is the age of the view, `other` another
+    all of a zone where it ends in `*`; `ready_for` and `age` are seconds. `twin` adds a second
+    pod of a name, `lost` one that cannot be read, `stale` is the age of the view, `other` another
     operator's last pods and for how many seconds it is left alone; other words are kinds of
     deletions.
     """
@@ -142,6 +142,8 @@ def change_pods(base: Zone, names: Collection[str], changes: Mapping[str, object
     given = dict(changes)
     if "ready_for" in given:
         given["ready_since"] = NOW - timedelta(seconds=float(str(given.pop("ready_for"))))
+    if "age" in given:
+        given["created"] = NOW - timedelta(seconds=float(str(given.pop("age"))))
     pods = [
         msgspec.structs.replace(pod, **given)
         if pod.name in names or f"{base.sts.name}-*" in names

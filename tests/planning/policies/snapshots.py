@@ -1,8 +1,8 @@
 """Policies, StatefulSets and snapshots of a policy for tables to bend, and the last batch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -13,7 +13,9 @@ from rollout_operator.model.placement import ZoneSource
 from rollout_operator.model.policy.plan import Batch, BatchPod, PolicyPlan, PolicySnapshot
 from rollout_operator.model.policy.policy import Policy, PolicyHead
 from rollout_operator.model.policy.zones import ResolvedSet, ResolvedZone, ZoneResolution, ZonesCode
+from rollout_operator.model.units import IntOrPercent
 from tests.builders import NOW
+from tests.planning.tables import read_arguments, read_group
 
 CREATED = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -58,6 +60,38 @@ def snapshot(
         group=Group(name=GroupName("db"), zones=zones, now=now, deletions={}),
         batch=batch,
     )
+
+
+def read_policy(text: str) -> PolicySnapshot:
+    """Return a snapshot such as `prev a ppl; zone b; batch a-2 completion=-20; spec interval=5`.
+
+    Zones are as `read_group` has them, `spec` are fields of the policy, `shared one=ab two=c`
+    are the StatefulSets of zones that have several.
+    """
+    statements = text.split("; ")
+    own = [one for one in statements if one.split()[0] in ("batch", "spec", "shared")]
+    group = read_group("; ".join(one for one in statements if one not in own))
+    given: dict[str, Any] = {}
+    for (word, *plain), named in map(read_arguments, own):
+        if word == "batch":
+            given["batch"] = batch(*plain, **named)  # type: ignore[arg-type]  # by the table
+        elif word == "shared":
+            given["shared"] = named
+        else:
+            given |= {key: _SPEC[key](str(value)) for key, value in named.items()}
+    found = snapshot(*group.zones, **given)
+    return replace(found, group=replace(group, name=GroupName("db")))
+
+
+def _read_limit(text: str) -> IntOrPercent:
+    return IntOrPercent(int(text.removesuffix("%")), is_percent=text.endswith("%"))
+
+
+_SPEC: Final[Mapping[str, Callable[[str], object]]] = {
+    "is_paused": bool,
+    "interval": lambda text: seconds(float(text)),
+    "max_unavailable": _read_limit,
+}
 
 
 def batch(

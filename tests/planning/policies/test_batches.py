@@ -9,11 +9,12 @@ from msgspec.structs import replace
 from rollout_operator.model.group import Zone
 from rollout_operator.model.names import Revision
 from rollout_operator.model.objects import Pod
-from rollout_operator.model.policy.plan import Batch, PolicyPlan
+from rollout_operator.model.policy.plan import Batch, PolicyPlan, PolicySnapshot
 from rollout_operator.model.units import IntOrPercent
 from rollout_operator.planning.policies.plan import plan_policy
 from tests.builders import NOW, prev, zone
-from tests.planning.policies.snapshots import batch, outline, seconds, snapshot
+from tests.planning.policies.snapshots import batch, outline, read_policy, seconds, snapshot
+from tests.planning.tables import read_table
 
 B = zone("b")
 OPEN = batch("a-2")
@@ -43,73 +44,77 @@ def times(found: PolicyPlan) -> list[float | None]:
     return [None if one is None else (one - NOW).total_seconds() for one in both]
 
 
-@pytest.mark.parametrize(
-    ("a", "last", "expected", "ends"),
-    [
-        pytest.param(
-            prev("a", "ppl"), OPEN, "interval_wait", [0, 30], id="MAZ-40 complete, the pause begins"
-        ),
-        pytest.param(prev("a", "ppL"), OPEN, "batch_open", [None, None], id="MAZ-40 not ready"),
-        pytest.param(prev("a", "pp-"), OPEN, "batch_open", [None, None], id="MAZ-40 not there"),
-        pytest.param(prev("a", "ppt"), OPEN, "batch_open", [None, None], id="MAZ-40 going"),
-        pytest.param(
-            prev("a", "ppl"), batch("a-2", completion=-20), "interval_wait", [-20, 10],
-            id="MT-30 MAZ-43 a new process counts from the record",
-        ),
-        pytest.param(
-            prev("a", "ppl"), batch("a-2", completion=-30), "a-1", [-30, None],
-            id="MT-28 the pause is over",
-        ),
-        pytest.param(
-            prev("a", "pPl"), batch("a-2", completion=-10), "a-1", [None, None],
-            id="MAZ-38 an outdated one that breaks in the pause goes",
-        ),
-        pytest.param(
-            prev("a", "ppL"), batch("a-2", completion=-10), "batch_open", [None, None],
-            id="MT-28 MAZ-40 one that fails in the pause opens the batch again",
-        ),
-        pytest.param(
-            prev("a", "plL"), batch("a-2", completion=-31), "budget_used", [-31, None],
-            id="MAZ-40 nothing does after the pause",
-        ),
-        pytest.param(
-            at(prev("a", "ppl"), 2, ready=-5), batch("a-2", completion=-20), "interval_wait",
-            [-20, 25], id="MT-28 MAZ-40 it recovered unseen",
-        ),
-        pytest.param(
-            at(prev("a", "ppl"), 2, ready=7), batch("a-2", completion=-20), "interval_wait",
-            [-20, 10], id="MAZ-43 the kubelet's clock is ahead",
-        ),
-        pytest.param(
-            prev("a", "ppl"), batch("a-2", completion=3600), "interval_wait", [0, 30],
-            id="MAZ-43 a completion in the future is now",
-        ),
-        pytest.param(
-            prev("a", "ppp"), None, "a-2", [None, None], id="MAZ-41 the first batch does not wait"
-        ),
-        pytest.param(
-            at(prev("a", "ppp"), 0, 1, 2, ready=-5), None, "a-2", [None, None],
-            id="MAZ-41 nor for outdated pods that are new",
-        ),
-        pytest.param(
-            at(prev("a", "ppl"), 2, ready=-5), None, "interval_wait", [None, 25],
-            id="MAZ-43 the status is lost",
-        ),
-        pytest.param(
-            at(prev("a", "ppl"), 2, ready=7, created=-5), None, "interval_wait", [None, 25],
-            id="MAZ-43 the status is lost, and the kubelet's clock is ahead",
-        ),
-        pytest.param(
-            zone("a"), OPEN, "up_to_date", [0, None], id="MAZ-40 the last batch of a rollout"
-        ),
-    ],
-)  # fmt: skip
-def test_the_pause(a: Zone, last: Batch | None, expected: str, ends: list[float | None]) -> None:
-    found = plan(a, B, last=last)
+PAUSES = """
+MAZ-40 complete, the pause begins
+  prev a ppl; zone b; batch a-2 | interval_wait 0 30
+MAZ-40 not ready
+  prev a ppL; zone b; batch a-2 | batch_open - -
+MAZ-40 not there
+  prev a pp-; zone b; batch a-2 | batch_open - -
+MAZ-40 going
+  prev a ppt; zone b; batch a-2 | batch_open - -
+MT-30 MAZ-43 a new process counts from the record
+  prev a ppl; zone b; batch a-2 completion=-20 | interval_wait -20 10
+MT-28 the pause is over
+  prev a ppl; zone b; batch a-2 completion=-30 | a-1
+MAZ-38 an outdated one that breaks in the pause goes
+  prev a pPl; zone b; batch a-2 completion=-10 | a-1
+MT-28 MAZ-40 one that fails in the pause opens the batch again
+  prev a ppL; zone b; batch a-2 completion=-10 | batch_open - -
+MAZ-40 nothing does after the pause
+  prev a plL; zone b; batch a-2 completion=-31 | budget_used -31 -
+MT-28 MAZ-40 it recovered unseen
+  prev a ppl; zone b; pod zone-a-2 ready_for=5; batch a-2 completion=-20 | interval_wait -20 25
+MAZ-32 MAZ-40 it recovers when it is available: ready for 15 s, of which 10 are wanted
+  prev a ppl min_ready_seconds=10; zone b; pod zone-a-0 zone-a-1 ready_for=99;
+    pod zone-a-2 ready_for=15; batch a-2 completion=-20
+  | interval_wait -20 25
+MAZ-43 the kubelet's clock is ahead
+  prev a ppl; zone b; pod zone-a-2 ready_for=-7; batch a-2 completion=-20 | interval_wait -20 10
+MAZ-43 a completion in the future is now
+  prev a ppl; zone b; batch a-2 completion=3600 | interval_wait 0 30
+MAZ-41 the first batch does not wait
+  prev a; zone b | a-2
+MAZ-41 nor for outdated pods that are new
+  prev a; zone b; pod zone-a-* ready_for=5 | a-2
+MAZ-43 the status is lost
+  prev a ppl; zone b; pod zone-a-2 ready_for=5 | interval_wait - 25
+MAZ-43 the status is lost, and the kubelet's clock is ahead
+  prev a ppl; zone b; pod zone-a-2 ready_for=-7 age=5 | interval_wait - 25
+MAZ-40 the last batch of a rollout
+  zone a; zone b; batch a-2 | up_to_date 0 -
+MAZ-41 it lies between zones as well
+  zone a; prev b; batch a-0 completion=-29 | interval_wait -29 1
+MAZ-41 and ends there
+  zone a; prev b; batch a-0 completion=-30 | b-2
+MAZ-41 it lies between rollouts as well: the batch was for another revision, and complete
+  prev a; zone b; batch a-0 completion=-29 revision=v3 | interval_wait -29 1
+MAZ-40 MAZ-41 a failure in it counts anew, though nothing of that batch is left to wait for
+  prev a; zone b llL ready=2; batch a-0 completion=-29 revision=v3 | zone_not_ready 0 -
+MT-31 MAZ-46 it has not ended
+  prev a ppl; zone b; batch a-2 completion=-6 | interval_wait -6 24
+MT-31 MAZ-46 a shorter one takes effect at once
+  prev a ppl; zone b; batch a-2 completion=-6; spec interval=5 | a-1
+MT-29 MAZ-42 without a pause two may be down
+  prev a pppLL; zone b; batch a-4 a-3; spec interval=0 max_unavailable=2 | batch_open - -
+MT-29 MAZ-42 and the window slides: one is back, the next goes
+  prev a pppLl; zone b; batch a-4 a-3; spec interval=0 max_unavailable=2 | a-2
+MAZ-43 a batch for a revision that no StatefulSet ever had, written by hand, saves no pause
+  prev a ppl; zone b; pod zone-a-2 ready_for=1; batch a-2 revision=v3 | interval_wait - 29
+MAZ-47 excepts the StatefulSet of a superseded batch, and no other
+  zone a; prev b; pod zone-a-2 ready_for=1; batch a-2 revision=v3 | interval_wait - 29
+a batch of a StatefulSet that is gone holds nothing
+  prev b; batch a-2 | b-2
+"""
 
-    assert outline(found).removesuffix(" record a") == expected
-    if not found.action:
-        assert times(found) == ends
+
+@pytest.mark.parametrize(("case", "expected"), read_table(PAUSES, read_policy))
+def test_the_pause(case: PolicySnapshot, expected: list[str]) -> None:
+    """What goes, or what it waits for, when the batch was complete and when the pause ends."""
+    found = plan_policy(case)
+    ends = [] if found.action else [f"{'-' if one is None else int(one)}" for one in times(found)]
+
+    assert [" ".join([outline(found), *ends])] == expected
 
 
 @pytest.mark.parametrize(
@@ -144,54 +149,6 @@ def test_no_error_of_the_clock_makes_a_pause() -> None:
     complete = snapshot(prev("a", "ppl"), B, batch=OPEN, interval=seconds(0))
 
     assert outline(plan_policy(structs.replace(complete, clock_error=seconds(1)))) == "a-1"
-
-
-def test_the_pause_lies_between_zones_as_well() -> None:
-    """MAZ-41."""
-    found = plan(zone("a"), prev("b"), last=batch("a-0", completion=-29))
-
-    assert (outline(found), found.requeue_after) == ("interval_wait", seconds(1))
-    assert outline(plan(zone("a"), prev("b"), last=batch("a-0", completion=-30))) == "b-2"
-
-
-def test_the_pause_lies_between_rollouts_as_well() -> None:
-    """MAZ-41: the batch was for another revision, and complete."""
-    found = plan(prev("a"), B, last=batch("a-0", completion=-29, revision=V3))
-
-    assert outline(found) == "interval_wait"
-
-
-def test_a_recovery_ends_when_the_pod_is_available() -> None:
-    """MAZ-32, MAZ-40: ready for 15 s, of which `minReadySeconds` wants 10."""
-    a = at(at(prev("a", "ppl", min_ready_seconds=10), 0, 1, ready=-99), 2, ready=-15)
-    found = plan(a, B, last=batch("a-2", completion=-20))
-
-    assert times(found) == [-20, 25]
-
-
-def test_a_failure_in_the_pause_between_rollouts() -> None:
-    """MAZ-40, MAZ-41: the pause counts anew, though nothing of that batch is left to wait for."""
-    last = batch("a-0", completion=-29, revision=V3)
-    found = plan(prev("a"), zone("b", "llL", ready=2), last=last)
-
-    assert (outline(found), times(found)) == ("zone_not_ready", [0, None])
-
-
-def test_a_shorter_pause_takes_effect_at_once() -> None:
-    """MT-31, MAZ-46."""
-    last = batch("a-2", completion=-6)
-
-    assert outline(plan(prev("a", "ppl"), B, last=last)) == "interval_wait"
-    assert outline(plan(prev("a", "ppl"), B, last=last, interval=seconds(5))) == "a-1"
-
-
-def test_without_a_pause_the_window_slides() -> None:
-    """MT-29, MAZ-42: two may be down, one is back, the next goes."""
-    two: dict[str, Any] = {"interval": seconds(0), "max_unavailable": IntOrPercent(2)}
-    last = batch("a-4", "a-3")
-
-    assert outline(plan(prev("a", "pppLL"), B, last=last, **two)) == "batch_open"
-    assert outline(plan(prev("a", "pppLl"), B, last=last, **two)) == "a-2"
 
 
 def test_what_goes_is_recorded_before() -> None:
@@ -263,21 +220,7 @@ def test_a_batch_that_no_pod_bears_out_saves_no_pause() -> None:
     last = batch("a-2", revision=V3)
     a = at(prev("a", "ppl"), 2, ready=-1)
 
-    assert times(plan(a, B, last=last)) == [None, 29]
     assert times(plan(a, B, last=structs.replace(last, pods=()))) == [None, 29]
-
-
-def test_after_a_superseded_batch_other_stateful_sets_pause() -> None:
-    """MAZ-47 excepts the StatefulSet of that batch, and no other."""
-    last = batch("a-2", revision=V3)
-    found = plan(at(zone("a"), 2, ready=-1), prev("b"), last=last)
-
-    assert (outline(found), times(found)) == ("interval_wait", [None, 29])
-    assert not found.is_open
-
-
-def test_a_batch_of_a_stateful_set_that_is_gone_holds_nothing() -> None:
-    assert outline(plan(prev("b"), last=OPEN)) == "b-2"
 
 
 @pytest.mark.parametrize(

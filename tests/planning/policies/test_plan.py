@@ -23,11 +23,11 @@ from rollout_operator.model.units import IntOrPercent
 from rollout_operator.planning.policies.plan import list_switchable, plan_policy
 from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT, find_group_blocker
 from tests.builders import NOW, prev, unreadable, with_pods, zone
-from tests.planning.policies.snapshots import batch, outline, seconds, snapshot
+from tests.planning.policies.snapshots import batch, outline, read_policy, seconds, snapshot
+from tests.planning.tables import read_table
 
-A, B, C = zone("a"), zone("b"), zone("c")
+B = zone("b")
 TWELVE = "p" * 12
-NO_PAUSE: dict[str, Any] = {"interval": seconds(0)}
 
 
 def share(number: int) -> dict[str, Any]:
@@ -42,62 +42,89 @@ def plan(*zones: Zone, **fields: Any) -> PolicyPlan:
     return plan_policy(snapshot(*zones, **fields))
 
 
-@pytest.mark.parametrize(
-    ("case", "expected"),
-    [
-        pytest.param(snapshot(A, B, C), "up_to_date", id="MAZ-30 nothing is outdated"),
-        pytest.param(snapshot(), "no_stateful_sets", id="MAZ-28 no StatefulSet"),
-        pytest.param(snapshot(A, prev("b"), prev("c")), "b-2", id="MAZ-33 the first with outdated"),
-        pytest.param(snapshot(prev("c"), prev("a")), "c-2", id="MT-22 the order of the zones"),
-        pytest.param(
-            snapshot(prev("a", "ppp"), prev("b", "plp")), "b-2", id="MAZ-46 a begun one is finished"
-        ),
-        pytest.param(
-            snapshot(prev("a", "plp"), prev("b", "ppl"), batch=batch("b-2", completion=-60)),
-            "b-1", id="MAZ-46 of two begun ones the last",
-        ),
-        pytest.param(
-            snapshot(prev("a"), prev("b"), zone("c"), prev("d", "plp"), zone("e"),
-                     shared={"one": "ac", "two": "de", "three": "b"}),
-            "d-2", id="MAZ-46 only one StatefulSet of each zone has changed",
-        ),
-        pytest.param(
-            snapshot(prev("a"), prev("b"), zone("c"), prev("d"), shared={"one": "ab", "two": "cd"}),
-            "d-2", id="MAZ-46 the first StatefulSet of a zone is done, the second is not begun",
-        ),
-        pytest.param(
-            snapshot(prev("a"), prev("b"), shared={"one": "ab"}), "a-2",
-            id="MT-25 MAZ-22 StatefulSets of a zone by name",
-        ),
-        pytest.param(
-            snapshot(prev("a", "llL"), prev("b"), shared={"one": "ab"}, batch=batch("a-2"),
-                     **NO_PAUSE, **most(2)),
-            "batch_open", id="MT-25 MAZ-33 the second waits for the last pod of the first",
-        ),
-        pytest.param(
-            snapshot(prev("a", paused="true"), prev("b")), "b-2",
-            id="MAZ-26 a paused StatefulSet counts as done",
-        ),
-        pytest.param(
-            snapshot(prev("a", "ppP", paused="true"), prev("b")), "paused_zone_not_ready",
-            id="MAZ-26 its pods that are down block",
-        ),
-        pytest.param(
-            snapshot(prev("a"), zone("b", paused="true"), prev("c"),
-                     shared={"one": "a", "two": "bc"}),
-            "a-2", id="MAZ-26 a zone is not begun by one that is paused",
-        ),
-        pytest.param(
-            snapshot(prev("a", paused="true"), B), "paused", id="MAZ-26 nothing else is outdated"
-        ),
-        pytest.param(
-            snapshot(zone("a", "lll", current="prev"), prev("b")), "b-2 record a",
-            id="MAZ-49 a StatefulSet is rolled out",
-        ),
-    ],
-)  # fmt: skip
-def test_zones_and_stateful_sets_go_one_after_another(case: PolicySnapshot, expected: str) -> None:
-    assert outline(plan_policy(case)) == expected
+ORDER = """
+MAZ-30 nothing is outdated
+  zone a; zone b; zone c | up_to_date
+MAZ-33 the first with outdated
+  zone a; prev b; prev c | b-2
+MT-22 the order of the zones
+  prev c; prev a | c-2
+MAZ-46 a begun one is finished
+  prev a; prev b plp | b-2
+MAZ-46 of two begun ones the last
+  prev a plp; prev b ppl; batch b-2 completion=-60 | b-1
+MAZ-46 only one StatefulSet of each zone has changed
+  prev a; prev b; zone c; prev d plp; zone e; shared one=ac two=de three=b | d-2
+MAZ-46 the first StatefulSet of a zone is done, the second is not begun
+  prev a; prev b; zone c; prev d; shared one=ab two=cd | d-2
+MT-25 MAZ-22 StatefulSets of a zone by name
+  prev a; prev b; shared one=ab | a-2
+MT-25 MAZ-33 the second waits for the last pod of the first
+  prev a llL; prev b; shared one=ab; batch a-2; spec interval=0 max_unavailable=2 | batch_open
+MAZ-26 a paused StatefulSet counts as done
+  prev a paused=true; prev b | b-2
+MAZ-26 its pods that are down block
+  prev a ppP paused=true; prev b | paused_zone_not_ready
+MAZ-26 a zone is not begun by one that is paused
+  prev a; zone b paused=true; prev c; shared one=a two=bc | a-2
+MAZ-26 nothing else is outdated
+  prev a paused=true; zone b | paused
+MAZ-49 a StatefulSet is rolled out
+  zone a lll current=prev; prev b | b-2 record a
+MAZ-37 StatefulSets of a zone share its budget: of 3 one is down in the other, so 2 go
+  prev a ppppp; prev b llL; shared one=ab; spec max_unavailable=3 | a-4 a-3
+MAZ-37 with 1 none does
+  prev a ppppp; prev b llL; shared one=ab; spec max_unavailable=1 | budget_used zone_not_ready
+MAZ-38 a broken pod goes although its zone has used the budget, ahead of healthy ones of the first
+  prev a pppL; prev b ppP; shared one=ab; spec max_unavailable=3 | b-2
+MAZ-22 MAZ-38 only broken ones do: the healthy ones of b wait until a is done
+  prev a; prev b ppP; shared one=ab; spec max_unavailable=5 | b-2
+broken ones first, then healthy ones for what the budget has left
+  prev a pPpp; zone b; spec max_unavailable=3 | a-1 a-3 a-2
+MAZ-38 a pause holds healthy pods beside broken ones
+  prev a pPpl; zone b; batch a-3 completion=-40; spec interval=90 max_unavailable=3 | a-1
+MT-40 MAZ-45 another zone is not whole
+  prev a; zone b lLl ready=2 | zone_not_ready
+MT-41 MAZ-45 several are not
+  prev a pPp; prev b pPp; zone c | several_zones_not_ready
+MT-42 the short one
+  prev a; prev b pPp; prev c | b-1
+MT-43 all pods are gone
+  prev b; prev a --- | zone_not_ready
+MT-44 terminating
+  prev b; prev a llt | zone_not_ready
+MT-48 revisions are equal, a pod is older
+  zone a lpl current=last; zone b | a-1
+MT-51 MAZ-35 another zone scales
+  prev a; zone b status_replicas=4 | zone_scaling
+MAZ-35 the zone itself goes on
+  prev a status_replicas=4; zone b | a-2
+MAZ-34 status behind
+  prev a observed_generation=0; zone b | status_behind
+MAZ-34 no revision
+  prev a update_revision=; zone b | revision_empty
+MT-65 MAZ-27 another strategy
+  prev a; zone b strategy=RollingUpdate | wrong_strategy
+MAZ-11 a paused policy begins no batch
+  prev a; spec is_paused=true | policy_paused
+MAZ-11 nor a repair
+  prev a pPp; spec is_paused=true | policy_paused
+MAZ-46 an open batch goes on
+  prev a; batch a-2 uids=same; spec is_paused=true | a-2
+"""
+
+
+@pytest.mark.parametrize(("case", "expected"), read_table(ORDER, read_policy))
+def test_zones_and_stateful_sets_go_one_after_another(
+    case: PolicySnapshot, expected: list[str]
+) -> None:
+    """And nothing moves unless all other zones are whole."""
+    assert [outline(plan_policy(case))] == expected
+
+
+def test_a_policy_without_stateful_sets() -> None:
+    """MAZ-28."""
+    assert outline(plan()) == "no_stateful_sets"
 
 
 @pytest.mark.parametrize(
@@ -136,21 +163,6 @@ def test_pods_of_no_desired_ordinal_neither_count_nor_go(a: Zone, expected: str)
     assert outline(plan(a, beyond)) == expected
 
 
-def test_stateful_sets_of_a_zone_share_its_budget() -> None:
-    """MAZ-37: 3 may be down, one is in the other StatefulSet, so 2 go; with 1 none does."""
-    zones = prev("a", "ppppp"), prev("b", "llL")
-
-    assert outline(plan(*zones, shared={"one": "ab"}, **most(3))) == "a-4 a-3"
-    assert outline(plan(*zones, shared={"one": "ab"}, **most(1))) == "budget_used zone_not_ready"
-
-
-def test_a_broken_pod_goes_although_its_zone_has_used_the_budget() -> None:
-    """MAZ-38: and ahead of healthy ones of a StatefulSet that comes first by name."""
-    zones = prev("a", "pppL"), prev("b", "ppP")
-
-    assert outline(plan(*zones, shared={"one": "ab"}, **most(3))) == "b-2"
-
-
 @pytest.mark.parametrize(
     ("order", "expected"),
     [
@@ -164,44 +176,6 @@ def test_pods_go_by_number(order: PodOrder, expected: list[str]) -> None:
 
     assert found.action is not None
     assert [one.pod.name for one in found.action.going] == expected
-
-
-@pytest.mark.parametrize(
-    ("zones", "expected"),
-    [
-        pytest.param((prev("a"), zone("b", "lLl", ready=2)), "zone_not_ready", id="MT-40 MAZ-45"),
-        pytest.param(
-            (prev("a", "pPp"), prev("b", "pPp"), C), "several_zones_not_ready", id="MT-41 MAZ-45"
-        ),
-        pytest.param((prev("a"), prev("b", "pPp"), prev("c")), "b-1", id="MT-42 the short one"),
-        pytest.param((prev("b"), prev("a", "---")), "zone_not_ready", id="MT-43 all pods are gone"),
-        pytest.param((prev("b"), prev("a", "llt")), "zone_not_ready", id="MT-44 terminating"),
-        pytest.param(
-            (zone("a", "lpl", current="last"), B), "a-1",
-            id="MT-48 revisions are equal, a pod is older",
-        ),
-        pytest.param(
-            (prev("a"), zone("b", status_replicas=4)), "zone_scaling", id="MT-51 MAZ-35 another"
-        ),
-        pytest.param(
-            (prev("a", status_replicas=4), B), "a-2", id="MAZ-35 the zone itself goes on"
-        ),
-        pytest.param(
-            (prev("a", observed_generation=0), B), "status_behind", id="MAZ-34 status behind"
-        ),
-        pytest.param(
-            (prev("a", update_revision=""), B), "revision_empty", id="MAZ-34 no revision"
-        ),
-        pytest.param(
-            (prev("a"), zone("b", strategy="RollingUpdate")), "wrong_strategy",
-            id="MT-65 MAZ-27",
-        ),
-    ],
-)  # fmt: skip
-def test_nothing_moves_unless_all_other_zones_are_whole(
-    zones: tuple[Zone, ...], expected: str
-) -> None:
-    assert outline(plan(*zones)) == expected
 
 
 def test_a_pod_counts_once_it_is_ready_long_enough() -> None:
@@ -253,23 +227,6 @@ def test_a_stateful_set_without_a_zone_stops_everything() -> None:
     assert found.waits[0].text == "zone-b is in no zone yet"
 
 
-@pytest.mark.parametrize(
-    ("case", "expected"),
-    [
-        pytest.param(snapshot(prev("a"), is_paused=True), "policy_paused", id="MAZ-11 no batch"),
-        pytest.param(
-            snapshot(prev("a", "pPp"), is_paused=True), "policy_paused", id="MAZ-11 nor a repair"
-        ),
-        pytest.param(
-            snapshot(prev("a"), batch=batch("a-2", uids="same"), is_paused=True), "a-2",
-            id="MAZ-46 an open batch goes on",
-        ),
-    ],
-)  # fmt: skip
-def test_a_paused_policy_begins_nothing(case: PolicySnapshot, expected: str) -> None:
-    assert outline(plan_policy(case)) == expected
-
-
 def test_a_paused_policy_names_what_its_open_batch_waits_for() -> None:
     """MAZ-11, MAZ-44: the pause does not hide the pod by which a batch has stalled."""
     case = snapshot(prev("a", "pLp"), B, batch=batch("a-1"), is_paused=True)
@@ -278,25 +235,6 @@ def test_a_paused_policy_names_what_its_open_batch_waits_for() -> None:
     assert (paused.code, is_open.code) == (Code.POLICY_PAUSED, Code.BATCH_OPEN)
     assert is_open.text.startswith("batch 4 of zone-a is open: ")
     assert "zone-a-1" in is_open.text
-
-
-def test_broken_and_healthy_pods_share_a_batch_within_the_budget() -> None:
-    """Step 11: broken ones first, then healthy ones for what the budget has left."""
-    assert outline(plan(prev("a", "pPpp"), B, **most(3))) == "a-1 a-3 a-2"
-
-
-def test_only_broken_pods_of_a_stateful_set_go_ahead_of_another() -> None:
-    """MAZ-22, MAZ-38: the healthy ones of b wait until a is done, whatever room there is."""
-    zones = prev("a"), prev("b", "ppP")
-
-    assert outline(plan(*zones, shared={"one": "ab"}, **most(5))) == "b-2"
-
-
-def test_a_pause_holds_healthy_pods_beside_broken_ones() -> None:
-    """MAZ-38: broken ones wait for no pause."""
-    last = batch("a-3", completion=-40)
-
-    assert outline(plan(prev("a", "pPpl"), B, batch=last, interval=seconds(90), **most(3))) == "a-1"
 
 
 def test_new_pods_of_an_upscale_hold_nothing_and_are_reported() -> None:
