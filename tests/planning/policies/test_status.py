@@ -37,7 +37,8 @@ from rollout_operator.planning.policies.status import (
     render_refused_status,
 )
 from tests.builders import NOW, prev, zone
-from tests.planning.policies.snapshots import batch, policy, seconds, snapshot
+from tests.planning.policies.snapshots import batch, policy, read_policy, seconds, snapshot
+from tests.planning.tables import read_table
 
 B = zone("b")
 NEVER = PolicyStatus()
@@ -70,63 +71,41 @@ def spanning() -> PolicySnapshot:
     return PolicySnapshot(policy=case.policy, resolution=spans, group=case.group)
 
 
-@pytest.mark.parametrize(
-    ("case", "phase", "progressing", "ready", "others"),
-    [
-        pytest.param(
-            snapshot(zone("a"), B), "Idle", "-UpToDate", "+UpToDate", "--", id="all is updated"
-        ),
-        pytest.param(snapshot(), "Idle", "-UpToDate", "-NoStatefulSets", "--", id="MAZ-28"),
-        pytest.param(
-            snapshot(prev("a"), B), "Progressing", "+BatchOpen", "-RollingOut", "+-", id="pods go"
-        ),
-        pytest.param(
-            snapshot(prev("a", "ppL"), B, batch=batch("a-2")),
-            "Progressing", "+BatchOpen", "-RollingOut", "+-", id="a pod starts",
-        ),
-        pytest.param(
-            snapshot(prev("a", "ppl"), B, batch=batch("a-2")),
-            "Waiting", "+IntervalWait", "-RollingOut", "+-", id="MAZ-40 the pause",
-        ),
-        pytest.param(
-            snapshot(prev("a", "ppL"), B, batch=batch("a-2", start=-601)),
-            "Progressing", "-ProgressDeadlineExceeded", "-RollingOut", "-+",
-            id="MT-46 MAZ-44 it has stalled",
-        ),
-        pytest.param(
-            snapshot(prev("a"), B, is_paused=True),
-            "Paused", "-Paused", "-RollingOut", "--", id="MAZ-11 paused",
-        ),
-        pytest.param(
-            snapshot(prev("a"), zone("b", "llL", ready=2)),
-            "Waiting", "-Blocked", "-ZoneNotReady", "+-", id="MT-40 MAZ-45 a zone is short",
-        ),
-        pytest.param(
-            snapshot(zone("a"), zone("b", "llL", ready=2)),
-            "Waiting", "-UpToDate", "-ZoneNotReady", "+-", id="MAZ-45 and nothing is outdated",
-        ),
-        pytest.param(
-            snapshot(prev("a", "pPp"), prev("b", "pPp")),
-            "Blocked", "-Blocked", "-MultipleZonesUnavailable", "+-", id="MT-41 MAZ-45 two are",
-        ),
-        pytest.param(
-            snapshot(prev("a"), zone("b", status_replicas=4)),
-            "Waiting", "-Blocked", "-RollingOut", "+-", id="MT-51 a zone is being scaled",
-        ),
-        pytest.param(
-            snapshot(prev("a"), zone("b", strategy="RollingUpdate")),
-            "Blocked", "-Blocked", "-UpdateStrategyNotOnDelete", "-+", id="MT-65 MAZ-27",
-        ),
-        pytest.param(
-            snapshot(prev("a", observed_generation=0), B),
-            "Waiting", "-Blocked", "-RollingOut", "+-", id="MAZ-34 a status behind",
-        ),
-    ],
-)  # fmt: skip
-def test_phase_and_conditions(
-    case: PolicySnapshot, phase: str, progressing: str, ready: str, others: str
-) -> None:
-    """MAZ-51, MAZ-52; `others` are Reconciling and Stalled."""
+PHASES = """
+all is updated
+  zone a; zone b | Idle -UpToDate +UpToDate --
+pods go
+  prev a; zone b | Progressing +BatchOpen -RollingOut +-
+a pod starts
+  prev a ppL; zone b; batch a-2 | Progressing +BatchOpen -RollingOut +-
+MAZ-40 the pause
+  prev a ppl; zone b; batch a-2 | Waiting +IntervalWait -RollingOut +-
+MT-46 MAZ-44 it has stalled
+  prev a ppL; zone b; batch a-2 start=-601
+  | Progressing -ProgressDeadlineExceeded -RollingOut -+
+MAZ-11 paused
+  prev a; zone b; spec is_paused=true | Paused -Paused -RollingOut --
+MT-40 MAZ-45 a zone is short
+  prev a; zone b llL ready=2 | Waiting -Blocked -ZoneNotReady +-
+MAZ-45 and nothing is outdated
+  zone a; zone b llL ready=2 | Waiting -UpToDate -ZoneNotReady +-
+MT-41 MAZ-45 two are
+  prev a pPp; prev b pPp | Blocked -Blocked -MultipleZonesUnavailable +-
+MT-51 a zone is being scaled
+  prev a; zone b status_replicas=4 | Waiting -Blocked -RollingOut +-
+MT-65 MAZ-27
+  prev a; zone b strategy=RollingUpdate | Blocked -Blocked -UpdateStrategyNotOnDelete -+
+MAZ-34 a status behind
+  prev a observed_generation=0; zone b | Waiting -Blocked -RollingOut +-
+MAZ-28 no StatefulSet
+  none | Idle -UpToDate -NoStatefulSets --
+"""
+
+
+@pytest.mark.parametrize(("case", "expected"), read_table(PHASES, read_policy))
+def test_phase_and_conditions(case: PolicySnapshot, expected: list[str]) -> None:
+    """MAZ-51, MAZ-52: phase, Progressing, Ready, and the signs of Reconciling and Stalled."""
+    phase, progressing, ready, others = expected[0].split()
     found = short(render(case))
 
     assert found[:3] == [phase, "+Accepted Accepted", "+ZonesResolved AllResolved"]
