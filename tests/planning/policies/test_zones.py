@@ -250,7 +250,9 @@ def test_zones_are_kept_by_the_key_that_named_them(
 
 
 def test_what_a_set_says_itself_beats_a_kept_zone() -> None:
-    """MAZ-13, MAZ-20: a status by which two zones were one, written by hand, makes none of them."""
+    """MAZ-13, MAZ-20, SEC-13: a status by which two zones were one, written by hand, makes no zone
+    of two that have labels.
+    """
     found = resolve(policy(), placed("a", "2a"), placed("b", "2b"), a="x", b="x")
 
     assert names(found) == [("2a", ["a"]), ("2b", ["b"])]
@@ -297,13 +299,6 @@ def test_a_set_of_an_unknown_zone_stays_alone() -> None:
     assert [finding.text for finding in found.findings] == [
         "nothing says the zone of StatefulSet db; it is a zone of its own"
     ]
-
-
-def test_what_is_written_counts_before_what_a_status_says_of_nodes() -> None:
-    """MAZ-20, SEC-13: a status by hand makes no zone of two that have labels."""
-    found = resolve(policy(), placed("a", "2a"), placed("b", "2b"), a="x", b="x")
-
-    assert names(found) == [("2a", ["a"]), ("2b", ["b"])]
 
 
 def test_a_zone_in_a_status_that_no_node_can_have_is_none() -> None:
