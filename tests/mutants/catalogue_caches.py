@@ -22,12 +22,6 @@ CACHES: Final = (
         scenarios=("s8-streamed",),
     ),
     Mutant(
-        name="gone-retried-in-place",
-        old="needs_list=not has_list or isinstance(error, Gone) or self.resumes >= FAILED_RESUMES,",
-        new="needs_list=not has_list,",
-        breaks="LI-04: a version that is too old is requested again and again",
-    ),
-    Mutant(
         name="never-listed-again",
         old="requested_at + self._of.relist if",
         new="requested_at + self._of.relist * 100 if",

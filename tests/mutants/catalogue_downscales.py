@@ -51,13 +51,6 @@ DOWNSCALE_CONTROL: Final = (
         scenarios=DOWNSCALES,
     ),
     Mutant(
-        name="target-not-in-the-reservation",
-        old="            self.target is None or self.target == other.target\n",
-        new="            self.target is None or bool(other.replicas_from)\n",
-        breaks="SI-10: who was called elsewhere is not called where it is to be called now",
-        scenarios=DOWNSCALES,
-    ),
-    Mutant(
         name="one-cancel-is-enough",
         old="[due_cancel for due_cancel, pod in here.items() if pod.uid not in failed]\n",
         new="list(here)\n        failed = {}\n",
@@ -71,14 +64,6 @@ DOWNSCALE_CONTROL: Final = (
         new="            if entry is None or entry.pod:\n",
         breaks="LI-05: a call that was slow to arrive makes a pod forget that it stays",
         scenarios=WIDE,
-    ),
-    Mutant(
-        name="debt-kept-by-a-new-reservation",
-        old="        self.backlog.take_over(key.set_uid, called)\n",
-        new="",
-        breaks="SI-10, SI-12: an old entry is settled for pods that are to go now",
-        scenarios=DOWNSCALES,
-        profile="lost pods",
     ),
     Mutant(
         name="records-not-read",

@@ -76,24 +76,6 @@ REVIEWS: Final = (
         scenarios=WIDE,
     ),
     Mutant(
-        name="label-of-the-review",
-        old="request.decrease, sts.labels, sts.annotations, sts.service_name",
-        new=(
-            'request.decrease, {"grafana.com/prepare-downscale": "true"}, '
-            "sts.annotations, sts.service_name"
-        ),
-        breaks="SI-13: a review that says so has pods of a set prepared that has no label",
-        scenarios=DOWNSCALES,
-        profile="forged reviews",
-    ),
-    Mutant(
-        name="other-zones-not-read",
-        old=("            return _block_unsettled(decrease, scaled, group, other, why)\n"),
-        new="            continue\n",
-        breaks="SI-02: a zone loses pods while another is short (PREP-17)",
-        scenarios=DOWNSCALES,
-    ),
-    Mutant(
         name="records-not-written",
         old="errors = await gather_all(self._put(pod, text) for pod in annotated)",
         new="errors = await gather_all(self._put(pod, text) for pod in annotated[:0])",

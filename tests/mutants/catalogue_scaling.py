@@ -41,13 +41,6 @@ SCALING: Final = (
         scenarios=CONTESTED,
     ),
     Mutant(
-        name="downscale-not-announced",
-        old="        self._announced[sts.uid] = _Announced(sts.group, underway)\n",
-        new="",
-        breaks="SI-02: a rollout begins between the read of a downscale and its write (D-25)",
-        scenarios=MIRRORING,
-    ),
-    Mutant(
         name="follows-in-a-rollout",
         old="        if readiness.unavailable and is_moving:\n",
         new="        if readiness.unavailable and is_moving and group.name is None:\n",
