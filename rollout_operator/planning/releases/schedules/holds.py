@@ -113,11 +113,13 @@ def _explain(
     own = list(gates)
     if any(not gate.is_passing for gate in own):
         return ""  # the gate says it
-    name = f"{schedule.kind} {schedule.head.key}"
     reading = read(schedule)
-    if problem := unknown or reading.problem:
-        return "" if own else f"{name}: {problem.removeprefix(f'{name}: ')}; it has no gate here"
-    return "" if reading.is_open else f"{name} is closed, and its gate does not say so yet"
+    if reading.is_open or (reading.problem and own):
+        return ""  # where it cannot be read, the gate stays as it was
+    name = f"{schedule.kind} {schedule.head.key}"
+    if not own and (problem := unknown or reading.problem):
+        return f"{name}: {problem.removeprefix(f'{name}: ')}; it has no gate here"
+    return f"{name} is closed, and its gate does not say so yet"
 
 
 def _explain_unknown(schedule: ScheduleObject, known: KnownSchedules, rollout: GatedRollout) -> str:

@@ -152,6 +152,35 @@ async def test_a_schedule_of_the_cluster_counts_without_its_gate() -> None:
 
 
 @in_virtual_time
+async def test_one_that_closes_while_namespaces_are_not_known_holds() -> None:
+    """RELB-42: its gate is open still, and stays so until it is known again what it selects."""
+    async with deployed() as world:
+        await world.patch(NAMESPACES, "prod", {"metadata": {"labels": {"env": "prod"}}})
+        nights = {"name": "nights", "timeRange": {"start": "03:20", "end": "06:00"}}
+        spec: JsonObject = {
+            **ALWAYS,
+            "namespaceSelector": {"matchLabels": {"env": "prod"}},
+            "rules": [nights],
+        }
+        await world.create(CLUSTER_ROLLOUT_SCHEDULES, "freeze", spec)
+        await world.sleep(30)
+        assert world.list_all(ROLLOUT_GATES)[0]["spec"]["passing"] is True
+        refused = {("operator-1", verb, "namespaces") for verb in ("list", "watch")}
+        world.sandbox.api.forbidden |= refused
+        await world.sleep(20 * 60)
+        assert world.list_all(ROLLOUT_GATES)[0]["spec"]["passing"] is True
+        await world.announce("1.1.0")
+        await world.sleep(120)
+        assert await world.history() == ["1.0.0"]
+        text = CLOSED.replace("RolloutSchedule prod/", "ClusterRolloutSchedule ")
+        assert await world.condition() == ("SchedulesBlocking", text)
+        world.sandbox.api.forbidden -= refused
+        await world.sleep(120)
+        assert world.list_all(ROLLOUT_GATES)[0]["spec"]["passing"] is False
+        assert await world.history() == ["1.0.0"]
+
+
+@in_virtual_time
 async def test_schedules_of_a_namespace_do_not_hide_one_of_the_cluster() -> None:
     """RELB-42: the reason names three, and a tenant may have a hundred that hold as well."""
     async with deployed() as world:

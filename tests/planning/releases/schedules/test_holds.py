@@ -35,6 +35,7 @@ NO_SELECTOR: Final = schedule(
     rollouts=None, schedule=None, problem="RolloutSchedule prod/nights: spec.rolloutSelector: no"
 )
 FREEZE: Final = schedule("freeze", namespace="")
+PROD_FREEZE: Final = schedule("freeze", namespace="", namespaces=PROD)
 
 
 def explain(
@@ -135,22 +136,32 @@ def test_an_invalid_schedule_opens_nothing(found: tuple[str, ...], holds: tuple[
         pytest.param(explain(FREEZE), (WIDE_CLOSED,), id="of the cluster"),
         pytest.param(explain(FREEZE, compat=KUBERIK), (), id="kuberik's concerns no namespace"),
         pytest.param(
-            explain(schedule("freeze", namespace="", namespaces=PROD), namespaces={"prod": {}}),
+            explain(PROD_FREEZE, namespaces={"prod": {}}),
             (), id="other namespaces",
         ),
         pytest.param(
-            explain(
-                schedule("freeze", namespace="", namespaces=PROD),
-                namespaces={"prod": {"env": "prod"}},
-            ),
+            explain(PROD_FREEZE, namespaces={"prod": {"env": "prod"}}),
             (WIDE_CLOSED,), id="its namespace",
         ),
         pytest.param(
-            explain(
-                schedule("freeze", namespace="", namespaces=PROD), namespaces_lack="Namespace: 403"
-            ),
+            explain(PROD_FREEZE, namespaces_lack="Namespace: 403"),
             ("ClusterRolloutSchedule freeze: Namespace: 403; it has no gate here",),
             id="namespaces may not be read",
+        ),
+        pytest.param(
+            explain(
+                PROD_FREEZE,
+                gates=(make_gate(FREEZE, is_passing=True),),
+                namespaces_lack="Namespace: 403",
+            ),
+            (WIDE_CLOSED,), id="its gate was open when they were read last",
+        ),
+        pytest.param(
+            explain(
+                schedule("freeze", namespace="", namespaces=PROD, action=ALLOW),
+                namespaces_lack="Namespace: 403",
+            ),
+            (), id="it is open, whatever it selects",
         ),
         pytest.param(
             explain(
