@@ -53,13 +53,17 @@ class Trouble(NoFaults):
 
     def __init__(self) -> None:
         self.fails: dict[str, Failure] = {}
+        self.answers_after = timedelta(0)
+        """How long the answers to all calls are on their way."""
         self.requested: list[tuple[timedelta, str]] = []
 
     def on_call(self, sent: SentCall) -> FaultDecision:
         call = sent.text.partition(": ")[2].rstrip()
         self.requested.append((elapsed(), call))
         failure = self.fails.get(call) or self.fails.get(sent.verb)
-        return FaultDecision(fails=failure) if failure is not None else OUTCOME
+        if failure is None and not self.answers_after:
+            return OUTCOME
+        return FaultDecision(fails=failure, after=self.answers_after)
 
 
 class Server(SimulatedApi):

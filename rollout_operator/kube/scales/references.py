@@ -104,16 +104,21 @@ class ChangeWatch:
         )
         # Without metrics: those of a kind are shown once, and StatefulSets are cached as well.
         informer = Informer(self._api, of, None, self._clock, self._rng)
-        store.on_replaced(lambda: self._doubt_absent(store))
+        store.on_replaced(lambda: self._compare(store))
         informer.on_change(self._report)
         informer.liveness.on_change(self._wake)
         return informer
 
-    def _doubt_absent(self, store: Store[AnyWatched]) -> None:
-        """Have read what a list does not show: what went before the first list is no change."""
+    def _compare(self, store: Store[AnyWatched]) -> None:
+        """Have read whatever a list shows in another version than it was read in.
+
+        The events of the watch are not enough: they are ignored while a read fails, and what went
+        before the first list is no change.
+        """
         for name, subscriber in self.subscribers.items():
-            is_listed = store.get(self._namespace, name) is not None
-            if not is_listed and isinstance(subscriber.reading, Scale):
+            if (listed := store.get(self._namespace, name)) is not None:
+                subscriber.read_unless(listed.resource_version)
+            elif isinstance(subscriber.reading, Scale):
                 subscriber.read_again()
 
     def _report(self, old: AnyWatched | None, new: AnyWatched | None) -> None:

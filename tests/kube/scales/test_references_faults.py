@@ -381,3 +381,23 @@ async def test_an_unwanted_reference_is_polled_no_more() -> None:
         rig.want("store", "demo")
         await rig.until_shown(3)
         assert rig.requested(begin)["discover"] == 2, "nothing is remembered of what was not wanted"
+
+
+@in_virtual_time
+async def test_li02_a_change_beside_a_read_that_had_failed_before_is_found_by_a_list() -> None:
+    """LI-02: events are ignored while reads fail, and the answer that mends that is older."""
+    async with following() as rig:
+        await rig.settle()
+        begin, trouble = now(), rig.trouble
+        trouble.fails[READ] = Failure.UNAVAILABLE
+        rig.put("demo", 4)
+        await rig.until(lambda: rig.requested(begin)[READ] == 1)
+        await asyncio.sleep(0.1)
+        trouble.fails.clear()
+        trouble.answers_after = timedelta(seconds=0.3)
+        await rig.until(lambda: rig.requested(begin)[READ] == 2, within=10)
+        await asyncio.sleep(0.15)
+        rig.put("demo", 5)
+        trouble.answers_after = timedelta(0)
+        await rig.until_shown(4)
+        await rig.until_shown(5, within=300)
