@@ -78,6 +78,15 @@ def _count_cancels() -> int:
     return 0 if task is None else task.cancelling()
 
 
+def check_cancelled() -> None:
+    """Raise CancelledError where this task has been cancelled.
+
+    Before Python 3.13 a TaskGroup whose body fails loses a cancellation that comes while it ends.
+    """
+    if _count_cancels():
+        raise asyncio.CancelledError
+
+
 async def run_all(works: Iterable[Coroutine[Any, Any, None]], *, name: str) -> None:
     """Run all at the same time; the first error cancels the others. Raises all errors as a group.
 

@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 
 from rollout_operator.aio.backoff import Rewrites
 from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.tasks import gather_all, race
+from rollout_operator.aio.tasks import check_cancelled, gather_all, race
 from rollout_operator.kube.api import ApiClient, JsonObject, Reader, Resource
 from rollout_operator.kube.cache.collection import Collection, ObjectSource
 from rollout_operator.kube.cache.informer import Informer
@@ -87,6 +87,7 @@ class ChangeWatch:
             try:
                 await self._informer.run()
             except ApiError as error:
+                check_cancelled()
                 log.info("Polling: no watch", call=error.call, again_in=REFUSED_PAUSE, err=error)
             self._requested.clear()
             await race(requested=self._requested.wait(), due=self._clock.sleep(REFUSED_PAUSE))
