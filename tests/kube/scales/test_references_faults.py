@@ -1,21 +1,16 @@
 """RBAC-06: references that cannot be read or watched: what is shown, who waits, what it costs."""
 
 import asyncio
-import random
 from collections import Counter
 from datetime import timedelta
-from typing import NoReturn
 
 import pytest
 
-from rollout_operator.kube.scales.references import ChangeWatch
-from rollout_operator.lab.network.client import SimulatedClient
 from rollout_operator.lab.network.faults import Failure
-from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
-from rollout_operator.model.errors import Denied, UnknownOutcome
+from rollout_operator.model.errors import UnknownOutcome
 from rollout_operator.model.scaling import NoScale, Reference
 from tests.kube.reference_rig import ACTOR, GROUP, following, listed, reference, shown
-from tests.virtual_time import VirtualClock, elapsed, in_virtual_time
+from tests.virtual_time import elapsed, in_virtual_time
 
 pytestmark = pytest.mark.thorough
 
@@ -386,49 +381,3 @@ async def test_an_unwanted_reference_is_polled_no_more() -> None:
         rig.want("store", "demo")
         await rig.until_shown(3)
         assert rig.requested(begin)["discover"] == 2, "nothing is remembered of what was not wanted"
-
-
-@in_virtual_time
-async def test_li02_a_change_beside_a_read_that_had_failed_before_is_found_by_a_list() -> None:
-    """LI-02: events are ignored while reads fail, and the answer that mends that is older."""
-    async with following() as rig:
-        await rig.settle()
-        begin, trouble = now(), rig.trouble
-        trouble.fails[READ] = Failure.UNAVAILABLE
-        rig.put("demo", 4)
-        await rig.until(lambda: rig.requested(begin)[READ] == 1)
-        await asyncio.sleep(0.1)
-        trouble.fails.clear()
-        trouble.answers_after = timedelta(seconds=0.3)
-        await rig.until(lambda: rig.requested(begin)[READ] == 2, within=10)
-        await asyncio.sleep(0.15)
-        rig.put("demo", 5)
-        trouble.answers_after = timedelta(0)
-        await rig.until_shown(4)
-        await rig.until_shown(5, within=300)
-
-
-class Refusing(SimulatedClient):
-    """A client that may not list."""
-
-    def __init__(self) -> None: ...
-
-    async def fetch_page(self, *_: object, **__: object) -> NoReturn:
-        await asyncio.sleep(0)  # meanwhile the tasks beside it begin, and have to be ended
-        raise Denied("may not list")
-
-    async def wait_turn(self, *_: object) -> None: ...
-
-
-@pytest.mark.parametrize("turns", range(1, 8))
-@in_virtual_time
-async def test_a_watch_that_is_being_refused_ends_when_it_is_cancelled(turns: int) -> None:
-    """However far the end of its tasks has come by then."""
-    rng = random.Random(1).random
-    watch = ChangeWatch(Refusing(), REPLICA_TEMPLATES, "default", VirtualClock(), rng)
-    task = asyncio.create_task(watch.run())
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    task.cancel()
-    await asyncio.wait([task], timeout=1)
-    assert task.cancelled()
