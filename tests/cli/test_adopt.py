@@ -128,9 +128,9 @@ def test_kinds_are_distinguished_as_by_simulate(
     unknown = {key: value for key, value in ZONES[0].items() if key != "apiVersion"}
     foreign = {**unknown, "apiVersion": "apps.kruise.io/v1beta1"}
     for objects, why in (
-        ([unknown], "an object without apiVersion"),
+        ([unknown], "an object of kind StatefulSet without apiVersion"),
         ([foreign], "there is no StatefulSet"),
-        ([unknown, *ZONES], "an object without apiVersion"),
+        ([unknown, *ZONES], "an object of kind StatefulSet without apiVersion"),
     ):
         assert run_adopt(dump, objects=objects) == ExitCode.FAILED
         assert why in capsys.readouterr().err

@@ -153,7 +153,7 @@ def _flatten(document: object, inherited: dict[str, object]) -> Iterator[dict[st
         raise BadDump(f"the input holds an object without kind: {HINT}")
     if not kind.endswith(_LIST) or not isinstance(items, list | None):
         if not isinstance(found.get("apiVersion"), str):
-            raise BadDump(f"the input holds an object without apiVersion: {HINT}")
+            raise BadDump(f"the input holds an object of kind {kind} without apiVersion: {HINT}")
         yield found
         return
     of = kind.removesuffix(_LIST)

@@ -85,9 +85,9 @@ def test_words_of_yaml_become_words_of_json() -> None:
         (f"kind: Secret\n? [{SECRET}]\n: a", r"not YAML \(line 2, "),
         ("[" * 100_000 + SECRET, "nested too deeply"),
         ("kind: &a {b: *a}", "an object without kind"),
-        (f"kind: Secret\na: {SECRET}", "an object without apiVersion"),
-        (f"kind: SecretList\nitems: [{{a: {SECRET}}}]", "an object without apiVersion"),
-        (f"kind: Secret\napiVersion: [{SECRET}]", "an object without apiVersion"),
+        (f"kind: Secret\na: {SECRET}", "of kind Secret without apiVersion"),
+        (f"kind: SecretList\nitems: [{{a: {SECRET}}}]", "of kind Secret without apiVersion"),
+        (f"kind: Secret\napiVersion: [{SECRET}]", "of kind Secret without apiVersion"),
         ("kind: List\nitems: &a [*a]\n", "nested too deeply"),
     ],
 )
