@@ -1,11 +1,9 @@
-"""The package's source as data, and what stands in it: imports, definitions, lines.
+"""The package's source as data, and what stands in it: imports and calls.
 
 The rules themselves are in `test_layers.py` and `test_house_rules.py`.
 """
 
 import ast
-import io
-import tokenize
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -31,20 +29,6 @@ class Module:
     def nodes(self) -> Sequence[ast.AST]:
         """All that stands in it, walked through once for all rules."""
         return list(ast.walk(self.tree))
-
-    @cached_property
-    def definitions(self) -> Sequence[tuple[ast.stmt | ast.expr | ast.arg, str]]:
-        """All names that it gives, found once for all rules."""
-        return list(_list_definitions(self.nodes))
-
-    @cached_property
-    def texts(self) -> Sequence[tuple[int, str]]:
-        """All lines of its texts, found once for all rules."""
-        return list(_list_texts(self))
-
-    @property
-    def lines(self) -> int:
-        return len(self.source.splitlines())
 
     @property
     def layer(self) -> str:
@@ -97,46 +81,6 @@ def list_imports(module: Module) -> Iterator[tuple[ast.stmt, str]]:
             source = "." * node.level + (node.module or "")
             for alias in node.names:
                 yield node, f"{source}.{alias.name}"
-
-
-def list_definitions(module: Module) -> Sequence[tuple[ast.stmt | ast.expr | ast.arg, str]]:
-    """Return each name that the module gives: functions, classes, arguments, variables, fields."""
-    return module.definitions
-
-
-def _list_definitions(
-    nodes: Sequence[ast.AST],
-) -> Iterator[tuple[ast.stmt | ast.expr | ast.arg, str]]:
-    for node in nodes:
-        if isinstance(node, ast.Name):
-            if isinstance(node.ctx, ast.Store):
-                yield node, node.id
-        elif isinstance(node, ast.Attribute):
-            if isinstance(node.ctx, ast.Store):
-                yield node, node.attr
-        elif isinstance(node, ast.arg):
-            yield node, node.arg
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node, node.name
-
-
-def list_texts(module: Module) -> Sequence[tuple[int, str]]:
-    """Return each line of docstrings, comments, messages and other strings, with its number.
-
-    Of the texts between the braces of an f-string nothing is returned where these are code.
-    """
-    return module.texts
-
-
-def _list_texts(module: Module) -> Iterator[tuple[int, str]]:
-    for node in module.nodes:
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield from enumerate(node.value.split("\n"), node.lineno)
-    if "#" not in module.source:
-        return
-    for token in tokenize.generate_tokens(io.StringIO(module.source).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
 
 
 def list_calls(module: Module) -> Iterator[tuple[ast.Call, str]]:

@@ -7,7 +7,7 @@ from urllib.parse import unquote, urldefrag
 import pytest
 
 from tests.code_rules import ROOT
-from tests.prose import collect_anchors, list_links, list_pages, list_sentences, make_anchor
+from tests.prose import collect_anchors, list_links, list_pages, make_anchor
 
 FORGE = "https://github.com/rollout-operator/rollout-operator/"
 ELSEWHERE = re.compile(r"[a-z]+:")
@@ -65,13 +65,3 @@ def test_dead_links_are_found(tmp_path: Path) -> None:
     dead = [link for link in list_links(f"# t\n\n{text}\n") if not _is_alive(page, link)]
 
     assert dead == ["none.md", "#no", "#t"]
-
-
-def test_sentences_are_distinguished() -> None:
-    text = (
-        "# One\n\nTwo e.g. this. It is `a b c d` (three). Four:\n\n"
-        "- five\n- six: seven\n\n| eight. Nine |\n| --- |\n\n    ten\n\n```\neleven\n```\n"
-    )
-    found = [(each.line, each.words) for each in list_sentences(text)]
-
-    assert found == [(1, 1), (3, 3), (3, 4), (3, 1), (5, 1), (6, 2)]

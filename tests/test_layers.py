@@ -262,14 +262,6 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert list_circle(load_package()) == ()
 
 
-def test_no_folder_holds_more_than_twenty_files() -> None:
-    """D-02: a folder is read in one sitting."""
-    files = [module.path.parent for module in load_package()]
-    sizes = {folder: files.count(folder) for folder in files}
-
-    assert {folder: size for folder, size in sizes.items() if size > 20} == {}
-
-
 def test_a_circle_is_found(tmp_path: Path) -> None:
     _write(tmp_path / NAME / "aio/a.py", f"from {NAME}.aio.b import c")
     _write(tmp_path / NAME / "aio/b.py", f"from {NAME}.aio import a")
