@@ -47,7 +47,7 @@ def run_adopt(dump: Path, *words: str, objects: list[Json] | None = None) -> int
 def test_text_for_people(dump: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_adopt(dump) == ExitCode.DONE
     out = capsys.readouterr().out
-    assert out.startswith("namespace prod: nothing is written by this command\n")
+    assert out.startswith("# namespace prod: nothing is written by this command\n")
     assert out.count("\nkubectl patch statefulset ingester-zone-") == 3
 
 

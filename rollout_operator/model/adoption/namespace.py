@@ -36,6 +36,14 @@ class AdoptableSet(PlacedSet, frozen=True, kw_only=True):
     """`spec.updateStrategy.rollingUpdate` as it is written."""
     status: RolloutProgress | None = None
     """None for a file that was never in a cluster."""
+    selector: Mapping[str, str] = {}
+    """`spec.selector.matchLabels`."""
+    image: str = ""
+    """Of the first container."""
+    controller: str = ""
+    """Kind and name of the object that controls it, by its owner references."""
+    writers: tuple[str, ...] = ()
+    """The field managers that wrote its whole spec: who writes the selector has created it."""
 
     @property
     def partition(self) -> int:

@@ -17,6 +17,9 @@ class AdoptionCode(StrEnum):
     """What a person should know before adopting. Scripts compare these: never renamed."""
 
     SINGLE_ZONE = "single_zone"
+    OTHER_CONTROLLER = "other_controller"
+    APPLICATIONS_DIFFER = "applications_differ"
+    ZONE_LEFT_OUT = "zone_left_out"
     ROLLOUT_UNDERWAY = "rollout_underway"
     STATUS_UNKNOWN = "status_unknown"
     PODS_NOT_READY = "pods_not_ready"

@@ -6,9 +6,15 @@ from typing import Final, TypedDict
 import msgspec
 
 from rollout_operator.model.adoption.namespace import AdoptableSet, RolloutProgress
+from rollout_operator.model.decode.managers import decode_field_writers
 from rollout_operator.model.decode.objects import read_as
-from rollout_operator.model.decode.wire import Int32, JsonBytes, Strings, Wire
+from rollout_operator.model.decode.wire import Int32, JsonBytes, Owner, Strings, Wire
 from rollout_operator.model.placement import NodeTerm
+
+
+class _Owner(Owner):
+    kind: str = ""
+    name: str = ""
 
 
 class _Head(Wire):
@@ -17,6 +23,7 @@ class _Head(Wire):
     generation: int = 0
     labels: Strings = None
     annotations: Strings = None
+    owner_references: list[_Owner] | None = None
 
 
 class _Expression(Wire):
@@ -43,7 +50,12 @@ class _Affinity(Wire):
     node_affinity: _NodeAffinity | None = None
 
 
+class _Container(Wire):
+    image: str = ""
+
+
 class _PodSpec(Wire):
+    containers: list[_Container] | None = None
     node_selector: Strings = None
     affinity: _Affinity | None = None
 
@@ -68,8 +80,13 @@ class _Strategy(Wire):
     rolling_update: _RollingUpdate | None = None
 
 
+class _Selector(Wire):
+    match_labels: Strings = None
+
+
 class _Spec(Wire):
     template: _Template
+    selector: _Selector | None = None
     replicas: Int32 | None = None
     update_strategy: _Strategy | None = None
 
@@ -112,6 +129,17 @@ def decode_adoptable(raw: JsonBytes) -> AdoptableSet:
         strategy=strategy.type,
         rolling_update=strategy.rolling_update,
         status=_convert_status(wire.status),
+        selector=(spec.selector.match_labels if spec.selector else None) or {},
+        image=pod.containers[0].image if pod.containers else "",
+        controller=next(
+            (
+                f"{owner.kind} {owner.name}"
+                for owner in head.owner_references or ()
+                if owner.controller
+            ),
+            "",
+        ),
+        writers=decode_field_writers(raw, ("spec",)).get("selector", ()),
     )
 
 

@@ -1,5 +1,6 @@
 """What stands in the way of adopting a group, or should be known before."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -8,32 +9,127 @@ from rollout_operator.model.adoption.proposal import AdoptionCode, AdoptionFindi
 from rollout_operator.model.names import ON_DELETE
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.placement import ZoneSource
-from rollout_operator.planning.adoption.zones import choose_zone, describe_zone, read_group
+from rollout_operator.model.units import quote
+from rollout_operator.planning.adoption.zones import (
+    Candidate,
+    choose_zone,
+    describe_zone,
+    explain_difference,
+    read_group,
+)
 from rollout_operator.planning.diagnosis.groups import natural_key
 from rollout_operator.planning.wording import count, join_names, verb
 
 _NAME: Final = "name"
+_MANAGED_BY: Final = ("app.kubernetes.io/managed-by", "managed-by")
+# As `tidb-operator`, `lokistack-controller` and `tidb-controller-manager` call themselves.
+_OPERATOR: Final = re.compile(r"operator|controller(-manager)?$")
+_NO_OPERATORS: Final = (
+    *("rollout-operator", "kustomize-controller", "helm-controller", "argocd", "kapp-controller"),
+    "kube-controller-manager",
+)
 
 
-def list_findings(group: str, members: Sequence[AdoptableSet]) -> Iterator[AdoptionFinding]:
-    """Yield all that is to be said of the zones of a group; their budgets are left to `budgets`."""
+def list_findings(candidate: Candidate, named: frozenset[str]) -> Iterator[AdoptionFinding]:
+    """Yield all that is to be said of the zones of a group; their budgets are left to `budgets`.
+
+    `named` are its zones by the word of a person, empty where their names were compared.
+    """
+    group, members = candidate.name, candidate.members
     for member in members:
+        if owner := explain_owner(member):
+            yield _report_owner(member, owner, Severity.ERROR)
         yield from _judge_group_label(group, member)
         yield from _judge_partition(member)
         yield from _judge_progress(member)
         yield from _judge_name_label(member, members)
-    yield from _judge_shared_zones(group, members)
+    yield from _judge_application(candidate, named)
+    yield from _judge_shared_zones(group, members, named)
     yield from _judge_order(group, members)
+    if names := candidate.left_out:
+        yield AdoptionFinding(
+            code=AdoptionCode.ZONE_LEFT_OUT,
+            severity=Severity.WARN,
+            object=f"group {group}",
+            text=f"{_look_like_zones(names)} and {verb(len(names), 'is', 'are')} not named: the"
+            " group would not wait for their pods, and a native budget of all zones would stay",
+            remedy="name all zones of the group",
+        )
 
 
-def report_single_zone(sts: AdoptableSet, base: str, severity: Severity) -> AdoptionFinding:
-    """Return that a StatefulSet has no other zone, and how to say which they are."""
+def report_single_zone(candidate: Candidate, severity: Severity) -> AdoptionFinding:
+    """Return why one StatefulSet is left alone, and how to say which its zones are."""
+    [sts], base, other = candidate.members, candidate.name, candidate.other
+    if owner := explain_owner(sts):
+        return _report_owner(sts, owner, severity)
+    text = f"no other StatefulSet is a zone of {base} ({describe_zone(*choose_zone(sts))})"
+    if other is not None:
+        text = f"no zone of {base}: {explain_difference(sts, other, is_end_told=True)}"
+        severity = Severity.WARN if severity is Severity.INFO else severity
+    if candidate.left_out:
+        text = f"{_look_like_zones(candidate.left_out)} of {base} as well, and must be named too"
     return _make_finding(
-        AdoptionCode.SINGLE_ZONE, severity, sts,
-        f"no other StatefulSet is a zone of {base} ({describe_zone(*choose_zone(sts))})",
+        AdoptionCode.SINGLE_ZONE, severity, sts, text,
         "an operator of zones is of no use to it; if others are its zones, name them all:"
         f" rollout-operator adopt -group {base} {sts.name} OTHERS",
     )  # fmt: skip
+
+
+def explain_owner(sts: AdoptableSet) -> str:
+    """Return what shows that another controller reconciles a set; empty where nothing does.
+
+    Tools that apply what stands in Git are none: there the patches are written as well.
+    """
+    if sts.controller:
+        return f"{sts.controller} controls it, by its ownerReferences"
+    for key in _MANAGED_BY:
+        if _is_operator(value := sts.labels.get(key, "")):
+            return f"{quote(value)} manages it, by its label {key}"
+    for writer in sts.writers:
+        if _is_operator(writer):
+            return f"{quote(writer)} writes its spec, by its managedFields"
+    return ""
+
+
+def _is_operator(name: str) -> bool:
+    name = name.lower()
+    return bool(_OPERATOR.search(name)) and not any(tool in name for tool in _NO_OPERATORS)
+
+
+def _report_owner(sts: AdoptableSet, owner: str, severity: Severity) -> AdoptionFinding:
+    return _make_finding(
+        AdoptionCode.OTHER_CONTROLLER, severity, sts,
+        f"{owner}: it would revert the patches, or delete pods at the same time",
+        "let that controller roll it out; if it no longer does, remove what names it first",
+    )  # fmt: skip
+
+
+def _look_like_zones(names: Sequence[str]) -> str:
+    shown = join_names(names, shown=len(names))
+    return f"{shown} {verb(len(names), 'looks like a zone', 'look like zones')}"
+
+
+def _judge_application(candidate: Candidate, named: frozenset[str]) -> Iterator[AdoptionFinding]:
+    """Yield where one group would hold two applications."""
+    first, *rest = candidate.members
+    differing = [each for each in rest if explain_difference(each, first)]
+    other = candidate.other
+    if not differing and other is None:
+        return
+    if other is not None:
+        why = f"{first.name}: {explain_difference(first, other, is_end_told=True)}"
+    else:
+        why = f"{differing[0].name}: {explain_difference(differing[0], first)}"
+    is_named = named.issuperset(member.name for member in candidate.members)
+    names = " ".join(member.name for member in candidate.members)
+    yield AdoptionFinding(
+        code=AdoptionCode.APPLICATIONS_DIFFER,
+        severity=Severity.WARN if is_named and other is None else Severity.ERROR,
+        object=f"group {candidate.name}",
+        text=f"it would hold the zones of more than one application: {why}",
+        remedy="each application needs a group of its own, by a name of its own:"
+        f" rollout-operator adopt -group NAME {names}",
+    )
 
 
 def is_settled(sts: AdoptableSet) -> bool:
@@ -126,21 +222,27 @@ def _judge_name_label(
     )  # fmt: skip
 
 
-def _judge_shared_zones(group: str, members: Sequence[AdoptableSet]) -> Iterator[AdoptionFinding]:
-    names: dict[str, list[str]] = {}
+def _judge_shared_zones(
+    group: str, members: Sequence[AdoptableSet], named: frozenset[str]
+) -> Iterator[AdoptionFinding]:
+    zones: dict[str, list[AdoptableSet]] = {}
     for member in members:
         zone, source = choose_zone(member)
         if source is not ZoneSource.NONE:
-            names.setdefault(zone, []).append(member.name)
-    for zone, sets in names.items():
-        if len(sets) > 1:
-            yield AdoptionFinding(
-                code=AdoptionCode.ZONE_SHARED,
-                severity=Severity.WARN,
-                object=f"group {group}",
-                text=f"{join_names(sets, shown=len(sets))} are all in zone {zone}",
-                remedy="the operator takes each StatefulSet for a zone of its own",
-            )
+            zones.setdefault(zone, []).append(member)
+    for zone, sets in zones.items():
+        if len(sets) < 2:
+            continue
+        names = [sts.name for sts in sets]
+        is_known = named.issuperset(names) or all(read_group(sts) == group for sts in sets)
+        yield AdoptionFinding(
+            code=AdoptionCode.ZONE_SHARED,
+            severity=Severity.WARN if is_known else Severity.ERROR,
+            object=f"group {group}",
+            text=f"{join_names(names, shown=len(names))} are all in zone {zone}",
+            remedy="the operator takes each StatefulSet for a zone of its own"
+            if is_known else f"name its zones: rollout-operator adopt -group {group} STATEFULSETS",
+        )  # fmt: skip
 
 
 def _judge_order(group: str, members: Sequence[AdoptableSet]) -> Iterator[AdoptionFinding]:

@@ -4,7 +4,7 @@ Only labels, annotations and the update strategy of StatefulSets change. None of
 revision, so that no pod is replaced; where that cannot be shown, nothing is proposed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from rollout_operator.model.adoption.namespace import (
@@ -12,13 +12,7 @@ from rollout_operator.model.adoption.namespace import (
     AdoptableSet,
     AdoptionChoice,
 )
-from rollout_operator.model.adoption.proposal import (
-    AdoptionFinding,
-    AdoptionPlan,
-    GroupAdoption,
-    Patch,
-    SetAdoption,
-)
+from rollout_operator.model.adoption.proposal import AdoptionPlan, GroupAdoption, Patch, SetAdoption
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import GROUP_LABEL, MAX_UNAVAILABLE, ON_DELETE
 from rollout_operator.model.outcome import Severity
@@ -38,6 +32,7 @@ from rollout_operator.planning.adoption.findings import (
     report_single_zone,
 )
 from rollout_operator.planning.adoption.zones import (
+    Candidate,
     choose_zone,
     group_sets,
     read_group,
@@ -59,10 +54,10 @@ def plan_adoption(seen: AdoptableNamespace, choice: AdoptionChoice) -> AdoptionP
     if missing:
         raise InvalidInput(f"there is no StatefulSet {join_names(missing)} among those read")
     named = choice.group if choice.is_narrowed else ""
-    groups = group_sets(seen.sets, chosen, named)
+    candidates = group_sets(seen.sets, chosen, named)
     if choice.group:
-        groups = {name: sets for name, sets in groups.items() if name == choice.group}
-        if not groups:
+        candidates = [each for each in candidates if each.name == choice.group]
+        if not candidates:
             raise InvalidInput(
                 f"no StatefulSets begin with the name {choice.group}: name those that belong to it"
             )
@@ -71,28 +66,24 @@ def plan_adoption(seen: AdoptableNamespace, choice: AdoptionChoice) -> AdoptionP
     return AdoptionPlan(
         namespace=seen.namespace,
         groups=tuple(
-            _plan_group(name, members, seen) for name, members in groups.items() if len(members) > 1
+            _plan_group(each, seen, chosen if named else frozenset())
+            for each in candidates
+            if len(each.members) > 1
         ),
-        left_alone=tuple(_leave_alone(groups, severity)),
+        left_alone=tuple(
+            report_single_zone(each, severity) for each in candidates if len(each.members) == 1
+        ),
         unread=seen.unread,
     )
 
 
-def _leave_alone(
-    groups: Mapping[str, Sequence[AdoptableSet]], severity: Severity
-) -> Sequence[AdoptionFinding]:
-    return [
-        report_single_zone(members[0], name, severity)
-        for name, members in groups.items()
-        if len(members) == 1
-    ]
-
-
 def _plan_group(
-    name: str, members: Sequence[AdoptableSet], seen: AdoptableNamespace
+    candidate: Candidate, seen: AdoptableNamespace, named: frozenset[str]
 ) -> GroupAdoption:
+    """Return what is proposed for a group; `named` are its zones by the word of a person."""
+    name, members = candidate.name, candidate.members
     refuse_group(name)
-    findings = [*list_findings(name, members)]
+    findings = [*list_findings(candidate, named)]
     native = list_native(seen, members)
     selector: Mapping[str, str] = {}
     budget: Patch | None = None

@@ -1,5 +1,7 @@
 """An adoption as text for people, as a kustomize component, and as objects to apply.
 
+The text is a script: all but the commands is comments, so that a shell may read it whole.
+
 The component is what belongs into Git: it changes the manifests themselves, so that they keep one
 owner. The commands come before it: what the API server has filled in below `updateStrategy` only a
 patch of the object takes away.
@@ -23,18 +25,22 @@ from rollout_operator.planning.adoption.zones import describe_zone, name_budget
 from rollout_operator.planning.wording import count, one_line
 
 BUDGETS_FILE: Final = "budgets.yaml"
+_SETS: Final = {"group": "apps", "version": "v1", "kind": "StatefulSet"}
 
 _COMPONENT_HEAD: Final = """\
 # Run the commands of `rollout-operator adopt` on the cluster first, then add this to the
-# `components` of the overlay that has these StatefulSets.
+# `components` of the overlay that has these StatefulSets. It needs their names as they are there
+# before the overlay's own namePrefix and nameSuffix. If the build fails with "nothing selected by
+# StatefulSet", put it into a kustomization of its own, whose only resource is that overlay.
 """
-_NOTHING: Final = """\
-replaces no pod: each is at the revision that its StatefulSet wants, and the patches change
-  labels, annotations and updateStrategy, which are no part of a revision"""
-_UNPROVEN: Final = "the patches change no template; that no rollout is underway is not shown"
+_NOTHING: Final = (
+    "replaces no pod: each is at the revision that its StatefulSet wants, and the patches change",
+    "labels, annotations and updateStrategy, which are no part of a revision",
+)
+_UNPROVEN: Final = ("the patches change no template; that no rollout is underway is not shown",)
 _TEMPLATES: Final = (
-    "The pod templates stay as they are: a label there would make a new revision and replace every"
-    " pod,\nand the operator finds pods by their owner."
+    "The pod templates stay as they are: a label there would make a new revision and replace every",
+    "pod, and the operator finds pods by their owner.",
 )
 
 
@@ -51,8 +57,11 @@ def render_text(plan: AdoptionPlan) -> str:
     if not plan.groups:
         lines += ["", "there is nothing to adopt: no two StatefulSets are zones of one group"]
     open_groups = [group for group in groups if not group.is_held]
-    if open_groups:
-        lines += ["", *_list_steps(open_groups, plan.namespace)]
+    lines += ["", *_TEMPLATES] if open_groups else []
+    lines = [f"# {line}".rstrip() for line in lines]
+    for number, step in enumerate(_list_steps(open_groups, plan.namespace), start=1):
+        lines += ["", f"# {number}. {step[0]}", *step[1:]]
+    lines += _list_way_back(open_groups, plan.namespace)
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -64,7 +73,7 @@ def _list_group(group: GroupAdoption) -> Iterator[str]:
         yield f"group {group.name}  {size}: under the operator already"
     else:
         yield f"group {group.name}  {size}"
-        yield f"  {_NOTHING if group.checked else _UNPROVEN}"
+        yield from (f"  {line}" for line in (_NOTHING if group.checked else _UNPROVEN))
     width = max(len(sts.name) for sts in group.sets)
     for sts in group.sets:
         yield f"  {sts.name:{width}}  {one_line(describe_zone(sts.zone, sts.zone_source))}"
@@ -78,24 +87,34 @@ def _list_finding(finding: AdoptionFinding) -> Iterator[str]:
     yield f"         -> {one_line(finding.remedy)}"
 
 
-def _list_steps(groups: list[GroupAdoption], namespace: str) -> Iterator[str]:
+def _list_steps(groups: list[GroupAdoption], namespace: str) -> Iterator[list[str]]:
+    """Yield a heading and its commands for each step."""
     patched = [adoption for group in groups for adoption in group.patched]
     budgets = [group.budget for group in groups if group.budget is not None]
-    yield _TEMPLATES
     if patched:
-        yield ""
-        yield "# 1. On the cluster. A tool that syncs it from Git is suspended first."
-        yield from (
-            _render_command(adoption.name, adoption.patch or {}, namespace) for adoption in patched
-        )
+        yield [
+            "On the cluster. A tool that syncs it from Git is suspended first.",
+            *(
+                _render_command(adoption.name, adoption.patch or {}, namespace)
+                for adoption in patched
+            ),
+        ]
     if budgets:
-        yield ""
-        yield "# 2. With the operator's kinds and its eviction webhook installed:"
-        yield "kubectl apply -f - <<'END'"
-        yield render_objects(budgets).rstrip()
-        yield "END"
-    yield ""
-    yield "# 3. In Git, so that nothing reverts it: rollout-operator adopt -o yaml"
+        yield [
+            "With the operator's kinds and its eviction webhook installed:",
+            "kubectl apply -f - <<'END'",
+            render_objects(budgets).rstrip(),
+            "END",
+        ]
+    if groups:
+        yield [
+            "In Git, so that nothing reverts it: rollout-operator adopt -o yaml",
+            "#    Where the overlay has namePrefix or nameSuffix, that file says where it belongs.",
+        ]
+
+
+def _list_way_back(groups: list[GroupAdoption], namespace: str) -> Iterator[str]:
+    patched = [adoption for group in groups for adoption in group.patched]
     if patched:
         yield ""
         yield "# The way back. Not during a rollout: the zones would then go on all at once."
@@ -128,7 +147,17 @@ def render_component(plan: AdoptionPlan) -> str:
     if list_budgets(plan):
         component["resources"] = [BUDGETS_FILE]
     component["patches"] = [_build_target(adoption) for adoption in patched]
+    # A target that matches nothing passes in silence, a replacement without its source does not.
+    # These write the kind over itself, so that the build fails where no or two sets have the name.
+    if patched:
+        component["replacements"] = [_build_assertion(adoption.name) for adoption in patched]
     return _COMPONENT_HEAD + _dump(component)
+
+
+def _build_assertion(name: str) -> Mapping[str, object]:
+    chosen = {**_SETS, "name": name}
+    target = {"select": chosen, "fieldPaths": ["kind"]}
+    return {"source": {**chosen, "fieldPath": "kind"}, "targets": [target]}
 
 
 def _build_target(set_adoption: SetAdoption) -> Mapping[str, object]:
@@ -138,8 +167,7 @@ def _build_target(set_adoption: SetAdoption) -> Mapping[str, object]:
     body = {"apiVersion": "apps/v1", "kind": "StatefulSet", **patch, **named}
     # By a target, since a patch alone must name the namespace that the manifest names, or none.
     # Its name is a pattern.
-    name = set_adoption.name.replace(".", r"\.")
-    target = {"group": "apps", "version": "v1", "kind": "StatefulSet", "name": name}
+    target = {**_SETS, "name": set_adoption.name.replace(".", r"\.")}
     return {"target": target, "patch": _dump(body)}
 
 

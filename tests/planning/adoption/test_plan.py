@@ -135,7 +135,11 @@ def test_what_is_adopted_is_left_alone_even_during_a_rollout() -> None:
         ),
         pytest.param(
             plain("ingester-zone-a", node_selector={"topology.kubernetes.io/zone": "zone-b"}),
-            (AdoptionCode.ZONE_SHARED, WARN), id="two sets in one zone",
+            (AdoptionCode.ZONE_SHARED, ERROR), id="two sets in one zone",
+        ),
+        pytest.param(
+            plain("ingester-zone-a", controller="SearchCluster main"),
+            (AdoptionCode.OTHER_CONTROLLER, ERROR), id="a controller that owns it",
         ),
         pytest.param(
             plain("ingester-zone-10"), (AdoptionCode.ZONE_ORDER, WARN), id="10 before 9",
@@ -198,6 +202,88 @@ def test_a_zone_that_is_in_the_group_already_belongs_to_it() -> None:
     assert [one.name for one in group.sets] == [
         "ingester-old", "ingester-zone-a", "ingester-zone-b",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fields", "owner"),
+    [
+        ({"controller": "SearchCluster main"}, "SearchCluster main controls it"),
+        ({"labels": {"app.kubernetes.io/managed-by": "tidb-operator"}}, '"tidb-operator" manages'),
+        ({"labels": {"managed-by": "lokistack-controller"}}, '"lokistack-controller" manages it'),
+        ({"writers": ("helm", "vm-operator")}, '"vm-operator" writes its spec'),
+        ({"writers": ("tidb-controller-manager",)}, '"tidb-controller-manager" writes its spec'),
+        ({"labels": {"app.kubernetes.io/managed-by": "Helm"}}, ""),
+        ({"labels": {"app.kubernetes.io/managed-by": "rollout-operator"}}, ""),
+        ({"writers": ("kubectl-client-side-apply", "argocd-application-controller")}, ""),
+        ({"writers": ("kustomize-controller", "helm-controller", "kube-controller-manager")}, ""),
+    ],
+)
+def test_sets_of_another_controller_are_refused_by_its_name(
+    fields: dict[str, object], owner: str
+) -> None:
+    """It would revert the patches. Tools that sync from Git get the patches there."""
+    found = plan(three(**fields))
+
+    [group] = found.groups
+    texts = [one.text for one in group.findings if one.code is AdoptionCode.OTHER_CONTROLLER]
+    assert [owner in text for text in texts] == ([True] * 3 if owner else [])
+    assert bool(group.patched) == (not owner)
+    assert found.needs_a_person == bool(owner)
+    alone = plan([plain("db", **fields)]).left_alone[0]
+    assert (alone.code is AdoptionCode.OTHER_CONTROLLER) == bool(owner)
+
+
+def test_two_applications_get_no_group_in_common() -> None:
+    """Each is held until it has a name, by which a person may take what differs together."""
+    mimir = three(image="grafana/mimir")
+    loki = [plain(f"ingester-zone-{zone}", image="grafana/loki") for zone in "xy"]
+    found = plan([*mimir, *loki])
+
+    assert findings(found) == [(AdoptionCode.APPLICATIONS_DIFFER, ERROR)] * 2
+    assert not any(group.patched for group in found.groups)
+    remedy = found.groups[1].findings[0].remedy
+    assert remedy.endswith("adopt -group NAME ingester-zone-x ingester-zone-y")
+
+    named = plan([*mimir, *loki], "ingester-zone-x", "ingester-zone-y", group="loki")
+    assert [len(group.patched) for group in named.groups] == [2]
+    both = plan([*mimir, *loki], "ingester-zone-a", "ingester-zone-x", group="one")
+    assert findings(both) == [
+        (AdoptionCode.APPLICATIONS_DIFFER, WARN), (AdoptionCode.ZONE_LEFT_OUT, WARN)
+    ]  # fmt: skip
+
+
+def test_a_name_that_another_application_has_for_its_group_is_refused() -> None:
+    there = [
+        plain(f"mimir-{zone}", image="mimir", labels={**APP, "rollout-group": "ingester"})
+        for zone in "ab"
+    ]
+    own = [plain(f"ingester-{zone}", image="loki") for zone in "ab"]
+    for found in (
+        plan([*there, *own], "ingester-a", "ingester-b"),
+        plan([*there, *own], "ingester-a", "ingester-b", group="ingester"),
+    ):
+        assert (AdoptionCode.APPLICATIONS_DIFFER, ERROR) in findings(found)
+        assert not any(group.patched for group in found.groups)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["ingester-zone-a", "ingester-zone-b"], "ingester-zone-c looks like a zone and is not"),
+        (["ingester-zone-a", "ingester-zone-b", "ingester-zone-c"], ""),
+    ],
+)
+def test_a_zone_that_is_not_named_is_told(names: list[str], expected: str) -> None:
+    sets = [*three(), plain("ingester-canary"), plain("ingester-zone-old", image="ingester:1")]
+    [group] = plan(sets, *names).groups
+
+    assert [one.text.startswith(expected) for one in group.findings] == [True] * bool(expected)
+
+
+def test_one_name_is_too_few_where_others_look_like_its_zones() -> None:
+    [alone] = plan(three(), "ingester-zone-a").left_alone
+
+    assert alone.text.startswith("ingester-zone-b and ingester-zone-c look like zones of ingester")
 
 
 @pytest.mark.parametrize("words", [{"names": ("x",)}, {"group": "x"}])

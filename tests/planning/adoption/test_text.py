@@ -2,7 +2,10 @@
 
 import json
 import shlex
+import subprocess
+from pathlib import Path
 
+import pytest
 import yaml
 
 from rollout_operator.planning.adoption.text import (
@@ -11,6 +14,7 @@ from rollout_operator.planning.adoption.text import (
     render_objects,
     render_text,
 )
+from tests.kustomize import KustomizeError, render
 from tests.planning.adoption.adoptable import APP, DONE, native, plain, plan, three
 
 
@@ -26,7 +30,21 @@ def test_each_patch_is_a_command() -> None:
     assert {words[5] for words in commands} == {"--namespace=prod"}
     back = [shlex.split(line[2:]) for line in lines if line.startswith("# kubectl patch ")]
     assert [json.loads(words[-1]) for words in back] == [one.undo for one in found.groups[0].sets]
-    assert any(line.startswith("  replaces no pod: ") for line in lines)
+    assert any(line.startswith("#   replaces no pod: ") for line in lines)
+
+
+def test_a_shell_that_reads_it_runs_the_patches_and_nothing_else() -> None:
+    """Also of what is held, left alone and not read; steps are counted as they are there."""
+    sets = [*three(), plain("held-a", generation=2), plain("held-b"), plain("alone")]
+    text = render_text(plan(sets))
+    script = "kubectl() { echo $1 $2 $3; }\n" + text
+    ran = subprocess.run(
+        ["sh", "-eu"], input=script, capture_output=True, text=True, check=True, timeout=10
+    )
+
+    patched = [f"patch statefulset ingester-zone-{zone}" for zone in "abc"]
+    assert (ran.stdout.splitlines(), ran.stderr) == (patched, "")
+    assert [line[:5] for line in text.splitlines() if line[2:3].isdigit()] == ["# 1. ", "# 2. "]
 
 
 def test_nothing_to_paste_is_shown_of_a_group_that_is_held() -> None:
@@ -59,6 +77,8 @@ def test_the_component_has_the_same_patches_and_the_budget_beside_it() -> None:
         assert body["metadata"].pop("name") == one.name
         assert {"metadata": body["metadata"], "spec": body["spec"]} == one.patch
     assert [*yaml.safe_load_all(render_objects(list_budgets(found)))] == [found.groups[0].budget]
+    names = [one["source"]["name"] for one in component["replacements"]]
+    assert names == [one.name for one in found.groups[0].sets]
     assert "resources" not in yaml.safe_load(render_component(plan(three())))
     assert yaml.safe_load(render_component(plan(three(generation=2))))["patches"] == []
 
@@ -83,3 +103,65 @@ def test_the_budget_of_a_group_whose_name_only_labels_permit() -> None:
     assert found.groups[0].name == "My_Group"
     assert list_budgets(found)[0]["metadata"] == {"name": "my-group", "namespace": "prod"}
     assert "# kubectl delete zoneawarepoddisruptionbudget my-group --name" in render_text(found)
+
+
+PREFIX, SUFFIX, MOVED = {"namePrefix": "prod-"}, {"nameSuffix": "-zone-a"}, {"namespace": "prod"}
+
+
+@pytest.mark.controlplane  # for kubectl, which is built like it
+@pytest.mark.parametrize(
+    ("layers", "cluster", "fails"),
+    [
+        pytest.param([{}], "db-{}", "", id="as in the cluster"),
+        pytest.param([MOVED], "db-{}", "", id="a namespace"),
+        pytest.param([PREFIX], "prod-db-{}", "nothing selected", id="a prefix"),
+        pytest.param([SUFFIX], "db-{}-zone-a", "nothing selected", id="a suffix"),
+        pytest.param([PREFIX, {}], "prod-db-{}", "", id="a prefix below"),
+        pytest.param([PREFIX, MOVED], "prod-db-{}", "", id="a prefix below a namespace"),
+        pytest.param([PREFIX, SUFFIX], "prod-db-{}-zone-a", "nothing selected", id="both"),
+        pytest.param([{}], "{}-db", "nothing selected", id="sets of other names"),
+        pytest.param([{"resources": ["one.yaml"]}], "db-{}", "nothing selected", id="one is gone"),
+        pytest.param([{"resources": ["all.yaml", "one.yaml"]}], "db-{}", "multiple matches",
+                     id="a name in two namespaces"),
+    ],
+)  # fmt: skip
+def test_a_component_that_does_not_match_fails_the_build(
+    layers: list[dict[str, object]], cluster: str, fails: str, tmp_path: Path
+) -> None:
+    """kustomize passes in silence over a target that matches nothing: the next sync would take
+    label and strategy away.
+    """
+    one, *rest = (_manifest(f"db-{zone}") for zone in "abc")
+    adopted = [plain(cluster.format(zone), labels={}) for zone in "abc"]
+    component = render_component(plan(adopted, *(sts.name for sts in adopted), group="db"))
+    _write_folder(tmp_path / "adopted", yaml.safe_load(component))
+    below: list[str] = ["all.yaml"]
+    for number, layer in enumerate(layers):
+        folder = tmp_path / f"{number}"
+        last = {"components": ["../adopted"]} if layer is layers[-1] else {}
+        _write_folder(folder, {"resources": below, **layer, **last})
+        (folder / "all.yaml").write_text(yaml.safe_dump_all([one, *rest]))
+        (folder / "one.yaml").write_text(yaml.safe_dump(_manifest("db-a", namespace="elsewhere")))
+        below = [f"../{number}"]
+
+    if fails:
+        with pytest.raises(KustomizeError, match=fails):
+            render(folder)
+    else:
+        found = render(folder)
+        assert [sts["spec"]["updateStrategy"]["type"] for sts in found] == ["OnDelete"] * 3
+        assert [sts["metadata"]["labels"]["rollout-group"] for sts in found] == ["db"] * 3
+
+
+def _manifest(name: str, **head: str) -> dict[str, object]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": name, **head},
+        "spec": {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}},
+    }
+
+
+def _write_folder(folder: Path, content: dict[str, object]) -> None:
+    folder.mkdir()
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(content))
