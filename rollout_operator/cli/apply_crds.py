@@ -82,8 +82,15 @@ def render_usage() -> str:
 
 def read_definitions(folder: Path) -> list[Definition]:
     """Return the definitions in the YAML files of a folder. Raises ConfigError."""
+    if not folder.is_dir():
+        wrong = "is a file: name the folder that it is in" if folder.exists() else "no such folder"
+        raise ConfigError(f"{folder}: {wrong}")
     try:
-        files = [path for path in sorted(folder.glob("*.yaml")) if path.name != _NO_OBJECT]
+        files = [
+            path
+            for path in sorted(folder.iterdir())
+            if path.suffix == ".yaml" and path.name != _NO_OBJECT
+        ]
         texts = {path: path.read_text() for path in files}
     except OSError as error:
         raise ConfigError(f"{folder}: {error.strerror}") from error

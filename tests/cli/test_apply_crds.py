@@ -54,6 +54,16 @@ def test_nothing_else_is_taken(tmp_path: Path, text: str, error: str) -> None:
         read_definitions(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [("nope", "nope: no such folder"), ("a.yaml", "a.yaml: is a file: name the folder")],
+)
+def test_what_is_no_folder_is_told(name: str, error: str, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("kind: Pod")
+    with pytest.raises(ConfigError, match=error):
+        read_definitions(tmp_path / name)
+
+
 async def test_definitions_are_changed_or_created(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

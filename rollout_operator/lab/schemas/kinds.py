@@ -45,7 +45,13 @@ from rollout_operator.lab.schemas.plain_kinds import (
 )
 from rollout_operator.lab.schemas.pods import POD
 from rollout_operator.lab.schemas.refusals import NoPage, no_resource
-from rollout_operator.lab.schemas.rules import Rules, create_object, default_object, update_object
+from rollout_operator.lab.schemas.rules import (
+    Rules,
+    check_object,
+    create_object,
+    default_object,
+    update_object,
+)
 from rollout_operator.lab.schemas.workloads import CONTROLLER_REVISION, STATEFULSET
 
 CONTROLLER_REVISIONS: Final = Resource("apps", "v1", "controllerrevisions", "ControllerRevision")
@@ -81,6 +87,10 @@ class ObjectKind(msgspec.Struct, frozen=True):
         What may not change stays as it was. Raises Refusal (422) for another identity.
         """
         update_object(self.resource, self.rules, old, new, subresource)
+
+    def check(self, obj: JsonObject) -> None:
+        """Raise NotModelled, or Refusal (422), for an object that no server would have stored."""
+        check_object(self.rules, obj)
 
     def default(self, obj: JsonObject) -> None:
         """Bring an object, in place, into the form that webhooks are shown."""

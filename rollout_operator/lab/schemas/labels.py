@@ -9,7 +9,7 @@ from typing import Final
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.model.fields import child, children, text
-from rollout_operator.lab.model.request import not_modelled
+from rollout_operator.lab.schemas.refusals import BadField
 
 _FORMS: Final = {
     "In": "{key} in ({values})",
@@ -57,7 +57,7 @@ def _holds(requirement: JsonObject, labels: Mapping[str, str]) -> bool:
         return (labels.get(key) in _values(requirement)) is (operator == "In")
     if operator in ("Exists", "DoesNotExist"):
         return (key in labels) is (operator == "Exists")
-    return not_modelled(f"the selector operator {operator!r}")
+    raise BadField("matchExpressions.operator", operator)
 
 
 def _values(requirement: JsonObject) -> list[str]:

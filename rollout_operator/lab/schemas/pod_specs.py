@@ -54,23 +54,25 @@ def default_pod_spec(spec: JsonObject) -> None:
         _default_container(container)
 
 
-def check_pod_spec(spec: JsonObject) -> None:
+def check_pod_spec(spec: JsonObject, path: str = "spec") -> None:
     """Raise NotModelled where no server would take it."""
     containers = children(spec, "containers")
     are_whole = all(container.get("name") and container.get("image") for container in containers)
-    expect(bool(containers) and are_whole, "containers", spec.get("containers"))
+    expect(bool(containers) and are_whole, f"{path}.containers", spec.get("containers"))
 
 
 def check_template(spec: JsonObject) -> None:
     """Raise NotModelled where a workload's selector or template would not be taken."""
     expect_counts(spec, "minReadySeconds")
     selector = child(spec, "selector")
-    check_labels("matchLabels", strings(selector, "matchLabels"))
+    check_labels("spec.selector.matchLabels", strings(selector, "matchLabels"))
     is_met = matches(selector, strings(spec, "template", "metadata", "labels"))
     expect(is_met and not is_empty(selector), "spec.selector", selector)
     inner = child(spec, "template", "spec")
-    check_pod_spec(inner)
-    expect(inner.get("restartPolicy") == "Always", "restartPolicy", inner.get("restartPolicy"))
+    path = "spec.template.spec"
+    check_pod_spec(inner, path)
+    policy = inner.get("restartPolicy")
+    expect(policy == "Always", f"{path}.restartPolicy", policy)
 
 
 def _default_container(obj: JsonObject) -> None:

@@ -4,13 +4,14 @@ Decides status, reason and message; when to refuse is decided where it is found 
 server refuses and no client in the lab sends is no refusal here: it is NotModelled (`expect`).
 """
 
+import json
 from collections.abc import Container
 from typing import Final
 
 import msgspec
 
 from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.lab.model.request import ApiAnswer, ApiRefusal, ApiRequest, not_modelled
+from rollout_operator.lab.model.request import ApiAnswer, ApiRefusal, ApiRequest, NotModelled
 
 MODIFIED: Final = (
     "the object has been modified; please apply your changes to the latest version and try again"
@@ -49,10 +50,19 @@ class NoPage(ApiRefusal):
         return ApiAnswer(status=404, body={"text": "404 page not found\n"})
 
 
+class BadField(NotModelled):
+    """A value that the real server would refuse in words of its own."""
+
+    def __init__(self, field: str, value: object) -> None:
+        self.field = field
+        self.value = json.dumps(value, default=str)
+        super().__init__(f"the simulation does not model the refusal of {field}: {self.value}")
+
+
 def expect(is_valid: bool, field: str, value: object) -> None:
-    """Raise NotModelled for a value that the real server would refuse in words of its own."""
+    """Raise BadField for a value that the real server would refuse."""
     if not is_valid:
-        not_modelled(f"the refusal of {field}: {value!r}")
+        raise BadField(field, value)
 
 
 def expect_one_of(known: Container[object], field: str, value: object) -> None:

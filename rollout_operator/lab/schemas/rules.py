@@ -92,12 +92,17 @@ def create_object(rules: Rules, obj: JsonObject) -> None:
     if rules.raises_generation:  # of other kinds it is what their creator says
         metadata_of(obj)["generation"] = 1
     rules.on_create(obj)
-    check_name("metadata.name", name_of(obj), is_label=rules.has_label_name)
-    check_metadata(obj)
     try:
-        rules.check(obj)
+        check_object(rules, obj)
     except NotModelled as error:
         raise NotModelled(f"{obj.get('kind')} {name_of(obj)}: {error}") from None
+
+
+def check_object(rules: Rules, obj: JsonObject) -> None:
+    """Raise NotModelled, or Refusal (422), where an object as it is stored would not be taken."""
+    check_name("metadata.name", name_of(obj), is_label=rules.has_label_name)
+    check_metadata(obj)
+    rules.check(obj)
 
 
 def update_object(

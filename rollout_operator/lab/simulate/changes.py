@@ -166,6 +166,24 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
             return deed.places
         return tuple(sorted(node for node, on in self.nodes.items() if on & set(deed.places)))
 
+    def list_zones(self, deed: Deed) -> frozenset[str]:
+        """Return the StatefulSets that a change is about; empty: all, or none of them."""
+        match deed:
+            case NewTemplate(zones=zones) | NewImage(zones=zones):
+                return frozenset(self.expand(zones)) if zones else frozenset()
+            case ScaleChange(zone=name) | Pause(zone=name) | PolicyEdit(policy=name):
+                return frozenset(self._members(name))
+            case PodFails(pod=pod) | PodRecovers(pod=pod) | DeletePod(pod=pod) | EvictPod(pod=pod):
+                return frozenset((pod.rpartition("-")[0],))
+            case Cordon() as cordon:
+                return frozenset().union(
+                    *(self.nodes.get(node, frozenset()) for node in self.list_nodes(cordon))
+                )
+            case KillOperator() | NoRoom():
+                return frozenset()
+            case _:
+                assert_never(deed)
+
     def _members(self, name: str) -> Sequence[str]:
         if name in self.zones:
             return (name,)

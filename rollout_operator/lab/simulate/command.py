@@ -37,6 +37,7 @@ from rollout_operator.lab.simulate.flags import (
     read_settings,
 )
 from rollout_operator.lab.simulate.input import BadDump, read_all, read_objects
+from rollout_operator.lab.simulate.manifests import fill_in
 from rollout_operator.lab.simulate.policies import is_policy, put_policies
 from rollout_operator.lab.simulate.progress import SimulationProgress
 from rollout_operator.lab.simulate.report import SimulationRun, render_text
@@ -87,7 +88,7 @@ def run(arguments: Sequence[str], cluster: ClusterAccess) -> int:
 
 def _simulate(settings: SimulateSettings, cluster: ClusterAccess) -> tuple[Iterable[str], int]:
     copy = _read(settings) if settings.files else cluster.copy(settings.arguments)
-    copy = _put_policies(settings, copy)
+    copy = _put_policies(settings, _fill_in(settings, copy))
     simulated = simulate_copy(settings, copy, sys.stderr)
     other = dataclasses.replace(settings, changes=settings.versus)
     versus = simulate_copy(other, copy, sys.stderr) if settings.versus else None
@@ -135,6 +136,10 @@ def _read(settings: SimulateSettings) -> ObjectsCopy:
     return ObjectsCopy(objects=objects, read_at=written_at or datetime.now(UTC))
 
 
+def _fill_in(settings: SimulateSettings, copy: ObjectsCopy) -> ObjectsCopy:
+    return replace(copy, objects=fill_in(copy.objects, settings.namespace, copy.read_at))
+
+
 def _put_policies(settings: SimulateSettings, copy: ObjectsCopy) -> ObjectsCopy:
     """Return the objects with the policies of another file, as if they were applied now."""
     given: Sequence[JsonObject] = ()
@@ -149,7 +154,7 @@ def _put_policies(settings: SimulateSettings, copy: ObjectsCopy) -> ObjectsCopy:
 def simulate(settings: SimulateSettings, content: bytes, written_at: datetime) -> SimulationRun:
     """Return what `simulate_copy` does of the objects in `content`, which was written at a time."""
     copy = ObjectsCopy(objects=read_objects(content), read_at=written_at)
-    return simulate_copy(settings, _put_policies(settings, copy))
+    return simulate_copy(settings, _put_policies(settings, _fill_in(settings, copy)))
 
 
 def simulate_copy(

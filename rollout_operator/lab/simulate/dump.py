@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS, STATEFULSETS, JsonObject, Resource
 from rollout_operator.lab.admission.registrations import REGISTRATIONS
@@ -27,6 +28,7 @@ from rollout_operator.lab.simulate.bounds import check_replicas, find_newest
 from rollout_operator.lab.simulate.changes import Names
 from rollout_operator.lab.simulate.deciding import Surveyed, explain_left_out, keep
 from rollout_operator.lab.simulate.input import HINT, BadDump
+from rollout_operator.lab.simulate.manifests import is_filled_in, make_pods
 from rollout_operator.lab.simulate.policies import (
     PLACING,
     FoundPolicy,
@@ -64,6 +66,8 @@ _SET: Final = (
     *("minReadySeconds", "revisionHistoryLimit"),
 )
 _POD: Final = ("nodeName", "terminationGracePeriodSeconds", "hostname", "subdomain")
+# Of a value that cannot be used.
+_SHOWN: Final = 200
 _OWNER: Final = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 _SETS: Final = f"{STATEFULSETS.group}/{STATEFULSETS.kind}"
 _PODS: Final = f"{PODS.group}/{PODS.kind}"
@@ -210,6 +214,10 @@ def choose_objects(
     if not kinds.get(_SETS):
         found = f" among {_join_kinds(kinds)}" if kinds else ""
         raise BadDump(f"there is no StatefulSet of {STATEFULSETS.group}/v1{found}: {HINT}")
+    for sts in kinds[_SETS]:
+        if not name_of(sts):
+            shown = msgspec.json.encode(child(sts, "metadata").get("name")).decode()[:_SHOWN]
+            raise BadDump(f"a {STATEFULSETS.kind}: metadata.name: {shown} is not the name of one")
     policies = kinds.get(_POLICIES, [])
     driven = _choose_sets(kinds[_SETS], policies)
     chosen = _choose_namespace(driven, namespace)
@@ -220,8 +228,9 @@ def choose_objects(
     placing = PLACING if policies else ()
     sets = tuple(_read_set(sts, pods, placing) for sts in here)
     check_replicas(sts.obj for sts in sets)
+    sets, made = _settle(sets)
     owners = {str(sts.decoded.uid): sts.decoded.name for sts in sets}
-    read = tuple(_read_pod(pod, owners[text(controller_of(pod), "uid")]) for pod in pods)
+    read = tuple(_read_pod(pod, owners[text(controller_of(pod), "uid")]) for pod in (*pods, *made))
     _check(sets, read)
     surveyed = Surveyed(
         namespace=chosen,
@@ -244,6 +253,19 @@ def choose_objects(
         left_out=(*unread, *_explain(numbers)),
         newest=find_newest([*here, *pods, *policies]),
     )
+
+
+def _settle(sets: Sequence[FoundSet]) -> tuple[tuple[FoundSet, ...], list[JsonObject]]:
+    """Return the sets with those of manifests whole, and the pods that these have then."""
+    whole: list[FoundSet] = []
+    pods: list[JsonObject] = []
+    for sts in sets:
+        if is_filled_in(sts.obj):
+            obj, made = make_pods(sts.obj)
+            sts = replace(sts, obj=obj, decoded=_decode(obj, decode_statefulset), is_seen=True)
+            pods += made
+        whole.append(sts)
+    return tuple(whole), pods
 
 
 def _choose_sets(
@@ -313,10 +335,20 @@ def _read_set(sts: JsonObject, pods: Sequence[JsonObject], placing: Sequence[str
     if replicas is not None and not isinstance(replicas, int):
         shown = msgspec.json.encode(replicas).decode()
         raise BadDump(f"StatefulSet {name_of(sts)}: spec.replicas: {shown} is not a whole number")
+    for field, value in (
+        ("spec", sts.get("spec")),
+        ("spec.template", child(sts, "spec").get("template")),
+        ("spec.template.spec", child(sts, "spec", "template").get("spec")),
+    ):
+        if not isinstance(value, dict):
+            shown = msgspec.json.encode(value).decode()[:_SHOWN]
+            wrong = " is missing" if value is None else f": {shown} is not a mapping"
+            raise BadDump(f"{STATEFULSETS.kind} {name_of(sts)}: {field}{wrong}")
     template = child(sts, "spec", "template")
     labels = child(template, "metadata", "labels")
     spec["template"] = {"metadata": {"labels": labels}, "spec": trim_pod_spec(template, placing)}
     obj = {**type_of(STATEFULSETS), "metadata": head, "spec": spec, "status": child(sts, "status")}
+    _decode(obj, decode_statefulset)
     complete(obj, STATEFULSETS)
     own = (pod for pod in pods if text(controller_of(pod), "uid") == uid_of(sts))
     return FoundSet(

@@ -29,6 +29,7 @@ _LIST: Final = "List"
 # Objects of Kubernetes have some ten levels; schemas of their kinds, a few more.
 _DEEPEST: Final = 200
 _TOO_DEEP: Final = "the input is nested too deeply"
+_CUT: Final = "the input seems to end early"
 HINT: Final = "pass what `kubectl get statefulsets,pods -o yaml` prints"
 
 
@@ -114,7 +115,10 @@ def _parse(text: str) -> list[object]:
         _check_depth(text)
         return list(yaml.load_all(text, _LOADER))
     except yaml.MarkedYAMLError as error:
-        raise BadDump(f"the input is not YAML{_place(error)}: {HINT}") from None
+        lines = text.rstrip().count("\n")
+        is_cut = error.problem_mark is not None and error.problem_mark.line >= lines
+        why = f"; {_CUT}" if is_cut else ""
+        raise BadDump(f"the input is not YAML{_place(error)}{why}: {HINT}") from None
     except (yaml.YAMLError, ValueError):
         raise BadDump(f"the input is not YAML: {HINT}") from None
 
@@ -149,6 +153,8 @@ def _flatten(document: object, inherited: dict[str, object]) -> Iterator[dict[st
         raise BadDump(f"the input holds something that is no Kubernetes object: {HINT}")
     found = {**inherited, **document}
     kind, items = found.get("kind"), found.get("items")
+    if kind is None and isinstance(items, list):
+        raise BadDump(f"{_CUT}: a list without kind, which kubectl writes last: {HINT}")
     if not isinstance(kind, str):
         raise BadDump(f"the input holds an object without kind: {HINT}")
     if not kind.endswith(_LIST) or not isinstance(items, list | None):

@@ -4,10 +4,12 @@ A new pod gets the node that the pod of its name had, another node where that is
 where there is no room.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.drains import EVICTION
@@ -15,6 +17,7 @@ from rollout_operator.lab.model.fields import name_of
 from rollout_operator.lab.model.history import Called, Record, Reviewed
 from rollout_operator.lab.nodes.kubelet import SCHEDULER
 
+_PLACE: Final = re.compile(r"; (?:\d+ evictions? in front|the next eviction in line)$")
 # Where pods go whose node is not known, or is cordoned: nothing is known of other nodes.
 ELSEWHERE: Final = "another-node"
 
@@ -56,17 +59,24 @@ class Places(msgspec.Struct, kw_only=True):
 
 
 def drop_repeats(records: Sequence[Record]) -> Iterator[Record]:
-    """Yield the records without evictions that are refused once more in the same words."""
-    last: dict[str, str] = {}
+    """Yield the records without evictions that are refused once more for the same reason.
+
+    Of a pod that is down, its state in parentheses changes, and with it the place in the line.
+    """
+    last: dict[str, tuple[int, str]] = {}
     repeated: set[int] = set()
     for record in records:
         if isinstance(record, Called) and record.request.subresource == EVICTION:
-            if record.status >= 400 and last.get(record.request.name) == record.message:
+            reason = (record.status, record.message.partition(" (")[0])
+            if record.status >= 400 and last.get(record.request.name) == reason:
                 repeated.add(record.number)
-            last[record.request.name] = record.message
+            last[record.request.name] = reason
     for record in records:
         match record:
             case Called(number=call) | Reviewed(call=call) if call in repeated:
                 pass
+            case Reviewed():
+                # How many are ahead differs for pods that are refused together.
+                yield replace(record, message=_PLACE.sub("", record.message))
             case _:
                 yield record

@@ -1,6 +1,6 @@
 """A simulation as text for people: how it ends, what is taken for granted, what happens."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -14,6 +14,7 @@ from rollout_operator.lab.simulate.deciding import WEBHOOKS, list_hooks
 from rollout_operator.lab.simulate.dump import Dump, FoundSet
 from rollout_operator.lab.simulate.figures import Figures, find_shortest_pause
 from rollout_operator.lab.simulate.flags import SimulateSettings, show_time
+from rollout_operator.lab.simulate.manifests import is_filled_in
 from rollout_operator.lab.simulate.people import PERSON
 from rollout_operator.lab.simulate.policies import FoundPolicy, choose_policy_phase
 from rollout_operator.lab.simulate.times import LEAST, PodTimes
@@ -96,7 +97,7 @@ def _list_lines(run: SimulationRun, width: int) -> Iterator[str]:
     yield f"In the end{_when(run)}:"
     yield from _indent((*list_ends(run.play), *list_sums(run)))
     yield ""
-    yield from _render_groups(run.dump)
+    yield from _render_groups(run.dump, _list_quiet(run))
     yield ""
     yield "Taken for granted:"
     yield from _indent(_list_assumptions(run))
@@ -183,12 +184,43 @@ def _sum_batches(policy: str, figures: Figures) -> Iterator[str]:
         yield f"{len(batches)} {noun} of policy {policy}{apart}"
 
 
-def _render_groups(dump: Dump) -> Iterator[str]:
+def _list_quiet(run: SimulationRun) -> Mapping[str, str]:
+    """Return a line for each group and policy that no change is about, and that is at rest."""
+    deeds = [change.deed for _, change in run.settings.changes]
+    dump, names = run.dump, run.dump.names()
+    named = [names.list_zones(deed) for deed in deeds]
+    if not all(named):
+        return {}
+    quiet: dict[str, str] = {}
+    for unit, zones in dump.units.items():
+        pods = [pod for zone in zones for pod in dump.pods_of(zone)]
+        sets = [sts.decoded for sts in dump.sets if sts.decoded.name in zones]
+        revisions = {sts.name: sts.update_revision for sts in sets}
+        wanted = sum(sts.replicas for sts in sets)
+        ready = [
+            pod
+            for pod in pods
+            if pod.decoded.is_ready and pod.decoded.revision == revisions[pod.zone]
+        ]
+        is_touched = any(not deed_zones.isdisjoint(zones) for deed_zones in named)
+        if named and not is_touched and len(ready) == len(pods) == wanted:
+            size = f"{count(len(zones), 'StatefulSet')}, {count(wanted, 'pod')}"
+            quiet[unit] = f"{size}, all ready at the update revision; no change is about it"
+    return quiet
+
+
+def _render_groups(dump: Dump, quiet: Mapping[str, str]) -> Iterator[str]:
     titles = {policy.title for policy in dump.policies}
     for policy in dump.policies:
-        yield from _render_policy(dump, policy)
+        if policy.title in quiet:
+            yield f"MultiAZRollout {policy.name}: {quiet[policy.title]}"
+        else:
+            yield from _render_policy(dump, policy)
     for group, zones in dump.units.items():
         if group in titles:
+            continue
+        if group in quiet:
+            yield f"Rollout group {group}: {quiet[group]}"
             continue
         yield f"Rollout group {group} in namespace {dump.namespace}:"
         members = [sts for sts in dump.sets if sts.decoded.name in zones]
@@ -250,6 +282,10 @@ def _describe_limit(sts: StatefulSet) -> str:
 
 
 def _list_assumptions(run: SimulationRun) -> Iterator[str]:
+    manifests = [sts.decoded.name for sts in run.dump.sets if is_filled_in(sts.obj)]
+    if manifests:
+        shown = join_names(manifests, shown=20)
+        yield f"what the manifests of {shown} say is applied, and all pods are ready"
     for group, time in run.times.ready.items():
         of = f" (median of {count(time.pods, 'pod')})" if time.pods else ""
         yield f"a new pod of {group} is ready after {show_span(time.span)}{of}"

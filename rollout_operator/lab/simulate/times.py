@@ -24,6 +24,7 @@ from rollout_operator.lab.model.fields import (
 from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, StartKind
 from rollout_operator.lab.simulate.dump import Dump, FoundPod
 from rollout_operator.lab.simulate.flags import READY_AFTER, SimulateSettings
+from rollout_operator.lab.simulate.manifests import is_filled_in
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.units import parse_rfc3339, quote
 
@@ -78,6 +79,8 @@ def _measure(pod: FoundPod) -> timedelta | None:
     A pod whose containers were restarted became ready for the last time after another story.
     """
     begun, since = _find_begin(pod), pod.decoded.ready_since
+    if is_filled_in(pod.obj):
+        return None
     if not pod.decoded.is_ready or _has_restarted(pod) or begun is None or since is None:
         return None
     return max(since - begun, timedelta(0))

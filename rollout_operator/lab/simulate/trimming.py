@@ -8,21 +8,24 @@ from collections.abc import Iterable
 from typing import Final
 
 from rollout_operator.guards.budgets.pod_records import read_record
-from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.kube.api import STATEFULSETS, JsonObject, Resource
 from rollout_operator.lab.model.fields import child, children, name_of, text
 from rollout_operator.lab.model.request import ApiRefusal, NotModelled
 from rollout_operator.lab.schemas.kinds import get_kind
+from rollout_operator.lab.schemas.refusals import BadField
 from rollout_operator.lab.simulate.bounds import check_object
 from rollout_operator.lab.simulate.input import HINT, BadDump
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.objects import Pod
+from rollout_operator.planning.wording import printable
 
 _HEAD: Final = (
     *("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp"),
     *("deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations"),
 )
 # Kept by kubectl: the whole object, as it was last applied.
+_LONGEST: Final = 200
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -58,6 +61,11 @@ def complete(obj: JsonObject, resource: Resource) -> None:
     check_object(obj)
     try:
         get_kind(resource).default(obj)
+        if resource == STATEFULSETS:
+            get_kind(resource).check(obj)
+    except BadField as error:
+        bad = f"{error.field}: {error.value[:_LONGEST]}: the API server would refuse it"
+        raise BadDump(f"{resource.kind} {printable(name_of(obj))}: {bad}") from None
     except ApiRefusal as refusal:
         raise BadDump(f"{resource.kind} {name_of(obj)}: {refusal.message}") from None
     except NotModelled as error:

@@ -11,6 +11,7 @@ _FRAME: Final = frozenset({"level", "ts", "msg", "caller"})
 # Told by the message, or by another key: a zone names its group.
 _SILENT: Final = frozenset({"why", "reason", "group"})
 TERMINATING: Final = "Terminating pod"
+OBEYING: Final = "Obeying budget"
 WAITING: Final = "Group waits"
 POLICY_WAITING: Final = "Policy waits"
 # Waits that are told by what policies record.
@@ -69,6 +70,11 @@ class LogLine(msgspec.Struct, frozen=True):
             return f"deletes {pod}: {why}"
         if self.is_wait:
             return f"waits: {why}"
+        if self.message == OBEYING:
+            pattern = self.keys.get("partition_pattern")
+            within = f" in each partition of {pattern}" if pattern else ""
+            limit = self.keys.get("max_unavailable", "")
+            return f"obeys budget {self.keys.get('zpdb', '')}: at most {limit} unavailable{within}"
         shown = [
             f"{key} {value}" for key, value in self.keys.items() if key not in _FRAME | _SILENT
         ]

@@ -85,6 +85,26 @@ def test_words_of_yaml_become_words_of_json() -> None:
         (f"kind: Secret\n? [{SECRET}]\n: a", r"not YAML \(line 2, "),
         ("[" * 100_000 + SECRET, "nested too deeply"),
         ("kind: &a {b: *a}", "an object without kind"),
+        (
+            f"apiVersion: v1\nitems:\n- kind: Secret\n  apiVersion: v1\n  a: {SECRET}\n",
+            "the input seems to end early: a list without kind, which kubectl writes last",
+        ),
+        (
+            f"apiVersion: v1\nitems:\n- kind: Pod\n- apiVersion: v1\n  b: {SECRET}\n",
+            "the input seems to end early: a list without kind",
+        ),
+        (
+            f"apiVersion: v1\nitems:\n- kind: Secret\n  a: {SECRET}\n  kin",
+            r"not YAML \(line \d, .*; the input seems to end early: pass",
+        ),
+        (
+            f'{{"items": [{{"kind": "Secret", "a": "{SECRET}"',
+            r"not YAML \(line \d, .*; the input seems to end early: pass",
+        ),
+        (
+            f"apiVersion: v1\nkind: [\na: b: c\nb: {SECRET}\n",
+            r"not YAML \(line 3, column \d+\): pass",
+        ),
         (f"kind: Secret\na: {SECRET}", "of kind Secret without apiVersion"),
         (f"kind: SecretList\nitems: [{{a: {SECRET}}}]", "of kind Secret without apiVersion"),
         (f"kind: Secret\napiVersion: [{SECRET}]", "of kind Secret without apiVersion"),

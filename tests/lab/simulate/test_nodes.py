@@ -244,6 +244,21 @@ def test_a_drain_goes_on_as_budgets_allow(budget: Json) -> None:
     assert "429" in _story(simulated)
 
 
+def test_a_drain_tells_of_each_pod_once_for_each_zone_that_is_in_the_way() -> None:
+    """Not again for each state of the pod that is down, nor for each place in the line."""
+    objects = [*_spread(), ZONE_BUDGET]
+    for name in NINE:
+        pick(objects, name)["spec"]["nodeName"] = "node-1"
+
+    simulated = _simulate(objects, "drain node-1", flags="-ready-after 20s")
+
+    lines = [line for line in _story(simulated).split("0:0") if "eviction refused" in line]
+    assert len(lines) <= 2 * len(NINE)
+    assert not any("in front" in line or "in line" in line for line in lines)
+    assert "obeys budget zones: at most 1 unavailable" in _story(simulated)
+    assert len([one for one in _evicted(simulated) if one[2] == 201]) == len(NINE)
+
+
 def test_a_drain_that_a_budget_never_allows_is_not_done() -> None:
     simulated = _simulate([*_spread(), NATIVE("never", maxUnavailable=0)], "drain node-b1")
 

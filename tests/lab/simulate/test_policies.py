@@ -13,6 +13,7 @@ from rollout_operator.lab.simulate.dump import choose_objects
 from rollout_operator.lab.simulate.flags import read_settings
 from rollout_operator.lab.simulate.input import BadDump
 from rollout_operator.lab.zones import ZoneSpec
+from rollout_operator.model.exit_codes import ExitCode
 from tests.lab.simulate.dumps import Json, grow
 from tests.lab.simulate.policy_dumps import (
     KEY,
@@ -240,10 +241,13 @@ def test_what_no_policy_selects_is_no_input() -> None:
         choose_objects([*grow(*lonely), refused], "")
 
 
-def test_a_manifest_that_was_never_applied_is_no_input() -> None:
-    """The sample as it is shipped: that nothing selects its StatefulSets would be no help."""
+@pytest.mark.parametrize("namespace", [[], ["-namespace", "rollouts"]])
+def test_a_manifest_that_was_never_applied_is_played(namespace: list[str]) -> None:
+    """The sample as it is shipped."""
     sample = (ROOT / "manifests/multi-az-rollouts/sample.yaml").read_bytes()
-    settings = read_settings(["-f", "-", "-namespace", "rollouts"])
+    settings = read_settings(["-f", "-", *namespace, "-change", "new template"])
 
-    with pytest.raises(BadDump, match="namespace is missing, so that no API server"):
-        simulate(settings, sample, EPOCH)
+    run = simulate(settings, sample, EPOCH)
+
+    assert run.exit_code == ExitCode.DONE
+    assert (len(run.figures.deletes), run.figures.overlaps) == (9, ())

@@ -13,7 +13,7 @@ from rollout_operator.lab.simulate.dump import choose_objects
 from rollout_operator.lab.simulate.flags import read_settings
 from rollout_operator.lab.simulate.report import SimulationRun, list_ends, render_text
 from rollout_operator.lab.simulate.times import choose_times
-from rollout_operator.lab.simulate.world import NotPlayed, RunLimits, play
+from rollout_operator.lab.simulate.world import RunLimits, play
 from rollout_operator.lab.zones import ZoneSpec
 from tests.lab.simulate.dumps import THREE, Json, grow, pick, to_yaml
 from tests.virtual_time import EPOCH
@@ -284,15 +284,6 @@ def test_nothing_is_written_before_the_first_change() -> None:
         if one.request.verb in ("create", "update", "patch", "delete")
     ]
     assert writes == []
-
-
-def test_what_is_not_modelled_is_said() -> None:
-    objects = grow()
-    rule = {"key": "name", "operator": "Like", "values": ["zone"]}
-    pick(objects, "zone-a")["spec"]["selector"]["matchExpressions"] = [rule]
-
-    with pytest.raises(NotPlayed, match="does not model the selector operator 'Like'"):
-        _simulate(objects, "new template")
 
 
 @pytest.mark.parametrize(
