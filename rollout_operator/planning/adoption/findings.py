@@ -26,7 +26,7 @@ _MANAGED_BY: Final = ("app.kubernetes.io/managed-by", "managed-by")
 _OPERATOR: Final = re.compile(r"operator|controller(-manager)?$")
 _NO_OPERATORS: Final = (
     *("rollout-operator", "kustomize-controller", "helm-controller", "argocd", "kapp-controller"),
-    "kube-controller-manager",
+    *("helm-operator", "kube-controller-manager"),
 )
 
 

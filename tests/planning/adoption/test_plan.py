@@ -215,7 +215,7 @@ def test_a_zone_that_is_in_the_group_already_belongs_to_it() -> None:
         ({"labels": {"app.kubernetes.io/managed-by": "Helm"}}, ""),
         ({"labels": {"app.kubernetes.io/managed-by": "rollout-operator"}}, ""),
         ({"writers": ("kubectl-client-side-apply", "argocd-application-controller")}, ""),
-        ({"writers": ("kustomize-controller", "helm-controller", "kube-controller-manager")}, ""),
+        ({"writers": ("kustomize-controller", "helm-operator", "kube-controller-manager")}, ""),
     ],
 )
 def test_sets_of_another_controller_are_refused_by_its_name(
