@@ -16,6 +16,7 @@ import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import both
+from rollout_operator.guards.departed import OwnedPods
 from rollout_operator.kube.api import PODS, STATEFULSETS, LiveReader, Resource
 from rollout_operator.model.decode.broken import decode_or_salvage
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
@@ -71,8 +72,8 @@ class GroupRead(msgspec.Struct, frozen=True, kw_only=True):
     """The sets and pods of one group in the store."""
 
     members: Sequence[StatefulSet | Unreadable]
-    pods: Mapping[Uid, Sequence[Pod | Unreadable]]
-    """By the UID of their owner; pods of other groups may be among them."""
+    pods: OwnedPods
+    """Pods of other groups may be among them."""
     sent_at: timedelta
     """When the first request was sent, on the clock's `elapsed`."""
 
@@ -132,7 +133,7 @@ class GroupReader:
             async with asyncio.timeout(ANSWER_LASTS.total_seconds()):
                 members, pods = await both(
                     self._list(STATEFULSETS, decode_statefulset, selector, 1),
-                    self.list_pods([zone.sts for zone in cached.zones], turns=pages),
+                    self.list_pods([zone.sts for zone in cached.counted], turns=pages),
                 )
         except TimeoutError as error:
             raise _give_up() from error
@@ -186,7 +187,7 @@ class GroupReader:
 
     async def _read_together(self, together: Sequence[_Waiter], pages: int) -> None:
         groups = [waiter.cached for waiter in together]
-        sets = [zone.sts for group in groups for zone in group.zones]
+        sets = [zone.sts for group in groups for zone in group.counted]
         sent_at = self._clock.elapsed()
         try:
             async with asyncio.timeout(ANSWER_LASTS.total_seconds()):
@@ -244,13 +245,10 @@ class GroupReader:
             self._line[0].woken.set()
 
 
-def _group_by_owner(
-    pods: Iterable[Pod | Unreadable],
-) -> Mapping[Uid, Sequence[Pod | Unreadable]]:
-    owned: dict[Uid, list[Pod | Unreadable]] = defaultdict(list)
+def _group_by_owner(pods: Iterable[Pod | Unreadable]) -> OwnedPods:
+    owned: dict[Uid | None, list[Pod | Unreadable]] = defaultdict(list)
     for pod in pods:
-        if pod.owner_uid is not None:
-            owned[pod.owner_uid].append(pod)
+        owned[pod.owner_uid].append(pod)
     return owned
 
 
@@ -293,19 +291,19 @@ def _choose_together(leader: _Waiter, line: Iterable[_Waiter]) -> list[_Waiter]:
 
 def _find_keys(group: Group) -> frozenset[str] | None:
     """Return the keys of the selectors of all members; None where the group must be read alone."""
-    keys = {frozenset(zone.sts.selector) for zone in group.zones}
+    keys = {frozenset(zone.sts.selector) for zone in group.counted}
     if len(keys) != 1 or not group.name:  # an empty value in a set of values is hard to read
         return None
     return next(iter(keys)) or None
 
 
 def _count_pods(group: Group) -> int:
-    shown = sum(len(zone.pods) + len(zone.unreadable_pods) for zone in group.zones)
-    return max(shown, sum(zone.sts.replicas for zone in group.zones))
+    shown = sum(len(zone.pods) + len(zone.unreadable_pods) for zone in group.counted)
+    return max(shown, sum(zone.sts.replicas for zone in group.counted))
 
 
 def _measure_selectors(group: Group) -> int:
-    values = [value for zone in group.zones for value in zone.sts.selector.values()]
+    values = [value for zone in group.counted for value in zone.sts.selector.values()]
     return len(group.name) + sum(len(value) + len("%2C") for value in values)
 
 

@@ -14,11 +14,12 @@ from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.live_reads import GroupReader
 from rollout_operator.guards.budgets.in_flight import InFlight
 from rollout_operator.guards.budgets.snapshots import compose_zone
+from rollout_operator.guards.departed import OwnedPods
 from rollout_operator.kube.api import STATEFULSETS, LiveReader
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.decode.objects import decode_statefulset
 from rollout_operator.model.downscale import Underway
-from rollout_operator.model.group import Group, Newcomers, OtherRollout
+from rollout_operator.model.group import Group, Newcomers, OtherRollout, Zone
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 
@@ -51,6 +52,8 @@ class Observer:
         lambda name, sets: None
     )
     find_driver: Callable[[GroupName], str | None] = lambda name: None
+    find_departed: Callable[[GroupName, OwnedPods | None], tuple[Zone, ...]] = lambda name, live: ()
+    """Returns the zones that left while they were short, with live pods or by the caches."""
     _reads: GroupReader = field(init=False)
 
     def __post_init__(self) -> None:
@@ -78,7 +81,7 @@ class Observer:
         read = await self._reads.read(cached)
         owned = {member.uid: read.pods.get(member.uid, ()) for member in read.members}
         age = self.clock.elapsed() - read.sent_at
-        return self._compose(cached.name, read.members, owned, age)
+        return self._compose(cached.name, read.members, owned, age, read.pods)
 
     async def observe_selected(self, cached: Group, selector: str) -> Group:
         """Return the StatefulSets that a selector finds in the store now, as `observe_live` does.
@@ -93,7 +96,8 @@ class Observer:
             or not (isinstance(member, StatefulSet) and member.is_terminating)
         ]
         owned = {member.uid: read.pods.get(member.uid, ()) for member in members}
-        return self._compose(cached.name, members, owned, self.clock.elapsed() - read.sent_at)
+        age = self.clock.elapsed() - read.sent_at
+        return self._compose(cached.name, members, owned, age, read.pods)
 
     async def observe_alone(self, name: str) -> Group:
         """Return one StatefulSet as the store has it now, as if it were a group of its own.
@@ -120,6 +124,7 @@ class Observer:
         members: Iterable[StatefulSet | Unreadable],
         owned: Mapping[Uid, Sequence[Pod | Unreadable]],
         age: timedelta,
+        live: OwnedPods | None = None,
     ) -> Group:
         members, now = tuple(members), self.now()
         zones = tuple(
@@ -128,13 +133,16 @@ class Observer:
             if isinstance(member, StatefulSet)
         )
         sets = [zone.sts for zone in zones]
-        pods = (pod for zone in zones for pod in zone.pods)
+        departed = self.find_departed(name, live)
+        owners = {*(member.uid for member in members), *(zone.sts.uid for zone in departed)}
+        pods = (pod for zone in (*zones, *departed) for pod in zone.pods)
         return Group(
             name=name,
             zones=zones,
+            departed=departed,
             unreadable=tuple(member for member in members if isinstance(member, Unreadable)),
             now=now,
-            deletions=self.in_flight.map_going({member.uid for member in members}, pods, now),
+            deletions=self.in_flight.map_going(owners, pods, now),
             snapshot_age=age,
             downscale=self.find_downscale(name, sets),
             other_rollout=self.find_other_rollout(name, sets),

@@ -45,6 +45,8 @@ class Zone(msgspec.Struct, frozen=True, kw_only=True):
     unreadable_pods: tuple[Unreadable, ...] = ()
     newcomers: Newcomers | None = None
     """None where nothing is known of them."""
+    counts_for: timedelta | None = None
+    """How long a zone counts that has left, short as it was; None for a zone that belongs there."""
 
     @property
     def own_pods(self) -> list[Pod]:
@@ -116,6 +118,8 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
     name: GroupName
     zones: tuple[Zone, ...]
+    departed: tuple[Zone, ...] = ()
+    """Zones that left while they were short: they hold the others, and are never acted upon."""
     now: datetime
     unreadable: tuple[Unreadable, ...] = ()
     deletions: Mapping[Uid, Deletion]
@@ -127,6 +131,11 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     driver: str | None = None
     """The MultiAZRollout, by namespace and name, that replaces the pods instead of the label; empty
     where that is not known yet."""
+
+    @property
+    def counted(self) -> tuple[Zone, ...]:
+        """Return all zones whose pods count, those that left while they were short included."""
+        return (*self.zones, *self.departed)
 
     @property
     def owners(self) -> frozenset[Uid]:

@@ -38,6 +38,7 @@ class Code(StrEnum):
     ANOTHER_ZONE_FIRST = "another_zone_first"
     STATUS_BEHIND = "status_behind"
     SET_TERMINATING = "set_terminating"
+    ZONE_LEFT_SHORT = "zone_left_short"
     OTHER_OPERATOR = "other_operator"
     DRIVEN_BY_POLICY = "driven_by_policy"
     POLICIES_NOT_READ = "policies_not_read"

@@ -15,6 +15,7 @@ from rollout_operator.config.flags import Config
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.guards.budgets.in_flight import InFlight
 from rollout_operator.guards.budgets.own_deletes import OwnDeletes
+from rollout_operator.guards.departed import DepartedZones, group_scope
 from rollout_operator.guards.downscales.newcomers import SeenNewcomers
 from rollout_operator.guards.downscales.reservations import Downscales
 from rollout_operator.guards.downscales.times import AnnotationTimes, DownscaleTimes
@@ -74,7 +75,16 @@ class Context:
         self.following = client = self.open("following", Priority.LIST)
         self.set_informer = self._follow_sets(client)
         self.pod_informer = self._follow_pods(client)
-        self.arrivals = self._watch_arrivals()
+        self.arrivals = SeenNewcomers(self.sets, self.pods, self.clock)
+        self.departed = DepartedZones(
+            self.sets,
+            self.pods,
+            self.clock,
+            map_going=self.in_flight.map_going,
+            now=partial(self.get_time, client),
+            find_newcomers=self.arrivals.get,
+        )
+        self._watch_changes()
         self.events = Events(
             self._make_event_sender() if process.clients.writes_events else None,
             sets=self.sets,
@@ -150,6 +160,7 @@ class Context:
             find_downscale=self.downscales.find_underway,
             find_newcomers=self.arrivals.get,
             find_driver=lambda group: self.find_driver(group),
+            find_departed=lambda group, live: self.departed.list_zones(group_scope(group), live),
         )
 
     def make_records(self, client: ApiClient) -> DownscaleTimes:
@@ -249,13 +260,15 @@ class Context:
         )
         return informer
 
-    def _watch_arrivals(self) -> SeenNewcomers:
-        arrivals = SeenNewcomers(self.sets, self.pods, self.clock)
+    def _watch_changes(self) -> None:
+        """Keep in memory what comes and goes; what departs before what it has had is forgotten."""
+        arrivals, departed = self.arrivals, self.departed
+        self.set_informer.on_change(departed.on_set)
+        self.pod_informer.on_change(departed.on_pod)
         self.set_informer.on_change(arrivals.on_set)
         self.pod_informer.on_change(arrivals.on_pod)
         self.sets.on_replaced(lambda: arrivals.on_list(self.set_informer.age))
         self.pods.on_replaced(lambda: arrivals.on_list(self.pod_informer.age))
-        return arrivals
 
 
 def _describe_unsynced(informer: AnyInformer[Cached]) -> str | None:

@@ -44,6 +44,9 @@ MEANINGS: Final[Mapping[Code, str]] = MappingProxyType(
         Code.ANOTHER_ZONE_FIRST: "this zone has outdated pods; another zone has its turn",
         Code.STATUS_BEHIND: "the StatefulSet controller has not observed the newest spec",
         Code.SET_TERMINATING: "a StatefulSet of the group is being deleted",
+        Code.ZONE_LEFT_SHORT: (
+            "a zone was deleted, or left its group, budget or policy, while pods of it were down"
+        ),
         Code.OTHER_OPERATOR: "another operator rolls the group out, or a person deletes its pods",
         Code.DRIVEN_BY_POLICY: "a MultiAZRollout replaces the pods of the group, not its label",
         Code.POLICIES_NOT_READ: (

@@ -62,7 +62,13 @@ from rollout_operator.planning.rollout.walk import (
     render_short,
     walk_zones,
 )
-from rollout_operator.planning.rollout.zones import find_group_blocker, is_behind, order_zones
+from rollout_operator.planning.rollout.zones import (
+    find_group_blocker,
+    is_behind,
+    list_times,
+    measure_departed,
+    order_zones,
+)
 from rollout_operator.planning.wording import count, join_names, verb
 
 
@@ -75,6 +81,7 @@ class _Case(msgspec.Struct, frozen=True, kw_only=True):
     """As it is to be recorded."""
     open: Batch | None
     pause_end: datetime | None
+    departed: tuple[Readiness, ...] = ()
 
     @property
     def now(self) -> datetime:
@@ -152,12 +159,13 @@ def _open_case(snapshot: PolicySnapshot) -> _Case:
         batch=batch,
         open=find_open(batch, readinesses),
         pause_end=find_pause_end(batch, readinesses, policy, now, latest),
+        departed=measure_departed(snapshot.group),
     )
 
 
 def _choose_step(case: _Case) -> _Step:
     """Return what the walk comes to, without the pods that are held."""
-    walk = walk_zones(_order_turns(case), case.choose_limit)
+    walk = walk_zones(_order_turns(case), case.choose_limit, case.departed)
     records = tuple(action for action in walk.actions if isinstance(action, RecordRevision))
     if scaling := _find_scaling(case, walk.turn):
         return _Step(records=records, waits=(scaling,))
@@ -315,12 +323,7 @@ def _with_deadlines(plan: PolicyPlan, case: _Case) -> PolicyPlan:
     """Return the plan with when to reconcile again, and whether its batch has stalled (MAZ-44)."""
     readinesses, now = list_readinesses(case.zones), case.now
     underway = find_open(plan.batch, readinesses)
-    times = [
-        wait
-        for readiness in readinesses
-        for wait in (readiness.available_in, readiness.settles_in)
-        if wait
-    ]
+    times = [*list_times((*readinesses, *case.departed))]
     left = None
     if underway is not None:
         left = compute_deadline(underway, readinesses, case.snapshot.policy, now) - now

@@ -16,7 +16,9 @@ from rollout_operator.planning.rollout.zones import (
     choose_limit,
     find_group_blocker,
     list_podless,
+    list_times,
     list_warnings,
+    measure_departed,
     order_zones,
 )
 
@@ -46,13 +48,9 @@ def plan_group(group: Group) -> Plan:
             requeue_after=blocker.requeue_after,
             progress=progress,
         )
-    walk = walk_zones(ways, _read_limit)
-    times = (
-        wait
-        for readiness in readinesses
-        for wait in (readiness.available_in, readiness.settles_in)
-        if wait
-    )
+    departed = measure_departed(group)
+    walk = walk_zones(ways, _read_limit, departed)
+    times = list_times((*readinesses, *departed))
     return Plan(
         group=group.name,
         actions=tuple(walk.actions),

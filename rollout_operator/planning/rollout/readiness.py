@@ -74,6 +74,8 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     """Time until the next settling pod becomes available by time alone."""
     settles_in: timedelta | None = None
     """Time until nothing waits any more for what an upscale has added, unless it changes again."""
+    counts_for: timedelta | None = None
+    """How long a zone counts that has left; None for a zone that belongs there."""
 
     @property
     def status_short(self) -> int:
@@ -131,6 +133,7 @@ def measure_readiness(zone: Zone, deletions: Mapping[Uid, Deletion], now: dateti
         has_pods=bool(held or zone.own_pods or zone.own_unreadable),
         available_in=_next_available(down, patience, now),
         settles_in=find_settling(zone),
+        counts_for=zone.counts_for,
     )
 
 

@@ -29,7 +29,7 @@ from rollout_operator.model.outcome import (
 )
 from rollout_operator.planning.rollout.pods import choose_pods, count_outdated
 from rollout_operator.planning.rollout.readiness import Readiness, render_readiness
-from rollout_operator.planning.rollout.zones import is_paused
+from rollout_operator.planning.rollout.zones import explain_left, is_paused
 from rollout_operator.planning.wording import count, join_names, verb
 
 Limit: TypeAlias = Callable[[StatefulSet], int]
@@ -64,13 +64,22 @@ class Walk(msgspec.Struct, kw_only=True):
     """The StatefulSet whose outdated pods have their turn."""
 
 
-def walk_zones(zones: Sequence[RolloutZone], limit: Limit) -> Walk:
-    """Return what may be done to the zones now; where that is nothing, there is a wait."""
+def walk_zones(
+    zones: Sequence[RolloutZone], limit: Limit, departed: Sequence[Readiness] = ()
+) -> Walk:
+    """Return what may be done to the zones now; where that is nothing, there is a wait.
+
+    Zones that left while they were short are short zones like others, and never have a turn.
+    """
     walk = Walk()
     short = [zone for zone in zones if not zone.is_whole]
-    if len(short) > 1:
-        text = "; ".join(map(render_short, short))
+    left = [readiness for readiness in departed if not readiness.is_whole]
+    walk.waits += map(explain_left, left)
+    if len(short) + len(left) > 1:
+        text = "; ".join([*map(render_short, short), *map(render_readiness, left)])
         walk.waits.append(Reason(Code.SEVERAL_ZONES_NOT_READY, text, Severity.WARN))
+    elif left:
+        walk.waits += _list_paused(zones)
     elif short:
         _walk_short(walk, short[0], [zone for zone in zones if zone is not short[0]], limit)
     else:

@@ -4,6 +4,7 @@ A blocker stops every zone, because deciding for one needs to know all others. A
 decision. What single pods are like is settled in `readiness`.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Final
@@ -21,8 +22,12 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Reason, Severity
-from rollout_operator.model.units import parse_max_unavailable
-from rollout_operator.planning.rollout.readiness import Readiness
+from rollout_operator.model.units import format_duration, parse_max_unavailable
+from rollout_operator.planning.rollout.readiness import (
+    Readiness,
+    measure_readiness,
+    render_readiness,
+)
 from rollout_operator.planning.wording import join_names
 
 # A live watch proves itself every 45 s at the latest; a cache older than this is frozen.
@@ -151,6 +156,32 @@ def list_warnings(zones: Sequence[Zone]) -> tuple[Reason, ...]:
     """Return what is odd with the zones, in their order."""
     warnings = [warning for zone in zones for warning in _list_warnings_of(zone)]
     return (*warnings, *_list_shared_labels([zone.sts for zone in zones]))
+
+
+def measure_departed(group: Group) -> tuple[Readiness, ...]:
+    """Return what is up and down in the zones that left while they were short."""
+    zones = order_zones(group.departed)
+    return tuple(measure_readiness(zone, group.deletions, group.now) for zone in zones)
+
+
+def list_times(readinesses: Iterable[Readiness]) -> Iterator[timedelta]:
+    """Yield after what times zones change by time alone."""
+    for readiness in readinesses:
+        times = (readiness.available_in, readiness.settles_in, readiness.counts_for)
+        yield from (time for time in times if time)
+
+
+def explain_left(readiness: Readiness) -> Reason:
+    """Return that a zone is missed which left while it was short (D-82)."""
+    assert readiness.counts_for is not None, "it has left"
+    sts = readiness.sts
+    stable_text = f"{render_readiness(readiness)}, and was deleted or left while it was short"
+    seconds = math.ceil(readiness.counts_for.total_seconds())
+    text = (
+        f"{stable_text}: it counts for another {format_duration(timedelta(seconds=seconds))}, or"
+        " until its StatefulSet is back and whole"
+    )
+    return Reason(Code.ZONE_LEFT_SHORT, text, Severity.WARN, sts.name, stable_text)
 
 
 def list_podless(zones: Iterable[Readiness]) -> Iterator[Reason]:
