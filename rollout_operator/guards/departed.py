@@ -16,16 +16,12 @@ from typing import Final, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
+from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, is_older
 from rollout_operator.model.group import Deletion, Newcomers, Zone
 from rollout_operator.model.labels import selects
-from rollout_operator.model.names import GroupName, Uid
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, find_group, parse_ordinal
-from rollout_operator.planning.rollout.readiness import (
-    Readiness,
-    measure_readiness,
-    render_readiness,
-)
+from rollout_operator.model.names import REVISION_LABEL, GroupName, Uid
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, parse_ordinal
+from rollout_operator.planning.rollout.readiness import Readiness, measure_readiness
 from rollout_operator.telemetry.logs import log
 
 # A person who makes volumes larger needs minutes; whoever removes a zone for good waits no longer.
@@ -34,31 +30,53 @@ COUNTS_FOR: Final = timedelta(minutes=10)
 MOST_DEPARTED: Final = 4096
 # Of a StatefulSet that is gone so many pods are looked up by name; more count as absent.
 MOST_PODS: Final = 10_000
+# By then the watch of pods shows what was the case when the watch of StatefulSets was ahead of it.
+LATEST: Final = timedelta(minutes=1)
 
 Scope: TypeAlias = tuple[str, str]
 """What a zone belongs to: a group, a budget or a policy, by kind and name."""
+AnySet: TypeAlias = StatefulSet | Unreadable
 OwnedPods: TypeAlias = Mapping[Uid | None, Sequence[Pod | Unreadable]]
 """Pods by the UID of their owner; None for those without one."""
 
 
+GROUP: Final = "group"
+BUDGET: Final = "budget"
+POLICY: Final = "policy"
+
+
+# Of pods without a StatefulSet: whatever their labels make them members of.
+_BY_LABELS: Final[Scope] = ("", "")
+
+
 def group_scope(name: GroupName) -> Scope:
     """Return the scope of a rollout group by label."""
-    return ("group", name)
+    return (GROUP, name)
 
 
 def budget_scope(name: str) -> Scope:
     """Return the scope of a ZoneAwarePodDisruptionBudget."""
-    return ("budget", name)
+    return (BUDGET, name)
 
 
 def policy_scope(name: str) -> Scope:
     """Return the scope of a MultiAZRollout."""
-    return ("policy", name)
+    return (POLICY, name)
 
 
 class _Departed(NamedTuple):
     sts: StatefulSet
     """As it was when it belonged to the scope."""
+    at: timedelta
+
+
+class _JustLeft(NamedTuple):
+    """A zone that was whole when it left, for all that was known then."""
+
+    sts: StatefulSet
+    scopes: Sequence[Scope]
+    version: str
+    """Of the change by which it left: what is older was the case before."""
     at: timedelta
 
 
@@ -85,20 +103,36 @@ class DepartedZones:
         self._clock = clock
         self._now = now
         self._find_newcomers = find_newcomers
-        self._finders: list[Callable[[Mapping[str, str]], Iterable[Scope]]] = []
-        self._callbacks: list[Callable[[Scope], None]] = []
+        self._finders: list[Callable[[AnySet], Iterable[Scope]]] = []
+        self._callbacks: list[tuple[str, Callable[[str], None]]] = []
         self._records: dict[str, dict[Scope, _Departed]] = {}
         """By name of the StatefulSet, the oldest first."""
+        self._just_left: dict[str, _JustLeft] = {}
         self._whole_at_end: dict[Uid, bool] = {}
         """Of StatefulSets that are being deleted: whether they were whole when that began."""
 
-    def add_scopes(self, find: Callable[[Mapping[str, str]], Iterable[Scope]]) -> None:
-        """Have `find` return the scopes of a StatefulSet with these labels, beside its group."""
+    def add_scopes(self, find: Callable[[AnySet], Iterable[Scope]]) -> None:
+        """Have `find` return the scopes that a StatefulSet belongs to, beside its group."""
         self._finders.append(find)
 
-    def on_change(self, callback: Callable[[Scope], None]) -> None:
-        """Call back with the scope for which a departed zone counts, whenever it changes."""
-        self._callbacks.append(callback)
+    def begin(self) -> None:
+        """Take over what was there before this process: sets, pods and budgets must be known.
+
+        Of a zone that left then only pods without a StatefulSet tell, by their own labels.
+        """
+        orphans: dict[str, list[Pod]] = {}
+        for pod in self._pods.list_all():
+            if isinstance(pod, Pod) and pod.revision and self._is_orphaned(pod):
+                orphans.setdefault(_name_set(pod), []).append(pod)
+        for name, pods in orphans.items():
+            sts = _imagine(name, pods)
+            if self._find_present(sts) is None and not self._measure(_without_status(sts)).is_whole:
+                log.warn("Pods without a StatefulSet are not ready, and count still", zone=name)
+                self._add(sts, [_BY_LABELS], self._clock.elapsed())
+
+    def on_change(self, kind: str, callback: Callable[[str], None]) -> None:
+        """Call back with the name of a scope of this kind when a zone that counts there changes."""
+        self._callbacks.append((kind, callback))
 
     def list_zones(self, scope: Scope, live: OwnedPods | None = None) -> tuple[Zone, ...]:
         """Return the zones that count for a scope and belong to it no more.
@@ -109,90 +143,117 @@ class DepartedZones:
         if not self._records:
             return ()
         self._forget_old()
-        names = [name for name, departed in self._records.items() if scope in departed]
-        zones = (self._compose(self._records[name][scope], scope, live) for name in names)
+        zones = (self._find_zone(departed, scope, live) for departed in self._records.values())
         return tuple(zone for zone in zones if zone is not None)
 
-    def on_set(
-        self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
-    ) -> None:
+    def on_set(self, old: AnySet | None, new: AnySet | None) -> None:
         """Take over a StatefulSet that came, changed or went.
 
         Before what is known of its newcomers is forgotten by the same change.
         """
-        if old is not None and (new is None or new.labels != old.labels):
-            stays = set() if new is None else self._find_scopes(new.labels)
-            self.on_left(self._find_scopes(old.labels) - stays, old, new)
+        begins_to_go = _is_terminating(new) and not _is_terminating(old)
+        if old is not None and (new is None or begins_to_go or new.labels != old.labels):
+            stays = set() if new is None else self._find_scopes(new)
+            self.on_left(self._find_scopes(old) - stays, old, new)
+            if old.name in self._records:
+                log.warn("Zone left while it was short, and counts still", zone=old.name)
         if old is not None and new is None:
             self._whole_at_end.pop(old.uid, None)
-        elif isinstance(old, StatefulSet) and _begins_to_go(old, new):
+        elif isinstance(old, StatefulSet) and begins_to_go:
             self._whole_at_end[old.uid] = self._measure(old).is_whole
-        for name in {version.name for version in (old, new) if version is not None}:
-            self._look_at(name)
+        version = new or old
+        if version is not None:
+            self._look_at(version.name)
 
     def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
         """Take over a pod that came, changed or went."""
-        if self._records:
-            for version in (new or old,):
-                if version is not None:
-                    self._look_at(version.name.rpartition("-")[0])
+        version = new or old
+        if version is None:
+            return
+        name = _name_set(version)
+        if name in self._just_left:
+            self._take_late(name, old, new)
+        self._look_at(name)
 
     def on_left(
         self,
         scopes: Iterable[Scope],
-        old: StatefulSet | Unreadable,
-        new: StatefulSet | Unreadable | None,
+        old: AnySet,
+        new: AnySet | None,
     ) -> None:
         """Record that a StatefulSet belongs to these scopes no more, where it is short.
 
         `new` is None where the StatefulSet itself is gone.
         """
-        scopes = sorted(scopes)
+        scopes = tuple(scopes)
         # Pods that go with their StatefulSet were whole when that began.
         if not scopes or (new is None and self._whole_at_end.get(old.uid)):
             return
-        sts = self._read(old, new)
-        readiness = self._measure(sts)
-        if readiness.is_whole:
-            return
+        sts, now = self._read(old, new), self._clock.elapsed()
+        if self._measure(sts).is_whole:
+            version = self._sets.find_deletion(old.uid) if new is None else new.resource_version
+            self._just_left[sts.name] = _JustLeft(sts, scopes, version, now)
+            for name, left in list(self._just_left.items()):
+                if now - left.at >= LATEST:
+                    del self._just_left[name]
+        else:
+            self._add(sts, scopes, now)
+
+    def _add(self, sts: StatefulSet, scopes: Iterable[Scope], at: timedelta) -> None:
         departed = self._records.pop(sts.name, {})
+        departed.update((scope, _Departed(sts, at)) for scope in scopes)
         self._records[sts.name] = departed
-        for scope in scopes:
-            departed[scope] = _Departed(sts, self._clock.elapsed())
-            kind, name = scope
-            log.warn(
-                "Zone left while it was short, and counts still",
-                **{kind: name}, zone=sts.name, at_most=COUNTS_FOR, why=render_readiness(readiness),
-            )  # fmt: skip
-            self._notify(scope)
         while sum(map(len, self._records.values())) > MOST_DEPARTED:
             del self._records[next(iter(self._records))]
+        self._notify(departed)
 
-    def _find_scopes(self, labels: Mapping[str, str]) -> set[Scope]:
-        group = find_group(labels)
-        scopes = set() if group is None else {group_scope(group)}
-        return scopes.union(*(find(labels) for find in self._finders))
+    def _take_late(
+        self, name: str, old: Pod | Unreadable | None, new: Pod | Unreadable | None
+    ) -> None:
+        """Take over a change of a pod from before its zone left: it was short at that moment."""
+        left, pod = self._just_left[name], new or old
+        is_own = pod is not None and left.sts.find_ordinal(pod.name, left.sts.ordinals) is not None
+        version = "" if new is None else new.resource_version
+        if new is None and old is not None:
+            version = self._pods.find_deletion(old.uid)
+        if is_own and is_older(version, left.version) and not _is_up(new):
+            del self._just_left[name]
+            self._add(left.sts, left.scopes, left.at)
 
-    def _read(
-        self, old: StatefulSet | Unreadable, new: StatefulSet | Unreadable | None
-    ) -> StatefulSet:
+    def _find_scopes(self, sts: AnySet) -> set[Scope]:
+        scopes = set() if sts.group is None else {group_scope(sts.group)}
+        return scopes.union(*(find(sts) for find in self._finders))
+
+    def _read(self, old: AnySet, new: AnySet | None) -> StatefulSet:
         """Return a StatefulSet as it was when it belonged to a scope, as far as that is known."""
         if isinstance(old, StatefulSet):
             return old
         if isinstance(new, StatefulSet):
             return replace(new, labels=old.labels)
-        pods = self._pods.list_by_owner(old.uid)
-        return _imagine(old.namespace, old.name, old.uid, old.labels, pods)
+        return _imagine(old.name, self._pods.list_by_owner(old.uid) or [old], old.labels)
 
-    def _compose(self, departed: _Departed, scope: Scope, live: OwnedPods | None) -> Zone | None:
-        """Return a zone as it is now, None where it belongs to the scope again."""
-        sts, present = _without_status(departed.sts), self._find_present(departed.sts)
+    def _find_zone(
+        self, departed: Mapping[Scope, _Departed], scope: Scope, live: OwnedPods | None
+    ) -> Zone | None:
+        """Return a zone as it is now, None where it did not leave this scope, or is back."""
+        record = departed.get(scope) or departed.get(_BY_LABELS)
+        if record is None or (scope not in departed and scope not in self._scopes_of(record)):
+            return None
+        sts, present = _without_status(record.sts), self._find_present(record.sts)
         if present is not None:
-            if scope in self._find_scopes(present.labels):
+            if scope in self._find_scopes(present):
                 return None
-            sts = replace(present, labels=departed.sts.labels)
-        left = departed.at + COUNTS_FOR - self._clock.elapsed()
+            sts = replace(present, labels=record.sts.labels)
+        left = record.at + COUNTS_FOR - self._clock.elapsed()
         return replace(self._make_zone(sts, live), counts_for=left)
+
+    def _scopes_of(self, departed: _Departed) -> set[Scope]:
+        return self._find_scopes(departed.sts)
+
+    def _is_orphaned(self, pod: Pod) -> bool:
+        """Return whether no known StatefulSet controls a pod that is named like one of its pods."""
+        owner = None if pod.owner_uid is None else self._sets.get_by_uid(pod.owner_uid)
+        return owner is None and parse_ordinal(pod.name.rpartition("-")[2]) is not None
 
     def _make_zone(self, sts: StatefulSet, live: OwnedPods | None = None) -> Zone:
         """Return a zone of the pods that a StatefulSet owns, and of those that nothing owns."""
@@ -232,12 +293,10 @@ class DepartedZones:
         departed = self._records.get(name)
         if departed is None:
             return
-        scopes = tuple(departed)
         if self._is_whole_again(departed):
             log.info("Zone that left while it was short is whole", zone=name)
             del self._records[name]
-        for scope in scopes:
-            self._notify(scope)
+        self._notify(departed)
 
     def _forget_old(self) -> None:
         """Forget zones whose time is over, and those that time alone has made whole."""
@@ -250,33 +309,47 @@ class DepartedZones:
             if not departed or self._is_whole_again(departed):
                 del self._records[name]
 
-    def _notify(self, scope: Scope) -> None:
-        for callback in self._callbacks:
-            callback(scope)
+    def _notify(self, departed: Mapping[Scope, _Departed]) -> None:
+        scopes = {*departed}
+        if _BY_LABELS in departed:
+            scopes |= self._scopes_of(departed[_BY_LABELS])
+        for kind, callback in self._callbacks:
+            for scope in scopes:
+                if scope[0] == kind:
+                    callback(scope[1])
 
 
-def _begins_to_go(old: StatefulSet, new: StatefulSet | Unreadable | None) -> bool:
-    return isinstance(new, StatefulSet) and new.is_terminating and not old.is_terminating
+def _is_terminating(sts: AnySet | None) -> bool:
+    return isinstance(sts, StatefulSet) and sts.is_terminating
+
+
+def _name_set(pod: Pod | Unreadable) -> str:
+    return pod.name.rpartition("-")[0]
 
 
 def _imagine(
-    namespace: str,
-    name: str,
-    uid: Uid,
-    labels: Mapping[str, str],
-    pods: Iterable[Pod | Unreadable],
+    name: str, pods: Sequence[Pod | Unreadable], labels: Mapping[str, str] | None = None
 ) -> StatefulSet:
-    """Return a StatefulSet that cannot be read, as its pods let suppose it."""
+    """Return the StatefulSet of these pods, as far as they let suppose it; `labels` are its own."""
     ordinals = [parse_ordinal(pod.name.removeprefix(f"{name}-")) for pod in pods]
     known = [ordinal for ordinal in ordinals if ordinal is not None]
+    shared = dict(set[tuple[str, str]].intersection(*({*pod.labels.items()} for pod in pods)))
+    owners = [pod.owner_uid for pod in pods if pod.owner_uid is not None]
+    first = min(known, default=0)
     return StatefulSet(
-        namespace=namespace,
+        namespace=pods[0].namespace,
         name=name,
-        uid=uid,
+        uid=next(iter(owners), Uid(f"of the pods of {name}")),
         resource_version="",
-        labels=labels,
-        replicas=max(known, default=0) + 1,
+        labels=shared if labels is None else labels,
+        selector={key: value for key, value in shared.items() if key != REVISION_LABEL},
+        first_ordinal=first,
+        replicas=max(known, default=first) + 1 - first,
     )
+
+
+def _is_up(pod: Pod | Unreadable | None) -> bool:
+    return isinstance(pod, Pod) and pod.is_ready
 
 
 def _without_status(sts: StatefulSet) -> StatefulSet:

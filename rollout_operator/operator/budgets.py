@@ -4,7 +4,7 @@ Always there, also without webhooks: a rollout uses the arbiter as evictions do.
 where the kind is installed, and nothing for pods that no budget selects.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -17,14 +17,16 @@ from rollout_operator.guards.budgets.arbiter import Arbiter
 from rollout_operator.guards.budgets.catalog import BudgetCatalog
 from rollout_operator.guards.budgets.pod_records import Recorder
 from rollout_operator.guards.budgets.snapshots import ArbiterContext
+from rollout_operator.guards.departed import AnySet, Scope, budget_scope
 from rollout_operator.kube.api import ZONE_BUDGETS
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.optional import OptionalInformer
-from rollout_operator.kube.cache.store import BudgetStore
+from rollout_operator.kube.cache.store import AnyBudget, BudgetStore
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.decode.budget import decode_budget
 from rollout_operator.model.description import BudgetDescription
+from rollout_operator.model.labels import selects
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.operator.context import Context
 from rollout_operator.operator.process import Feature
@@ -57,7 +59,8 @@ class Budgets(Feature):
             ),
             lambda cluster: cluster.budgets,
         )
-        self.informer.on_change(self.catalog.on_change)
+        self.informer.on_change(self._on_budget)
+        context.departed.add_scopes(self._list_scopes)
         self.informer.on_change(context.events.on_budget)
         self._follow = OptionalInformer(self.informer, client, ZONE_BUDGETS, context.namespace)
         self.process = name = context.make_name()
@@ -71,6 +74,7 @@ class Budgets(Feature):
             recorder=Recorder(granting, context.clock, name),
             find_downscale=context.downscales.find_underway,
             find_newcomers=context.arrivals.get,
+            find_departed=lambda name, live: context.departed.list_zones(budget_scope(name), live),
             age=lambda: max(context.age, self._follow.age),
             now=partial(context.get_time, granting),
             clock=context.clock,
@@ -124,6 +128,30 @@ class Budgets(Feature):
         for pod in (old, new):
             if isinstance(pod, Pod) and (pod.disruption or self._context.in_flight.get(pod.uid)):
                 self._queue.add((pod.namespace, pod.name))
+
+    def _on_budget(self, old: AnyBudget | None, new: AnyBudget | None) -> None:
+        """Take over a budget; what it selects no more may be a zone that is short."""
+        version = new or old
+        name = "" if version is None else version.name
+        before = self._find_selector(name)
+        self.catalog.on_change(old, new)
+        after = self._find_selector(name)
+        if before is None or before == after:
+            return
+        for sts in self._context.sets.list_all():
+            if selects(before, sts.labels) and (after is None or not selects(after, sts.labels)):
+                self._context.departed.on_left([budget_scope(name)], sts, sts)
+
+    def _find_selector(self, name: str) -> Mapping[str, str] | None:
+        """Return what selects the zones of a budget, by the version that is in force."""
+        versions = self.catalog.get(name)
+        return None if versions is None or versions.budget is None else versions.budget.selector
+
+    def _list_scopes(self, sts: AnySet) -> Iterator[Scope]:
+        """Yield the budgets that select a StatefulSet."""
+        for versions in self.catalog.list_all():
+            if versions.budget is not None and selects(versions.budget.selector, sts.labels):
+                yield budget_scope(versions.name)
 
     def _describe_unknown(self) -> str | None:
         lack = None if self._follow.is_forbidden else self._follow.lack

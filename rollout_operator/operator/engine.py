@@ -119,6 +119,7 @@ class Engine:
         """Wait until the caches are filled."""
         await self._context.wait_known()
         await self._budgets.wait_known()
+        self._context.departed.begin()
         self.known.set()
 
     def lead(self, tasks: TaskStack) -> None:

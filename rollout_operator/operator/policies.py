@@ -25,6 +25,7 @@ from rollout_operator.controllers.rollout.executor import Executor
 from rollout_operator.controllers.rollout.steps import Steps
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.guards.budgets.arbiter import Arbiter
+from rollout_operator.guards.departed import POLICY, AnySet, Scope, policy_scope
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, ApiClient
 from rollout_operator.kube.cache.collection import Collection
 from rollout_operator.kube.cache.optional import OptionalInformer
@@ -35,6 +36,7 @@ from rollout_operator.model.description import PolicyDescription
 from rollout_operator.model.downscale import Underway
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.model.policy.policy import Policy, PolicyScope
 from rollout_operator.model.policy.watched import WatchedPolicy
 from rollout_operator.operator.context import Context
 from rollout_operator.operator.process import Feature
@@ -119,6 +121,8 @@ class Policies(Feature):
         context.set_informer.on_change(self.owners.on_set)
         context.set_informer.on_change(self._on_set)
         context.pod_informer.on_change(self._on_pod)
+        # Before it is forgotten which StatefulSets a policy has owned.
+        self.informer.on_change(self._record_left)
         self.informer.on_change(self.owners.on_policy)
         self.informer.on_change(self._on_policy)
         self.owners.on_change(self._wake_all)
@@ -126,6 +130,35 @@ class Policies(Feature):
         context.downscales.on_change(lambda uid, group: self._wake_owner(uid))
         context.in_flight.on_change(lambda pod: self._wake_owner(pod.owner_uid))
         context.on_stale(self._wake_all)
+        context.departed.add_scopes(self._list_scopes)
+        context.departed.on_change(POLICY, self._queue.add)
+
+    def _list_scopes(self, sts: AnySet) -> Iterator[Scope]:
+        """Yield the policies in service that a StatefulSet belongs to, unless it is deleted."""
+        if isinstance(sts, StatefulSet) and sts.is_terminating:
+            return
+        for scope in self.owners.list_scopes():
+            if scope.policy.selector.may_take(sts.labels):
+                yield policy_scope(scope.policy.head.name)
+
+    def _record_left(
+        self, old: WatchedPolicy | Unreadable | None, new: WatchedPolicy | Unreadable | None
+    ) -> None:
+        """Record what a policy owns no more: what is in an open batch may be down (MAZ-46)."""
+        version = new or old
+        scope = None if version is None else self.owners.find(version.name)
+        if not isinstance(scope, PolicyScope):
+            return
+        policy = new.policy if isinstance(new, WatchedPolicy) else None
+        for sts in scope.sets:
+            if not isinstance(policy, Policy) or not policy.selector.may_take(sts.labels):
+                self._context.departed.on_left([policy_scope(scope.policy.head.name)], sts, sts)
+
+    def _record_left_before(self, scope: PolicyScope, name: str) -> None:
+        """Record a StatefulSet of an open batch that left before this process knew of it."""
+        sts = self._context.sets.get(self._context.namespace, name)
+        if sts is not None and all(own.name != name for own in scope.sets):
+            self._context.departed.on_left([policy_scope(scope.policy.head.name)], sts, sts)
 
     def _build_controller(self, arbiter: Arbiter) -> PolicyController:
         context, observing = self._context, self._observing
@@ -145,6 +178,7 @@ class Policies(Feature):
             switches=Switches(recording, attempts),
             attempts=attempts,
             reports=reports,
+            record_left=self._record_left_before,
             now=partial(context.get_time, recording),
         )
 
@@ -175,12 +209,13 @@ class Policies(Feature):
 
     def _make_observer(self, client: ApiClient) -> Observer:
         """Return an observer of StatefulSets, whatever groups they form."""
-        observer = self._context.make_observer(client)
+        observer, departed = self._context.make_observer(client), self._context.departed
         return replace(
             observer,
             watches=(*observer.watches, self._follow),
             find_downscale=self._find_downscale,
             find_driver=lambda group: None,
+            find_departed=lambda name, live: departed.list_zones(policy_scope(name), live),
         )
 
     def _find_downscale(self, name: GroupName, sets: Iterable[StatefulSet]) -> Underway | None:

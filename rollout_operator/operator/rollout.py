@@ -15,7 +15,7 @@ from rollout_operator.controllers.rollout.other_operators import OtherOperators
 from rollout_operator.controllers.rollout.rule import LabelRule
 from rollout_operator.controllers.worker import Waker, Workers
 from rollout_operator.guards.budgets.arbiter import Arbiter
-from rollout_operator.guards.departed import Scope
+from rollout_operator.guards.departed import GROUP
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
@@ -52,7 +52,7 @@ class Rollouts(Feature):
         context.pod_informer.on_change(self._waker.on_pod)
         context.downscales.on_change(self._wake_group)
         context.in_flight.on_change(self._wake_owner)
-        context.departed.on_change(self._wake_scope)
+        context.departed.on_change(GROUP, lambda name: self._queue.add(GroupName(name)))
         # They wait for the budgets now; else they would show their last state until a resync.
         context.on_stale(self.wake_all)
         longest = context.settings.reconcile_interval
@@ -121,11 +121,6 @@ class Rollouts(Feature):
     def _wake_group(self, set_uid: Uid, group: GroupName | None) -> None:
         if group is not None and self._context.sets.list_group(group):
             self._queue.add(group)
-
-    def _wake_scope(self, scope: Scope) -> None:
-        kind, name = scope
-        if kind == "group" and self._context.sets.list_group(GroupName(name)):
-            self._queue.add(GroupName(name))
 
     def _wake_owner(self, pod: Pod) -> None:
         owner = pod.owner_uid

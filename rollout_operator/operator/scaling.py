@@ -21,6 +21,7 @@ from rollout_operator.controllers.scaling.removals import Removals
 from rollout_operator.controllers.scaling.replicas import Replicas
 from rollout_operator.controllers.scaling.writes import ScalingWrites
 from rollout_operator.controllers.worker import Waker, Workers
+from rollout_operator.guards.departed import GROUP
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.scales.references import References
 from rollout_operator.model.names import GroupName, Uid
@@ -105,6 +106,7 @@ class Scaling(Feature):
         context.set_informer.on_change(self._on_set)
         context.pod_informer.on_change(self._waker.on_pod)
         context.on_stale(self._wake_all)
+        context.departed.on_change(GROUP, lambda name: self._wake(GroupName(name)))
 
     def start(self, tasks: TaskStack) -> None:
         """Begin to reconcile groups."""

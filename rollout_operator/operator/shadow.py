@@ -13,6 +13,7 @@ from rollout_operator.controllers.shadow.controller import ShadowController, Sha
 from rollout_operator.controllers.shadow.differences import Differences
 from rollout_operator.controllers.worker import Result, Waker, Workers
 from rollout_operator.guards.budgets.arbiter import Arbiter
+from rollout_operator.guards.departed import GROUP
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.scales.references import References
 from rollout_operator.model.names import GroupName
@@ -64,6 +65,7 @@ class Shadow(Feature):
         context.pod_informer.on_change(self._differences.on_pod)
         context.pod_informer.on_change(waker.on_pod)
         context.on_stale(self.wake_all)
+        context.departed.on_change(GROUP, lambda name: self._wake(GroupName(name)))
         self._references.on_change(self._wake)
         context.health.part("shadow mode", describe=self._describe)
 

@@ -1,48 +1,119 @@
-"""A zone that leaves its group while it is short still counts, on a simulated cluster (SI-26)."""
+"""A zone that leaves while it is short still counts, on a simulated cluster (SI-26, D-82).
+
+Each test plays the ways in which a zone may leave: a person who makes volumes larger, a tool that
+takes a label off, a selector that changes.
+"""
 
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
+from typing import Final
 
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.kube.api import PODS
+from rollout_operator.kube.api import (
+    MULTI_AZ_ROLLOUTS,
+    PODS,
+    VALIDATING_WEBHOOKS,
+    ZONE_BUDGETS,
+    JsonObject,
+    Resource,
+)
+from rollout_operator.lab.admission.registrations import pod_eviction
+from rollout_operator.lab.drains import evict
 from rollout_operator.lab.model.history import Called
+from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
 from rollout_operator.lab.process import SimulatedProcess
 from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import three_zones
-from rollout_operator.model.names import GROUP_LABEL
+from rollout_operator.lab.zones import ZoneSpec, three_zones
+from rollout_operator.model.names import (
+    GROUP_LABEL,
+    LEADING_ZONE,
+    PREPARE_DOWNSCALE,
+    PREPARE_PATH,
+    PREPARE_PORT,
+    TOPOLOGY_KEYS,
+)
 from rollout_operator.model.outcome import Code, Reason
-from tests.simulation.scenarios_people import People
+from tests.simulation.drainers import create_budget, zone_budget
+from tests.simulation.scenarios_people import People, Route
 from tests.virtual_time import in_virtual_time
 
-A, B, C = three_zones()
-SICK = f"{A.name}-1"
-HOLD = timedelta(minutes=10)
+HOLD: Final = timedelta(minutes=10)
+GUARDED: Final = {"app": "store"}
+STAYS: Final = {**GUARDED, "stays": "true"}
+A, B, C = (
+    replace(zone, labels=labels, pod_labels={**labels, GROUP_LABEL: "ingester"})
+    for zone, labels in zip(three_zones(), (GUARDED, STAYS, STAYS), strict=True)
+)
+SICK: Final = f"{A.name}-1"
+BY_ZONE: Final[JsonObject] = {"maxUnavailable": 1}
+BY_PARTITION: Final[JsonObject] = {**BY_ZONE, "podNamePartitionRegex": "[a-z-]+-([0-9]+)"}
+POLICIES: Final = "-multi-az-rollouts.enabled"
 Leave = Callable[[People], Awaitable[None]]
 
 
+class World:
+    """Three zones, one process, and what can be seen of both."""
+
+    def __init__(self, sandbox: Sandbox, process: SimulatedProcess) -> None:
+        self.sandbox = sandbox
+        self.process = process
+        self.people = People(sandbox=sandbox, rng=random.Random(0))
+
+    async def make_short(self) -> None:
+        """Have a pod of zone a fail."""
+        self.sandbox.cluster.fail_pod(SICK)
+        await asyncio.sleep(5)
+
+    async def roll(self, *zones: ZoneSpec, image: str = "v2") -> None:
+        """Give zones a new template."""
+        for zone in zones:
+            await self.people.set_image(zone.name, image)
+        await asyncio.sleep(20)
+
+    def list_deletes(self) -> Sequence[timedelta]:
+        """Return when the operator deleted pods."""
+        return [
+            called.at
+            for called in self.sandbox.history.list_all(Called)
+            if called.actor.startswith("operator-")
+            and (called.request.verb, called.request.resource) == ("delete", PODS)
+            and called.status < 400
+        ]
+
+    def find_leading(self) -> Reason:
+        """Return the first reason for which the group waits."""
+        (entry,) = [entry for entry in self.process.entries() if entry.plan.group == "ingester"]
+        return entry.plan.waits[0]
+
+
+async def nothing(people: People) -> None:
+    """Prepare nothing."""
+
+
 @asynccontextmanager
-async def short_group(
-    *, args: Sequence[str] = ()
-) -> AsyncIterator[tuple[People, SimulatedProcess]]:
-    """Run a group with one pod of zone a down, and a rollout of b and c that waits for it."""
+async def running(
+    zones: Sequence[ZoneSpec] = (A, B, C),
+    *,
+    prepare: Callable[[People], Awaitable[None]] = nothing,
+    args: Sequence[str] = (),
+    webhooks: bool = False,
+) -> AsyncIterator[World]:
+    """Run zones that are whole."""
     async with Sandbox() as sandbox:
-        people = People(sandbox=sandbox, rng=random.Random(0))
-        for zone in (A, B, C):
-            await people.create(zone)
-        process = sandbox.process(args=args)
+        process = sandbox.process(args=args, webhooks=webhooks)
+        world = World(sandbox, process)
+        for zone in zones:
+            await world.people.create(zone)
+        await prepare(world.people)
         process.start()
         await asyncio.sleep(30)
-        sandbox.cluster.fail_pod(SICK)
-        await asyncio.sleep(5)
-        for zone in (B, C):
-            await people.set_image(zone.name, "v2")
-        await asyncio.sleep(20)
-        yield people, process
+        yield world
 
 
 async def delete_without_pods(people: People) -> None:
@@ -53,65 +124,251 @@ async def delete_with_pods(people: People) -> None:
     await people.delete(A.name)
 
 
-async def take_label_off(people: People) -> None:
-    await people.label(A.name, GROUP_LABEL, None)
+async def take_labels_off(people: People) -> None:
+    for key in (GROUP_LABEL, *GUARDED):
+        await people.label(A.name, key, None)
 
 
-async def move_to_another_group(people: People) -> None:
-    await people.label(A.name, GROUP_LABEL, "other")
+async def move_elsewhere(people: People) -> None:
+    for key in (GROUP_LABEL, *GUARDED):
+        await people.label(A.name, key, "other")
 
 
-async def take_label_off_and_delete(people: People) -> None:
-    await take_label_off(people)
+async def take_labels_off_and_delete(people: People) -> None:
+    await take_labels_off(people)
     await delete_with_pods(people)
 
 
 async def delete_and_create_outside(people: People) -> None:
     await delete_without_pods(people)
     await asyncio.sleep(5)
-    await people.create(replace(A, group=None))
+    await people.create(replace(A, group=None, labels={}))
 
 
-LEAVES: Sequence[Leave] = (
+async def change_selector(people: People) -> None:
+    await change(people, ZONE_BUDGETS, {"spec": {"selector": {"matchLabels": dict(STAYS)}}})
+
+
+async def change_policy_selector(people: People) -> None:
+    selector: JsonObject = {"matchLabels": dict(STAYS)}
+    await change(people, MULTI_AZ_ROLLOUTS, {"spec": {"statefulSetSelector": selector}})
+
+
+LEAVES: Final[Sequence[Leave]] = (
     delete_without_pods,
     delete_with_pods,
-    take_label_off,
-    move_to_another_group,
-    take_label_off_and_delete,
+    take_labels_off,
+    move_elsewhere,
+    take_labels_off_and_delete,
     delete_and_create_outside,
 )
+each_way = partial(pytest.mark.parametrize, "leave", ids=lambda leave: leave.__name__)
 
 
 @in_virtual_time
-@pytest.mark.parametrize("leave", LEAVES, ids=lambda leave: leave.__name__)
-async def test_si26_a_zone_that_leaves_short_holds_the_others_for_ten_minutes(leave: Leave) -> None:
+@each_way(LEAVES)
+async def test_si26_a_zone_that_leaves_short_holds_a_rollout_for_ten_minutes(leave: Leave) -> None:
     """SI-26: until then no pod of another zone goes, and the reason names zone, pods and time."""
-    async with short_group() as (people, process):
-        left_at = people.sandbox.elapsed()
-        await leave(people)
-        await asyncio.sleep(60)
-        assert not list_deletes(people.sandbox)
-        wait = find_leading(process)
+    async with running() as world:
+        await world.make_short()
+        await world.roll(B, C)
+        left_at = world.sandbox.elapsed()
+        await leave(world.people)
+        await asyncio.sleep(70)
+        wait = world.find_leading()
         assert (wait.code, wait.zone) == (Code.ZONE_LEFT_SHORT, A.name)
-        await asyncio.sleep((HOLD - timedelta(seconds=70)).total_seconds())
-        assert not list_deletes(people.sandbox)
+        assert f"{SICK}: " in wait.text
+        assert wait.text.endswith("for another 9 minutes at most")
+        await asyncio.sleep((HOLD - timedelta(seconds=80)).total_seconds())
+        assert not world.list_deletes()
         await asyncio.sleep(120)
-        first = min(list_deletes(people.sandbox))
-        assert HOLD <= first - left_at < HOLD + timedelta(seconds=8)
+        assert HOLD <= world.list_deletes()[0] - left_at < HOLD + timedelta(seconds=8)
 
 
-def list_deletes(sandbox: Sandbox) -> Sequence[timedelta]:
-    """Return when the operator deleted pods."""
-    return [
-        called.at
-        for called in sandbox.history.list_all(Called)
-        if called.actor.startswith("operator-")
-        and (called.request.verb, called.request.resource) == ("delete", PODS)
-        and called.status < 400
+@in_virtual_time
+@each_way(LEAVES)
+async def test_si26_a_zone_that_was_whole_counts_no_more(leave: Leave) -> None:
+    """SI-26: whatever becomes of its pods afterwards."""
+    async with running() as world:
+        await leave(world.people)
+        await world.roll(B, C)
+        assert world.list_deletes()
+
+
+@in_virtual_time
+@pytest.mark.parametrize("is_mended_first", [True, False])
+@each_way((delete_without_pods, delete_with_pods, take_labels_off, delete_and_create_outside))
+async def test_si26_it_ends_when_the_zone_is_back_and_whole(
+    leave: Leave, is_mended_first: bool
+) -> None:
+    """SI-26: at once, and not before; its pods may be mended before its StatefulSet is back."""
+    async with running() as world:
+        await world.make_short()
+        await world.roll(B, C)
+        await leave(world.people)
+        await asyncio.sleep(10)
+        mend = partial(mend_pod, world)
+        if is_mended_first and leave in (delete_without_pods, take_labels_off):
+            world.sandbox.cluster.fail_pod(f"{A.name}-2")
+            await mend()
+            await asyncio.sleep(10)
+            assert not world.list_deletes(), "another pod of it has failed"
+        await bring_back(world.people)
+        await asyncio.sleep(2)
+        assert not world.list_deletes()
+        for name in (SICK, f"{A.name}-2"):
+            await mend_pod(world, name)
+        await asyncio.sleep(20)
+        assert world.list_deletes()
+
+
+@in_virtual_time
+@pytest.mark.parametrize("spec", [BY_ZONE, BY_PARTITION], ids=["by zone", "by partition"])
+@each_way((*LEAVES, change_selector))
+async def test_si26_a_zone_that_leaves_short_holds_evictions(
+    leave: Leave, spec: JsonObject
+) -> None:
+    """SI-26, SI-02, SI-05: by zone any pod of another zone, by partition its peers."""
+    budget = partial(guard, spec=spec)
+    async with running(prepare=budget, webhooks=True) as world:
+        await world.make_short()
+        await leave(world.people)
+        await asyncio.sleep(20)
+        peer, other = f"{B.name}-1", f"{B.name}-2"
+        for pod in (peer, peer if spec is BY_PARTITION else other):
+            answer = await evict(world.sandbox, pod, "drain")
+            assert answer.status == 429
+            assert f"{A.name} was deleted or left while it was short" in answer.message
+            await asyncio.sleep(5)
+        await asyncio.sleep(HOLD.total_seconds() - 60)
+        assert (await evict(world.sandbox, peer, "drain")).status == 429
+        await asyncio.sleep(60)
+        assert (await evict(world.sandbox, peer, "drain")).is_ok
+
+
+@in_virtual_time
+@each_way((*LEAVES, change_selector))
+async def test_si26_a_zone_that_was_whole_holds_no_eviction(leave: Leave) -> None:
+    """SI-26: nor do its pods that go after it."""
+    async with running(prepare=partial(guard, spec=BY_ZONE), webhooks=True) as world:
+        await leave(world.people)
+        await asyncio.sleep(20)
+        assert (await evict(world.sandbox, f"{B.name}-1", "drain")).is_ok
+
+
+@in_virtual_time
+@each_way(LEAVES[1:5])
+async def test_si26_a_zone_that_leaves_short_holds_prepared_downscales(leave: Leave) -> None:
+    """SI-26, PREP-16: refused to be tried again, with zone, pods and time."""
+    labels = {**GUARDED, PREPARE_DOWNSCALE: "true"}
+    called = {PREPARE_PATH: "prepare", PREPARE_PORT: "80"}
+    zones = [replace(zone, labels=labels, annotations=called) for zone in (A, B, C)]
+    async with running(zones, prepare=People.register_webhooks, webhooks=True) as world:
+        people = world.people
+        await world.make_short()
+        await leave(people)
+        await asyncio.sleep(20)
+        assert not await people.attempt(lambda: people.scale(B.name, 2, Route.SCALE_MERGE))
+        assert f"{A.name} was deleted or left while it was short" in people.tries[-1]
+        await asyncio.sleep(HOLD.total_seconds())
+        assert await people.attempt(lambda: people.scale(B.name, 2, Route.SCALE_MERGE))
+
+
+@in_virtual_time
+@each_way(LEAVES)
+async def test_si26_a_zone_that_leaves_short_holds_followers(leave: Leave) -> None:
+    """SI-26: a zone that follows goes down ten minutes later."""
+    follower = replace(C, annotations={LEADING_ZONE: B.name})
+    async with running((A, B, follower)) as world:
+        people = world.people
+        await world.make_short()
+        await leave(people)
+        left_at = world.sandbox.elapsed()
+        await asyncio.sleep(20)
+        await people.scale(B.name, 2, Route.SCALE_MERGE)
+        await asyncio.sleep(HOLD.total_seconds() - 40)
+        assert count_replicas(people, C.name) == 3
+        codes = [wait.code for entry in world.process.entries() for wait in entry.plan.waits]
+        assert Code.ZONE_LEFT_SHORT in codes
+        await asyncio.sleep(60)
+        assert count_replicas(people, C.name) == 2
+        assert world.sandbox.elapsed() - left_at > HOLD
+
+
+@in_virtual_time
+@each_way((*LEAVES[:5], change_policy_selector))
+async def test_si26_a_set_that_leaves_a_policy_in_mid_batch_holds_the_next_zone(
+    leave: Leave,
+) -> None:
+    """SI-26, MAZ-46: until it is whole where its StatefulSet stays, else for ten minutes."""
+    zones = [
+        replace(zone, group=None, labels={**zone.labels, TOPOLOGY_KEYS[0]: zone.name[-1]})
+        for zone in (A, B, C)
     ]
+    async with running(zones, prepare=create_policy, args=(POLICIES,)) as world:
+        await world.roll(A, image="bad")
+        await world.roll(B, C)
+        deleted = world.list_deletes()
+        assert len(deleted) == 1, "a batch is open"
+        await leave(world.people)
+        await asyncio.sleep(HOLD.total_seconds() - 30)
+        assert world.list_deletes() == deleted
+        status = world.people.sandbox.api.get(MULTI_AZ_ROLLOUTS, "default", "store") or {}
+        assert "zone_left_short" in f"{status}" or "while it was short" in f"{status}"
+        await asyncio.sleep(60)
+        assert len(world.list_deletes()) > 1
 
 
-def find_leading(process: SimulatedProcess) -> Reason:
-    """Return the first reason for which the group waits."""
-    (state,) = [entry for entry in process.entries() if entry.plan.group == "ingester"]
-    return state.plan.waits[0]
+async def bring_back(people: People) -> None:
+    """Put the StatefulSet back into its group, as it was."""
+    found = people.find(A.name)
+    if found is None:
+        await people.create(A)
+        return
+    for key, value in ((GROUP_LABEL, A.group), *GUARDED.items()):
+        await people.label(A.name, key, value)
+
+
+async def mend_pod(world: World, name: str = SICK) -> None:
+    """Make a pod ready, unless another is there by now, which is so by itself."""
+    if world.sandbox.api.get(PODS, world.sandbox.namespace, name) is not None:
+        world.sandbox.cluster.mend_pod(name)
+
+
+async def guard(people: People, spec: JsonObject) -> None:
+    """Create a budget, and have evictions reviewed."""
+    await create_budget(people, zone_budget("store", GUARDED, **spec))
+    hook = pod_eviction(people.sandbox.namespace)
+    request = ApiRequest(verb="create", resource=VALIDATING_WEBHOOKS, body=hook)
+    await people.sandbox.call(request)
+
+
+async def create_policy(people: People) -> None:
+    """Create a policy that replaces one pod after the other; the new pods never become ready."""
+    body: JsonObject = {
+        "apiVersion": "rollout.grafana.com/v1alpha1",
+        "kind": "MultiAZRollout",
+        "metadata": {"name": "store", "namespace": people.sandbox.namespace},
+        "spec": {
+            "statefulSetSelector": {"matchLabels": GUARDED},
+            "rollingUpdate": {"intervalSeconds": 0},
+        },
+    }
+    await send(people, ApiRequest(verb="create", resource=MULTI_AZ_ROLLOUTS, body=body))
+
+
+async def change(people: People, resource: Resource, patch: JsonObject) -> None:
+    """Merge into the budget or policy of the zones."""
+    request = ApiRequest(verb="patch", resource=resource, name="store", body=patch)
+    await send(people, replace(request, content_type=MERGE_PATCH))
+
+
+async def send(people: People, request: ApiRequest) -> None:
+    await people.sandbox.call(replace(request, namespace=people.sandbox.namespace))
+
+
+def count_replicas(people: People, name: str) -> object:
+    found = people.find(name) or {}
+    spec = found["spec"]
+    assert isinstance(spec, dict)
+    return spec["replicas"]

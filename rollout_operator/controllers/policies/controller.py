@@ -119,6 +119,8 @@ class PolicyController:
     switches: Switches
     attempts: Attempts
     reports: PolicyReports
+    record_left: Callable[[PolicyScope, str], None]
+    """Called with a StatefulSet of an open batch that its policy, just taken up, does not own."""
     now: Callable[[], datetime]
     """The API server's time."""
     _reconciles: Reconciles = field(init=False)
@@ -175,6 +177,9 @@ class PolicyController:
     async def _drive(self, watched: WatchedPolicy, scope: PolicyScope) -> timedelta:
         """Plan for a policy in service, record the plan, and carry it out."""
         name = GroupName(watched.name)
+        batch = find_batch(watched.status)
+        if batch is not None and batch.completion is None and watched.name not in self._waits:
+            self.record_left(scope, batch.set_name)
         group = self.rule.observe(name)
         if step := await self.steps.settle(group):
             self._log_wait(name, step.reasons)

@@ -50,7 +50,9 @@ MOST_PAUSE: Final = timedelta(seconds=30)
 MOST_WAITERS: Final = 1_000
 FORGET_EVERY: Final = timedelta(seconds=1)
 # Why an eviction is refused that only needs a free place.
-ROOM: Final = frozenset({Code.DISRUPTION_BUDGET_USED, Code.EVICTION_FIRST, Code.ROLLOUT_FIRST})
+ROOM: Final = frozenset(
+    {Code.DISRUPTION_BUDGET_USED, Code.ZONE_LEFT_SHORT, Code.EVICTION_FIRST, Code.ROLLOUT_FIRST}
+)
 # Each costs a decision; the next few show whether the rollout is in the way.
 _MOST_CHECKED: Final = 5
 

@@ -1,6 +1,6 @@
 """What the arbiter decides on: budgets, sets and pods as the caches show them, or live pods."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -12,6 +12,7 @@ from rollout_operator.guards.budgets.catalog import BudgetCatalog
 from rollout_operator.guards.budgets.in_flight import InFlight
 from rollout_operator.guards.budgets.pod_records import Recorder
 from rollout_operator.guards.budgets.request import DisruptionRequest, Reservation, refuse
+from rollout_operator.guards.departed import OwnedPods
 from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
 from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.downscale import Underway
@@ -57,6 +58,9 @@ class ArbiterContext(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     metrics: Metrics
     find_newcomers: Callable[[Uid], Newcomers | None] = lambda uid: None
+    find_departed: Callable[[str, OwnedPods | None], tuple[Zone, ...]] = lambda budget, live: ()
+    """Returns the zones that left a budget while they were short, with live pods or by the
+    caches."""
 
 
 def compose_zone(
@@ -93,8 +97,8 @@ class Snapshots:
     def observe(self, budget: Budget, request: DisruptionRequest) -> BudgetSnapshot:
         """Return what the caches show; nothing may be awaited until it has been decided on."""
         snapshot, sets = self._outline(budget, request)
-        owned = {sts.uid: self._context.pods.list_by_owner(sts.uid) for sts in sets}
-        return self._fill(snapshot, sets, owned)
+        owned: OwnedPods = {sts.uid: self._context.pods.list_by_owner(sts.uid) for sts in sets}
+        return self._fill(snapshot, sets, owned, self._context.find_departed(budget.name, None))
 
     async def observe_live(
         self, reserved: Reservation, group: Group | None
@@ -102,8 +106,9 @@ class Snapshots:
         """Return a snapshot with live pods, and the pod itself where it is still untouched."""
         request = reserved.request
         snapshot, zones = self._outline(reserved.budget, request)
-        sets = self._list_sets(snapshot, zones)
-        live = {} if group is None else {zone.sts.uid: zone for zone in group.zones}
+        departed = self._context.find_departed(reserved.budget.name, None)
+        sets = (*self._list_sets(snapshot, zones), *(zone.sts for zone in departed))
+        live = {} if group is None else {zone.sts.uid: zone for zone in group.counted}
         pods: Sequence[Pod | Unreadable]
         if all(sts.uid in live for sts in sets):
             pods = [pod for zone in live.values() for pod in zone.pods]
@@ -119,13 +124,13 @@ class Snapshots:
         budget = choice if isinstance(choice, Budget) else reserved.budget
         snapshot, zones = self._outline(budget, request)
         # Pods of a set that was not read are missing, and count as down.
-        owned: dict[Uid, list[Pod | Unreadable]] = {sts.uid: [] for sts in zones}
+        owned: dict[Uid | None, list[Pod | Unreadable]] = {sts.uid: [] for sts in zones}
         for pod in pods:
-            if pod.owner_uid in owned:
-                owned[pod.owner_uid].append(pod)
+            owned.setdefault(pod.owner_uid, []).append(pod)
         zones = [live[sts.uid].sts if sts.uid in live else sts for sts in zones]
         snapshot = replace(snapshot, downscale=snapshot.downscale or self._find_downscale(zones))
-        snapshot = self._fill(snapshot, zones, owned)
+        departed = self._context.find_departed(budget.name, owned)
+        snapshot = self._fill(snapshot, zones, owned, departed)
         # Without its own record the pod is like the others, and what refuses it refuses them.
         going = {uid: how for uid, how in snapshot.deletions.items() if uid != request.pod.uid}
         return replace(snapshot, deletions=going), seen
@@ -166,13 +171,18 @@ class Snapshots:
         self,
         snapshot: BudgetSnapshot,
         sets: Sequence[StatefulSet],
-        pods: Mapping[Uid, Sequence[Pod | Unreadable]],
+        pods: OwnedPods,
+        departed: Sequence[Zone],
     ) -> BudgetSnapshot:
         find_newcomers = self._context.find_newcomers
-        zones = tuple(compose_zone(sts, pods[sts.uid], find_newcomers(sts.uid)) for sts in sets)
+        zones = [compose_zone(sts, pods[sts.uid], find_newcomers(sts.uid)) for sts in sets]
+        zones += departed
         listed = (pod for zone in zones for pod in zone.pods)
-        going = self._context.in_flight.map_going(pods.keys(), listed, snapshot.now)
-        return replace(snapshot, zones=zones, deletions=going)
+        owners = {zone.sts.uid for zone in zones}
+        going = self._context.in_flight.map_going(owners, listed, snapshot.now)
+        return replace(
+            snapshot, zones=tuple(zones), deletions=going, owner=_find_owner(snapshot, departed)
+        )
 
     def _list_sets(
         self, snapshot: BudgetSnapshot, zones: Sequence[StatefulSet]
@@ -182,3 +192,11 @@ class Snapshots:
         if isinstance(own, StatefulSet) and all(sts.uid != snapshot.owner for sts in zones):
             return (*zones, own)
         return tuple(zones)
+
+
+def _find_owner(snapshot: BudgetSnapshot, departed: Iterable[Zone]) -> Uid:
+    """Return the zone of the pod, also where its StatefulSet is gone and nothing owns it."""
+    pod = snapshot.pod.uid
+    orphaned = (zone for zone in departed if any(own.uid == pod for own in zone.pods))
+    zone = None if snapshot.owner else next(orphaned, None)
+    return snapshot.owner if zone is None else zone.sts.uid

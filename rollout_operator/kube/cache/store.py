@@ -90,6 +90,10 @@ class Store(Generic[Cached]):
         """Return the cached object, None where it is not known."""
         return self._items.get((namespace, name))
 
+    def find_deletion(self, uid: Uid) -> str:
+        """Return the version by which an object went lately; empty where that was not seen."""
+        return self._deleted.get(uid, "")
+
     def upsert(self, item: Cached) -> Sequence[Change[Cached]]:
         """Store an object unless a newer version is known. Return what changed.
 

@@ -72,6 +72,8 @@ class ZoneCount(msgspec.Struct, frozen=True, kw_only=True):
     """Number of pods of any kind that the zone owns."""
     lacks_peer: bool = False
     """Whether the zone has no pod of the partition and wants none: one unknown (ZPDB-91)."""
+    counts_for: timedelta | None = None
+    """How long a zone counts that has left; None for a zone that belongs there."""
 
     @property
     def not_ready(self) -> int:
@@ -121,6 +123,7 @@ class Survey:
             # What the spec wants and is not there is absent by name already.
             nameless=max(sts.status_replicas - found - len(absent) - untried, 0),
             found=found,
+            counts_for=zone.counts_for,
         )
 
     def has_down(self, pod: Uid) -> bool:

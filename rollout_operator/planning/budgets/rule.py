@@ -39,6 +39,7 @@ from rollout_operator.planning.rollout.zones import (
     is_behind,
     order_zones,
     render_behind,
+    render_left,
 )
 from rollout_operator.planning.wording import NAMES_SHOWN, count, join_names, join_some, verb
 
@@ -200,8 +201,7 @@ class Decisions:
             zone_count = self.survey(zone).zone_count(None, snapshot.pod)
             if zone_count.total >= limit:
                 place = f"in {zone.sts.name}"
-                refusal = _refuse_used(snapshot, [zone_count], place, self._maximum)
-                return replace(refusal, requeue_after=next_up([zone_count], limit))
+                return _refuse_used(snapshot, [zone_count], place, limit)
         return None
 
     def _count_partition(self, snapshot: BudgetSnapshot, partition: str) -> Refusal | None:
@@ -211,8 +211,7 @@ class Decisions:
         zone_counts = [self.survey(zone).zone_count(partition, snapshot.pod) for zone in others]
         if sum(zone_count.total for zone_count in zone_counts) < maximum:
             return None
-        refusal = _refuse_used(snapshot, zone_counts, f"in partition {partition}", maximum)
-        return replace(refusal, requeue_after=next_up(zone_counts, maximum))
+        return _refuse_used(snapshot, zone_counts, f"in partition {partition}", maximum)
 
 
 def compute_maximum(snapshot: BudgetSnapshot) -> int:
@@ -307,7 +306,7 @@ def is_down(snapshot: BudgetSnapshot) -> bool:
 
 
 def _refuse_used(
-    snapshot: BudgetSnapshot, zone_counts: Sequence[ZoneCount], place: str, maximum: int
+    snapshot: BudgetSnapshot, zone_counts: Sequence[ZoneCount], place: str, limit: int
 ) -> Refusal:
     """Return the refusal with the numbers first and what is down after them (ZPDB-95)."""
     not_ready = sum(zone_count.not_ready for zone_count in zone_counts)
@@ -317,10 +316,39 @@ def _refuse_used(
     shown = islice(chain.from_iterable(map(list_reasons_down, zone_counts)), NAMES_SHOWN)
     listed = sum(zone_count.reasons_down for zone_count in zone_counts)
     reasons_down = join_some(tuple(shown), total=listed)
+    maximum = compute_maximum(snapshot)
     text = f"{numbers} {place} ({reasons_down}){_budget(snapshot)}: max unavailable {maximum}"
     # Of a partition, no single zone is short.
     zone = zone_counts[0].sts.name if len(zone_counts) == 1 else ""
-    return _refuse(Code.DISRUPTION_BUDGET_USED, _TRY_AGAIN, text, zone=zone)
+    refusal = _refuse(Code.DISRUPTION_BUDGET_USED, _TRY_AGAIN, text, zone=zone)
+    refusal = replace(refusal, requeue_after=next_up(zone_counts, limit))
+    present = sum(zone_count.total for zone_count in zone_counts if zone_count.counts_for is None)
+    return refusal if present >= limit else _explain_left(refusal, zone_counts)
+
+
+def _explain_left(refusal: Refusal, zone_counts: Sequence[ZoneCount]) -> Refusal:
+    """Return the refusal for what is down in zones that left while they were short (D-82)."""
+    left = {
+        zone_count.sts.name: zone_count.counts_for
+        for zone_count in zone_counts
+        if zone_count.counts_for is not None and zone_count.total
+    }
+    text = "; ".join([refusal.reason.text, *(render_left(*each) for each in left.items())])
+    reason = replace(
+        refusal.reason,
+        code=Code.ZONE_LEFT_SHORT,
+        text=text,
+        severity=Severity.WARN,
+        zone=next(iter(left)),
+        stable_text=refusal.reason.text,
+    )
+    return replace(
+        refusal,
+        reason=reason,
+        requeue_after=min(
+            time for time in (*left.values(), refusal.requeue_after) if time is not None
+        ),
+    )
 
 
 def _share(refusal: Refusal | None) -> Refusal | None:

@@ -22,7 +22,14 @@ from rollout_operator.planning.downscales.spacing import Blocker, find_recent_do
 from rollout_operator.planning.rollout.newcomers import count_used, render_settling
 from rollout_operator.planning.rollout.pods import count_outdated_used
 from rollout_operator.planning.rollout.readiness import measure_readiness
-from rollout_operator.planning.rollout.zones import is_behind, is_paused, order_zones, render_behind
+from rollout_operator.planning.rollout.zones import (
+    explain_left,
+    is_behind,
+    is_paused,
+    measure_departed,
+    order_zones,
+    render_behind,
+)
 from rollout_operator.planning.wording import count, join_names, join_some, verb
 
 # So many pods are named in one message; the rest is counted.
@@ -86,6 +93,10 @@ def find_blocker(
         return recent
     if takes_newcomers_only(scaled, decrease, group):
         return None  # D-67: no data is lost by it
+    for readiness in measure_departed(group):
+        if not readiness.is_whole:
+            left = explain_left(readiness)
+            return Blocker(left.code, f"statefulset {left.text}", RETRY)
     for other in others:
         why = _explain_unsettled(other, group)
         if why:

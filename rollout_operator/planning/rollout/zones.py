@@ -4,7 +4,6 @@ A blocker stops every zone, because deciding for one needs to know all others. A
 decision. What single pods are like is settled in `readiness`.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Final
@@ -22,13 +21,13 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Reason, Severity
-from rollout_operator.model.units import format_duration, parse_max_unavailable
+from rollout_operator.model.units import parse_max_unavailable
 from rollout_operator.planning.rollout.readiness import (
     Readiness,
     measure_readiness,
     render_readiness,
 )
-from rollout_operator.planning.wording import join_names
+from rollout_operator.planning.wording import count, join_names
 
 # A live watch proves itself every 45 s at the latest; a cache older than this is frozen.
 SNAPSHOT_LIMIT: Final = timedelta(seconds=60)
@@ -43,6 +42,9 @@ STALE_RECHECK: Final = timedelta(seconds=5)
 # Two pods that another operator deletes within this time are a rollout, which ends as long after
 # the last delete (D-73). Where each of its pods takes longer, it is not distinguished from people.
 LEFT_ALONE: Final = timedelta(minutes=1)
+
+# In such steps it is said how long a zone counts that has left.
+MINUTE: Final = timedelta(minutes=1)
 
 # The smallest limit that still moves.
 _DEFAULT_LIMIT: Final = 1
@@ -167,21 +169,26 @@ def measure_departed(group: Group) -> tuple[Readiness, ...]:
 def list_times(readinesses: Iterable[Readiness]) -> Iterator[timedelta]:
     """Yield after what times zones change by time alone."""
     for readiness in readinesses:
-        times = (readiness.available_in, readiness.settles_in, readiness.counts_for)
-        yield from (time for time in times if time)
+        yield from (time for time in (readiness.available_in, readiness.settles_in) if time)
+        if readiness.counts_for:
+            yield readiness.counts_for % MINUTE or MINUTE  # then the reason says less
 
 
 def explain_left(readiness: Readiness) -> Reason:
     """Return that a zone is missed which left while it was short (D-82)."""
     assert readiness.counts_for is not None, "it has left"
-    sts = readiness.sts
-    stable_text = f"{render_readiness(readiness)}, and was deleted or left while it was short"
-    seconds = math.ceil(readiness.counts_for.total_seconds())
-    text = (
-        f"{stable_text}: it counts for another {format_duration(timedelta(seconds=seconds))}, or"
-        " until its StatefulSet is back and whole"
+    name, stable_text = readiness.sts.name, render_readiness(readiness)
+    text = f"{stable_text}; {render_left(name, readiness.counts_for)}"
+    return Reason(Code.ZONE_LEFT_SHORT, text, Severity.WARN, name, stable_text)
+
+
+def render_left(zone: str, left: timedelta) -> str:
+    """Return that a zone counts still which was deleted or left, until when, and what ends it."""
+    minutes = count(-(-left // MINUTE), "minute")
+    return (
+        f"{zone} was deleted or left while it was short, and counts until its StatefulSet is back"
+        f" and whole, for another {minutes} at most"
     )
-    return Reason(Code.ZONE_LEFT_SHORT, text, Severity.WARN, sts.name, stable_text)
 
 
 def list_podless(zones: Iterable[Readiness]) -> Iterator[Reason]:

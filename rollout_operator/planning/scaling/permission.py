@@ -39,6 +39,8 @@ from rollout_operator.planning.rollout.zones import (
     SNAPSHOT_LIMIT,
     STALE_RECHECK,
     STALE_SNAPSHOT,
+    explain_left,
+    measure_departed,
     order_zones,
 )
 from rollout_operator.planning.scaling.desired import (
@@ -195,7 +197,10 @@ def _find_refusal(case: _Downscale) -> ScaleDownBlocker | None:
     # its review says what is wrong.
     group = replace(case.group, downscale=None)
     blocker = find_blocker(decrease, sts, group, case.scaling.times, case.scaling.source)
-    return None if blocker is None else case.wait(blocker.code, blocker.why)
+    if blocker is None:
+        return None
+    left = [zone.counts_for for zone in group.departed if zone.counts_for is not None]
+    return replace(case.wait(blocker.code, blocker.why), requeue_after=min(left, default=None))
 
 
 def _find_rollout(case: _Downscale) -> ScaleDownBlocker | None:
@@ -208,6 +213,12 @@ def _find_rollout(case: _Downscale) -> ScaleDownBlocker | None:
     takes = takes_idle_only if case.desired.is_forced else takes_newcomers_only
     if takes(case.sts, case.decrease, group):
         return None
+    for readiness in measure_departed(group):
+        if not readiness.is_whole:
+            left = explain_left(readiness)
+            return replace(
+                case.wait(left.code, left.text, left.severity), requeue_after=readiness.counts_for
+            )
     for zone in case.others:
         readiness = measure_readiness(zone, group.deletions, group.now)
         is_moving = (
