@@ -27,7 +27,7 @@ from rollout_operator.telemetry.logs import log
 # A person who makes volumes larger needs minutes; whoever removes a zone for good waits no longer.
 COUNTS_FOR: Final = timedelta(minutes=10)
 # Any client who may label a StatefulSet adds to the memory: of more, the oldest is forgotten.
-MOST_DEPARTED: Final = 4096
+MOST_DEPARTED: Final = 1024
 # Of a StatefulSet that is gone so many pods are looked up by name; more count as absent.
 MOST_PODS: Final = 10_000
 # By then the watch of pods shows what was the case when the watch of StatefulSets was ahead of it.
@@ -111,6 +111,9 @@ class DepartedZones:
         self._whole_at_end: dict[Uid, bool] = {}
         """Of StatefulSets that are being deleted: whether they were whole when that began."""
 
+    def __len__(self) -> int:
+        return sum(map(len, self._records.values()))
+
     def add_scopes(self, find: Callable[[AnySet], Iterable[Scope]]) -> None:
         """Have `find` return the scopes that a StatefulSet belongs to, beside its group."""
         self._finders.append(find)
@@ -125,10 +128,12 @@ class DepartedZones:
             if isinstance(pod, Pod) and pod.revision and self._is_orphaned(pod):
                 orphans.setdefault(_name_set(pod), []).append(pod)
         for name, pods in orphans.items():
-            sts = _imagine(name, pods)
-            if self._find_present(sts) is None and not self._measure(_without_status(sts)).is_whole:
+            sts = _without_status(_imagine(name, pods))
+            if self._find_present(sts) is not None or self._measure(sts).is_whole:
+                continue
+            if self._find_scopes(sts):
                 log.warn("Pods without a StatefulSet are not ready, and count still", zone=name)
-                self._add(sts, [_BY_LABELS], self._clock.elapsed())
+            self._add(sts, [_BY_LABELS], self._clock.elapsed())
 
     def on_change(self, kind: str, callback: Callable[[str], None]) -> None:
         """Call back with the name of a scope of this kind when a zone that counts there changes."""
@@ -203,8 +208,11 @@ class DepartedZones:
         departed = self._records.pop(sts.name, {})
         departed.update((scope, _Departed(sts, at)) for scope in scopes)
         self._records[sts.name] = departed
-        while sum(map(len, self._records.values())) > MOST_DEPARTED:
-            del self._records[next(iter(self._records))]
+        while len(self) > MOST_DEPARTED:
+            oldest = next(iter(self._records))
+            del self._records[oldest][next(iter(self._records[oldest]))]
+            if not self._records[oldest]:
+                del self._records[oldest]
         self._notify(departed)
 
     def _take_late(
@@ -212,11 +220,12 @@ class DepartedZones:
     ) -> None:
         """Take over a change of a pod from before its zone left: it was short at that moment."""
         left, pod = self._just_left[name], new or old
+        is_late = self._clock.elapsed() - left.at < LATEST
         is_own = pod is not None and left.sts.find_ordinal(pod.name, left.sts.ordinals) is not None
         version = "" if new is None else new.resource_version
         if new is None and old is not None:
             version = self._pods.find_deletion(old.uid)
-        if is_own and is_older(version, left.version) and not _is_up(new):
+        if is_late and is_own and is_older(version, left.version) and not _is_up(new):
             del self._just_left[name]
             self._add(left.sts, left.scopes, left.at)
 

@@ -172,11 +172,12 @@ def next_wait_report(reported: ReportedGroup, plan: Plan, stood_for: timedelta) 
 def choose_wait_events(
     reported: ReportedGroup, plan: Plan, members: Sequence[StatefulSet | Unreadable]
 ) -> Choice:
-    """Return the Events of the leading wait: at its zone, or at all where it names none."""
+    """Return the Events of the leading wait: at its zone, else at all members."""
     leading = find_leading(plan.waits)
     if leading is None:
         return reported, ()
-    zones = [member for member in members if leading.zone in ("", member.name)]
+    # A zone that has left is no member: then it concerns those that it holds.
+    zones = [member for member in members if leading.zone == member.name] or [*members]
     zones.sort(key=lambda zone: zone.name)
     events = tuple(
         _render(regard(EventKind.STATEFULSET, zone), EventAction.WAIT, leading)

@@ -18,7 +18,7 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.planning.budgets.rule import BudgetSnapshot, assess_disruption
 from tests.builders import NOW, pod, sts, sts_uid, unreadable
-from tests.planning.tables import change_pods, read_arguments
+from tests.planning.tables import LEFT_FOR, change_pods, read_arguments
 
 PATTERN: Final = r"[a-z\-]+-zone-[a-z]-([0-9]+)"
 LONG_READY: Final = timedelta(hours=1)
@@ -112,7 +112,8 @@ def read_snapshot(text: str) -> BudgetSnapshot:
     """Return a question such as `a-0; b Frr replicas=4; partitions 2; granted c-0; rollout`.
 
     First the pod, then zones by their letter, the budget (`budget` of zones, or `partitions`), and
-    what else is not as usual; `only` names the zones there are. A table gives any field.
+    what else is not as usual; `left` zones left while they were short, `only` names the zones there
+    are. A table gives any field.
     """
     going, *statements = text.split("; ")
     zones = {letter: ingesters(letter) for letter in "abc"}
@@ -124,6 +125,8 @@ def read_snapshot(text: str) -> BudgetSnapshot:
         match word:
             case "a" | "b" | "c":
                 zones[word] = ingesters(word, *plain, **named)  # type: ignore[arg-type]  # any field
+            case "left":
+                zones |= {key: replace(zones[key], counts_for=LEFT_FOR) for key in plain}
             case "pod":
                 names = [f"ingester-zone-{name}" for name in plain]
                 zones = {key: change_pods(one, names, named) for key, one in zones.items()}

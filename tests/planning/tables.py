@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from _pytest.mark.structures import ParameterSet
 
 T = TypeVar("T")
+# How long a zone that has `left` counts still.
+LEFT_FOR: Final = timedelta(minutes=7, seconds=20)
 
 _PLAIN = {"true": True, "false": False, "none": None}
 # Text, whatever it looks like.
@@ -93,13 +95,14 @@ def _read_value(text: str) -> object:
 def read_group(text: str) -> Group:
     """Return a group: `prev a pPp limit=2; zone b; pod zone-a-0 was_ready=true; unknown zone-b-1`.
 
-    `lately` is a zone that was scaled down an hour ago and waits for twelve. `pod` changes pods,
-    all of a zone where it ends in `*`; `ready_for` and `age` are seconds. `twin` adds a second
-    pod of a name, `lost` one that cannot be read, `stale` is the age of the view, `other` another
-    operator's last pods and for how many seconds it is left alone; other words are kinds of
-    deletions.
+    `lately` is a zone that was scaled down an hour ago and waits for twelve, `left` one that left
+    while it was short. `pod` changes pods, all of a zone where it ends in `*`; `ready_for` and
+    `age` are seconds. `twin` adds a second pod of a name, `lost` one that cannot be read, `stale`
+    is the age of the view, `other` another operator's last pods and for how many seconds it is left
+    alone; other words are kinds of deletions.
     """
     zones: list[Zone] = []
+    departed: list[Zone] = []
     deletions: dict[str, Deletion] = {}
     changes: dict[str, object] = {}
     for statement in filter(None, text.split("; ")):
@@ -108,6 +111,8 @@ def read_group(text: str) -> Group:
             case "prev" | "zone":
                 make = prev if word == "prev" else zone
                 zones.append(make(*plain, **named))  # type: ignore[arg-type]  # by the table
+            case "left":
+                departed.append(zone(*plain, **named))  # type: ignore[arg-type]  # by the table
             case "pod":
                 zones = [change_pods(one, plain, named) for one in zones]
             case "twin":
@@ -134,6 +139,7 @@ def read_group(text: str) -> Group:
                 zones = [_scale_down(one) if one.sts.name in plain else one for one in zones]
             case _:
                 deletions.update(dict.fromkeys(plain, Deletion(word)))
+    changes["departed"] = tuple(replace(one, counts_for=LEFT_FOR) for one in departed)
     return replace(group(*zones, deletions=deletions), **changes)
 
 

@@ -173,6 +173,8 @@ def test_a_wait_of_the_group_stands_at_its_zones() -> None:
     assert {one.note for one in events} == {"all waits"}
     _, events = choose_wait_events(NEW, waiting(zone="zone-z"), members)
     assert [one.regarding.uid for one in events] == ["uid-of-zone-z"]
+    _, events = choose_wait_events(NEW, waiting(Code.ZONE_LEFT_SHORT, zone="zone-x"), [sts("a")])
+    assert outline((NEW, events)) == ["zone-a ZoneLeftShort: zone-x waits"]
 
 
 def test_a_count_is_reported_with_from_to_and_why() -> None:

@@ -37,6 +37,10 @@ T-11 25 the peer is scaled away
   b-2; a rr; b replicas=2 status_replicas=3; only a b; partitions | 429 1 pod unknown in partition 2
 ZPDB-90 the pod's own zone does not count
   a-0; a FFF status_replicas=9; partitions | allow
+SI-26 a zone that left while it was short counts with the others
+  a-0; b Frr; c Frr; left c; partitions 2 | 429 2 pods not ready in partition 0
+SI-26 only its pods of the partition do
+  a-0; c rFF; left c; partitions | allow
 SI-05 ZPDB-40 what was granted counts
   b-0; partitions; granted a-0 | 429 1 pod not ready in partition 0
 ZPDB-93 what was granted of other partitions does not

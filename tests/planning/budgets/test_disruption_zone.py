@@ -94,6 +94,16 @@ SI-01 SI-17 SI-18 unknown: a pod on its way out is down
   b-0; unknown a-0 | 429 1 pod not ready in ingester-zone-a
 SI-01 SI-17 SI-18 granted: a pod on its way out is down
   b-0; granted a-0 | 429 1 pod not ready in ingester-zone-a
+SI-26 a zone that left while it was short
+  b-0; a rrC; left a; budget 2 | 429 1 pod not ready in ingester-zone-a
+SI-26 a zone that left and is whole now
+  b-0; left a | allow
+SI-26 with a zone that left there are two zones still
+  b-0; a rrC; left a; only a b | 429 1 pod not ready in ingester-zone-a
+SI-26 a pod of the zone that left
+  a-0; a rrC; left a | 429 1 pod not ready in ingester-zone-a
+SI-26 D-14 a pod that is down costs a rollout nothing
+  b-0; a rrC; left a; b Crr; rollout | allow
 the first short zone by name gives the reason
   b-0; a rC-; b r--; c C-- | 429 1 pod not ready, 1 pod unknown in ingester-zone-a
 D-14 LI-10 a pod that is down costs a rollout nothing
@@ -152,6 +162,12 @@ def test_effective_maximum(replicas: int, status: int, rule: object, expected: i
 REFUSED = """
 ZPDB-95 the numbers first, as in all releases; names, reasons and budget after them
   a-0; c rrC | 1 pod not ready in ingester-zone-c (ingester-zone-c-2: CrashLoopBackOff); BUDGET 1
+SI-26 a zone that left: what ends it, and when
+  a-0; c rrC; left c
+  | 1 pod not ready in ingester-zone-c (ingester-zone-c-2: CrashLoopBackOff); budget ingester: max
+    unavailable 1; ingester-zone-c was deleted or left while it was short, and counts until its
+    StatefulSet is back and whole, for another 8 minutes at most
+  | again in 440s
 ZPDB-95 few pods are named, the rest is counted
   a-0; a rFt-u-- status_replicas=9; budget 2; granted a-0
   | 3 pods not ready, 5 pods unknown in ingester-zone-a (ingester-zone-a-1: Failed,

@@ -47,6 +47,8 @@ def lately(letter: str = "b", ago: timedelta = HOUR) -> dict[str, str]:
 SENTENCES: Final = {
     r"^zone_downscaled_lately 0 statefulset zone-(\w) was downscaled at (.*) and is labelled to"
     r" wait (\S+) between zone downscales$": r"lately \1 at \2, to wait \3",
+    r"^zone_left_short 429 statefulset zone-(\w) has (\d of \d) pods ready .*; zone-\w was deleted"
+    r" or left while it was short, and counts until .* at most$": r"left \1: \2",
     r"^other_zone_not_ready 0 statefulset zone-(\w) has (\d) non-updated replicas and (\d)"
     " non-ready replicas$": r"short \1: \2 outdated, \3 not ready",
 }
@@ -57,6 +59,10 @@ all whole
   zone a; zone b; zone c | allowed
 another zone of no replicas
   zone a; zone b "" | allowed
+SI-26 a zone that left while it was short
+  zone a; zone b; left c lLl ready=2 | left c: 2 of 3
+SI-26 its outdated pods are nobody's concern
+  zone a; zone b; left c ppp | allowed
 T-07 7 PREP-17 status 1 of which 0 updated, and no pods
   zone a; zone b - status_replicas=1 updated_replicas=0 | short b: 1 outdated, 1 not ready
 T-07 8 PREP-19 only the scaled zone is neither ready nor updated

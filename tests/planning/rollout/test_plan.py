@@ -12,8 +12,12 @@ from rollout_operator.model.outcome import Code, Severity
 from rollout_operator.planning.rollout.plan import plan_group
 from rollout_operator.planning.wording import explain
 from tests.builders import group, outline, prev
-from tests.planning.tables import read_group, read_table
+from tests.planning.tables import read_group, read_table, shorten
 
+LEFT = {
+    r"zone-b was deleted or left while it was short, and counts until its StatefulSet is back and"
+    r" whole, for another 8 minutes at most$": "LEFT",
+}
 WHOLE_GROUP = """
 SI-09 a view of just 60 s is still used
   prev a; stale 60
@@ -64,6 +68,28 @@ ROLL-13 every set with a wrong strategy is named, before anything else
   | wrong_strategy: StatefulSet zone-b has RollingUpdate update strategy while OnDelete is expected,
     skipping reconcile
   | failed
+SI-26 a zone that left while it was short: nothing
+  prev a; left b lLl ready=2
+  | zone_left_short: zone-b has 2 of 3 pods ready (zone-b-1: CrashLoopBackOff); LEFT
+SI-26 nor is a revision recorded
+  zone a current=prev; left b l-l ready=3
+  | zone_left_short: zone-b has 2 of 3 pods ready (zone-b-1: no pod); LEFT
+SI-26 none of its pods goes, however outdated
+  zone a; left b pPp ready=2 current=prev
+  | zone_left_short: zone-b has 2 of 3 pods ready (zone-b-1: CrashLoopBackOff); LEFT
+SI-26 once it is whole it holds nothing, as yet
+  prev a; left b lll
+  | replace in zone-a: 1 of [zone-a-0 zone-a-1 zone-a-2]
+  | budget_used: zone-a: 2 outdated pods wait: 0 unavailable of 1 allowed, 1 to go first
+SI-26 beside another short zone
+  prev a pPp; left b lLl ready=2
+  | zone_left_short: zone-b has 2 of 3 pods ready (zone-b-1: CrashLoopBackOff); LEFT
+  | several_zones_not_ready: zone-a has 2 of 3 pods ready (zone-a-1: CrashLoopBackOff); zone-b has
+    2 of 3 pods ready (zone-b-1: CrashLoopBackOff)
+SI-26 its strategy, status and revisions stop nothing
+  prev a; left b strategy=RollingUpdate generation=9 current= update_revision=
+  | replace in zone-a: 1 of [zone-a-0 zone-a-1 zone-a-2]
+  | budget_used: zone-a: 2 outdated pods wait: 0 unavailable of 1 allowed, 1 to go first
 W-32 D-13 a paused zone that is not whole blocks the others
   prev a; zone b lLl paused=true
   | paused_zone_not_ready: paused zone-b has 2 of 3 pods ready (zone-b-1: CrashLoopBackOff); zone-a
@@ -95,7 +121,7 @@ no zones
 
 @pytest.mark.parametrize(("case", "expected"), read_table(WHOLE_GROUP, read_group))
 def test_group(case: Group, expected: list[str]) -> None:
-    assert outline(plan_group(case)) == expected
+    assert shorten(outline(plan_group(case)), LEFT) == expected
 
 
 UNDERWAY = Underway(zone="zone-b", replicas_from=3, replicas_to=1)

@@ -30,7 +30,7 @@ from tests.planning.scalings import (
     read_snapshot,
     snapshot,
 )
-from tests.planning.tables import read_table
+from tests.planning.tables import LEFT_FOR, read_table
 
 B: Final = counted("b", 5, follows="a", label="1h")
 CHANGE: Final = "zone-b follows zone-a: 5 → 3"
@@ -84,6 +84,30 @@ def test_d25_a_rollout_elsewhere_holds_a_zone_without_the_label(state: str, expe
         assert outline(plan) == held("rollout_underway", f"zone-c is being rolled out: {expected}")
     else:
         assert outline(plan) == [f"scale_down: {CHANGE}"]
+
+
+@pytest.mark.parametrize(
+    ("departed", "is_held"),
+    [
+        pytest.param(counted("d", 3, pods="lLl"), True, id="short, whatever the reason"),
+        pytest.param(annotated(prev("d", "ppp")), False, id="outdated, and all pods up"),
+        pytest.param(changed(counted("d", 3), generation=2), False, id="its status is behind"),
+    ],
+)
+@pytest.mark.parametrize("b", [B, guarded(B)], ids=["plain", "guarded"])
+def test_si26_a_zone_that_left_while_it_was_short(b: Zone, departed: Zone, is_held: bool) -> None:
+    """D-82: it holds every zone, with the words of the review, and is never scaled itself."""
+    scaling = plan_b(b=b)
+    left = structs.replace(departed, counts_for=LEFT_FOR)
+    plan = plan_scaling(
+        structs.replace(scaling, group=structs.replace(scaling.group, departed=(left,)))
+    )
+    if not is_held:
+        assert (counts(plan), codes(plan)) == ({"zone-b": 3}, [])
+        return
+    assert (counts(plan), codes(plan)) == ({}, ["zone_left_short zone-b"])
+    assert "zone-d has 2 of 3 pods ready" in plan.waits[0].text
+    assert plan.requeue_after == LEFT_FOR
 
 
 @pytest.mark.parametrize("state", sorted(OTHERS))

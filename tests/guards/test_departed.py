@@ -1,0 +1,311 @@
+"""Which zones count still that have left, in whatever order watches tell of it (SI-26)."""
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Final
+
+import pytest
+from msgspec.structs import replace
+
+from rollout_operator.guards.departed import (
+    COUNTS_FOR,
+    GROUP,
+    LATEST,
+    MOST_DEPARTED,
+    DepartedZones,
+    group_scope,
+)
+from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
+from rollout_operator.model.group import Deletion, Newcomers, Zone
+from rollout_operator.model.names import GROUP_LABEL, GroupName, Uid
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.planning.rollout.readiness import measure_readiness
+from tests.builders import NOW, pod, sts, unreadable
+from tests.fakes_clock import FakeClock
+from tests.planning.tables import read_table
+
+GROUPS: Final = tuple(group_scope(GroupName(name)) for name in ("ingester", "other"))
+LABELS: Final[Mapping[str, Mapping[str, str]]] = {
+    "none": {},
+    "other": {GROUP_LABEL: "other"},
+    "back": {GROUP_LABEL: "ingester"},
+}
+SPANS: Final = {"moment": timedelta(seconds=1), "lag": LATEST, "end": COUNTS_FOR}
+SELECTED: Final = {"name": "zone-a", GROUP_LABEL: "ingester"}
+
+
+class World:
+    """Stores as informers fill them, with zone-a of three pods at version 10."""
+
+    def __init__(self) -> None:
+        self.sets, self.pods, self.clock = StatefulSetStore(), PodStore(), FakeClock()
+        self.going: dict[Uid, Deletion] = {}
+        self.newcomers: Newcomers | None = None
+        self.woken: list[str] = []
+        self.departed = self.restart()
+        self.version = 10
+        self.show(sts("a", resource_version="10"))
+        for ordinal in range(3):
+            self.put(ordinal)
+
+    def restart(self) -> DepartedZones:
+        """Return what another process would have in its memory: nothing."""
+        self.departed = DepartedZones(
+            self.sets,
+            self.pods,
+            self.clock,
+            map_going=lambda owners, pods, now: self.going,
+            now=lambda: NOW,
+            find_newcomers=lambda uid: self.newcomers,
+        )
+        self.departed.on_change(GROUP, self.woken.append)
+        return self.departed
+
+    def show(self, item: StatefulSet | Unreadable) -> None:
+        """Report a StatefulSet as the watch does."""
+        for old, new in self.sets.upsert(item):
+            self.departed.on_set(old, new)
+
+    def put(self, ordinal: int, state: str = "l", **changes: object) -> None:
+        """Report a pod as the watch does, in its next version where no other is given."""
+        self.version += 1
+        given = {"labels": SELECTED, "resource_version": str(self.version), **changes}
+        for old, new in self.pods.upsert(pod("a", ordinal, state, **given)):
+            self.departed.on_pod(old, new)
+
+    def play(self, steps: str) -> None:
+        """Have things happen one after another, such as `down 1, delete, wait end`."""
+        for step in steps.split(", "):
+            verb, *words = step.split()
+            self._play(verb, words)
+
+    def _play(self, verb: str, words: list[str]) -> None:
+        old = self.sets.get("test", "zone-a")
+        self.version += 1
+        version = str(self.version)
+        match verb:
+            case "down" | "up" | "going":
+                state = {"down": "L", "up": "l", "going": "T"}[verb]
+                self.put(int(words[0]), state, **(read_pod(words[1:])))
+            case "gone":
+                self.remove_pods(words[:1], *words[1:])
+            case "orphan":
+                for ordinal in words or "012":
+                    held = self.pods.get("test", f"zone-a-{ordinal}")
+                    state = "l" if isinstance(held, Pod) and held.is_ready else "L"
+                    self.put(int(ordinal), state, owner_uid=None)
+            case "adopt":
+                for ordinal in range(3):
+                    self.put(ordinal, owner_uid=Uid("uid-new"))
+            case "label":
+                assert isinstance(old, StatefulSet)
+                self.show(replace(old, labels=LABELS[words[0]], resource_version=version))
+            case "scale":
+                assert isinstance(old, StatefulSet)
+                self.show(replace(old, replicas=int(words[0]), resource_version=version))
+            case "status":
+                assert isinstance(old, StatefulSet)
+                self.show(replace(old, ready_replicas=int(words[0]), resource_version=version))
+            case "terminate":
+                assert isinstance(old, StatefulSet)
+                self.show(replace(old, is_terminating=True, resource_version=version))
+            case "spoil":
+                labels = LABELS[words[0]] if words else LABELS["back"]
+                lost = unreadable("StatefulSet", "zone-a")
+                self.show(replace(lost, uid=Uid("uid-a"), labels=labels, resource_version=version))
+            case "delete":
+                assert old is not None
+                for before, now in self.sets.remove(replace(old, resource_version=version)):
+                    self.departed.on_set(before, now)
+            case "relist":
+                kept = [replace(one, uid=Uid("uid-new")) for one in [old] if words and one]
+                for before, now in self.sets.replace_all(kept):
+                    self.departed.on_set(before, now)
+            case "create":
+                labels = LABELS[words[0]] if words else LABELS["back"]
+                ready = int(words[1]) if len(words) > 1 else 3
+                made = sts("a", uid=Uid("uid-new"), labels=labels, ready_replicas=ready)
+                self.show(replace(made, resource_version=version))
+            case "accepted":
+                self.going[Uid(f"uid-a-{words[0]}")] = Deletion.ACCEPTED
+            case "newcomers":
+                pods = frozenset(Uid(f"uid-a-{ordinal}") for ordinal in range(int(words[0]), 3))
+                self.newcomers = Newcomers(used=int(words[0]), generation=1, pods=pods)
+            case "restart":
+                self.restart().begin()
+            case "wait":
+                self.clock.jump(SPANS[words[0]])
+            case _:
+                raise ValueError(verb)
+
+    def remove_pods(self, ordinals: Iterable[str], version: str = "") -> None:
+        for ordinal in ordinals:
+            last = self.pods.get("test", f"zone-a-{ordinal}")
+            assert last is not None
+            for old, new in self.pods.remove(
+                replace(last, resource_version=version or str(self.version))
+            ):
+                self.departed.on_pod(old, new)
+
+    def outline(self) -> list[str]:
+        """Return what counts, such as `ingester 2/3 600s`; groups without anything are left out."""
+        return [
+            f"{scope[1]} {self.render(zone)}"
+            for scope in GROUPS
+            for zone in self.departed.list_zones(scope)
+        ]
+
+    def render(self, zone: Zone) -> str:
+        assert zone.counts_for is not None
+        seen = measure_readiness(zone, self.going, NOW)
+        up = seen.used - seen.unavailable
+        return f"{up}/{seen.used} {zone.counts_for.total_seconds():g}s"
+
+
+def read_pod(words: list[str]) -> dict[str, object]:
+    """Return the version of a pod's change, where it is given."""
+    return {"resource_version": words[0]} if words else {}
+
+
+CASES = """
+deleted while it was short
+  down 1, delete | ingester 2/3 600s
+deleted while it was whole
+  delete | none
+its label was taken off
+  down 1, label none | ingester 2/3 600s
+it moved to another group
+  down 1, label other | ingester 2/3 600s
+it moved on from there
+  down 1, label other, wait moment, label none | ingester 2/3 599s | other 2/3 600s
+it came back, short as it is, and left again
+  down 1, label none, wait moment, label back, wait moment, label none | ingester 2/3 600s
+it is back, and whole or not no zone of its own
+  down 1, label none, label back | none
+its last pod came up
+  down 1, label none, up 1 | none
+and went down again: it counts no more
+  down 1, label none, up 1, down 1 | none
+the time is over
+  down 1, delete, wait end | none
+what was allowed to go counts as gone
+  accepted 1, delete | ingester 2/3 600s
+and what terminates
+  going 1, delete | ingester 2/3 600s
+new replicas that were never ready hold nothing (D-67)
+  down 2, newcomers 2, status 2, delete | none
+but where it is short they count until it is whole once
+  down 1, down 2, newcomers 2, delete | ingester 1/3 600s
+owner references go before the StatefulSet
+  down 1, orphan, delete | ingester 2/3 600s
+and after it
+  down 1, delete, orphan | ingester 2/3 600s
+its pods are as they are
+  down 1, delete, orphan, up 1, down 0, down 2, orphan | ingester 1/3 600s
+all its pods are ready: nothing holds, and it is remembered
+  down 1, delete, up 1, orphan | ingester 3/3 600s
+another is created, and not in the group
+  down 1, delete, orphan, create none 2 | ingester 2/3 600s
+until that is whole
+  down 1, delete, orphan, create none 3, adopt | none
+another is created in the group: the real zone counts
+  down 1, delete, orphan, create | none
+that leaves short again
+  down 1, delete, create back 0, label none | ingester 0/3 600s
+scaled to 0 for good
+  down 1, label none, scale 0 | none
+its pods go first, and it was whole
+  terminate, going 0, going 1, going 2, gone 0, gone 1, gone 2, delete | none
+its pods go first, and it was short
+  down 1, terminate, gone 0, gone 1, gone 2, delete | ingester 0/3 600s
+its pods go after it, and it was whole
+  delete, going 0, going 1, gone 0, gone 1, gone 2 | none
+its pods go after it, and it was short
+  down 1, delete, going 0, gone 0, gone 1, gone 2 | ingester 0/3 600s
+a pod that was down already, of which the watch tells late
+  delete, down 1 13 | ingester 2/3 600s
+one that was going already
+  delete, going 1 13 | ingester 2/3 600s
+one that was gone already
+  delete, gone 1 13 | ingester 2/3 600s
+one that was ready, of which the watch tells late
+  delete, up 1 13 | none
+it was down before, and later than any watch tells
+  delete, wait lag, down 1 13, down 2 13 | none
+its label went while the watch of pods was behind
+  label none, down 1 13 | ingester 2/3 600s
+a list after a gap finds it gone
+  down 1, relist | ingester 2/3 600s
+a list after a gap finds another in its place
+  down 1, relist new | none
+it could not be read, and is deleted
+  spoil, delete | ingester 3/3 600s
+it could not be read, and is deleted short
+  down 1, spoil, delete | ingester 2/3 600s
+it cannot be read any more, and has no label
+  down 1, spoil none | ingester 2/3 600s
+it was short when this process began
+  down 1, orphan, delete, restart | ingester 2/3 600s
+all its pods were ready when this process began
+  orphan, delete, restart, down 1 | none
+its StatefulSet was there when this process began
+  down 1, orphan, restart | none
+pods of a StatefulSet that went just now
+  down 1, delete, restart | ingester 2/3 600s
+what is left of it comes up after this process began
+  down 1, orphan, delete, restart, up 1, orphan | ingester 3/3 600s
+nothing is left of it
+  down 1, delete, gone 0, gone 1, gone 2, restart | none
+"""
+
+
+@pytest.mark.parametrize(("steps", "expected"), read_table(CASES, str))
+def test_si26_what_counts(steps: str, expected: list[str]) -> None:
+    world = World()
+    # Pods are at 11 to 13: what has an older version than the deletion was before it.
+    world.version = 20
+    world.play(steps)
+    assert (world.outline() or ["none"]) == expected
+
+
+def test_si26_a_pod_of_another_owner_is_none_of_the_zone() -> None:
+    """SI-06: a name alone proves nothing, nor does a name without the labels of the selector."""
+    world = World()
+    world.play("down 1, delete, gone 0, gone 2")
+    world.put(0, owner_uid=Uid("a Job"))
+    world.put(2, owner_uid=None, labels={})
+    assert world.outline() == ["ingester 0/3 600s"]
+
+
+def test_si26_pods_of_a_live_read_count_in_place_of_the_caches() -> None:
+    """SI-09: by owner, or by name without one; all appear as the zone's own."""
+    world = World()
+    world.play("down 1, delete, orphan")
+    up = [pod("a", ordinal, owner_uid=None, labels=SELECTED) for ordinal in range(3)]
+    (zone,) = world.departed.list_zones(GROUPS[0], {None: up, Uid("uid-b"): [pod("b", 0)]})
+    assert len(zone.own_pods) == 3
+    assert measure_readiness(zone, {}, NOW).is_whole
+    (zone,) = world.departed.list_zones(GROUPS[0], {Uid("uid-a"): [pod("a", 0)]})
+    assert measure_readiness(zone, {}, NOW).missing == 2
+
+
+def test_si26_what_happens_to_it_wakes_the_group() -> None:
+    world = World()
+    world.play("down 1")
+    assert not world.woken
+    for step in ("delete", "orphan 0", "up 1", "down 1", "create back 0"):
+        world.woken.clear()
+        world.play(step)
+        assert set(world.woken) == {"ingester"}, step
+
+
+def test_si26_the_memory_is_bounded() -> None:
+    """D-68: the oldest is forgotten."""
+    world = World()
+    world.play("down 1")
+    for number in range(MOST_DEPARTED + 10):
+        labelled = {GROUP_LABEL: f"g{number}"}
+        old = world.sets.get("test", "zone-a")
+        assert isinstance(old, StatefulSet)
+        world.show(replace(old, labels=labelled, resource_version=str(1000 + number)))
+    assert len(world.departed) == MOST_DEPARTED
