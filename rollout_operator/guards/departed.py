@@ -158,8 +158,11 @@ class DepartedZones:
         """
         begins_to_go = _is_terminating(new) and not _is_terminating(old)
         if old is not None and (new is None or begins_to_go or new.labels != old.labels):
-            stays = set() if new is None else self._find_scopes(new)
-            self.on_left(self._find_scopes(old) - stays, old, new)
+            before, after = self._find_scopes(old), set[Scope]()
+            if new is not None:
+                after = self._find_scopes(new)
+                self._leave_behind(before - after, after - before, old.name)
+            self.on_left(before - after, old, new)
             if old.name in self._records:
                 log.warn("Zone left while it was short, and counts still", zone=old.name)
         if old is not None and new is None:
@@ -179,6 +182,19 @@ class DepartedZones:
         if name in self._just_left:
             self._take_late(name, old, new)
         self._look_at(name)
+
+    def _leave_behind(self, left: set[Scope], joined: set[Scope], mover: str) -> None:
+        """Count in the group that a zone joins what is short in the group that it has left.
+
+        Where a person renames a group, its zones move one after the other, perhaps the short one
+        last.
+        """
+        names = {name for kind, name in left if kind == GROUP}
+        groups = [scope for scope in joined if scope[0] == GROUP]
+        members = [sts for name in names for sts in self._sets.list_group(GroupName(name))]
+        for sts in members if groups else ():
+            if sts.name != mover:
+                self.on_left(groups, sts, sts)
 
     def on_left(
         self,

@@ -128,6 +128,10 @@ class World:
                 self.show(replace(made, resource_version=version))
             case "accepted":
                 self.going[Uid(f"uid-a-{words[0]}")] = Deletion.ACCEPTED
+            case "follow":
+                self.show(sts("b", 0, resource_version=version))
+                moved = sts("b", 0, resource_version=f"{version}0", labels=LABELS[words[0]])
+                self.show(moved)
             case "newcomers":
                 pods = frozenset(Uid(f"uid-a-{ordinal}") for ordinal in range(int(words[0]), 3))
                 self.newcomers = Newcomers(used=int(words[0]), generation=1, pods=pods)
@@ -204,6 +208,12 @@ its pods are as they are
   down 1, delete, orphan, up 1, down 0, down 2, orphan | ingester 1/3 600s
 all its pods are ready: nothing holds, and it is remembered
   down 1, delete, up 1, orphan | ingester 3/3 600s
+another zone moves to another group before it
+  down 1, follow other | other 2/3 600s
+and it moves, too
+  down 1, follow other, label other | ingester 2/3 600s
+another zone leaves all groups
+  down 1, follow none | none
 another is created, and not in the group
   down 1, delete, orphan, create none 2 | ingester 2/3 600s
 until that is whole

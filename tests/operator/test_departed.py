@@ -50,6 +50,10 @@ A, B, C = (
     replace(zone, labels=labels, pod_labels={**labels, GROUP_LABEL: "ingester"})
     for zone, labels in zip(three_zones(), (GUARDED, STAYS, STAYS), strict=True)
 )
+POLICY_ZONES: Final = [
+    replace(zone, group=None, labels={**zone.labels, TOPOLOGY_KEYS[0]: zone.name[-1]})
+    for zone in (A, B, C)
+]
 SICK: Final = f"{A.name}-1"
 BY_ZONE: Final[JsonObject] = {"maxUnavailable": 1}
 BY_PARTITION: Final[JsonObject] = {**BY_ZONE, "podNamePartitionRegex": "[a-z-]+-([0-9]+)"}
@@ -301,11 +305,7 @@ async def test_si26_a_set_that_leaves_a_policy_in_mid_batch_holds_the_next_zone(
     leave: Leave,
 ) -> None:
     """SI-26, MAZ-46: until it is whole where its StatefulSet stays, else for ten minutes."""
-    zones = [
-        replace(zone, group=None, labels={**zone.labels, TOPOLOGY_KEYS[0]: zone.name[-1]})
-        for zone in (A, B, C)
-    ]
-    async with running(zones, prepare=create_policy, args=(POLICIES,)) as world:
+    async with running(POLICY_ZONES, prepare=create_policy, args=(POLICIES,)) as world:
         await world.roll(A, image="bad")
         await world.roll(B, C)
         deleted = world.list_deletes()
@@ -317,6 +317,100 @@ async def test_si26_a_set_that_leaves_a_policy_in_mid_batch_holds_the_next_zone(
         assert "zone_left_short" in f"{status}" or "while it was short" in f"{status}"
         await asyncio.sleep(60)
         assert len(world.list_deletes()) > 1
+
+
+@in_virtual_time
+@each_way(LEAVES[:2])
+async def test_si26_pods_without_a_statefulset_are_found_by_the_next_process(leave: Leave) -> None:
+    """SI-26: those that are left and not ready hold a rollout, and nobody's where none is left."""
+    async with running() as world:
+        await world.make_short()
+        await world.roll(B, C)
+        await leave(world.people)
+        await asyncio.sleep(5)
+        await world.process.stop()
+        assert not world.list_deletes()
+        world.process.start()
+        await asyncio.sleep(60)
+        if leave is delete_with_pods:
+            assert world.list_deletes()
+            return
+        assert not world.list_deletes()
+        assert world.find_leading().code is Code.ZONE_LEFT_SHORT
+        await asyncio.sleep(HOLD.total_seconds())
+        assert world.list_deletes()
+
+
+@in_virtual_time
+async def test_si26_pods_without_a_statefulset_hold_evictions_after_a_restart() -> None:
+    """SI-26: those that match the budget."""
+    async with running(prepare=partial(guard, spec=BY_ZONE), webhooks=True) as world:
+        await world.make_short()
+        await delete_without_pods(world.people)
+        await asyncio.sleep(5)
+        await world.process.stop()
+        world.process.start()
+        await world.process.wait_ready()
+        assert (await evict(world.sandbox, f"{B.name}-1", "drain")).status == 429
+        await asyncio.sleep(HOLD.total_seconds() + 5)
+        assert (await evict(world.sandbox, f"{B.name}-1", "drain")).is_ok
+
+
+@in_virtual_time
+@each_way((delete_without_pods, take_labels_off, change_policy_selector))
+async def test_si26_an_open_batch_tells_the_next_process_what_left(leave: Leave) -> None:
+    """SI-26, MAZ-46: the status of the policy names the StatefulSet, and it is there still."""
+    async with running(POLICY_ZONES, prepare=create_policy, args=(POLICIES,)) as world:
+        await world.roll(A, image="bad")
+        await world.roll(B, C)
+        deleted = world.list_deletes()
+        await world.process.stop()
+        await leave(world.people)
+        world.process.start()
+        await asyncio.sleep(HOLD.total_seconds() - 60)
+        assert world.list_deletes() == deleted
+        await asyncio.sleep(120)
+        assert len(world.list_deletes()) > len(deleted)
+
+
+@in_virtual_time
+@each_way(LEAVES)
+async def test_si26_the_replica_that_takes_over_knows_it_as_well(leave: Leave) -> None:
+    """SI-26, D-72: each has seen the zone leave."""
+    async with Sandbox() as sandbox:
+        processes = [sandbox.process(name, elects=True) for name in ("operator-1", "operator-2")]
+        world = World(sandbox, processes[0])
+        for zone in (A, B, C):
+            await world.people.create(zone)
+        for process in processes:
+            process.start()
+        await asyncio.sleep(30)
+        await world.make_short()
+        await world.roll(B, C)
+        await leave(world.people)
+        await asyncio.sleep(30)
+        next(process for process in processes if process.acts).crash()
+        await asyncio.sleep(HOLD.total_seconds() - 60)
+        assert not world.list_deletes()
+        await asyncio.sleep(60)
+        assert world.list_deletes()
+
+
+@in_virtual_time
+@pytest.mark.parametrize("order", ["abc", "bca", "cab"])
+async def test_si26_a_group_that_is_renamed_zone_by_zone_is_held(order: str) -> None:
+    """SI-26: whichever zone moves first, the one that is short holds the others."""
+    async with running() as world:
+        await world.make_short()
+        await world.roll(B, C)
+        zones = {zone.name[-1]: zone for zone in (A, B, C)}
+        for letter in order:
+            await world.people.label(zones[letter].name, GROUP_LABEL, "renamed")
+            await asyncio.sleep(30)
+        assert not world.list_deletes()
+        await mend_pod(world)
+        await asyncio.sleep(30)
+        assert world.list_deletes()
 
 
 async def bring_back(people: People) -> None:
