@@ -236,7 +236,7 @@ async def _draw_eviction(
     pod = _find_pod(group, target.name)
     if pod is None:
         return []
-    held = await seen.observed.assess_eviction(pod)
+    held = await seen.assess_eviction(pod)
     if held is None:
         return [(("eviction: no zone-aware budget refuses it", Style.GREEN),)]
     return [*wrap_text(f"eviction: {held.text} [{held.code}]", layout)]

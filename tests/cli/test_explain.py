@@ -1,5 +1,6 @@
 """`explain`: one pod or StatefulSet, by any of its names (D-76)."""
 
+import msgspec
 import pytest
 
 from rollout_operator.cli.explain import (
@@ -16,7 +17,9 @@ from rollout_operator.lab.lines import render_line
 from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.model.names import GROUP_LABEL
 from tests.operator.diagnosis.inspected import ObservedCluster, observed_cluster
+from tests.operator.diagnosis.test_inspect import requesting
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 ZONES = three_zones(replicas=2)
@@ -65,6 +68,35 @@ async def test_an_eviction_that_a_budget_would_refuse_says_why() -> None:
 
         assert "\neviction: " in text
         assert "[budget_zero]" in text
+
+
+@in_virtual_time
+async def test_si26_what_only_the_operator_knows_of_a_zone_that_has_left() -> None:
+    """SI-26, D-76: read from the operator itself, for the rollout and for an eviction."""
+    zones = [ZoneSpec(name=name, replicas=2, labels=APP, pod_labels=APP) for name in NAMES]
+    async with observed_cluster(*zones) as world:
+        await world.create(
+            ZONE_BUDGETS, {**BUDGET, "spec": {**BUDGET["spec"], "maxUnavailable": 1}}
+        )
+        process = world.sandbox.process()
+        process.start()
+        await process.wait_ready()
+        world.sandbox.cluster.fail_pod(f"{NAMES[0]}-1")
+        await VirtualClock().sleep(world.patience)
+        await world.change(NAMES[0], {"metadata": {"labels": {GROUP_LABEL: None, "app": None}}})
+        await world.set_image(NAMES[1])
+        await VirtualClock().sleep(world.patience)
+        own = msgspec.json.encode(await process.describe())
+        seen = await requesting(world, services=own).inspect()
+        target = read_target([f"{NAMES[1]}-0"])
+        lines = await draw_explanation(seen, target, StatusLayout(width=800))
+        text = [render_line(line, 800, is_coloured=False) for line in lines]
+        assert "it cannot go yet" in text[1]
+        assert any(
+            line.strip().startswith("first: ") and "[zone_left_short]" in line for line in text
+        )
+        assert text[-1].startswith("eviction: 1 pod not ready")
+        assert text[-1].endswith("[zone_left_short]")
 
 
 @pytest.mark.parametrize(

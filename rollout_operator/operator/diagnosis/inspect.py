@@ -6,7 +6,8 @@ server's proxy, where that is allowed. Nothing is ever written.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
@@ -33,13 +34,13 @@ from rollout_operator.model.decode.lease import decode_lease
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.decode.releases.kinds import DECODERS
 from rollout_operator.model.decode.status import decode_watched_policy
-from rollout_operator.model.description import SCHEMA_VERSION, Description
+from rollout_operator.model.description import SCHEMA_VERSION, Description, Waiting
 from rollout_operator.model.errors import ApiError, DecodeError, Denied, InvalidInput, NotFound
 from rollout_operator.model.group import Group
 from rollout_operator.model.lease import LEASE_DURATION, Lease
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, GroupName
-from rollout_operator.model.objects import Unreadable
-from rollout_operator.model.outcome import Plan
+from rollout_operator.model.objects import Pod, Unreadable
+from rollout_operator.model.outcome import Code, Plan, Reason
 from rollout_operator.model.policy.watched import WatchedPolicy
 from rollout_operator.model.scaling import ScalingSnapshot
 from rollout_operator.model.units import parse_rfc3339
@@ -94,6 +95,19 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
             health_checks=computed.health_checks,
         )
 
+    async def assess_eviction(self, pod: Pod) -> Reason | Waiting | None:
+        """Return why an eviction of a pod would be refused by a budget, None where it would not."""
+        names = {state.name for state in self.observed.budgets.list_selecting(pod.labels)}
+        budgets = () if self.own is None else self.own.budgets
+        # Only the operator knows of zones that are gone.
+        left = (
+            wait
+            for budget in budgets
+            for wait in budget.waits
+            if budget.name in names and wait.code is Code.ZONE_LEFT_SHORT
+        )
+        return await self.observed.assess_eviction(pod) or next(left, None)
+
 
 def is_settled(group: Group) -> bool:
     """Return whether the status of each of its StatefulSets shows the newest spec."""
@@ -132,9 +146,11 @@ class Inspector:
         (seen, releases), own = await both(reading, self._fetch_own(remarks))
         groups, driven = seen.observe(), seen.list_driven()
         planned = await gather_all(self._plan(seen, group) for group in groups.values())
-        plans = dict(zip(groups, planned, strict=True))
-        described = (describe_group(group, plans[name], seen.now) for name, group in groups.items())
         is_own = own is not None and own.operator is not None and own.operator.is_acting
+        plans = dict(zip(groups, planned, strict=True))
+        if own is not None and is_own:
+            plans.update(_hold_plans(plans, own))
+        described = (describe_group(group, plans[name], seen.now) for name, group in groups.items())
         return Inspection(
             description=Description(
                 namespace=self._namespace,
@@ -239,6 +255,22 @@ class Inspector:
             seconds = f"{age.total_seconds():.0f}"
             held += f", {seconds} s ago: no operator seems to act, and nothing below goes on"
         return (held,)
+
+
+def _hold_plans(
+    plans: Mapping[GroupName, Plan], own: Description
+) -> Iterator[tuple[GroupName, Plan]]:
+    """Yield the plans that zones hold which are gone: only the operator knows of them."""
+    for group in own.groups:
+        left = tuple(
+            Reason(wait.code, wait.text, wait.severity, wait.zone)
+            for wait in group.waits
+            if wait.code is Code.ZONE_LEFT_SHORT
+        )
+        name = GroupName(group.name)
+        if left and name in plans:
+            plan = plans[name]
+            yield name, dataclasses.replace(plan, actions=(), waits=(*left, *plan.waits))
 
 
 def _compute_age(lease: Lease, now: datetime) -> timedelta:
