@@ -75,9 +75,8 @@ async def test_si26_what_only_the_operator_knows_of_a_zone_that_has_left() -> No
     """SI-26, D-76: read from the operator itself, for the rollout and for an eviction."""
     zones = [ZoneSpec(name=name, replicas=2, labels=APP, pod_labels=APP) for name in NAMES]
     async with observed_cluster(*zones) as world:
-        await world.create(
-            ZONE_BUDGETS, {**BUDGET, "spec": {**BUDGET["spec"], "maxUnavailable": 1}}
-        )
+        spec: JsonObject = {"maxUnavailable": 1, "selector": {"matchLabels": dict(APP)}}
+        await world.create(ZONE_BUDGETS, {**BUDGET, "spec": spec})
         process = world.sandbox.process()
         process.start()
         await process.wait_ready()

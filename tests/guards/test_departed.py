@@ -90,10 +90,10 @@ class World:
             case "gone":
                 self.remove_pods(words[:1], *words[1:])
             case "orphan":
-                for ordinal in words or "012":
-                    held = self.pods.get("test", f"zone-a-{ordinal}")
+                for place in words or "012":
+                    held = self.pods.get("test", f"zone-a-{place}")
                     state = "l" if isinstance(held, Pod) and held.is_ready else "L"
-                    self.put(int(ordinal), state, owner_uid=None)
+                    self.put(int(place), state, owner_uid=None)
             case "adopt":
                 for ordinal in range(3):
                     self.put(ordinal, owner_uid=Uid("uid-new"))
