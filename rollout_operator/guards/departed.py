@@ -145,11 +145,13 @@ class DepartedZones:
         With the pods that the caches show, or with those of a live read. All of them appear as
         owned by the zone.
         """
-        if not self._records:
-            return ()
-        self._forget_old()
-        zones = (self._find_zone(departed, scope, live) for departed in self._records.values())
-        return tuple(zone for zone in zones if zone is not None)
+        zones: list[Zone] = []
+        for name, departed in list(self._records.items()):
+            if scope in departed or _BY_LABELS in departed:
+                self._forget_old(name, departed)
+                zone = self._find_zone(departed, scope, live)
+                zones += [] if zone is None else [zone]
+        return tuple(zones)
 
     def on_set(self, old: AnySet | None, new: AnySet | None) -> None:
         """Take over a StatefulSet that came, changed or went.
@@ -162,8 +164,7 @@ class DepartedZones:
             if new is not None:
                 after = self._find_scopes(new)
                 self._leave_behind(before - after, after - before, old.name)
-            self.on_left(before - after, old, new)
-            if old.name in self._records:
+            if self.on_left(before - after, old, new):
                 log.warn("Zone left while it was short, and counts still", zone=old.name)
         if old is not None and new is None:
             self._whole_at_end.pop(old.uid, None)
@@ -196,22 +197,18 @@ class DepartedZones:
             if sts.name != mover:
                 self.on_left(groups, sts, sts)
 
-    def on_left(
-        self,
-        scopes: Iterable[Scope],
-        old: AnySet,
-        new: AnySet | None,
-    ) -> None:
-        """Record that a StatefulSet belongs to these scopes no more, where it is short.
+    def on_left(self, scopes: Iterable[Scope], old: AnySet, new: AnySet | None) -> bool:
+        """Record that a StatefulSet has left these scopes, where it is short; return whether it is.
 
         `new` is None where the StatefulSet itself is gone.
         """
         scopes = tuple(scopes)
         # Pods that go with their StatefulSet were whole when that began.
         if not scopes or (new is None and self._whole_at_end.get(old.uid)):
-            return
+            return False
         sts, now = self._read(old, new), self._clock.elapsed()
-        if self._measure(sts).is_whole:
+        is_whole = self._measure(sts).is_whole
+        if is_whole:
             version = self._sets.find_deletion(old.uid) if new is None else new.resource_version
             self._just_left[sts.name] = _JustLeft(sts, scopes, version, now)
             for name, left in list(self._just_left.items()):
@@ -219,6 +216,7 @@ class DepartedZones:
                     del self._just_left[name]
         else:
             self._add(sts, scopes, now)
+        return not is_whole
 
     def _add(self, sts: StatefulSet, scopes: Iterable[Scope], at: timedelta) -> None:
         departed = self._records.pop(sts.name, {})
@@ -323,16 +321,16 @@ class DepartedZones:
             del self._records[name]
         self._notify(departed)
 
-    def _forget_old(self) -> None:
-        """Forget zones whose time is over, and those that time alone has made whole."""
-        now = self._clock.elapsed()
-        for name, departed in list(self._records.items()):
-            for scope, record in list(departed.items()):
-                if now - record.at >= COUNTS_FOR:
-                    log.info("Zone that left while it was short counts no more", zone=name)
-                    del departed[scope]
-            if not departed or self._is_whole_again(departed):
-                del self._records[name]
+    def _forget_old(self, name: str, departed: dict[Scope, _Departed]) -> None:
+        """Forget a zone whose time is over, or that time alone has made whole."""
+        for scope, record in list(departed.items()):
+            if self._clock.elapsed() - record.at >= COUNTS_FOR:
+                log.info("Zone that left while it was short counts no more", zone=name)
+                del departed[scope]
+        if departed and self._is_whole_again(departed):
+            departed.clear()
+        if not departed:
+            del self._records[name]
 
     def _notify(self, departed: Mapping[Scope, _Departed]) -> None:
         scopes = {*departed}

@@ -180,9 +180,7 @@ class Snapshots:
         listed = (pod for zone in zones for pod in zone.pods)
         owners = {zone.sts.uid for zone in zones}
         going = self._context.in_flight.map_going(owners, listed, snapshot.now)
-        return replace(
-            snapshot, zones=tuple(zones), deletions=going, owner=_find_owner(snapshot, departed)
-        )
+        return replace(snapshot, zones=tuple(zones), deletions=going)
 
     def _list_sets(
         self, snapshot: BudgetSnapshot, zones: Sequence[StatefulSet]
@@ -192,11 +190,3 @@ class Snapshots:
         if isinstance(own, StatefulSet) and all(sts.uid != snapshot.owner for sts in zones):
             return (*zones, own)
         return tuple(zones)
-
-
-def _find_owner(snapshot: BudgetSnapshot, departed: Iterable[Zone]) -> Uid:
-    """Return the zone of the pod, also where its StatefulSet is gone and nothing owns it."""
-    pod = snapshot.pod.uid
-    orphaned = (zone for zone in departed if any(own.uid == pod for own in zone.pods))
-    zone = None if snapshot.owner else next(orphaned, None)
-    return snapshot.owner if zone is None else zone.sts.uid
