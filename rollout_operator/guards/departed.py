@@ -22,6 +22,7 @@ from rollout_operator.model.labels import selects
 from rollout_operator.model.names import REVISION_LABEL, GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, parse_ordinal
 from rollout_operator.planning.rollout.readiness import Readiness, measure_readiness
+from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
 from rollout_operator.telemetry.logs import log
 
 # A person who makes volumes larger needs minutes; whoever removes a zone for good waits no longer.
@@ -91,17 +92,19 @@ class DepartedZones:
         *,
         map_going: Callable[[Collection[Uid], Iterable[Pod], datetime], Mapping[Uid, Deletion]],
         now: Callable[[], datetime],
+        age: Callable[[], timedelta],
         find_newcomers: Callable[[Uid], Newcomers | None],
     ) -> None:
         """`map_going` returns the pods of these owners that go although they look untouched.
 
-        `now` is the API server's time.
+        `now` is the API server's time, `age` that of the cache of pods.
         """
         self._sets = sets
         self._pods = pods
         self._map_going = map_going
         self._clock = clock
         self._now = now
+        self._age = age
         self._find_newcomers = find_newcomers
         self._finders: list[Callable[[AnySet], Iterable[Scope]]] = []
         self._callbacks: list[tuple[str, Callable[[str], None]]] = []
@@ -207,7 +210,7 @@ class DepartedZones:
         if not scopes or (new is None and self._whole_at_end.get(old.uid)):
             return False
         sts, now = self._read(old, new), self._clock.elapsed()
-        is_whole = self._measure(sts).is_whole
+        is_whole = self._measure(sts).is_whole and self._age() <= SNAPSHOT_LIMIT
         if is_whole:
             version = self._sets.find_deletion(old.uid) if new is None else new.resource_version
             self._just_left[sts.name] = _JustLeft(sts, scopes, version, now)

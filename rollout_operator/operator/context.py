@@ -82,6 +82,7 @@ class Context:
             self.clock,
             map_going=self.in_flight.map_going,
             now=partial(self.get_time, client),
+            age=lambda: self.pod_informer.age,
             find_newcomers=self.arrivals.get,
         )
         self._watch_changes()

@@ -41,6 +41,7 @@ class World:
         self.sets, self.pods, self.clock = StatefulSetStore(), PodStore(), FakeClock()
         self.going: dict[Uid, Deletion] = {}
         self.newcomers: Newcomers | None = None
+        self.age = timedelta(0)
         self.woken: list[str] = []
         self.departed = self.restart()
         self.version = 10
@@ -56,6 +57,7 @@ class World:
             self.clock,
             map_going=lambda owners, pods, now: self.going,
             now=lambda: NOW,
+            age=lambda: self.age,
             find_newcomers=lambda uid: self.newcomers,
         )
         self.departed.on_change(GROUP, self.woken.append)
@@ -137,6 +139,8 @@ class World:
                 self.newcomers = Newcomers(used=int(words[0]), generation=1, pods=pods)
             case "restart":
                 self.restart().begin()
+            case "blind":
+                self.age = timedelta(minutes=2)
             case "wait":
                 self.clock.jump(SPANS[words[0]])
             case _:
@@ -244,6 +248,8 @@ it was down before, and later than any watch tells
   delete, wait lag, down 1 13, down 2 13 | none
 its label went while the watch of pods was behind
   label none, down 1 13 | ingester 2/3 600s
+the cache of pods is too old to say whether it was whole
+  blind, delete, gone 0 | ingester 2/3 600s
 a list after a gap finds it gone
   down 1, relist | ingester 2/3 600s
 a list after a gap finds another in its place
