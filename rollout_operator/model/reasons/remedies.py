@@ -21,8 +21,7 @@ REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
         Code.STATUS_BEHIND: "when it stays, find out what keeps the controller manager",
         Code.SET_TERMINATING: "when it stays, look at the finalizers of the StatefulSet",
         Code.ZONE_LEFT_SHORT: (
-            "bring the StatefulSet back and let it become ready, or wait; scale a zone to 0 before"
-            " you remove it for good"
+            "bring its StatefulSet back and its pods up, or wait; scale a zone to 0 to remove it"
         ),
         Code.OTHER_OPERATOR: "stop one of the two operators",
         Code.POLICY_PAUSED: "set spec.paused to false when it may go on",
