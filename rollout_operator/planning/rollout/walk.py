@@ -75,7 +75,7 @@ def walk_zones(
     short = [zone for zone in zones if not zone.is_whole]
     left = [readiness for readiness in departed if not readiness.is_whole]
     walk.waits += map(explain_left, left)
-    if len(short) + len(left) > 1:
+    if short and len(short) + len(left) > 1:
         text = "; ".join([*map(render_short, short), *map(render_readiness, left)])
         walk.waits.append(Reason(Code.SEVERAL_ZONES_NOT_READY, text, Severity.WARN))
     elif left:

@@ -86,6 +86,13 @@ SI-26 beside another short zone
   | zone_left_short: zone-b has 2 of 3 pods ready (zone-b-1: CrashLoopBackOff); LEFT
   | several_zones_not_ready: zone-a has 2 of 3 pods ready (zone-a-1: CrashLoopBackOff); zone-b has
     2 of 3 pods ready (zone-b-1: CrashLoopBackOff)
+SI-26 two that left
+  prev a; left b lLl ready=2; left c
+  | zone_left_short: zone-b has 2 of 3 pods ready (zone-b-1: CrashLoopBackOff); LEFT
+SI-26 a paused zone has its own reason
+  prev a paused=true; left b lLl ready=2
+  | zone_left_short: zone-b has 2 of 3 pods ready (zone-b-1: CrashLoopBackOff); LEFT
+  | paused: zone-a is paused: 3 outdated pods wait
 SI-26 its strategy, status and revisions stop nothing
   prev a; left b strategy=RollingUpdate generation=9 current= update_revision=
   | replace in zone-a: 1 of [zone-a-0 zone-a-1 zone-a-2]
