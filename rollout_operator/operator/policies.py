@@ -34,6 +34,7 @@ from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.model.decode.status import decode_watched_policy
 from rollout_operator.model.description import PolicyDescription
 from rollout_operator.model.downscale import Underway
+from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from rollout_operator.model.policy.policy import Policy, PolicyScope
@@ -121,7 +122,6 @@ class Policies(Feature):
         context.set_informer.on_change(self.owners.on_set)
         context.set_informer.on_change(self._on_set)
         context.pod_informer.on_change(self._on_pod)
-        # Before it is forgotten which StatefulSets a policy has owned.
         self.informer.on_change(self._record_left)
         self.informer.on_change(self.owners.on_policy)
         self.informer.on_change(self._on_policy)
@@ -134,25 +134,25 @@ class Policies(Feature):
         context.departed.on_change(POLICY, self._queue.add)
 
     def _list_scopes(self, sts: AnySet) -> Iterator[Scope]:
-        """Yield the policies in service that a StatefulSet belongs to, unless it is deleted."""
+        """Yield the policies that select a StatefulSet, unless it is being deleted."""
         if isinstance(sts, StatefulSet) and sts.is_terminating:
             return
-        for scope in self.owners.list_scopes():
-            if scope.policy.selector.may_take(sts.labels):
-                yield policy_scope(scope.policy.head.name)
+        for policy in self.store.list_all():
+            selector = _get_selector(policy)
+            if selector is not None and selector.may_take(sts.labels):
+                yield policy_scope(policy.name)
 
     def _record_left(
         self, old: WatchedPolicy | Unreadable | None, new: WatchedPolicy | Unreadable | None
     ) -> None:
-        """Record what a policy owns no more: what is in an open batch may be down (MAZ-46)."""
-        version = new or old
-        scope = None if version is None else self.owners.find(version.name)
-        if not isinstance(scope, PolicyScope):
+        """Record what a policy selects no more: what is in an open batch may be down (MAZ-46)."""
+        before, after = _get_selector(old), _get_selector(new)
+        if old is None or before is None or before == after:
             return
-        policy = new.policy if isinstance(new, WatchedPolicy) else None
-        for sts in scope.sets:
-            if not isinstance(policy, Policy) or not policy.selector.may_take(sts.labels):
-                self._context.departed.on_left([policy_scope(scope.policy.head.name)], sts, sts)
+        for sts in self._context.sets.list_all():
+            stays = after is not None and after.may_take(sts.labels)
+            if before.may_take(sts.labels) and not stays:
+                self._context.departed.on_left([policy_scope(old.name)], sts, sts)
 
     def _record_left_before(self, scope: PolicyScope, name: str) -> None:
         """Record a StatefulSet of an open batch that left before this process knew of it."""
@@ -258,3 +258,8 @@ class Policies(Feature):
     def _wake_all(self, after: timedelta = AT_ONCE) -> None:
         for policy in self.store.list_all():
             self._queue.add_after(policy.name, after)
+
+
+def _get_selector(policy: WatchedPolicy | Unreadable | None) -> LabelSelector | None:
+    spec = policy.policy if isinstance(policy, WatchedPolicy) else None
+    return spec.selector if isinstance(spec, Policy) else None
