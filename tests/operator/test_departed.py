@@ -25,6 +25,7 @@ from rollout_operator.kube.api import (
 )
 from rollout_operator.lab.admission.registrations import pod_eviction
 from rollout_operator.lab.drains import evict
+from rollout_operator.lab.model.fields import child
 from rollout_operator.lab.model.history import Called
 from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
 from rollout_operator.lab.process import SimulatedProcess
@@ -158,6 +159,20 @@ async def change_policy_selector(people: People) -> None:
     await change(people, MULTI_AZ_ROLLOUTS, {"spec": {"statefulSetSelector": selector}})
 
 
+async def renew_with_another_selector(people: People) -> None:
+    """Delete the budget or the policy, and create it anew, as `kubectl replace --force` does."""
+    for resource, field in (
+        (ZONE_BUDGETS, "selector"),
+        (MULTI_AZ_ROLLOUTS, "statefulSetSelector"),
+    ):
+        held = people.sandbox.api.get(resource, people.sandbox.namespace, "store")
+        if held is not None:
+            await send(people, ApiRequest(verb="delete", resource=resource, name="store"))
+            spec = {**child(held, "spec"), field: {"matchLabels": dict(STAYS)}}
+            body = {**held, "metadata": {"name": "store"}, "spec": spec}
+            await send(people, ApiRequest(verb="create", resource=resource, body=body))
+
+
 LEAVES: Final[Sequence[Leave]] = (
     delete_without_pods,
     delete_with_pods,
@@ -228,7 +243,7 @@ async def test_si26_it_ends_when_the_zone_is_back_and_whole(
 
 @in_virtual_time
 @pytest.mark.parametrize("spec", [BY_ZONE, BY_PARTITION], ids=["by zone", "by partition"])
-@each_way((*LEAVES, change_selector))
+@each_way((*LEAVES, change_selector, renew_with_another_selector))
 async def test_si26_a_zone_that_leaves_short_holds_evictions(
     leave: Leave, spec: JsonObject
 ) -> None:
@@ -300,7 +315,7 @@ async def test_si26_a_zone_that_leaves_short_holds_followers(leave: Leave) -> No
 
 
 @in_virtual_time
-@each_way((*LEAVES[:5], change_policy_selector))
+@each_way((*LEAVES[:5], change_policy_selector, renew_with_another_selector))
 async def test_si26_a_set_that_leaves_a_policy_in_mid_batch_holds_the_next_zone(
     leave: Leave,
 ) -> None:
