@@ -87,6 +87,14 @@ MT-40 MAZ-45 another zone is not whole
   prev a; zone b lLl ready=2 | zone_not_ready
 MT-41 MAZ-45 several are not
   prev a pPp; prev b pPp; zone c | several_zones_not_ready
+SI-26 one that left while it was short, also in the middle of its batch
+  prev a; zone b; left c llL ready=2; batch c-2 | zone_left_short
+SI-26 one that left and is whole now
+  prev a; zone b; left c | a-2
+SI-26 beside another that is short
+  prev a pPp; zone b; left c llL ready=2 | zone_left_short several_zones_not_ready
+SI-26 a policy that is paused waits for it as well
+  prev a; left c llL ready=2; spec is_paused=true | zone_left_short
 MT-42 the short one
   prev a; prev b pPp; prev c | b-1
 MT-43 all pods are gone
