@@ -65,6 +65,7 @@ controlplane: $(READY) ## build the control plane of the tests: about five minut
 	@$(PY) -m tests.world.kubectl >/dev/null
 	@$(PY) -m tests.world.helm >/dev/null
 	@$(PY) -m tests.world.registry >/dev/null
+	@$(PY) -m tests.flux.image_policies >/dev/null
 
 # Types keep one core busy for a minute, the first time; all tests are compiled meanwhile, which
 # each of the workers would do by itself. What cannot be collected is for the tests to show.

@@ -124,6 +124,7 @@ def test_the_gate_is_what_a_developer_types() -> None:
         "tests.world.kubectl",
         "tests.world.helm",
         "tests.world.registry",
+        "tests.flux.image_policies",
         "pytest -n",
     ]
     assert commands[-1] == checks[-1]

@@ -101,8 +101,8 @@ class OperatorFlags:
     )
     release_order: str = flag(
         "releases.order", TEXT, BY_VERSION, _RELEASES,
-        "version: versions of an image policy by semver are ordered as versions; announced: all are"
-        " ordered by when they were announced.",
+        "version: of two versions the one is newer that the image policy takes for newer;"
+        " announced: the one that was announced later.",
     )
     keeps_to_namespace: bool = flag(
         "releases.no-cross-namespace-refs", BOOL, False, _RELEASES,

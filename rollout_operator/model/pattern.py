@@ -1,7 +1,8 @@
-"""Patterns that tenants write: RE2 only, of bounded size, always matched against a whole text.
+"""Patterns that tenants write: RE2 only, of bounded size.
 
-Decides what may be compiled at all. What a match means is left to `planning.budgets.counting`,
-which groups there must be to `model.decode.budget`.
+Decides what may be compiled at all. Those of budgets match a whole text: what a match means is left
+to `planning.budgets.counting`, which groups there must be to `model.decode.budget`. Those of Flux
+match anywhere, and extract.
 """
 
 import re
@@ -17,6 +18,11 @@ LONGEST_PATTERN: Final = 1024
 LONGEST_NAME: Final = 253
 # Of the engine, for one pattern: `(a{1000}){1000}` takes more and is refused.
 _MEMORY: Final = 1 << 20
+# What is extracted grows with it: 128 groups of a tag, of a thousand tags.
+LONGEST_TEMPLATE: Final = 256
+# `$name`, `${name}` and `$$`, as Go's `regexp.Expand` reads them: the longest name counts.
+_VARIABLES: Final = r"\$(?:\$|([\pL\d_]+)|\{([\pL\d_]+)\})"
+_INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 # A pattern for each budget of a namespace, and for those which were refused lately.
 _KEPT: Final = 128
 
@@ -57,6 +63,37 @@ def compile_pattern(text: str) -> Pattern:
         return None if match is None else match.group(group)
 
     return Pattern(regexp.groups, capture)
+
+
+@lru_cache(maxsize=_KEPT)
+def compile_extraction(pattern: str, template: str) -> Callable[[str], str | None]:
+    """Return what extracts from a text: the template, with the groups of the first match in it.
+
+    None where the pattern matches nowhere; without a template it is the text itself. Both are read
+    as Go's `regexp` reads them. Raises InvalidInput with the engine's reason.
+    """
+    if (size := len(template)) > LONGEST_TEMPLATE:
+        raise InvalidInput(f"template of {size} characters is longer than {LONGEST_TEMPLATE}")
+    regexp, variables = _compile(pattern, memory=_MEMORY), _compile(_VARIABLES)
+
+    def extract(text: str) -> str | None:
+        match = regexp.search(text)
+        if match is None or not template:
+            return None if match is None else text
+        return str(variables.sub(lambda found: _fill(found, match), template))
+
+    return extract
+
+
+def _fill(variable: Any, match: Any) -> str:
+    """Return what stands for a variable: nothing where its group is missing or took no part."""
+    name = variable.group(1) or variable.group(2)
+    if name is None:
+        return "$"
+    index = int(name) if _INDEX.fullmatch(name) else match.re.groupindex.get(name)
+    if index is None or index > match.re.groups:
+        return ""
+    return match.group(index) or ""
 
 
 def compile_search(text: str) -> Callable[[str], bool]:

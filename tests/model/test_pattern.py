@@ -10,6 +10,7 @@ from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.pattern import (
     LONGEST_NAME,
     LONGEST_PATTERN,
+    compile_extraction,
     compile_pattern,
     has_open_alternation,
 )
@@ -110,3 +111,28 @@ def test_w28_only_an_open_alternation_changes_what_matches(pattern: str) -> None
     whole = compile_pattern(f"({pattern})")
     for text in ("", "a", "b", "ab", "aab", "|", "(", "^"):
         assert whole.capture(text, 1) == loose.capture(text, 1)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "template", "expected"),
+    [
+        ("b", "", "abc-12"),
+        ("x", "$0", None),
+        ("(?P<w>[a-z]+)-(?P<n>[0-9]+)", "$n.$w", "12.abc"),
+        ("(?P<w>[a-z]+)-(?P<n>[0-9]+)", "$nx${n}x$2", "12x12"),
+        ("(b)|(?P<x>z)", "<$1$x$2$3$y>", "<b>"),
+        ("[0-9]", "$$0 $ ${0 $-$01", "$0 $ ${0 $-"),
+        ("", "$0v", ""),
+        ("[a-z]+", "$0\u00e9${0}\u00e9", "abc\u00e9"),
+    ],
+)
+def test_what_is_extracted_of_a_tag(pattern: str, template: str, expected: str | None) -> None:
+    """RELB-03: as Go's `Regexp.ExpandString` has it."""
+    assert compile_extraction(pattern, template)("abc-12") == expected
+
+
+@pytest.mark.parametrize("pattern", ["(", "(?!x)", "(a{1000}){1000}"])
+def test_what_extracts_nothing_says_why(pattern: str) -> None:
+    """RELB-03."""
+    with pytest.raises(InvalidInput):
+        compile_extraction(pattern, "$0")

@@ -25,6 +25,7 @@ from tests.system.releasing import (
     run_flux,
     set_health,
     show_condition,
+    show_history,
     wait_history,
     wait_message,
     wait_release_condition,
@@ -33,7 +34,7 @@ from tests.system.releasing import (
 from tests.system.waits import wait_true
 from tests.world.budgets import FOLDER, install_kinds
 from tests.world.faults import Cut, Truncate, verbs
-from tests.world.flux import OCI_REPOSITORIES, install_flux, remove_flux
+from tests.world.flux import IMAGE_POLICIES, OCI_REPOSITORIES, install_flux, remove_flux
 from tests.world.images import push_image
 from tests.world.registry import PASSWORD, serving
 from tests.world.world import World
@@ -67,6 +68,31 @@ async def test_a_first_release_and_a_gated_one(world: World) -> None:
     await wait_history(world, "1.1.0 Succeeded, 1.0.0 Succeeded")
     await wait_tags(world, "1.1.0")
     assert show_condition(await read_status(world), "Ready") == "True RolloutSucceeded"
+    assert await operator.terminate() == 0
+    await world.assert_permitted()
+
+
+async def test_what_the_policy_extracts_decides_which_version_is_newer(world: World) -> None:
+    """RELB-03: a hash that looks like a number, and a policy that goes back, or changes."""
+    await prepare(world)
+    await create_targets(world)
+    tags = {"filterTags": {"pattern": "^(?P<v>[0-9.]+)-[0-9a-f]{7}$", "extract": "$v"}}
+    await world.patch(IMAGE_POLICIES, "app", {"spec": tags})
+    await announce(world, "1.2.3-abc1234")
+    await create(world, ROLLOUTS, "Rollout", "app", POLICY)
+    operator = await world.operator(ON, NO_REGISTRY)
+    await wait_history(world, "1.2.3-abc1234 Succeeded")
+
+    await announce(world, "1.2.4-0123456")
+    last = "1.2.4-0123456 Succeeded, 1.2.3-abc1234 Succeeded"
+    await wait_history(world, last)
+    await announce(world, "1.2.2-fffffff")
+    await wait_release_condition(world, "GatesPassing", "True NoReleaseCandidates")
+    assert show_history(await read_status(world)) == last
+    await world.patch(IMAGE_POLICIES, "app", {"spec": {"filterTags": {"pattern": "^1.2.3"}}})
+    await announce(world, "1.2.3-abc1234")
+    status = await wait_release_condition(world, "UpgradePathUnknown", "True UpgradePathUnknown")
+    assert show_history(status) == last
     assert await operator.terminate() == 0
     await world.assert_permitted()
 

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from rollout_operator.model.releases.reference import Repository
-from rollout_operator.model.releases.release import PolicyOrder
+from rollout_operator.model.releases.release import TagOrder
 from rollout_operator.model.releases.rollout import ReleaseHead
 
 IMAGE_POLICY: Final = "ImagePolicy"
@@ -53,7 +53,7 @@ class ImagePolicy(msgspec.Struct, frozen=True, kw_only=True):
     repository: FluxReference
     latest: AnnouncedTag | None = None
     """None while no tag is selected."""
-    order: PolicyOrder | None = None
+    order: TagOrder | None = None
 
 
 class ImageRepository(msgspec.Struct, frozen=True, kw_only=True):

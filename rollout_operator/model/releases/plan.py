@@ -7,7 +7,7 @@ import msgspec
 
 from rollout_operator.model.event import ObjectEvent
 from rollout_operator.model.releases.health import HealthCheck
-from rollout_operator.model.releases.release import PolicyOrder, ReleaseMetadata
+from rollout_operator.model.releases.release import ReleaseMetadata, TagOrder
 from rollout_operator.model.releases.rollout import (
     OURS,
     RefusedRelease,
@@ -45,7 +45,7 @@ class PolicyReading(msgspec.Struct, frozen=True, kw_only=True):
     latest: str | None = None
     """The tag that it selects. None while it selects none."""
     digest: str | None = None
-    order: PolicyOrder | None = None
+    order: TagOrder | None = None
     problem: str = ""
     """Why it cannot be read."""
     reason: str = ""

@@ -19,6 +19,20 @@ class PolicyOrder(StrEnum):
     NUMERICAL = "numerical"
 
 
+class TagOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """How an image policy compares tags: the tag that it selects is the greatest, or the least."""
+
+    by: PolicyOrder
+    is_descending: bool = False
+    """Whether the least is the newest; versions are never selected so."""
+    pattern: str = ""
+    """Tags that it matches nowhere are not selected."""
+    extract: str = ""
+    """What of a match is compared, by its groups; empty for the tag."""
+    problem: str = ""
+    """Why Flux compares no tag by it; names object, field and value."""
+
+
 class Release(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One release, by the tag of its image, as the API's `VersionInfo` has it."""
 
@@ -39,7 +53,7 @@ class AnnouncedReleases(msgspec.Struct, frozen=True, kw_only=True):
     """The tag that was deployed last. None before the first deployment."""
     latest: str | None = None
     """The tag that the policy selects now. None while it selects none."""
-    order: PolicyOrder | None = None
+    order: TagOrder | None = None
     """None where the policy says something that is not known here."""
 
 
@@ -48,7 +62,7 @@ class ReleaseCandidates(msgspec.Struct, frozen=True, kw_only=True):
 
     releases: tuple[Release, ...] = ()
     is_path_unknown: bool = False
-    """Whether there are none because the current tag can be compared with no release."""
+    """Whether a release may be missing because it cannot be compared with the current tag."""
 
 
 class ReleaseMetadata(msgspec.Struct, frozen=True, kw_only=True):

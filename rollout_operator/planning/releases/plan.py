@@ -120,9 +120,8 @@ def _settle_intents(state: ReleasePass) -> None:
         note = f"{state.current_tag} is deployed already"
         state.events.append(ReleaseEvent(reason="ForceDeployNoop", note=note))
         state.consume(names.FORCE_DEPLOY, *ATTRIBUTION)
-    bypass, recorded = state.intents.bypass_gates, state.status.available_releases
-    order = state.snapshot.policy.order if state.snapshot.compat.compares_versions else None
-    if bypass and is_superseded(bypass, state.current_tag, recorded, order):
+    bypass = state.intents.bypass_gates
+    if bypass and is_superseded(bypass, state.announced(), state.snapshot.compat):
         note = f"{bypass} is not newer than {state.current_tag}"
         state.events.append(ReleaseEvent(reason="BypassGatesDropped", note=note))
         state.consume(names.BYPASS_GATES)
@@ -169,13 +168,19 @@ def assess_all_gates(state: ReleasePass) -> GatesVerdict:
     state.findings.append(
         ConditionFinding(conditions.GATES_PASSING, verdict.is_passing, verdict.code, verdict.text)
     )
-    text = f"no release can be compared with {state.current_tag}" if newer.is_path_unknown else ""
+    text = _explain_unknown_path(state) if newer.is_path_unknown else ""
     state.ready_note = text
     if text or state.status.has_condition(conditions.PATH_UNKNOWN):
         reason = conditions.PATH_UNKNOWN if text else "Comparable"
         found_path = ConditionFinding(conditions.PATH_UNKNOWN, bool(text), reason, text)
         state.findings.append(found_path)
     return verdict
+
+
+def _explain_unknown_path(state: ReleasePass) -> str:
+    policy, text = state.snapshot.policy, f"no release can be compared with {state.current_tag}"
+    problem = "" if policy.order is None else policy.order.problem
+    return f"{text}: {problem}" if problem else text
 
 
 def assess_blockers(state: ReleasePass) -> HealthVerdict:

@@ -1,27 +1,32 @@
 """Which releases are newer than the current release, and which is to be deployed.
 
-Where the image policy orders tags by version, so is done here: releases may be announced out of
-order, and a policy that goes back to an older tag wants no upgrade. All other policies order
-tags by what only they know, so that the order of their announcements counts. Versions go by the
-precedence of Semantic Versioning 2.0.0, read as leniently as Flux reads them: with a `v` before,
-without minor or patch number, and with zeros before numbers. Build metadata says nothing of it.
+Tags are compared as the image policy compares them: releases may be announced out of order, and a
+policy that goes back to an older tag wants no upgrade. What it extracts of a tag is compared, as a
+version, a number or a text. Of tags that are equal so, the tag that it selects is newer than a
+tag that was announced before. Versions go by the precedence of Semantic Versioning 2.0.0, read at
+least as leniently as Flux reads them: with a `v` before, without minor or patch number, and with
+zeros before numbers. Build metadata says nothing of it. Of a policy that is not known here the
+order of announcements counts.
 
 A release may be requested by name instead: a pin (`spec.wantedVersion`) takes any tag, and goes
 back as well as forward; `force-deploy` takes a release that was announced. Neither heeds gates,
 health or a bake. Whether what is chosen is deployed now is decided in `plan`.
 """
 
+import math
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
 
+from rollout_operator.model.pattern import compile_extraction
 from rollout_operator.model.releases.release import (
     AnnouncedReleases,
     PolicyOrder,
     Release,
     ReleaseCandidates,
+    TagOrder,
 )
 from rollout_operator.model.releases.rollout import OURS, ReleaseCompat, ReleaseIntents, ReleaseSpec
 from rollout_operator.model.releases.status import ExcludedRelease, HistoryEntry
@@ -32,21 +37,33 @@ _Part = tuple[int, int, str]
 VersionKey = tuple[int, int, int, int, tuple[_Part, ...]]
 """Compares as versions do: three numbers, whether it is final, and what stands for it if not."""
 
-# No registry takes longer tags.
-_LONGEST_TAG: Final = 128
+# Flux reads no longer versions.
+_LONGEST_VERSION: Final = 256
 _WORDS: Final = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
 _VERSION: Final = re.compile(
     rf"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?(?:-({_WORDS}))?(?:\+{_WORDS})?"
 )
 _NUMBER: Final = re.compile(r"[0-9]+")
+# Longer numbers within a pre-release are words to Flux.
+_MOST: Final = 2**64 - 1
 
-# What is no version ranks below every version.
-_Rank = tuple[()] | tuple[VersionKey]
+_DIGITS: Final = "[0-9](?:_?[0-9])*"
+_HEX: Final = "[0-9a-f](?:_?[0-9a-f])*"
+_DECIMAL: Final = rf"(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:e[+-]?{_DIGITS})?"
+_HEXADECIMAL: Final = rf"0x(?:_?{_HEX}(?:\.(?:{_HEX})?)?|\.{_HEX})p[+-]?{_DIGITS}"
+_FLOAT: Final = re.compile(
+    rf"[+-]?(?:({_DECIMAL})|({_HEXADECIMAL})|inf|infinity)", re.IGNORECASE | re.ASCII
+)
+"""Numbers as Go's `strconv.ParseFloat` reads them."""
+_INVERTED: Final = bytes(range(255, -1, -1))
+
+Rank = tuple[object, ...]
+"""The newer a tag, the greater. Empty for a tag that cannot be compared: it is below all others."""
 
 
 def find_version_key(tag: str) -> VersionKey | None:
     """Return what a tag is compared by; None where it is no version."""
-    parsed = _VERSION.fullmatch(tag) if len(tag) <= _LONGEST_TAG else None
+    parsed = _VERSION.fullmatch(tag) if len(tag) <= _LONGEST_VERSION else None
     if parsed is None:
         return None
     words = parsed[4].split(".") if parsed[4] else []
@@ -58,25 +75,72 @@ def find_version_key(tag: str) -> VersionKey | None:
 
 def _make_part(word: str) -> _Part:
     """Numbers are compared as such, and come before words."""
-    return (0, int(word), "") if _NUMBER.fullmatch(word) else (1, 0, word)
+    is_number = _NUMBER.fullmatch(word) is not None and int(word) <= _MOST
+    return (0, int(word), "") if is_number else (1, 0, word)
+
+
+def find_number(text: str) -> float | None:
+    """Return a number that Flux can compare; None where it is none."""
+    read = _FLOAT.fullmatch(text)
+    if read is None:
+        return None
+    try:
+        number = float.fromhex(text.replace("_", "")) if read[2] else float(text)
+    except OverflowError:
+        return None
+    return None if math.isinf(number) and read[1] else number
+
+
+def find_rank(tag: str, order: TagOrder) -> Rank:
+    """Return what a tag is compared by, as Flux compares it."""
+    text: str | None = tag
+    if order.pattern or order.extract:
+        text = compile_extraction(order.pattern, order.extract)(tag)
+    if text is None:
+        return ()
+    match order.by:
+        case PolicyOrder.SEMVER:
+            key = find_version_key(text)
+            return () if key is None else (key,)
+        case PolicyOrder.NUMERICAL:
+            number = find_number(text)
+            return () if number is None else (-number if order.is_descending else number,)
+        case PolicyOrder.ALPHABETICAL:
+            encoded = text.encode()
+            # The end of a text comes after all that may go on there.
+            return (encoded.translate(_INVERTED) + b"\xff" if order.is_descending else encoded,)
 
 
 def choose_candidates(
     announced: AnnouncedReleases, compat: ReleaseCompat = OURS
 ) -> ReleaseCandidates:
     """Return the releases that may come next, the newest first (REL-41, RELB-03)."""
+    order, current, latest = announced.order, announced.current, announced.latest
     later = _find_later(announced)
-    if announced.order is PolicyOrder.SEMVER and compat.compares_versions:
-        if later is None and not _rank(announced.current or ""):
-            return ReleaseCandidates(is_path_unknown=True)
-        # A stable sort: of equal versions the last announced goes first.
-        newer = sorted(
-            _list_newer(announced, later or ()),
-            key=lambda release: _rank(release.tag),
-            reverse=True,
-        )
-        return ReleaseCandidates(releases=tuple(newer))
-    return ReleaseCandidates(releases=later or (), is_path_unknown=later is None)
+    if order is None or not compat.compares_versions or (order.problem and current is None):
+        return ReleaseCandidates(releases=later or (), is_path_unknown=later is None)
+    if order.problem:
+        return ReleaseCandidates(is_path_unknown=True)
+    floor, top = (None if tag is None else find_rank(tag, order) for tag in (current, latest))
+    later_tags = {release.tag for release in later or ()}
+    # Otherwise than when one of the two was selected the policy compares tags now.
+    is_odd = not top if floor else floor is not None and latest not in later_tags
+    if (later is None and not floor) or (latest not in (None, current) and is_odd):
+        return ReleaseCandidates(is_path_unknown=True)
+    ranked: list[tuple[Rank, bool, Release]] = []
+    for release in announced.available[::-1]:
+        rank, is_latest = find_rank(release.tag, order), release.tag == latest
+        if floor is None:
+            is_newer = True
+        elif not floor or (rank == floor and is_latest):
+            is_newer = release.tag in later_tags
+        else:
+            is_newer = rank > floor
+        if is_newer and (top is None or rank <= top):
+            ranked.append((rank, is_latest, release))
+    # A stable sort: of others that are equal the last announced goes first.
+    ranked.sort(key=lambda each: each[:2], reverse=True)
+    return ReleaseCandidates(releases=tuple(release for _, _, release in ranked))
 
 
 def _find_later(announced: AnnouncedReleases) -> tuple[Release, ...] | None:
@@ -88,24 +152,6 @@ def _find_later(announced: AnnouncedReleases) -> tuple[Release, ...] | None:
     if announced.current not in tags:
         return None
     return newest_first[: tags.index(announced.current)]
-
-
-def _list_newer(announced: AnnouncedReleases, later: tuple[Release, ...]) -> Iterator[Release]:
-    """Yield the releases above the current and not above the latest, the last first."""
-    floor = None if announced.current is None else _rank(announced.current)
-    for release in announced.available[::-1]:
-        rank = _rank(release.tag)
-        if announced.latest is not None and rank > _rank(announced.latest):
-            continue
-        # Of two tags that are no versions the tag that was announced later is newer.
-        is_later = not rank and not floor and release in later
-        if floor is None or rank > floor or is_later:
-            yield release
-
-
-def _rank(tag: str) -> _Rank:
-    key = find_version_key(tag)
-    return () if key is None else (key,)
 
 
 class ManualRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,17 +185,18 @@ def is_done_already(
     return bool(forced) and not is_pinned and current is not None and current.version.tag == forced
 
 
-def is_superseded(
-    tag: str, current: str | None, available: Iterable[Release], order: PolicyOrder | None
-) -> bool:
+def is_superseded(tag: str, announced: AnnouncedReleases, compat: ReleaseCompat) -> bool:
     """Return whether a tag is known to be the current tag, or older (RELB-11)."""
+    current, order = announced.current, announced.order
     if current is None or tag == current:
         return tag == current
-    keys = find_version_key(tag), find_version_key(current)
-    if order is PolicyOrder.SEMVER and keys[0] is not None and keys[1] is not None:
-        return keys[0] <= keys[1]
-    tags = [release.tag for release in available]
-    return tag in tags and current in tags and tags.index(tag) < tags.index(current)
+    tags = [release.tag for release in announced.available]
+    is_known = tag in tags and current in tags
+    if order is not None and not order.problem and compat.compares_versions:
+        rank, floor = find_rank(tag, order), find_rank(current, order)
+        if rank and floor and (rank != floor or not is_known):
+            return rank <= floor
+    return is_known and tags.index(tag) < tags.index(current)
 
 
 def list_excluded(

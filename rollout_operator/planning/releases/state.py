@@ -85,10 +85,13 @@ class ReleasePass:
 
     def choose_newer(self) -> ReleaseCandidates:
         """Return the releases that are newer than the current release."""
-        announced = AnnouncedReleases(
+        return choose_candidates(self.announced(), self.snapshot.compat)
+
+    def announced(self) -> AnnouncedReleases:
+        """Return what is known of releases, as this pass leaves it."""
+        return AnnouncedReleases(
             available=self.status.available_releases,
             current=self.current_tag,
             latest=self.snapshot.policy.latest,
             order=self.snapshot.policy.order,
         )
-        return choose_candidates(announced, self.snapshot.compat)

@@ -24,9 +24,13 @@ def rollout(
     return make("Rollout", name, body, labels={"tier": "web"}, status=status)
 
 
-def policy(tag: str = "1.1.0") -> Json:
+def policy(tag: str = "1.1.0", **spec: Any) -> Json:
     """Return an image policy that selects a tag."""
-    spec = {"imageRepositoryRef": {"name": "app"}, "policy": {"semver": {"range": "*"}}}
+    spec = {
+        "imageRepositoryRef": {"name": "app"},
+        "policy": {"semver": {"range": "*"}},
+        **spec,
+    }
     status = {"latestRef": {"name": "r/app", "tag": tag}} if tag else {}
     return make("ImagePolicy", "app", spec, "image.toolkit.fluxcd.io/v1", status=status)
 

@@ -64,6 +64,21 @@ BLOCKED: Final = "SomeGatesBlocking"
         ),
         pytest.param([rollout(), policy("1.0.0")], NOON, [NOTHING], id="nothing is newer"),
         pytest.param(
+            [
+                rollout(),
+                policy("1.1.0-0123456", filterTags={"pattern": "^([0-9.]+)", "extract": "$1"}),
+            ],
+            NOON,
+            ["1.1.0-0123456 deployed 2026-03-27T12:00:00+00:00: ", NOTHING],
+            id="RELB-03 what the policy extracts is newer",
+        ),
+        pytest.param(
+            [rollout(), policy("2.0.0", filterTags={"pattern": "("})],
+            NOON,
+            ["- person: UpgradePathUnknown"],
+            id="RELB-03 a policy that compares nothing",
+        ),
+        pytest.param(
             [rollout(), policy(), schedule()],
             NOON,
             [f"1.1.0 deployed 2026-03-27T22:00:00+01:00: {BLOCKED}", NOTHING],

@@ -16,7 +16,7 @@ from rollout_operator.model.releases.plan import (
     ReleaseSnapshot,
     RemoveIntents,
 )
-from rollout_operator.model.releases.release import PolicyOrder, ReleaseMetadata
+from rollout_operator.model.releases.release import PolicyOrder, ReleaseMetadata, TagOrder
 from rollout_operator.model.releases.rollout import OURS, ReleaseCompat, ReleaseGate, ReleaseRollout
 from rollout_operator.model.releases.status import HistoryEntry, ReleaseStatus
 from rollout_operator.planning.releases.contests import remember
@@ -33,7 +33,7 @@ class ReleaseWorld:
             status=ReleaseStatus(available_releases=releases(known)), **spec
         )
         self.latest = latest or (known.split()[-1] if known else None)
-        self.order: PolicyOrder | None = PolicyOrder.SEMVER
+        self.order: TagOrder | None = TagOrder(by=PolicyOrder.SEMVER)
         self.policy_problem = self.policy_reason = ""
         self.digest: str | None = None
         self.metadata: dict[str, ReleaseMetadata | None] = {}

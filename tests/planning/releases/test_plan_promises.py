@@ -8,7 +8,7 @@ import pytest
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.releases.flux import OCI_REPOSITORY
 from rollout_operator.model.releases.plan import ApplyTag, FluxTarget
-from rollout_operator.model.releases.release import PolicyOrder
+from rollout_operator.model.releases.release import PolicyOrder, TagOrder
 from rollout_operator.model.releases.rollout import KUBERIK, OURS
 from rollout_operator.model.releases.status import BakeStatus, ReleaseStatus
 from tests.planning.releases.builders import ALL_CHECKS, MINUTE, START, check, gate
@@ -136,7 +136,8 @@ def test_one_release_at_a_time_and_rest_in_the_end(seed: int) -> None:
     """
     rng = Random(seed)
     world = ReleaseWorld(history_limit=50)
-    world.order = rng.choice([PolicyOrder.SEMVER, PolicyOrder.ALPHABETICAL])
+    kinds = (PolicyOrder.SEMVER, PolicyOrder.ALPHABETICAL)
+    world.order = rng.choice([*(TagOrder(by=kind) for kind in kinds), None])
     world.compat = rng.choice([OURS, KUBERIK])
     for _ in range(60):
         change(world, rng)

@@ -1,10 +1,16 @@
 """Which release is requested by name, and which is left out for its past."""
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
-from rollout_operator.model.releases.release import AnnouncedReleases, PolicyOrder, Release
+from rollout_operator.model.releases.release import (
+    AnnouncedReleases,
+    PolicyOrder,
+    Release,
+    TagOrder,
+)
 from rollout_operator.model.releases.rollout import KUBERIK, OURS, ReleaseIntents, ReleaseSpec
 from rollout_operator.model.releases.status import BakeStatus, ConsumedIntent, ReleaseStatus
 from rollout_operator.planning.releases.intents import consume, list_left_over, without_left_over
@@ -14,6 +20,7 @@ from rollout_operator.planning.releases.selection import (
     find_manual,
     find_version_key,
     is_done_already,
+    is_superseded,
     list_excluded,
 )
 from tests.planning.releases.builders import entry, releases, rollout
@@ -115,11 +122,24 @@ def test_only_annotations_that_are_there_are_recorded() -> None:
     assert consume(requested, (FORCE, USER)) == (ConsumedIntent(annotation=FORCE, value="2.0.0"),)
 
 
+def by(kind: PolicyOrder, pattern: str = "", extract: str = "", **more: Any) -> TagOrder:
+    return TagOrder(by=kind, pattern=pattern, extract=extract, **more)
+
+
+SEMVER, ALPHABETICAL, NUMERICAL = PolicyOrder
+VERSIONS, NUMBERS, LEAST = by(SEMVER), by(NUMERICAL), by(NUMERICAL, is_descending=True)
+TEXTS, FIRST = by(ALPHABETICAL), by(ALPHABETICAL, is_descending=True)
+HASHED = by(SEMVER, r"^(?P<v>[0-9]+\.[0-9]+\.[0-9]+)-[0-9a-f]{7}$", "$v")
+FLAVOUR = by(SEMVER, "^(?P<pg>[0-9]+)-(?P<v>.*)$", "$v")
+DATED = by(SEMVER, "^[0-9]{8}-v(?P<v>.*)$", "$v")
+BUILT = by(NUMERICAL, "^main-[0-9a-f]+-(?P<n>[0-9]+)$", "$n")
+
+
 def announced(
     tags: str,
     current: str | None = None,
     latest: str | None = None,
-    order: PolicyOrder | None = PolicyOrder.SEMVER,
+    order: TagOrder | None = VERSIONS,
 ) -> AnnouncedReleases:
     """Return what is known: `announced("1.0.0 1.1.0", current="1.0.0")`, the oldest first."""
     releases = tuple(Release(tag=tag) for tag in tags.split())
@@ -170,15 +190,69 @@ def announced(
             announced("old nightly 1.0.0 main", "nightly"), "1.0.0 main",
             id="RELB-03 after what is no version come versions, and what was announced later",
         ),
+        pytest.param(
+            announced("1.0.0 main", "main", "1.0.0"), "",
+            id="RELB-03 what was announced before what is no version is no newer",
+        ),
         pytest.param(announced("main", "1.0.0"), "", id="RELB-03 nor is it newer than a version"),
         pytest.param(announced("1.0.0", "1.0.0", "1.0.0"), "", id="RELB-03 up to date"),
         pytest.param(
-            announced("3 1 2", order=PolicyOrder.NUMERICAL), "2 1 3",
+            announced("3 1 2", order=None), "2 1 3",
             id="REL-41 before the first deployment all of them",
         ),
         pytest.param(
-            announced("3 1 2", "3", "3", order=PolicyOrder.ALPHABETICAL), "2 1",
+            announced("3 1 2", "3", "3", order=None), "2 1",
             id="REL-41 after the current one, whatever the policy selects",
+        ),
+        pytest.param(
+            announced("1.2.3-abc1234 1.2.4-0123456", "1.2.3-abc1234", "1.2.4-0123456", HASHED),
+            "1.2.4-0123456", id="RELB-03 a hash that looks like a number",
+        ),
+        pytest.param(
+            announced("15-3.3.0 14-3.4.0", "15-3.3.0", "14-3.4.0", FLAVOUR),
+            "14-3.4.0", id="RELB-03 a version behind the version of something else",
+        ),
+        pytest.param(
+            announced("20260105-v1.9 20260101-v2.0", "20260105-v1.9", "20260101-v2.0", DATED),
+            "20260101-v2.0", id="RELB-03 a version behind a date",
+        ),
+        pytest.param(
+            announced("20260101-v2.0 20260105-v1.9", "20260101-v2.0", "20260105-v1.9", DATED),
+            "", id="RELB-03 the greater tag with the older version",
+        ),
+        pytest.param(
+            announced("1.2.4-aaaaaaa 1.2.4-bbbbbbb 1.2.4-ccccccc", "1.2.4-aaaaaaa", "1.2.4-bbbbbbb",
+                      HASHED),
+            "1.2.4-bbbbbbb", id="RELB-03 a version that is built anew: the build that is selected",
+        ),
+        pytest.param(
+            announced("1.2.4-aaaaaaa 1.2.4-bbbbbbb", "1.2.4-bbbbbbb", "1.2.4-aaaaaaa", HASHED),
+            "", id="RELB-03 and no build that was there before it",
+        ),
+        pytest.param(
+            announced("1.2.3-aaaaaaa 1.2.4-bbbbbbb 1.2.4-ccccccc", "1.2.3-aaaaaaa", "1.2.4-bbbbbbb",
+                      HASHED),
+            "1.2.4-bbbbbbb 1.2.4-ccccccc", id="RELB-03 of equal versions the selected one first",
+        ),
+        pytest.param(
+            announced("1.2.3-abc1234 main 1.2.4", "1.2.3-abc1234", "1.2.4-0123456", HASHED),
+            "", id="RELB-03 tags that its pattern does not match",
+        ),
+        pytest.param(
+            announced("main-a-9 main-b-10 main-c-11", "main-a-9", "main-b-10", BUILT),
+            "main-b-10", id="RELB-03 numbers, and not above what is selected",
+        ),
+        pytest.param(announced("10 9", "10", "9", NUMBERS), "", id="RELB-03 a smaller one"),
+        pytest.param(announced("9 10", "9", "10", NUMBERS), "10", id="RELB-03 a greater one"),
+        pytest.param(announced("9 8 10", "9", "8", LEAST), "8", id="RELB-03 the smallest number"),
+        pytest.param(announced("b a c", "b", "c", TEXTS), "c", id="RELB-03 the last text"),
+        pytest.param(announced("9 10", "9", "10", TEXTS), "", id="RELB-03 texts are not numbers"),
+        pytest.param(announced("ab a b", "ab", "a", FIRST), "a", id="RELB-03 the first text"),
+        pytest.param(announced("a ab", "a", "ab", FIRST), "", id="RELB-03 a longer text is older"),
+        pytest.param(announced("2 x 3", "2", "3", NUMBERS), "3", id="RELB-03 what is no number"),
+        pytest.param(
+            announced("1 2", None, "2", by(SEMVER, problem="bad")), "2 1",
+            id="RELB-03 a first deployment needs no order",
         ),
         pytest.param(announced("3 1 2", "4", order=None), "", id="REL-41 it was never announced"),
         pytest.param(announced(""), "", id="REL-41 nothing was announced"),
@@ -194,8 +268,15 @@ def test_candidates(known: AnnouncedReleases, expected: str) -> None:
         (announced("1.1.0", "mine"), True),
         (announced("1.1.0", "1.0.0"), False),
         (announced("1.1.0 mine", "mine"), False),
-        (announced("1.1.0", "1.0.0", order=PolicyOrder.NUMERICAL), True),
-        (announced("1.1.0", "1.1.0", order=PolicyOrder.NUMERICAL), False),
+        (announced("1.1.0", "1.0.0", order=None), True),
+        (announced("1.1.0", "1.1.0", order=None), False),
+        (announced("2", "1", order=NUMBERS), False),
+        (announced("2", "x", order=NUMBERS), True),
+        (announced("1.0.0 1.1.0", "1.0.0", order=by(SEMVER, problem="bad")), True),
+        (announced("1.0.0 main", "1.0.0", "main"), True),
+        (announced("1.0.0 main", "main", "main"), False),
+        (announced("1.0.0 main", "main", "1.0.0"), True),
+        (announced("main 1.0.0", "main", "1.0.0"), False),
         (announced("1.1.0"), False),
         (announced(""), False),
         (announced("", order=None), False),
@@ -206,6 +287,28 @@ def test_that_no_release_can_be_compared_is_reported(
 ) -> None:
     """RELB-05."""
     assert choose_candidates(known).is_path_unknown is is_unknown
+
+
+@pytest.mark.parametrize(
+    ("tag", "known", "is_old"),
+    [
+        ("1.0.0", announced("1.0.0 2.0.0", "2.0.0"), True),
+        ("3.0.0", announced("1.0.0 3.0.0 2.0.0", "2.0.0"), False),
+        ("2", announced("2.0.0", "2.0.0"), True),
+        ("14-3.4.0", announced("15-3.3.0 14-3.4.0", "15-3.3.0", order=FLAVOUR), False),
+        ("15-3.3.0", announced("15-3.3.0 14-3.4.0", "14-3.4.0", order=FLAVOUR), True),
+        ("1.0.0-aaaaaaa", announced("1.0.0-aaaaaaa 1.0.0-b", "1.0.0-b", order=HASHED), True),
+        ("1.0.0-b", announced("1.0.0-aaaaaaa 1.0.0-b", "1.0.0-aaaaaaa", order=HASHED), False),
+        ("9", announced("10 9", "10", order=NUMBERS), True),
+        ("9", announced("10 9", "10", order=LEAST), False),
+        ("1", announced("1 2", "2", order=None), True),
+        ("3", announced("1 2", "2", order=None), False),
+        ("1", announced("1"), False),
+    ],
+)
+def test_a_bypass_of_what_is_not_newer(tag: str, known: AnnouncedReleases, is_old: bool) -> None:
+    """RELB-11, RELB-03."""
+    assert is_superseded(tag, known, OURS) is is_old
 
 
 def test_the_order_of_announcements_where_the_original_is_requested() -> None:
@@ -238,7 +341,7 @@ def test_spellings_of_one_version(one: str, other: str) -> None:
     "tag",
     [
         *("", "v", "V1.0.0", "main", "1.", "1.2.3.4", "1.0.0-", "1.0.0+", "1.0.0-a..b", "-1", " 1"),
-        *("1.0.0-01", "1.0.0\n", "1.0.0_b", "\u0661.0.0", "1" * 129, "sha-1.0.0"),
+        *("1.0.0-01", "1.0.0\n", "1.0.0_b", "\u0661.0.0", "1" * 257, "sha-1.0.0"),
     ],
 )
 def test_what_is_no_version(tag: str) -> None:

@@ -17,6 +17,7 @@ from rollout_operator.model.decode.releases.head import ReadHead, read_body, rea
 from rollout_operator.model.decode.wire import JsonBytes, Strings, Wire
 from rollout_operator.model.errors import DecodeError, InvalidInput
 from rollout_operator.model.names import SUBSTITUTE, TAG_FROM
+from rollout_operator.model.pattern import compile_extraction
 from rollout_operator.model.releases.flux import (
     FIELDS,
     IMAGE_POLICY,
@@ -38,7 +39,7 @@ from rollout_operator.model.releases.reference import (
     parse_reference,
     parse_repository,
 )
-from rollout_operator.model.releases.release import PolicyOrder
+from rollout_operator.model.releases.release import PolicyOrder, TagOrder
 
 _FROM: Final = ".from"
 _LONGEST_NAME: Final = 253
@@ -58,9 +59,25 @@ class _Latest(Wire):
     digest: str = ""
 
 
+class _TagFilter(Wire):
+    pattern: str | None = None
+    extract: str | None = None
+
+
+class _Sorting(Wire):
+    order: str | None = None
+
+
+class _PolicyChoice(Wire):
+    semver: _Sorting | None = None
+    alphabetical: _Sorting | None = None
+    numerical: _Sorting | None = None
+
+
 class _PolicySpec(Wire):
     image_repository_ref: _Named
-    policy: dict[str, msgspec.Raw] | None = None
+    policy: _PolicyChoice | None = None
+    filter_tags: _TagFilter | None = None
 
 
 class _PolicyStatus(Wire):
@@ -153,7 +170,6 @@ def decode_image_policy(raw: JsonBytes) -> ImagePolicy:
     head = read_head(IMAGE_POLICY, raw).head
     wire = read_body(IMAGE_POLICY, raw, _POLICY)
     place = wire.spec.image_repository_ref
-    orders = [order for order in PolicyOrder if order in (wire.spec.policy or {})]
     try:
         latest = _find_latest(wire.status or _PolicyStatus())
     except InvalidInput as error:
@@ -164,7 +180,36 @@ def decode_image_policy(raw: JsonBytes) -> ImagePolicy:
             kind=IMAGE_REPOSITORY, namespace=place.namespace or head.namespace, name=place.name
         ),
         latest=latest,
-        order=orders[0] if len(orders) == 1 else None,
+        order=_read_order(f"{IMAGE_POLICY} {head.key}", wire.spec),
+    )
+
+
+def _read_order(place: str, spec: _PolicySpec) -> TagOrder | None:
+    """Return how tags are compared: of several choices Flux takes the first."""
+    choice, tags = spec.policy or _PolicyChoice(), spec.filter_tags or _TagFilter()
+    choices = zip(PolicyOrder, (choice.semver, choice.alphabetical, choice.numerical), strict=True)
+    given = ((kind, sorting) for kind, sorting in choices if sorting is not None)
+    if (chosen := next(given, None)) is None:
+        return None
+    kind, sorting = chosen
+    order = "" if kind is PolicyOrder.SEMVER else (sorting.order or "").lower()
+    problem = ""
+    if order not in {"", "asc", "desc"}:
+        value = show_value(sorting.order)
+        problem = f"{place}: spec.policy.{kind}.order: {value} is neither asc nor desc"
+    pattern, extract = tags.pattern or "", tags.extract or ""
+    try:
+        if pattern or extract:
+            compile_extraction(pattern, extract)
+    except InvalidInput as error:
+        value = show_value(msgspec.structs.asdict(tags))
+        problem = f"{place}: spec.filterTags: {value}: {error}"
+    return TagOrder(
+        by=kind,
+        is_descending=order == "desc",
+        pattern=pattern,
+        extract=extract,
+        problem=problem,
     )
 
 

@@ -14,7 +14,7 @@ from rollout_operator.model.decode.releases.flux import (
 )
 from rollout_operator.model.errors import DecodeError
 from rollout_operator.model.releases.flux import AnnouncedTag, FluxProgress, FluxReference
-from rollout_operator.model.releases.release import PolicyOrder
+from rollout_operator.model.releases.release import PolicyOrder, TagOrder
 from tests.model.decode.releases.trees import as_json
 
 DIGEST: Final = f"sha256:{'a' * 64}"
@@ -40,7 +40,7 @@ def test_a_policy_of_the_current_version() -> None:
         kind="ImageRepository", namespace="images", name="app"
     )
     assert policy.latest == AnnouncedTag(tag="1.2.3", image="ghcr.io/team/app", digest=DIGEST)
-    assert policy.order is PolicyOrder.SEMVER
+    assert policy.order == TagOrder(by=PolicyOrder.SEMVER)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +76,80 @@ def test_a_policy_is_of_its_own_namespace_and_may_have_another_order() -> None:
     policy = decode_image_policy(as_json({**NAMED, "policy": {"moonPhase": {}}}))
 
     assert (policy.repository.namespace, policy.order) == ("prod", None)
+
+
+HASHED: Final = {"pattern": "^(?P<v>.*)-[0-9a-f]{7}$", "extract": "$v"}
+
+
+@pytest.mark.parametrize(
+    ("choice", "tags", "expected"),
+    [
+        ({"numerical": {"order": "asc"}}, None, TagOrder(by=PolicyOrder.NUMERICAL)),
+        ({"numerical": {}}, {}, TagOrder(by=PolicyOrder.NUMERICAL)),
+        (
+            {"alphabetical": {"order": "desc"}},
+            {"pattern": "^main-"},
+            TagOrder(by=PolicyOrder.ALPHABETICAL, is_descending=True, pattern="^main-"),
+        ),
+        (
+            {"semver": {"range": "*"}},
+            HASHED,
+            TagOrder(by=PolicyOrder.SEMVER, pattern=HASHED["pattern"], extract="$v"),
+        ),
+        (
+            {"numerical": {"order": "desc"}, "semver": {"range": "*"}},
+            None,
+            TagOrder(by=PolicyOrder.SEMVER),
+        ),
+        ({"semver": None, "numerical": {"order": None}}, None, TagOrder(by=PolicyOrder.NUMERICAL)),
+        ({}, HASHED, None),
+        (None, None, None),
+    ],
+)
+def test_how_a_policy_compares_tags(
+    choice: dict[str, Any] | None, tags: dict[str, Any] | None, expected: TagOrder | None
+) -> None:
+    """RELB-03: of several choices Flux takes versions, then texts, then numbers."""
+    policy = decode_image_policy(as_json({**NAMED, "policy": choice, "filterTags": tags}))
+
+    assert policy.order == expected
+
+
+@pytest.mark.parametrize(
+    ("choice", "tags", "problem"),
+    [
+        (
+            {"semver": {"range": "*"}},
+            {"pattern": "("},
+            'spec.filterTags: {"pattern": "(", "extract": null}: missing ): (',
+        ),
+        (
+            {"semver": {"range": "*"}},
+            {"pattern": "(?=x)"},
+            'spec.filterTags: {"pattern": "(?=x)", "extract": null}: invalid perl operator: (?=',
+        ),
+        (
+            {"semver": {"range": "*"}},
+            {"extract": "$v" * 129},
+            'spec.filterTags: {"pattern": null, "extract": "$v$v$v',
+        ),
+        (
+            {"numerical": {"order": "up"}},
+            None,
+            'spec.policy.numerical.order: "up" is neither asc nor desc',
+        ),
+    ],
+)
+def test_what_compares_no_tags_says_why(
+    choice: dict[str, Any], tags: dict[str, Any] | None, problem: str
+) -> None:
+    """RELB-03: what is announced already, and a pin, count all the same."""
+    spec = {**NAMED, "policy": choice, "filterTags": tags}
+    policy = decode_image_policy(as_json(spec, status={"latestRef": {"tag": "1"}}))
+
+    assert policy.latest is not None
+    assert policy.order is not None
+    assert policy.order.problem.startswith(f"ImagePolicy prod/app: {problem}")
 
 
 @pytest.mark.parametrize(
