@@ -99,16 +99,24 @@ class StatusWriter(Generic[Written]):
         self._resource = resource
         self._newest: NewestObjects[Written] = newest
 
-    async def write(self, watched: Written, status: msgspec.Struct) -> Written:
+    async def write(
+        self, watched: Written, status: msgspec.Struct, *, has_turn: bool = False
+    ) -> Written:
         """Write a status over the known state, and return the object that results.
 
-        Raises Conflict where the object has changed since, and as `Patcher.patch`, and DecodeError.
+        With `has_turn` it waits for no turn: see `TimedPatcher`. Raises Conflict where the object
+        has changed since, and as `Patcher.patch`, and DecodeError.
         """
         head: JsonObject = {"uid": watched.uid, "resourceVersion": watched.resource_version}
         patch: JsonObject = {"metadata": head, "status": _render_patch(status)}
         try:
             body = await self._client.patch(
-                self._resource, watched.namespace, watched.name, patch, subresource="status"
+                self._resource,
+                watched.namespace,
+                watched.name,
+                patch,
+                subresource="status",
+                has_turn=has_turn,
             )
         except (UnknownOutcome, Conflict):
             self._newest.doubt(watched.name)

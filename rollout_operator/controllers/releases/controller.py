@@ -17,7 +17,7 @@ from rollout_operator.controllers.releases.flux import FluxObjects
 from rollout_operator.controllers.releases.observe import ReleaseObserver
 from rollout_operator.controllers.retries import RECHECK, Attempts, Reconciles
 from rollout_operator.controllers.worker import Result
-from rollout_operator.kube.api import JsonObject, Patcher
+from rollout_operator.kube.api import JsonObject, TimedPatcher
 from rollout_operator.kube.release_kinds import ROLLOUTS
 from rollout_operator.model.decode.releases.head import LONGEST_TEXT
 from rollout_operator.model.errors import ApiError, DecodeError
@@ -31,12 +31,14 @@ from rollout_operator.model.releases.plan import (
     FluxTarget,
     ReleaseEvent,
     ReleasePlan,
+    ReleaseSnapshot,
     RemoveIntents,
     RequestReconcile,
 )
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
 from rollout_operator.model.releases.status import ReleaseStatus
 from rollout_operator.planning.releases.contests import list_drifted, remember
+from rollout_operator.planning.releases.deployment import begins_deployment
 from rollout_operator.planning.releases.flux import plan_due_writes
 from rollout_operator.planning.releases.plan import plan_release
 from rollout_operator.planning.wording import camel_case, join_names
@@ -112,7 +114,7 @@ class ReleaseContext(msgspec.Struct, frozen=True, kw_only=True):
     statuses: StatusWriter[WatchedObject]
     observer: ReleaseObserver
     flux: FluxObjects
-    patcher: Patcher
+    patcher: TimedPatcher
     attempts: Attempts
     reports: ReleaseReports
 
@@ -161,18 +163,20 @@ class ReleaseController:
     ) -> timedelta:
         """Plan, record the plan, and carry it out."""
         context, name = self._context, watched.name
-        snapshot = await context.observer.observe(rollout, self._write_problems.get(name, ""))
+        snapshot, plan = await self._plan(rollout)
+        if has_turn := begins_deployment(rollout.status, plan.status):
+            # The write may wait for seconds, in which gates and schedules close: decided after it.
+            await context.patcher.wait_turn_to_patch(ROLLOUTS, watched.namespace, name)
+            snapshot, plan = await self._plan(rollout)
         if context.newest.get(name) is not watched:
-            return timedelta(0)  # it has changed while a registry was waited for
-        corrections = self._corrections.get(name, ())
-        plan = plan_release(msgspec.structs.replace(snapshot, corrections=corrections))
+            return timedelta(0)  # it has changed while something was waited for
         if plan.status != rollout.status:
-            watched = await context.statuses.write(watched, plan.status)
+            watched = await context.statuses.write(watched, plan.status, has_turn=has_turn)
         context.reports.on_status(name, rollout.status, plan.status)
         context.reports.on_plan(watched, plan.events)
         if isinstance(rollout, ReleaseRollout):
             await self._carry_out(watched, rollout, plan)
-        self._remember(name, remember(corrections, plan, snapshot.now))
+        self._remember(name, remember(snapshot.corrections, plan, snapshot.now))
         again = min(plan.requeue_after or RESYNC, RESYNC)
         if isinstance(rollout, ReleaseRollout):
             # An image policy of another namespace is not followed: it is read each time.
@@ -182,6 +186,16 @@ class ReleaseController:
             return min(context.attempts.record_failure(("tags", name), problem), again)
         context.attempts.record_success(("tags", name))
         return again
+
+    async def _plan(
+        self, rollout: ReleaseRollout | RefusedRelease
+    ) -> tuple[ReleaseSnapshot, ReleasePlan]:
+        """Return the plan of now, with what it rests on."""
+        name = rollout.head.name
+        snapshot = await self._context.observer.observe(rollout, self._write_problems.get(name, ""))
+        corrections = self._corrections.get(name, ())
+        snapshot = msgspec.structs.replace(snapshot, corrections=corrections)
+        return snapshot, plan_release(snapshot)
 
     async def _carry_out(
         self, watched: WatchedObject, rollout: ReleaseRollout, plan: ReleasePlan

@@ -70,6 +70,12 @@ class FollowedKind:
         return isinstance(self._error, Denied)
 
     @property
+    def refusal(self) -> Denied | None:
+        """Return why it may not be listed any more, though it could be."""
+        error = None if self._informer is None else self._informer.last_error
+        return error if isinstance(error, Denied) else None
+
+    @property
     def is_awaited(self) -> bool:
         """Return whether nothing is known yet, not even what stands in the way."""
         informer = self._informer

@@ -234,7 +234,9 @@ class FollowedSchedules(msgspec.Struct, frozen=True, kw_only=True):
 def _find_lack(kind: FollowedKind) -> str | None:
     """Say why what is known of a kind may no longer be so; None where it is."""
     if kind.lack is None and kind.age > SNAPSHOT_LIMIT:
-        return f"{kind.kind}: the cache is too old"
+        # Other errors differ from one attempt to the next, and each would be written.
+        why = "" if kind.refusal is None else f": {kind.refusal}"
+        return f"{kind.kind}: the cache is too old{why}"
     return kind.lack
 
 

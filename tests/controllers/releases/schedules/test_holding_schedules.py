@@ -40,9 +40,9 @@ class GapSandbox(ReleaseSandbox):
     async def announce(self, tag: str) -> None:
         await self.sandbox.flux.announce(self.sandbox.namespace, "app", tag)
 
-    async def history(self) -> list[str]:
+    async def history(self, name: str = "app") -> list[str]:
         """Return the tags that were deployed, the newest first."""
-        status = await self.get_status(ROLLOUTS, "app")
+        status = await self.get_status(ROLLOUTS, name)
         return [one["version"]["tag"] for one in status.get("history", ())]
 
     async def condition(self) -> tuple[str, str]:
@@ -81,6 +81,36 @@ async def test_a_schedule_holds_from_its_first_moment(pause: float) -> None:
         await world.sleep(120)
         assert await world.history() == ["1.0.0"]
         assert await world.condition() == ("SomeGatesBlocking", "not passing: freeze-app")
+
+
+@pytest.mark.parametrize("closing", ["RolloutSchedule", "ClusterRolloutSchedule", "RolloutGate"])
+@in_virtual_time
+async def test_what_closes_while_a_deployment_waits_to_be_recorded_holds_it(closing: str) -> None:
+    """RELB-42: a request may wait for its turn for as long as others are before it."""
+    names = ("a", "b", "c")
+    slow = ("-kubernetes.client-qps=0.2", "-kubernetes.client-burst=1")
+    async with GapSandbox.opened(namespace="prod") as world:
+        policy = {"imageRepositoryRef": {"name": "app"}, "policy": {"semver": {"range": "*"}}}
+        await world.create(IMAGE_POLICIES[0], "app", policy)
+        for name in names:
+            await world.create_rollout(name)
+        await world.announce("1.0.0")
+        await world.start(*slow)
+        await world.sleep(300)
+        await world.announce("1.1.0")
+        await world.sleep(1)
+        waiting = [name for name in names if await world.history(name) == ["1.0.0"]]
+        assert len(waiting) >= 2
+        for name in names if closing == "RolloutGate" else ("freeze",):
+            resource = {
+                "RolloutSchedule": ROLLOUT_SCHEDULES,
+                "ClusterRolloutSchedule": CLUSTER_ROLLOUT_SCHEDULES,
+                "RolloutGate": ROLLOUT_GATES,
+            }[closing]
+            gate: JsonObject = {"rolloutRef": {"name": name}, "passing": False}
+            await world.create(resource, name, gate if resource is ROLLOUT_GATES else ALWAYS)
+        await world.sleep(300)
+        assert [name for name in names if await world.history(name) == ["1.0.0"]] == waiting
 
 
 @pytest.mark.parametrize("pause", [0, 0.01, 0.05, 0.2])
@@ -178,6 +208,30 @@ async def test_one_that_closes_while_namespaces_are_not_known_holds() -> None:
         await world.sleep(120)
         assert world.list_all(ROLLOUT_GATES)[0]["spec"]["passing"] is False
         assert await world.history() == ["1.0.0"]
+
+
+@in_virtual_time
+async def test_namespaces_that_may_not_be_listed_any_more_are_named() -> None:
+    """RELB-42: the schedule selects another namespace, but labels may have changed meanwhile."""
+    async with deployed() as world:
+        spec: JsonObject = {**ALWAYS, "namespaceSelector": {"matchLabels": {"env": "prod"}}}
+        await world.create(CLUSTER_ROLLOUT_SCHEDULES, "freeze", spec)
+        await world.sleep(30)
+        refused = {("operator-1", verb, "namespaces") for verb in ("list", "watch")}
+        world.sandbox.api.forbidden |= refused
+        await world.sleep(20 * 60)
+        await world.announce("1.1.0")
+        await world.sleep(120)
+        assert await world.history() == ["1.0.0"]
+        reason, text = await world.condition()
+        assert reason == "SchedulesBlocking"
+        begin = "ClusterRolloutSchedule freeze: Namespace: the cache is too old: "
+        assert text.startswith(begin)
+        assert "403" in text
+        assert text.endswith("; it has no gate here")
+        world.sandbox.api.forbidden -= refused
+        await world.sleep(120)
+        assert await world.history() == ["1.1.0", "1.0.0"]
 
 
 @in_virtual_time
