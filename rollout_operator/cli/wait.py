@@ -69,7 +69,8 @@ objects: a status that is older than its spec does not count. MultiAZRollouts ne
 list multiazrollouts.
 
 Of a Rollout of kuberik.com, which only waits where it is named, the newest version has to be
-deployed and through its bake, or that of -tag. It needs the right to list rollouts.
+deployed and through its bake, or that of -tag. It needs the right to list rollouts, and that
+to list imagepolicies to wait for a version that no operator has seen yet.
 
 """
 _FOOT: Final = """

@@ -69,6 +69,18 @@ async def test_d_76_a_version_that_is_not_announced_yet_is_waited_for_by_its_tag
 
 
 @in_virtual_time
+async def test_d_76_a_version_that_is_selected_is_waited_for_before_an_operator_sees_it() -> None:
+    async with playing() as world:
+        await world.sandbox.flux.announce("default", "app", "1.0.0")
+        assert await wait_for(world).end() is ExitCode.DONE
+        await world.sandbox.flux.announce("default", "app", "2.0.0")
+        wait = wait_for(world)
+        assert await wait.end() is ExitCode.DONE
+        assert "no operator has decided on 2.0.0 yet" in wait.reported[0]
+        assert wait.reported[-1].startswith("Rollout default/app: deployed, 2.0.0 deployed")
+
+
+@in_virtual_time
 async def test_d_76_a_closed_gate_is_no_end_but_that_of_the_time() -> None:
     async with playing() as world:
         await world.sandbox.flux.announce("default", "app", "1.0.0")

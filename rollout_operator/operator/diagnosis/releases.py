@@ -42,10 +42,11 @@ _ROLLOUTS: Final = (kinds.ROLLOUTS,)
 _SHOWN: Final = (
     *((kinds.ROLLOUT_GATES,), (kinds.HEALTH_CHECKS,), (kinds.ROLLOUT_SCHEDULES,)),
     *((kinds.CLUSTER_ROLLOUT_SCHEDULES,), kinds.OCI_REPOSITORIES, kinds.KUSTOMIZATIONS),
+    kinds.IMAGE_POLICIES,
 )
 _WIDE: Final = ((replace(kinds.HEALTH_CHECKS, is_namespaced=False),), (NAMESPACES,))
 # Few people may read these: what rests on them says so itself.
-_QUIET: Final = (kinds.ROLLOUTS, kinds.CLUSTER_ROLLOUT_SCHEDULES)
+_QUIET: Final = (kinds.ROLLOUTS, kinds.CLUSTER_ROLLOUT_SCHEDULES, kinds.IMAGE_POLICIES[0])
 
 
 class ReleaseReader(msgspec.Struct, frozen=True):

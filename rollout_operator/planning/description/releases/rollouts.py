@@ -19,6 +19,7 @@ from rollout_operator.model.described.releases import (
     TargetDescription,
 )
 from rollout_operator.model.objects import Unreadable
+from rollout_operator.model.releases.flux import ImagePolicy
 from rollout_operator.model.releases.health import CheckClass, HealthCheck
 from rollout_operator.model.releases.objects import ReleaseObjects
 from rollout_operator.model.releases.plan import FluxTarget
@@ -56,7 +57,7 @@ def describe_release(
     `error` is why the last pass over it failed, where this process made it.
     """
     status = rollout.status
-    waits = tuple(list_release_waits(rollout, error))
+    waits = tuple(list_release_waits(rollout, error, _find_latest(rollout, objects.policies)))
     ready = status.find_condition(conditions.READY)
     headline, reason = _UNDECIDED, ""
     if waits:
@@ -92,6 +93,15 @@ def describe_unreadable_release(broken: Unreadable) -> ReleaseDescription:
         headline=cut(broken.error),
         reason=conditions.INVALID_SPEC,
     )
+
+
+def _find_latest(rollout: ReleaseRollout | RefusedRelease, policies: Iterable[ImagePolicy]) -> str:
+    if isinstance(rollout, RefusedRelease):
+        return ""
+    spec = rollout.spec
+    place = (spec.policy_namespace or rollout.head.namespace, spec.policy_name)
+    found = (each.latest for each in policies if (each.head.namespace, each.head.name) == place)
+    return next((latest.tag for latest in found if latest is not None), "")
 
 
 def _with_spec(

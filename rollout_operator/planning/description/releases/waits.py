@@ -83,11 +83,12 @@ _PHASES: Final[Mapping[str, ReleasePhase]] = {
 
 
 def list_release_waits(
-    rollout: ReleaseRollout | RefusedRelease, error: str = ""
+    rollout: ReleaseRollout | RefusedRelease, error: str = "", latest: str = ""
 ) -> Iterator[ReleaseWait]:
     """Yield all reasons; none where the newest version is in place.
 
-    `error` is why the last pass over it failed, where this process made it.
+    `error` is why the last pass over it failed, where this process made it. `latest` is the tag
+    that its image policy selects, as far as that is known.
     """
     if isinstance(rollout, RefusedRelease):
         yield _wait(conditions.INVALID_SPEC, rollout.problem)
@@ -105,6 +106,8 @@ def list_release_waits(
     yield from _list_problems(status)
     yield from _list_of_current(status)
     yield from _list_of_next(rollout)
+    if latest and latest not in {release.tag for release in status.available_releases}:
+        yield _wait(NOT_OBSERVED, f"no operator has decided on {latest} yet")
 
 
 def choose_release_phase(status: ReleaseStatus, waits: tuple[ReleaseWait, ...]) -> ReleasePhase:
