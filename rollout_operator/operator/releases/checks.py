@@ -16,7 +16,7 @@ from rollout_operator.controllers.releases.checks.controller import (
 )
 from rollout_operator.controllers.releases.checks.reader import CheckReader
 from rollout_operator.controllers.releases.flux import gather_flux
-from rollout_operator.controllers.retries import Attempts
+from rollout_operator.controllers.retries import RECHECK, Attempts
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.kube.client.discovery import KindCatalog
 from rollout_operator.kube.client.rate_limit import Priority
@@ -149,8 +149,14 @@ class HealthChecks(Feature):
         return {} if wide.find_problem() is not None else wide.map_labels()
 
     def _on_check(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
-        """Wake a check whose spec has changed; its status is no news."""
+        """Wake a check that has changed, after a moment where others have written its status.
+
+        It may be of before a deployment, or contradict an evaluation. The moment bounds what a
+        client with a slow clock, which answers each reset at once, makes of it.
+        """
         if old is not None and new is not None and _get_wish(old) == _get_wish(new):
+            if not self._controller.has_written(new):
+                self._queue.add_after(new.name, RECHECK)
             return
         for version in (old, new):
             if version is not None:

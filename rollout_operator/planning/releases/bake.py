@@ -4,6 +4,10 @@ A bake starts once every HealthCheck is healthy since the cutoff: the deployment
 An error of a HealthCheck from the cutoff on fails it, and so does a start that is overdue, but for
 a release in recovery mode: it follows a failure, and only time is against it. Times to come, which
 another clock wrote, count as now.
+
+Most clients write whole seconds, rounded down. Such a time counts in the whole second of the
+cutoff: who finds a release healthy or broken at once would else write of a time before it. In
+return nothing begins in a second in which such a time was written: it would seem newer.
 """
 
 from collections.abc import Iterable
@@ -91,10 +95,28 @@ def compute_cutoff(entry: HistoryEntry, now: datetime) -> datetime:
     return min(latest, now)
 
 
+def is_since(stamp: datetime, cutoff: datetime, now: datetime) -> bool:
+    """Return whether a time that a check has is of the cutoff or later."""
+    stamp = min(stamp, now)
+    return stamp >= (cutoff if stamp.microsecond else cutoff.replace(microsecond=0))
+
+
+def next_clear_time(checks: Iterable[HealthCheck], now: datetime) -> timedelta | None:
+    """Return after what time a cutoff is told from the times of checks; None where it is now."""
+    second = now.replace(microsecond=0)
+    stamps = (
+        stamp
+        for check in checks
+        for stamp in (check.status.last_change_time, check.status.last_error_time)
+    )
+    is_clear = second == now or second not in stamps
+    return None if is_clear else second + timedelta(seconds=1) - now
+
+
 def has_error(check: HealthCheck, cutoff: datetime, now: datetime) -> bool:
     """Return whether a check saw a failure from the cutoff on, whatever it says now."""
     error = check.status.last_error_time
-    return error is not None and min(error, now) >= cutoff
+    return error is not None and is_since(error, cutoff, now)
 
 
 def is_overdue(entry: HistoryEntry, context: BakeContext) -> bool:
@@ -143,8 +165,7 @@ def _find_failure(entry: HistoryEntry, context: BakeContext) -> BakeStep | None:
     if not failing:
         return None
     began = entry.bake_start_time
-    times = [min(check.status.last_error_time or now, now) for check in failing]
-    is_baking = began is not None and max(times) >= began
+    is_baking = began is not None and any(has_error(check, began, now) for check in failing)
     when = "after the bake started" if is_baking else "after deployment, before the bake started"
     named = [
         f"{check.head.key} ({check.status.message})" if check.status.message else check.head.key
@@ -186,8 +207,7 @@ def _is_healthy_since(
     changed = check.status.last_change_time
     if check.status.status != HealthStatus.HEALTHY or changed is None:
         return False
-    changed = min(changed, now)
-    return changed > cutoff if after else changed >= cutoff
+    return min(changed, now) > cutoff if after else is_since(changed, cutoff, now)
 
 
 def _finish(entry: HistoryEntry, context: BakeContext) -> BakeStep:

@@ -189,6 +189,8 @@ def _report(
 
 
 def _next_pass(state: ReleasePass) -> timedelta | None:
+    if state.clear_after is not None:
+        return state.clear_after
     entry = state.current
     if entry is not None and entry.is_active:
         if state.request is not None and state.manual is None:

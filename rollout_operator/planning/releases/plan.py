@@ -85,6 +85,8 @@ def _run(state: ReleasePass) -> ReleasePlan:
     health = assess_blockers(state)
     _bake(state)
     choose_request(state, verdict, health)
+    if state.request is not None and state.must_wait():
+        state.request = None
     if state.request is not None:
         _deploy(state, state.request)
     state.problem = state.manual.problem if state.manual else ""
@@ -95,6 +97,8 @@ def _retry(state: ReleasePass) -> None:
     if state.intents.retry is None:
         return
     if state.current is not None and state.current.has_failed:
+        if state.must_wait():
+            return
         entry, event = retry(state.current, state.intents, state.now)
         state.replace(history=(entry, *state.status.history[1:]))
         state.events.append(event)

@@ -1,5 +1,7 @@
 """One pass over a Rollout: what is found and decided so far."""
 
+from datetime import timedelta
+
 import msgspec
 
 from rollout_operator.model.releases.plan import ReleaseAction, ReleaseEvent, ReleaseSnapshot
@@ -7,7 +9,7 @@ from rollout_operator.model.releases.release import AnnouncedReleases, ReleaseCa
 from rollout_operator.model.releases.rollout import ReleaseRollout
 from rollout_operator.model.releases.status import HistoryEntry
 from rollout_operator.planning.conditions import ConditionFinding
-from rollout_operator.planning.releases.bake import BakeContext, describe_flux_wait
+from rollout_operator.planning.releases.bake import BakeContext, describe_flux_wait, next_clear_time
 from rollout_operator.planning.releases.deployment import RECOVERING, DeployRequest
 from rollout_operator.planning.releases.health import list_checks
 from rollout_operator.planning.releases.intents import (
@@ -33,6 +35,8 @@ class ReleasePass:
         self.checks = list_checks(
             rollout.head, self.spec.checks, snapshot.checks, snapshot.namespaces
         )
+        self.clear_after: timedelta | None = None
+        """After what time what had to wait may begin."""
         self.findings: list[ConditionFinding] = []
         self.events: list[ReleaseEvent] = []
         self.actions: list[ReleaseAction] = []
@@ -59,6 +63,11 @@ class ReleasePass:
         """Record that annotations had their effect."""
         self.consumed += consume(self.intents, annotations)
         self.intents = drop_intents(self.intents, annotations)
+
+    def must_wait(self) -> bool:
+        """Return whether a deployment or retry cannot begin now, and note until when."""
+        self.clear_after = next_clear_time(self.checks, self.now)
+        return self.clear_after is not None
 
     def bake_context(self) -> BakeContext:
         """Return what a bake depends on."""

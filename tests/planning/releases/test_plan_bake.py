@@ -1,7 +1,7 @@
 """How a release bakes: start, success, failure, timeouts, recovery mode, and retries."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -188,6 +188,79 @@ def test_times_to_come_count_as_now() -> None:
     world.checks = (check(status="Unhealthy", error=9),)
     world.step()
     assert world.history() == "0.1.0 Failed"
+
+
+PART: Final = timedelta(seconds=0.4)
+
+
+def deployed_within_a_second(**spec: Any) -> ReleaseWorld:
+    """Return a world with 0.1.0 deployed at 0.4 seconds past the first minute."""
+    world = silent(**spec)
+    world.now = at(1) + PART
+    world.set_status(history=(entry("0.1.0", BakeStatus.DEPLOYING, minutes=1 + PART / MINUTE),))
+    world.now += timedelta(seconds=2)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("stamp", "counts"),
+    [
+        pytest.param(timedelta(0), True, id="the whole second of the deployment"),
+        pytest.param(timedelta(seconds=1), True, id="the next whole second"),
+        pytest.param(timedelta(seconds=-1), False, id="the whole second before"),
+        pytest.param(timedelta(seconds=0.3), False, id="an exact time of before"),
+        pytest.param(PART, True, id="the exact time of the deployment"),
+        pytest.param(timedelta(seconds=9), True, id="a time to come"),
+    ],
+)
+@pytest.mark.parametrize("status", ["Healthy", "Unhealthy"])
+def test_whole_seconds_count_in_the_second_of_the_deployment(
+    status: str, stamp: timedelta, counts: bool
+) -> None:
+    """REL-73, REL-74, RELB-38: what Go writes of a moment lies up to a second before it."""
+    world = deployed_within_a_second()
+    minutes = 1 + stamp / MINUTE
+    error = minutes if status == "Unhealthy" else None
+    world.checks = (check(status=status, change=minutes, error=error),)
+    world.step()
+    outcome = "InProgress" if status == "Healthy" else "Failed"
+    assert world.history() == f"0.1.0 {outcome if counts else 'Deploying'}"
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "is_clear"),
+    [
+        pytest.param(1, None, False, id="it changed in this second"),
+        pytest.param(-9, 1, False, id="it failed in this second"),
+        pytest.param(1 - 1 / 60, None, True, id="in the second before"),
+        pytest.param(1 + 0.3 / 60, None, True, id="at an exact time of this second"),
+        pytest.param(None, None, True, id="it never changed"),
+    ],
+)
+def test_no_deployment_or_retry_begins_in_a_second_that_a_check_wrote(
+    change: float | None, error: float | None, is_clear: bool
+) -> None:
+    """REL-74, REL-81: what was found before it would count as found after it."""
+    known = check(status="Healthy", change=change, error=error)
+    for world, begun in (
+        (deployed("0.1.0", checks=ALL_CHECKS), "0.2.0 Deploying, 0.1.0 Succeeded"),
+        (silent(deploy_timeout=MINUTE), "0.1.0 Deploying"),
+    ):
+        if begun.startswith("0.1.0"):
+            world.set_status(history=(entry("0.1.0", BakeStatus.FAILED),))
+            world.post(retry="x")
+        else:
+            world.set_status(history=(entry("0.1.0"),))
+        before = world.history()
+        world.now = at(1) + PART
+        world.checks = (known,)
+        pause = world.step("0.2.0").requeue_after
+        assert world.history() == (begun if is_clear else before)
+        if not is_clear:
+            assert pause == timedelta(seconds=1) - PART
+            world.now += pause
+            world.step()
+            assert world.history() == begun
 
 
 def held_by_flux(compat: ReleaseCompat = OURS) -> ReleaseWorld:

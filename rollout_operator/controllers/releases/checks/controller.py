@@ -18,7 +18,7 @@ from rollout_operator.controllers.retries import RECHECK, Attempts, Reconciles
 from rollout_operator.controllers.worker import Result
 from rollout_operator.kube.release_kinds import HEALTH_CHECKS
 from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.objects import WatchedObject
+from rollout_operator.model.objects import AnyWatched, WatchedObject
 from rollout_operator.model.releases.health import (
     CheckClass,
     CheckFinding,
@@ -84,12 +84,24 @@ class CheckController:
         """How many evaluations in a row could not read an object, and when the last of them was."""
         self._failures: dict[str, Mapping[str, FluxFailure]] = {}
         """By check, the failures of Flux that go on. A new process begins anew."""
+        self._written: dict[str, HealthCheckStatus] = {}
+        """By check, the status that this process wrote last, or tried to."""
         self.held: set[str] = set()
         """The checks that wait for Flux."""
 
     async def reconcile(self, name: str) -> Result:
         """Reconcile a HealthCheck once, write what is new, and return when to reconcile again."""
         return await self._reconciles.reconcile(name)
+
+    def has_written(self, watched: AnyWatched) -> bool:
+        """Return whether the status of a check is what this process wrote, whatever it says."""
+        written = self._written.get(watched.name)
+        check = watched.decoded if isinstance(watched, WatchedObject) else None
+        return (
+            written is not None
+            and isinstance(check, HealthCheck)
+            and msgspec.structs.replace(check.status, message=written.message) == written
+        )
 
     async def _observe_and_act(self, name: str) -> timedelta | None:
         """Return when to reconcile again. Raises ApiError and DecodeError."""
@@ -164,10 +176,12 @@ class CheckController:
         self, watched: WatchedObject, check: HealthCheck, status: HealthCheckStatus
     ) -> None:
         if status != check.status:
+            self._written[watched.name] = status
             await self._context.statuses.write(watched, status)
 
     def _forget(self, name: str) -> None:
         self._unread.pop(name, None)
         self._failures.pop(name, None)
+        self._written.pop(name, None)
         self.held.discard(name)
         self._context.newest.forget(name)

@@ -27,7 +27,7 @@ from rollout_operator.model.releases.health import (
 )
 from rollout_operator.model.releases.rollout import ReleaseRollout
 from rollout_operator.model.units import quote
-from rollout_operator.planning.releases.bake import compute_cutoff
+from rollout_operator.planning.releases.bake import compute_cutoff, is_since
 from rollout_operator.planning.releases.health import Labels, list_checks
 from rollout_operator.planning.wording import one_line
 
@@ -119,7 +119,7 @@ def find_reset(
         selected = list_checks(rollout.head, rollout.spec.checks, (check,), namespaces)
         if current is None or not selected:
             continue
-        if changed is None or min(changed, now) < compute_cutoff(current, now):
+        if changed is None or not is_since(changed, compute_cutoff(current, now), now):
             return HealthCheckStatus(
                 status=HealthStatus.PENDING,
                 last_change_time=now,

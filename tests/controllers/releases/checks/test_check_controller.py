@@ -3,6 +3,8 @@
 from datetime import timedelta
 from typing import Any, Final
 
+import pytest
+
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, STATEFULSETS, JsonObject
 from rollout_operator.kube.release_kinds import (
     HEALTH_CHECKS,
@@ -268,6 +270,77 @@ async def test_a_deployment_resets_what_it_selects_and_others_write_the_rest() -
         await world.sleep(60)
         assert await show_bake(world) == "1.0.0 Succeeded"
         assert world.count_writes(HEALTH_CHECKS) == writes == 1
+
+
+def stamped(world: ReleaseSandbox, status: str, seconds: float = 0) -> JsonObject:
+    """Return a status as Go writes it, at so many seconds from now."""
+    moment = (world.sandbox.api.now() + timedelta(seconds=seconds)).replace(microsecond=0)
+    text = format_rfc3339(moment)
+    error = {"lastErrorTime": text} if status == "Unhealthy" else {}
+    return {"status": {"status": status, "lastChangeTime": text, **error, "message": "m"}}
+
+
+@pytest.mark.parametrize(
+    ("late", "answer", "bake"),
+    [
+        pytest.param(None, ("Healthy", 0), "Succeeded", id="healthy within the second"),
+        pytest.param(None, ("Unhealthy", 0), "Failed", id="broken within the second"),
+        pytest.param(("Healthy", -60), None, "Deploying", id="healthy before, late"),
+        pytest.param(("Unhealthy", -60), None, "Deploying", id="broken before, late"),
+        pytest.param(("Healthy", -60), ("Healthy", 0), "Succeeded", id="late, then of now"),
+        pytest.param(("Unhealthy", -60), ("Unhealthy", 0), "Failed", id="late, then broken"),
+    ],
+)
+@in_virtual_time
+async def test_health_counts_whatever_its_clock(
+    late: tuple[str, float] | None, answer: tuple[str, float] | None, bake: str
+) -> None:
+    """REL-73, REL-74, REL-104: of the second of the deployment it does, from before it is reset."""
+    async with ReleaseSandbox.opened() as world:
+        await create_check(world, "of-others")
+        await world.start()
+        await world.sleep(1 - world.sandbox.api.now().microsecond / 1e6 + 0.3)
+        await create_release(world)
+        while (await show(world))[0] != "Pending":
+            await world.sleep(0.01)
+        assert world.sandbox.api.now().microsecond
+        for one in filter(None, (late, answer)):
+            await world.patch(HEALTH_CHECKS, "check", stamped(world, *one), part="status")
+            if one is late:
+                await world.sleep(3)
+                assert (await show(world))[0] == "Pending"
+        await world.sleep(30)
+        assert await show_bake(world) == f"1.0.0 {bake}"
+
+
+@in_virtual_time
+async def test_a_client_with_a_slow_clock_that_answers_at_once_makes_no_storm() -> None:
+    """REL-104: each of its answers is reset, once a second."""
+    async with ReleaseSandbox.opened() as world:
+        await create_check(world, "of-others")
+        await create_release(world)
+        await world.start()
+        for _ in range(1000):
+            if (await show(world))[0] != "Healthy":
+                old = stamped(world, "Healthy", -3600)
+                await world.patch(HEALTH_CHECKS, "check", old, part="status")
+            await world.sleep(0.01)
+        assert 5 <= world.count_writes(HEALTH_CHECKS) <= 15
+        assert await show_bake(world) == "1.0.0 Deploying"
+
+
+@in_virtual_time
+async def test_the_status_of_a_class_of_ours_that_others_write_is_put_right_soon() -> None:
+    """REL-113: not at the next interval; what is written of an evaluation wakes none."""
+    async with ReleaseSandbox.opened() as world:
+        await world.create(APPLIED, "app", {"sourceRef": {"kind": "GitRepository", "name": "x"}})
+        await create_check(world)
+        await world.start()
+        await world.sleep(40)
+        for status in ("Healthy", "Unhealthy"):
+            await world.patch(HEALTH_CHECKS, "check", stamped(world, status), part="status")
+            await world.sleep(2)
+            assert await show(world) == ("Pending", "it has applied nothing yet")
 
 
 @in_virtual_time

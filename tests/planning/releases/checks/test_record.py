@@ -197,6 +197,18 @@ def deployed(
         pytest.param(check(change=121), deployed(120), False, id="RT-125 it changed since"),
         pytest.param(check(change=120), deployed(0, 150), True, id="RT-126 a retry since"),
         pytest.param(check(change=175), deployed(0, 150), False, id="RT-126 it changed since it"),
+        pytest.param(
+            check(change=120), deployed(120 + 0.4 / 60), False,
+            id="RELB-38 whole seconds in the second of the deployment",
+        ),
+        pytest.param(
+            check(change=120 - 1 / 60), deployed(120 + 0.4 / 60), True,
+            id="RELB-38 whole seconds of the second before",
+        ),
+        pytest.param(
+            check(change=120 + 0.3 / 60), deployed(120 + 0.4 / 60), True,
+            id="RELB-38 an exact time of before",
+        ),
         pytest.param(check(), deployed(120, checks=None), False, id="RELB-36 it is not selected"),
         pytest.param(
             check(namespace="infra"), deployed(120), False, id="RT-127 another namespace"
