@@ -19,7 +19,6 @@ from rollout_operator.controllers.retries import RECHECK, Attempts, Reconciles
 from rollout_operator.controllers.worker import Result
 from rollout_operator.kube.api import JsonObject, TimedPatcher
 from rollout_operator.kube.release_kinds import ROLLOUTS
-from rollout_operator.model.decode.releases.head import LONGEST_TEXT
 from rollout_operator.model.errors import ApiError, DecodeError
 from rollout_operator.model.event import EventAction, EventKind, EventRecord, Regarding
 from rollout_operator.model.objects import WatchedObject
@@ -249,21 +248,17 @@ class ReleaseController:
             log.warn("Flux does not hurry", rollout=name, target=target.name, err=error)
 
     async def _remove(self, watched: WatchedObject, action: RemoveIntents) -> None:
-        """Remove annotations that had their effect, where their values are still the same."""
-        steps: list[JsonObject] = [{"op": "test", "path": "/metadata/uid", "value": watched.uid}]
-        if any(len(each.value) >= LONGEST_TEXT for each in action.intents):
-            # Of a long value only the beginning is known: the object must be as it was.
-            version = {"path": "/metadata/resourceVersion", "value": watched.resource_version}
-            steps.append({"op": "test", **version})
-        for intent in action.intents:
-            key = intent.annotation.replace("~", "~0").replace("/", "~1")
-            path = f"/metadata/annotations/{key}"
-            if len(intent.value) < LONGEST_TEXT:
-                steps.append({"op": "test", "path": path, "value": intent.value})
-            steps.append({"op": "remove", "path": path})
+        """Remove annotations that had their effect, in this very version of the Rollout.
+
+        A JSON patch that tests their values would fail for many texts that people write: the API
+        server compares them as they are written, and its JSON escapes other characters than ours.
+        """
+        head: JsonObject = {"uid": watched.uid, "resourceVersion": watched.resource_version}
+        gone: JsonObject = {intent.annotation: None for intent in action.intents}
+        patch: JsonObject = {"metadata": {**head, "annotations": gone}}
         try:
             body = await self._context.patcher.patch(
-                ROLLOUTS, watched.namespace, watched.name, steps
+                ROLLOUTS, watched.namespace, watched.name, patch
             )
         except ApiError:
             self._context.newest.doubt(watched.name)

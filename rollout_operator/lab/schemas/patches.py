@@ -5,6 +5,7 @@ the result may be stored is decided by the rules of its kind, and preconditions 
 frame.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -100,10 +101,24 @@ def _apply(doc: JsonObject, step: JsonObject) -> None:
         case "test":
             found = holder.get(key)
             # In Python true is 1: not in JSON.
-            if found != value or isinstance(found, bool) is not isinstance(value, bool):
+            is_same = found == value and isinstance(found, bool) is isinstance(value, bool)
+            if not is_same or _is_written_otherwise(value):
                 raise ValueError(f"{path} has another value")
         case _:
             not_modelled(f"the step {kind!r} of a JSON patch")
+
+
+# What Python's encoder escapes and Go's does not, or the other way round.
+_ESCAPED_ONCE: Final = re.compile("[<>&\x7f-\u2027\u202a-\U0010ffff]")
+
+
+def _is_written_otherwise(value: object) -> bool:
+    """Return whether the server never finds a value equal: it compares them as they are written."""
+    if isinstance(value, dict):
+        return any(map(_is_written_otherwise, value.values()))
+    if isinstance(value, list):
+        return any(map(_is_written_otherwise, value))
+    return isinstance(value, str) and _ESCAPED_ONCE.search(value) is not None
 
 
 def _get_holder(doc: JsonObject, path: str) -> tuple[JsonObject, str]:

@@ -177,6 +177,25 @@ STEPS: Sequence[tuple[str, Play]] = (
 add_each(STEPS, "json_patches")
 
 
+TEXTS: Sequence[str] = (
+    *("J\u00fcrgen", "<ann@example.com>", "a & b", "\x7f", "\U0001f600", "\u2027", "\u202a"),
+    *("plain", "\u2028 \u2029", '"quoted" \\ \n \t \b \f \x01', "a/b~c'd`"),
+)
+
+
+@sequence()
+async def a_test_of_a_text_compares_it_as_it_is_written(world: World) -> None:
+    """REL-70: what people write in annotations is consumed by other means."""
+    path = "/metadata/annotations/text"
+    await world.make(CONFIG_MAPS, config_map("a", annotations={"x": "y"}))
+    for text in TEXTS:
+        await world.patch(CONFIG_MAPS, "a", [_step("add", path, text)], JSON_PATCH)
+        await world.patch(CONFIG_MAPS, "a", [_step("test", path, text)], JSON_PATCH)
+        held = _step("test", "/metadata/annotations", {"x": "y", "text": text})
+        await world.patch(CONFIG_MAPS, "a", [held, _step("remove", path)], JSON_PATCH)
+        await world.patch(CONFIG_MAPS, "a", {"metadata": {"annotations": {"text": None}}})
+
+
 @sequence()
 async def a_test_of_version_and_uid(world: World) -> None:
     made = await world.make(CONFIG_MAPS, config_map("a"))

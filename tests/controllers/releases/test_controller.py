@@ -118,11 +118,45 @@ async def test_intents_are_removed_where_they_are_still_the_same() -> None:
     await bench.rest()
     assert bench.api.objects["rollouts", "app"]["metadata"]["annotations"] == {"other": "x"}
 
-    bench.api.objects["rollouts", "app"]["metadata"]["annotations"] = {key: "2"}
+    rollout = bench.api.objects["rollouts", "app"]
+    rollout["metadata"]["annotations"] = {key: "2"}
     bench.show()
-    bench.api.objects["rollouts", "app"]["metadata"]["annotations"] = {key: "3"}
+    rollout["metadata"].update(annotations={key: "3"}, resourceVersion="999")
     await bench.step()
     assert bench.api.objects["rollouts", "app"]["metadata"]["annotations"] == {key: "3"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("ann", "J\u00fcrgen", "Ann \u00c5str\u00f6m <ann@example.com>", "R&D", "\x7f", ""),
+        *("\U0001f680", "\u65e5\u672c", 'a\n"b"\\', "\u2028", "\u00fc" * 5000),
+    ],
+)
+@in_virtual_time
+async def test_what_people_write_is_consumed_once_whatever_it_says(text: str) -> None:
+    """REL-70, RELB-10, RELB-34: so that the second time it counts as the first time."""
+    bench = ReleaseBench()
+    await bench.rest()
+    bench.api.add(kinds.ROLLOUT_GATES, "g", {"rolloutRef": {"name": "app"}, "passing": False})
+    prefix = "rollout.kuberik.com/"
+    for tag in ("1.1.0", "1.2.0"):
+        bench.announce(tag)
+        await bench.rest()
+        rollout = bench.api.objects["rollouts", "app"]
+        rollout["metadata"]["annotations"] = {
+            f"{prefix}force-deploy": tag,
+            f"{prefix}deploy-user": text,
+            f"{prefix}deploy-message": text,
+        }
+        await bench.rest()
+        rollout = bench.api.objects["rollouts", "app"]
+        assert rollout["metadata"]["annotations"] == {}
+        entry = bench.status["history"][0]
+        assert entry["version"]["tag"] == tag
+        if text:
+            by = {"kind": "User", "name": text[:4096]}
+            assert (entry["triggeredBy"], entry["message"]) == (by, text[:4096])
 
 
 @in_virtual_time

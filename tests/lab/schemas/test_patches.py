@@ -20,7 +20,13 @@ from rollout_operator.lab.schemas.tidy import copy_json
 DOC: JsonObject = {
     "kind": "Thing",
     "metadata": {"name": "a", "labels": {"x": "1", "y": "2"}, "finalizers": ["x.org/a"]},
-    "spec": {"list": [1, 2, 3], "is": True, "containers": [{"name": "a"}, {"name": "b"}]},
+    "spec": {
+        "list": [1, 2, 3],
+        "is": True,
+        "containers": [{"name": "a"}, {"name": "b"}],
+        "text": "J\u00fcrgen",
+        "texts": {"a": ["<b>"]},
+    },
 }
 
 
@@ -52,6 +58,8 @@ def test_steps_pass_items_of_lists_and_distinguish_true_from_one() -> None:
         {"op": "add", "path": "/status/a", "value": 1},
         {"op": "remove", "path": "/spec/absent"},
         {"op": "test", "path": "/spec/is", "value": 1},
+        {"op": "test", "path": "/spec/text", "value": "J\u00fcrgen"},
+        {"op": "test", "path": "/spec/texts", "value": {"a": ["<b>"]}},
     ],
 )
 def test_a_step_that_does_not_apply_leaves_all_as_it_was(step: JsonObject) -> None:
