@@ -330,8 +330,8 @@ def _explain_bad_name(name: str) -> str:
 
 
 def _explain_bad_variable(key: str, read: ReadHead) -> str:
-    if not key.endswith(_FROM):
-        return f"it does not end in {_FROM}"
+    if not key.removeprefix(SUBSTITUTE).endswith(_FROM):
+        return f"it does not end in {_FROM}, after the name of a variable"
     if not _VARIABLE.fullmatch(_variable(key)):
         return f"{show_value(_variable(key))} is no variable: letters, digits and _"
     return _explain_bad_name(read.annotations[key])

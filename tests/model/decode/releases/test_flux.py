@@ -275,7 +275,11 @@ def test_variables_and_source() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "problem"),
     [
-        ("version", "web", "it does not end in .from"),
+        ("version", "web", "it does not end in .from, after the name of a variable"),
+        ("from", "web", "it does not end in .from, after the name of a variable"),
+        ("", "web", "it does not end in .from, after the name of a variable"),
+        ("version.from.", "web", "it does not end in .from, after the name of a variable"),
+        (".from.from", "web", '".from" is no variable: letters, digits and _'),
         ("a.b.from", "web", '"a.b" is no variable: letters, digits and _'),
         ("app-version.from", "web", '"app-version" is no variable: letters, digits and _'),
         ("1st.from", "web", '"1st" is no variable: letters, digits and _'),
