@@ -74,7 +74,7 @@ def show_releases(
     add("bake_status", "1 for what the current release of a Rollout is at.", ["status"], _read_bake)
     add(
         "candidates",
-        "Releases that may come next, before (raw) and after (gated) the gates.",
+        "Releases that may come next: all (raw), and those whose versions gates allow (gated).",
         ["stage"],
         _read_candidates,
     )

@@ -163,7 +163,7 @@ def assess_all_gates(state: ReleasePass) -> GatesVerdict:
     )
     state.replace(
         release_candidates=newer.releases,
-        gated_release_candidates=verdict.passed,
+        gated_release_candidates=verdict.allowed,
         gates=bound_gates(verdict.summaries),
         excluded_releases=list_excluded(
             newer.releases, state.status.history, state.intents, state.snapshot.compat
@@ -260,9 +260,15 @@ def _choose_next(state: ReleasePass, verdict: GatesVerdict) -> Release | None:
 
 
 def _report_blocked(state: ReleasePass, health: HealthVerdict, candidate: Release) -> None:
-    condition = state.rollout.status.find_condition(conditions.DEPLOYMENT_BLOCKED)
-    is_same = condition is not None and condition.message == health.text
-    if not is_same or state.rollout.status.gated_release_candidates[:1] != (candidate,):
+    before = state.rollout.status
+    condition = before.find_condition(conditions.DEPLOYMENT_BLOCKED)
+    is_same = (
+        condition is not None
+        and condition.message == health.text
+        and before.gated_release_candidates[:1] == (candidate,)
+        and before.has_condition(conditions.GATES_PASSING)
+    )
+    if not is_same:
         state.events.append(
             render_failure("HealthCheckBlocking", f"{candidate.tag}: {health.text}")
         )

@@ -1,10 +1,12 @@
 """Which release a Rollout deploys: from pass to pass, with pins, gates, health and annotations."""
 
+from typing import Any
+
 import pytest
 
 from rollout_operator.model.releases.plan import RemoveIntents
 from rollout_operator.model.releases.release import ReleaseMetadata
-from rollout_operator.model.releases.rollout import KUBERIK, RefusedRelease
+from rollout_operator.model.releases.rollout import KUBERIK, RefusedRelease, ReleaseGate
 from rollout_operator.model.releases.status import BakeStatus, ConsumedIntent, TriggeredBy
 from rollout_operator.model.releases.status import TriggerKind as Kind
 from rollout_operator.planning.releases.plan import plan_release
@@ -217,6 +219,13 @@ def test_health_is_reported_behind_a_closed_gate_too() -> None:
     world.set_spec(wanted_version="0.1.0")
     world.step()
     assert world.reason("DeploymentBlocked") == "False ManualDeployment"
+    world.set_spec(wanted_version=None)
+    world.checks = (check(status="Unhealthy", change=0),)
+    world.step()
+    assert "HealthCheckBlocking" not in world.events()
+    world.gates = ()
+    world.step()
+    assert "HealthCheckBlocking" in world.events()
 
 
 def test_a_failed_release_stops_the_next_until_it_is_unblocked() -> None:
@@ -362,3 +371,37 @@ def test_to_force_what_is_deployed_is_done() -> None:
     assert world.events()[0] == "ForceDeployNoop"
     world.step("2.0.0")
     assert world.tags() == "2.0.0 1.0.0"
+
+
+@pytest.mark.parametrize(
+    ("gates", "more", "gated"),
+    [
+        pytest.param((), {}, "3.0.0 2.0.0", id="no gate"),
+        pytest.param((gate(passing=False),), {}, "3.0.0 2.0.0", id="a closed gate"),
+        pytest.param(
+            (gate("a", passing=False), gate("b", allowed="2.0.0")), {}, "2.0.0",
+            id="a closed gate, and versions of another",
+        ),
+        pytest.param(
+            (gate(passing=False, allowed="2.0.0"),), {}, "3.0.0 2.0.0",
+            id="versions of a closed gate",
+        ),
+        pytest.param((gate(allowed="9"),), {}, "", id="no version is left"),
+        pytest.param((), {"schedule_holds": ("shut",)}, "3.0.0 2.0.0", id="a schedule holds"),
+        pytest.param(
+            (), {"checks": (check(status="Unhealthy"),)}, "3.0.0 2.0.0", id="health is bad"
+        ),
+    ],
+)  # fmt: skip
+def test_what_versions_leave_over_is_listed_whether_or_not_gates_pass(
+    gates: tuple[ReleaseGate, ...], more: dict[str, Any], gated: str
+) -> None:
+    """REL-15: what shows candidates, such as kuberik's dashboard, reads them there."""
+    world = ReleaseWorld(known="1.0.0 2.0.0 3.0.0", checks=ALL_CHECKS)
+    world.set_status(history=(entry("1.0.0", BakeStatus.FAILED),))
+    world.gates = gates
+    for field, value in more.items():
+        setattr(world, field, value)
+    world.step()
+    assert world.tags() == "1.0.0"
+    assert " ".join(one.tag for one in world.status.gated_release_candidates) == gated
