@@ -298,6 +298,8 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ),
 }
 """By group and kind: a `Service` of another group is another thing."""
+JUDGED: Final = frozenset(kind for kind, rule in RULES.items() if rule is not _be_current)
+"""Those of Kubernetes that may fail, or not be there yet."""
 
 
 def assess_status(tree: Mapping[str, object], now: datetime) -> StatusVerdict:

@@ -1,7 +1,7 @@
 """Read the objects of HealthChecks: of any kind, live and within rights.
 
 Nothing of them is kept. What they mean is decided in `planning.releases.checks`; an object that
-cannot be read is passed on as its error, and counts as `evaluate` says.
+cannot be read, or may not be, is passed on as its error, and counts as `evaluate` says.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from rollout_operator.model.decode.status import decode_watched_policy
 from rollout_operator.model.errors import (
     ApiError,
     DecodeError,
+    Denied,
     InvalidInput,
     NotElected,
     NotFound,
@@ -33,14 +34,17 @@ from rollout_operator.model.releases.health import (
     CheckClass,
     CheckFinding,
     HealthCheck,
+    HealthStatus,
     ObjectStatus,
     StatusVerdict,
 )
 from rollout_operator.model.releases.rollout import OURS, ReleaseCompat
+from rollout_operator.model.units import quote
 from rollout_operator.planning.releases.checks.evaluate import (
     FluxFailure,
     InventoryFinding,
     InventoryObject,
+    assess_forbidden,
     assess_group,
     assess_held,
     assess_kustomization,
@@ -123,6 +127,9 @@ class CheckReader:
                     return Evaluation(finding=await self._evaluate_policy(request))
         except _NO_ANSWER:
             raise
+        except Denied as error:
+            unknown = CheckFinding(status=HealthStatus.PENDING, text=f"unknown: {error}")
+            return Evaluation(finding=request.hold or unknown, failures=request.failures)
         except (ApiError, DecodeError) as error:
             finding = request.hold or assess_unread(str(error), request.unread + 1)
             return Evaluation(finding=finding, has_unread=True, failures=request.failures)
@@ -172,6 +179,8 @@ class CheckReader:
             tree = await self._find(inventory_id)
         except _NO_ANSWER:
             raise
+        except Denied as error:
+            return assess_forbidden(inventory_id, str(error))
         except (ApiError, DecodeError, InvalidInput) as error:
             return InventoryFinding(name=inventory_id.key, problem=str(error), may_pass=True)
         if tree is None:
@@ -191,13 +200,14 @@ class CheckReader:
         return assess_object(name, tree, request.now, failure if counts else None)
 
     async def _find(self, entry: InventoryObject) -> Tree | None:
-        """Return an object, None where there is none, or no such kind."""
+        """Return an object, None where there is none. Raises InvalidInput for an unknown kind."""
         served = await self._catalog.find(entry.group, entry.kind)
         if served is None:
-            return None
+            raise InvalidInput(f"the cluster has no kind {entry.kind} of {quote(entry.group)}")
         try:
             return await self._fetch(served.resource, entry.namespace, entry.name)
         except NotFound:
+            self._catalog.doubt(entry.group)
             return None
 
     async def _evaluate_group(self, request: CheckRequest) -> CheckFinding:

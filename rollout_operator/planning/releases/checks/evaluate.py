@@ -6,6 +6,10 @@ this operator are their StatefulSets, whose pods must all run the update revisio
 must be ready itself as well. What cannot be read may be there the next time: it counts as a failure
 only once it could not be read several times in a row (RELB-37).
 
+What may not be read is unknown, and no failure. It is waited for, but for objects of an inventory
+of a kind without a rule of its own: most of these have no health, and the Kustomization itself says
+that it applied them. The text says what is not known.
+
 Flux tries again and again, and each attempt begins with `Ready` unknown: so the time of that
 condition is never older than the last attempt. How long a failure lasts is known only across
 attempts. It ends with success, and it is another failure once Flux attempts another generation or
@@ -28,7 +32,12 @@ from rollout_operator.model.releases.health import (
     StatusVerdict,
 )
 from rollout_operator.model.units import quote
-from rollout_operator.planning.releases.kstatus import ApiObject, assess_status, get_failure_time
+from rollout_operator.planning.releases.kstatus import (
+    JUDGED,
+    ApiObject,
+    assess_status,
+    get_failure_time,
+)
 from rollout_operator.planning.wording import join_names
 
 # With these reasons Flux has given up until the next interval, and says what is wrong.
@@ -121,6 +130,8 @@ class InventoryFinding(msgspec.Struct, frozen=True, kw_only=True):
     """Why it cannot be read."""
     may_pass: bool = False
     """Whether that may pass by itself."""
+    is_unknown: bool = False
+    """Whether it may not be read, and does not count."""
     failed_at: datetime | None = None
     """When it failed, as far as it says so."""
 
@@ -161,7 +172,10 @@ def assess_inventory(
     if is_pending or not findings:
         text = own.text if is_pending else "it has applied nothing yet"
         return CheckFinding(status=HealthStatus.PENDING, text=text)
-    return CheckFinding(status=HealthStatus.HEALTHY, text=own.text)
+    unknown = [finding.name for finding in findings if finding.is_unknown]
+    note = f"may not be read, and does not count: {join_names(unknown)}" if unknown else ""
+    text = "; ".join(filter(None, (own.text, note)))
+    return CheckFinding(status=HealthStatus.HEALTHY, text=text)
 
 
 def _list_at(
@@ -196,6 +210,14 @@ def assess_object(
         failed = StatusVerdict(ObjectStatus.FAILED, failure.text)
         return InventoryFinding(name=name, verdict=failed, failed_at=failure.since)
     return InventoryFinding(name=name, verdict=verdict, failed_at=get_failure_time(tree))
+
+
+def assess_forbidden(entry: InventoryObject, problem: str) -> InventoryFinding:
+    """Return what is known of an object that may not be read."""
+    if (entry.group, entry.kind) not in JUDGED:
+        return InventoryFinding(name=entry.key, is_unknown=True)
+    waiting = StatusVerdict(ObjectStatus.IN_PROGRESS, f"unknown: {problem}")
+    return InventoryFinding(name=entry.key, verdict=waiting)
 
 
 def assess_held(hold: CheckFinding, own: InventoryFinding) -> CheckFinding:

@@ -11,14 +11,21 @@ from rollout_operator.aio.tasks import gather_all
 from rollout_operator.controllers.releases.checks.reader import CheckReader, CheckRequest
 from rollout_operator.kube.api import Page, Resource, Served
 from rollout_operator.kube.client.discovery import KindCatalog
-from rollout_operator.model.errors import ApiError, Denied, NotElected, Throttled, TooManyRequests
+from rollout_operator.model.errors import (
+    ApiError,
+    Denied,
+    NotElected,
+    NotFound,
+    Throttled,
+    TooManyRequests,
+    Unreachable,
+)
 from rollout_operator.model.releases.flux import FluxReference
 from rollout_operator.model.releases.health import CheckClass, HealthStatus
 from rollout_operator.model.releases.rollout import KUBERIK, OURS, ReleaseCompat
 from tests.planning.releases.builders import at, check
 from tests.virtual_time import VirtualClock, in_virtual_time
 
-APPS = Resource("apps", "v1", "deployments", "Deployment")
 PLACE = FluxReference(kind="Kustomization", namespace="prod", name="app")
 READY = {"type": "Ready", "status": "True", "reason": "Ok", "message": "applied"}
 FAILING = {
@@ -45,8 +52,12 @@ class OneKustomization:
         self._own = own
         self._of_objects = of_objects
         self._names = names
+        self.more: Sequence[str] = ()
+        """Ids of other objects of the inventory."""
         self.odd_entries: object = None
         """In place of the entries of the inventory."""
+        self.text = ""
+        """What was found last."""
         self._underway = 0
         self.most = 0
         """So many objects were read at a time."""
@@ -64,7 +75,7 @@ class OneKustomization:
         if error is not None:
             raise error
         deployments = [{"id": f"prod_{one}_apps_Deployment"} for one in self._names]
-        entries = [*deployments, {"id": "prod_s__Secret"}]
+        entries = [*deployments, *({"id": one} for one in self.more), {"id": "prod_s__Secret"}]
         status: Mapping[str, object] = {
             "conditions": [self._ready],
             "inventory": {"entries": entries if self.odd_entries is None else self.odd_entries},
@@ -78,10 +89,14 @@ class OneKustomization:
         raise AssertionError("nothing is listed for a Kustomization")
 
     async def fetch_group(self, group: str) -> tuple[str, ...]:
+        if f"_{group}_" in UNSERVED:
+            raise NotFound("no such group")
         return ("v1",)
 
     async def fetch_resources(self, group: str, version: str) -> tuple[Served, ...]:
-        return (Served(resource=APPS, subresources=frozenset()),)
+        kind = {"apps": "Deployment", "": "Namespace"}.get(group, "Role")
+        resource = Resource(group, version, f"{kind.lower()}s", kind)
+        return (Served(resource=resource, subresources=frozenset()),)
 
 
 async def evaluate(
@@ -90,6 +105,7 @@ async def evaluate(
     reader = CheckReader(api, KindCatalog(api, VirtualClock()), compat=compat)
     request = CheckRequest(check=check(), place=PLACE, now=at(0), unread=unread)
     found = await reader.evaluate(CheckClass.KUSTOMIZATION, request)
+    api.text = found.finding.text
     return found.finding.status, found.has_unread
 
 
@@ -121,14 +137,72 @@ async def test_large_inventories_are_read_a_few_objects_at_a_time() -> None:
     assert api.most == 8
 
 
+UNSERVED = "prod_x_foo.example_Bar"
+
+
 @pytest.mark.parametrize("unread", [0, 1, 2])
+@pytest.mark.parametrize(
+    "api",
+    [
+        pytest.param(OneKustomization(own=Unreachable("no answer")), id="the Kustomization"),
+        pytest.param(OneKustomization(of_objects=Unreachable("no answer")), id="an object"),
+        pytest.param(UNSERVED, id="a kind that the cluster does not have"),
+        pytest.param("prod_x_apps_Bar", id="a kind that its group does not have"),
+    ],
+)
 @in_virtual_time
-async def test_what_may_not_be_read_counts_by_the_number_of_evaluations(unread: int) -> None:
-    """RELB-37: whether it is the Kustomization or what it applied."""
-    denied = Denied("forbidden")
+async def test_what_cannot_be_read_counts_by_the_number_of_evaluations(
+    api: OneKustomization | str, unread: int
+) -> None:
+    """RELB-37, REL-109."""
+    if isinstance(api, str):
+        api, more = OneKustomization(), api
+        api.more = (more,)
     expected = HealthStatus.UNHEALTHY if unread == 2 else HealthStatus.PENDING
-    for api in (OneKustomization(own=denied), OneKustomization(of_objects=denied)):
-        assert await evaluate(api, unread) == (expected, True)
+    assert await evaluate(api, unread) == (expected, True)
+
+
+DENIED = Denied("grant verb get on deployments")
+ROLE = "prod_r_rbac.authorization.k8s.io_Role"
+NAMESPACE = "_prod__Namespace"
+
+
+@pytest.mark.parametrize(
+    ("api", "more", "status", "text"),
+    [
+        pytest.param(
+            OneKustomization(own=DENIED), (), HealthStatus.PENDING, f"unknown: {DENIED}",
+            id="the Kustomization",
+        ),
+        pytest.param(
+            OneKustomization(of_objects=DENIED), (), HealthStatus.PENDING,
+            f"Deployment prod/web: unknown: {DENIED}", id="a Deployment, which may fail",
+        ),
+        pytest.param(
+            OneKustomization(names=(), of_objects=DENIED), (ROLE, NAMESPACE), HealthStatus.HEALTHY,
+            "applied; may not be read, and does not count: Role prod/r and Namespace prod",
+            id="kinds without a health of their own",
+        ),
+        pytest.param(
+            OneKustomization(names=(), of_objects=DENIED), ("x_y_other.example_Role",),
+            HealthStatus.HEALTHY, "applied; may not be read, and does not count: Role x/y",
+            id="a kind of others, in another namespace",
+        ),
+        pytest.param(
+            OneKustomization(of_objects=DENIED), (ROLE,), HealthStatus.PENDING,
+            f"Deployment prod/web: unknown: {DENIED}", id="both",
+        ),
+    ],
+)  # fmt: skip
+@in_virtual_time
+async def test_what_may_not_be_read_is_unknown_and_no_failure(
+    api: OneKustomization, more: Sequence[str], status: HealthStatus, text: str
+) -> None:
+    """RELB-28: however often it is looked at. It says what is not known."""
+    api.more = more
+    for unread in range(5):
+        assert await evaluate(api, unread) == (status, False)
+    assert api.text == text
 
 
 @pytest.mark.parametrize(
