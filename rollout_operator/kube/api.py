@@ -253,12 +253,14 @@ class Applier(Protocol):
         *,
         manager: str,
         is_forced: bool = False,
+        is_trial: bool = False,
     ) -> bytes:
         """Make an object's fields what `body` says, and return all of it as JSON.
 
         What `manager` applied before and `body` leaves out is let go of. `is_forced` takes fields
         from other managers; without it that raises Conflict, whose text names them and the fields.
         With `metadata.uid` in the body no other object is written, and none is created: Conflict.
+        `is_trial` only asks whether the API server and its admission take it: nothing is stored.
         Raises else as `Writer.delete`.
         """
         ...

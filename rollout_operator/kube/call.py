@@ -166,9 +166,10 @@ def _given(query: dict[str, str]) -> dict[str, str]:
     return {key: value for key, value in query.items() if value}
 
 
-def apply_query(manager: str, *, is_forced: bool) -> dict[str, str]:
+def apply_query(manager: str, *, is_forced: bool, is_trial: bool) -> dict[str, str]:
     """Return the query of a server-side apply."""
-    return _given({"fieldManager": manager, "force": "true" if is_forced else ""})
+    query = _given({"fieldManager": manager, "force": "true" if is_forced else ""})
+    return {**query, **DRY_RUN} if is_trial else query
 
 
 def delete_options(precondition: Precondition) -> JsonObject:

@@ -1,13 +1,14 @@
 """Bring one Rollout nearer to its wanted release, and report what happens to it.
 
 A pass writes one status, and before anything else: a deployment is on record before an object of
-Flux has its tag, so that no process ever deploys twice or forgets what it began. What is due, and
-what is worth an Event, a log line and a count, is decided in `planning.releases`; a pass that finds
-nothing to do writes nothing.
+Flux has its tag, so that no process ever deploys twice or forgets what it began. Only a
+trial, which stores nothing, comes before that. What is due, and what is worth an Event, a log line
+and a count, is decided in `planning.releases`; a pass that finds nothing to do writes nothing.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -19,7 +20,7 @@ from rollout_operator.controllers.retries import RECHECK, Attempts, Reconciles
 from rollout_operator.controllers.worker import Result
 from rollout_operator.kube.api import JsonObject, TimedPatcher
 from rollout_operator.kube.release_kinds import ROLLOUTS
-from rollout_operator.model.errors import ApiError, DecodeError
+from rollout_operator.model.errors import ApiError, DecodeError, Denied, Refused
 from rollout_operator.model.event import EventAction, EventKind, EventRecord, Regarding
 from rollout_operator.model.objects import WatchedObject
 from rollout_operator.model.outcome import Severity
@@ -163,46 +164,53 @@ class ReleaseController:
         """Plan, record the plan, and carry it out."""
         context, name = self._context, watched.name
         snapshot, plan = await self._plan(rollout)
-        if has_turn := begins_deployment(rollout.status, plan.status):
-            # The write may wait for seconds, in which gates and schedules close: decided after it.
+        has_turn = begins_deployment(rollout.status, plan.status)
+        if has_turn and isinstance(rollout, ReleaseRollout):
+            # A trial and the turn of a write take seconds, in which gates and schedules close: what
+            # is recorded is decided after both.
+            refused = {plan.tag: await self._try_writes(rollout, plan)}
             await context.patcher.wait_turn_to_patch(ROLLOUTS, watched.namespace, name)
-            snapshot, plan = await self._plan(rollout)
+            snapshot, plan = await self._plan(rollout, refused)
+            if plan.tag not in {"", *refused}:
+                return timedelta(0)
         if context.newest.get(name) is not watched:
             return timedelta(0)  # it has changed while something was waited for
         if plan.status != rollout.status:
             watched = await context.statuses.write(watched, plan.status, has_turn=has_turn)
         context.reports.on_status(name, rollout.status, plan.status)
         context.reports.on_plan(watched, plan.events)
+        failed: Collection[tuple[str, str]] = ()
         if isinstance(rollout, ReleaseRollout):
-            await self._carry_out(watched, rollout, plan)
-        self._remember(name, remember(snapshot.corrections, plan, snapshot.now))
+            failed = await self._carry_out(watched, rollout, plan)
+        self._remember(name, remember(snapshot.corrections, plan, snapshot.now, failed))
         again = min(plan.requeue_after or RESYNC, RESYNC)
         if isinstance(rollout, ReleaseRollout):
             # An image policy of another namespace is not followed: it is read each time.
             again = min(again, rollout.spec.update_interval)
         # An object that the plan lacks wakes this Rollout as it comes; a refused write is repeated.
-        if problem := self._write_problems.get(name):
+        if problem := "".join(refused.values()) or self._write_problems.get(name):
             return min(context.attempts.record_failure(("tags", name), problem), again)
         context.attempts.record_success(("tags", name))
         return again
 
     async def _plan(
-        self, rollout: ReleaseRollout | RefusedRelease
+        self, rollout: ReleaseRollout | RefusedRelease, refused: Mapping[str, str] = MappingProxyType({})
     ) -> tuple[ReleaseSnapshot, ReleasePlan]:
-        """Return the plan of now, with what it rests on."""
+        """Return the plan of now, with what it rests on; `refused` says by tag why Flux took none."""
         name = rollout.head.name
         snapshot = await self._context.observer.observe(rollout, self._write_problems.get(name, ""))
         corrections = self._corrections.get(name, ())
-        snapshot = msgspec.structs.replace(snapshot, corrections=corrections)
+        snapshot = msgspec.structs.replace(snapshot, corrections=corrections, refused=refused)
         return snapshot, plan_release(snapshot)
 
     async def _carry_out(
         self, watched: WatchedObject, rollout: ReleaseRollout, plan: ReleasePlan
-    ) -> None:
+    ) -> Collection[tuple[str, str]]:
+        """Return kind and name of the objects that could not be written."""
         context = self._context
         due = plan_due_writes(rollout, plan, context.flux.get_flux(watched.name))
         context.reports.on_problems(watched, due.problems)
-        await self._write_tags(watched, due.writes, list_drifted(plan))
+        failed = await self._write_tags(watched, due.writes, frozenset(list_drifted(plan)))
         for action in plan.actions:
             match action:
                 case RemoveIntents():
@@ -211,16 +219,32 @@ class ReleaseController:
                     await self._request(watched.name, target)
                 case ApplyTag():
                     pass  # it is among the writes
+        return failed
+
+    async def _try_writes(self, rollout: ReleaseRollout, plan: ReleasePlan) -> str:
+        """Return why an object would not take a new tag; empty where all of them would.
+
+        Raises ApiError where that cannot be told now.
+        """
+        flux = self._context.flux
+        for write in plan_due_writes(rollout, plan, flux.get_flux(rollout.head.name)).writes:
+            try:
+                await flux.try_write(write)
+            except (Refused, Denied) as error:
+                log.warn("Object of Flux refuses a tag", rollout=rollout.head.name, err=error)
+                return str(error)
+        return ""
 
     async def _write_tags(
         self,
         watched: WatchedObject,
         writes: Iterable[FluxWrite],
-        drifted: Collection[tuple[str, str]],
-    ) -> None:
-        """Carry out due writes; an object that cannot be written holds no other up.
+        drifted: frozenset[tuple[str, str]],
+    ) -> Collection[tuple[str, str]]:
+        """Carry out due writes, and return kind and name of the objects that could not be written.
 
-        `drifted` are kinds and names of objects that had another tag than they should.
+        `drifted` are kinds and names of objects that had another tag than they should. One of these
+        that cannot be written holds no other up, but a deployment stops there.
         """
         problems: dict[tuple[str, str], str] = {}
         for write in writes:
@@ -228,6 +252,8 @@ class ReleaseController:
             # A later write to the same object rests on the earlier write.
             if place in problems:
                 continue
+            if not drifted.issuperset(problems):
+                break
             try:
                 await self._context.flux.write(write)
             except (ApiError, DecodeError) as error:
@@ -239,6 +265,7 @@ class ReleaseController:
             self._write_problems[watched.name] = join_names([*problems.values()])
         else:
             self._write_problems.pop(watched.name, None)
+        return problems
 
     async def _request(self, name: str, target: FluxTarget) -> None:
         """Have Flux reconcile now; where that fails, it does so at its own interval."""

@@ -99,29 +99,37 @@ class FluxObjects:
                     log.debug("Object of Flux is gone", kind=kind, name=name)
             self._doubtful.discard((kind, name))
 
+    async def try_write(self, write: FluxWrite) -> None:
+        """Ask whether fields of an object would be written. Raises as `Applier.apply`."""
+        if write.method is PatchMethod.APPLY:
+            await self._apply(write, is_trial=True)
+
     async def write(self, write: FluxWrite) -> None:
         """Write fields of an object. Raises as `Applier.apply`, and DecodeError."""
         log.info("Writing an object of Flux", reason=write.code, why=write.text)
-        body: JsonObject = dict(write.body)
         name = write.head.name
-        resource = self._get_resource(write.kind)
         match write.method:
             case PatchMethod.APPLY:
-                call = self._client.apply(
-                    resource,
-                    self._namespace,
-                    name,
-                    body,
-                    manager=write.manager,
-                    is_forced=write.is_forced,
-                )
+                call = self._apply(write)
             case PatchMethod.MERGE:
-                call = self._client.patch(resource, self._namespace, name, body)
+                resource = self._get_resource(write.kind)
+                call = self._client.patch(resource, self._namespace, name, dict(write.body))
         try:
             self._newest[write.kind].record(await call)
         except (Conflict, UnknownOutcome):
             self._doubtful.add((write.kind, name))
             raise
+
+    async def _apply(self, write: FluxWrite, *, is_trial: bool = False) -> bytes:
+        return await self._client.apply(
+            self._get_resource(write.kind),
+            self._namespace,
+            write.head.name,
+            dict(write.body),
+            manager=write.manager,
+            is_forced=write.is_forced,
+            is_trial=is_trial,
+        )
 
     async def request(self, target: FluxTarget, now: datetime) -> None:
         """Have Flux reconcile an object now. Raises as `Patcher.patch`."""

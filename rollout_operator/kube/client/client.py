@@ -253,11 +253,12 @@ class Client:
         *,
         manager: str,
         is_forced: bool = False,
+        is_trial: bool = False,
     ) -> bytes:
         """Apply fields of an object as a field manager; see `api.Applier`."""
         request = HttpRequest(
             call=object_call("patch", resource, namespace, name),
-            query=apply_query(manager, is_forced=is_forced),
+            query=apply_query(manager, is_forced=is_forced, is_trial=is_trial),
             body=body,
             content_type=_APPLY_PATCH,
             within=self._timeouts.write,

@@ -284,10 +284,11 @@ class SimulatedClient:
         *,
         manager: str,
         is_forced: bool = False,
+        is_trial: bool = False,
     ) -> bytes:
         """Apply fields of an object as a field manager; see `kube.api.Applier`."""
         call = object_call("patch", resource, namespace, name)
-        query = apply_query(manager, is_forced=is_forced)
+        query = apply_query(manager, is_forced=is_forced, is_trial=is_trial)
         return await self._write(call, body, query=query, content_type=APPLY_PATCH)
 
     async def _read(self, sent: _Sent) -> JsonObject:

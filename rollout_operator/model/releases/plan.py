@@ -71,6 +71,8 @@ class ReleaseSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     targets: tuple[FluxTarget, ...] = ()
     write_problem: str = ""
     """Why a target could not be written, until it could."""
+    refused: Mapping[str, str] = {}
+    """By tag, why objects of Flux would not take it, as far as that was tried."""
     corrections: tuple[Correction, ...] = ()
     """Those that this process has made lately, for this Rollout."""
     verifies_wanted: bool = False
@@ -112,6 +114,8 @@ class ReleasePlan(msgspec.Struct, frozen=True, kw_only=True):
     status: ReleaseStatus
     actions: tuple[ReleaseAction, ...] = ()
     events: tuple[ReleaseEvent, ...] = ()
+    tag: str = ""
+    """What is deployed anew; empty for nothing."""
     requeue_after: timedelta | None = None
     """When time alone changes something. None until anything else does."""
     problem: str = ""

@@ -5,7 +5,7 @@ object is left alone for ten minutes after the last correction, and the status s
 deployed anew is written all the same.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -54,10 +54,17 @@ def list_drifted(plan: ReleasePlan) -> tuple[tuple[str, str], ...]:
 
 
 def remember(
-    corrections: Iterable[Correction], plan: ReleasePlan, now: datetime
+    corrections: Iterable[Correction],
+    plan: ReleasePlan,
+    now: datetime,
+    failed: Collection[tuple[str, str]] = (),
 ) -> tuple[Correction, ...]:
-    """Return the corrections that count still, with those of a plan that was carried out."""
-    made = (Correction(kind=kind, name=name, at=now) for kind, name in list_drifted(plan))
+    """Return the corrections that count still, with those of a plan that was carried out.
+
+    `failed` are kind and name of the objects that could not be written: no other writer undid that.
+    """
+    drifted = (place for place in list_drifted(plan) if place not in failed)
+    made = (Correction(kind=kind, name=name, at=now) for kind, name in drifted)
     return (*(correction for correction in corrections if now - correction.at < WINDOW), *made)
 
 

@@ -45,11 +45,12 @@ _REPORTED: Final = frozenset(
 
 def finish(state: ReleasePass, reason: str) -> ReleasePlan:
     """Return the plan; `reason` is why `Ready` is false whatever is deployed."""
-    unwritten = _list_unwritten(state)
+    unwritten = state.list_unwritten()
     before = state.rollout.status.find_condition(conditions.RECONCILING)
     was_writing = before is not None and before.reason == conditions.WRITING
-    is_writing = bool(unwritten) and (state.request is not None or was_writing)
-    has_written = not unwritten and (state.request is not None or was_writing)
+    is_begun = state.request is not None or was_writing
+    is_writing = bool(unwritten) and is_begun
+    has_written = not unwritten and is_begun
     contested = () if is_writing else _settle_contest(state, unwritten)
     _write(
         state, [target for target in unwritten if target not in contested], is_drift=not is_writing
@@ -57,7 +58,7 @@ def finish(state: ReleasePass, reason: str) -> ReleasePlan:
     if has_written and state.current is not None and not state.current.has_failed:
         state.events.append(render_success(state.current, is_written=bool(state.snapshot.targets)))
     overdue = state.current is not None and is_overdue(state.current, state.bake_context())
-    problem = state.problem or (state.snapshot.write_problem if is_writing else "")
+    problem = state.problem or (state.snapshot.write_problem if state.is_unwritable() else "")
     _describe(state, reason, problem, is_writing=is_writing, is_overdue=overdue)
     if state.consumed:
         state.actions.append(RemoveIntents(intents=state.consumed))
@@ -77,6 +78,7 @@ def finish(state: ReleasePass, reason: str) -> ReleasePlan:
         status=status,
         actions=tuple(state.actions),
         events=tuple(state.events),
+        tag="" if state.request is None else state.request.release.tag,
         requeue_after=_SOON if is_writing and not problem else _next_pass(state),
         problem=problem,
     )
@@ -89,12 +91,6 @@ def _settle_contest(state: ReleasePass, drifted: list[FluxTarget]) -> tuple[Flux
     if contested or before.has_condition(conditions.TARGET_CONFLICT):
         state.findings.append(describe_contest(contested, state.current_tag or ""))
     return contested
-
-
-def _list_unwritten(state: ReleasePass) -> list[FluxTarget]:
-    if state.current is None:
-        return []
-    return [target for target in state.snapshot.targets if target.tag != state.current_tag]
 
 
 def _write(state: ReleasePass, unwritten: list[FluxTarget], *, is_drift: bool) -> None:

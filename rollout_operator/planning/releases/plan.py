@@ -6,6 +6,9 @@ nothing holds it back. That is the newest that gates let through and that did no
 nothing bakes, nothing failed and health is not against it; or the release that is requested by
 name, whatever else there is. A pin may be held as well: where the registry does not have its tag.
 
+What objects of Flux would not take, by their admission or for lack of a right, is not deployed: a
+plan that begins a deployment is tried before it is recorded, and made again with what was refused.
+
 The status is written once, and all of it follows from the snapshot: a plan that was carried out
 plans nothing new.
 """
@@ -71,10 +74,11 @@ def _plan_refused(refused: RefusedRelease, snapshot: ReleaseSnapshot) -> Release
 
 
 def _run(state: ReleasePass) -> ReleasePlan:
+    snapshot = state.snapshot
     _retry(state)
-    if state.snapshot.policy.problem:
-        state.problem = state.snapshot.policy.problem
-        return finish(state, state.snapshot.policy.reason or conditions.FAILED)
+    if snapshot.policy.problem:
+        state.problem = snapshot.policy.problem
+        return finish(state, snapshot.policy.reason or conditions.FAILED)
     _discover(state)
     if not state.status.available_releases:
         state.ready_note = "the image policy has announced no release yet"
@@ -85,11 +89,14 @@ def _run(state: ReleasePass) -> ReleasePlan:
     health = assess_blockers(state)
     _bake(state)
     choose_request(state, verdict, health)
+    state.problem = state.manual.problem if state.manual else ""
+    if state.request is not None and (refusal := snapshot.refused.get(state.request.release.tag)):
+        state.problem = f"{state.request.release.tag} is not deployed: {refusal}"
+        state.request = None
     if state.request is not None and state.must_wait():
         state.request = None
     if state.request is not None:
         _deploy(state, state.request)
-    state.problem = state.manual.problem if state.manual else ""
     return finish(state, conditions.FAILED if state.problem else "")
 
 
@@ -253,7 +260,11 @@ def _choose_next(state: ReleasePass, verdict: GatesVerdict) -> Release | None:
     if state.current is None:
         # Gates do not hold a first deployment back (REL-53).
         pool = pool or verdict.allowed or state.status.release_candidates
-    elif state.current.is_active and not is_overdue(state.current, state.bake_context()):
+    elif (
+        state.current.is_active
+        and not is_overdue(state.current, state.bake_context())
+        and not state.is_unwritable()
+    ):
         return None
     excluded = {release.tag for release in state.status.excluded_releases}
     return next((release for release in pool if release.tag not in excluded), None)

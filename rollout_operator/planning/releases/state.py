@@ -4,7 +4,12 @@ from datetime import timedelta
 
 import msgspec
 
-from rollout_operator.model.releases.plan import ReleaseAction, ReleaseEvent, ReleaseSnapshot
+from rollout_operator.model.releases.plan import (
+    FluxTarget,
+    ReleaseAction,
+    ReleaseEvent,
+    ReleaseSnapshot,
+)
 from rollout_operator.model.releases.release import AnnouncedReleases, ReleaseCandidates
 from rollout_operator.model.releases.rollout import ReleaseRollout
 from rollout_operator.model.releases.status import HistoryEntry
@@ -63,6 +68,16 @@ class ReleasePass:
         """Record that annotations had their effect."""
         self.consumed += consume(self.intents, annotations)
         self.intents = drop_intents(self.intents, annotations)
+
+    def list_unwritten(self) -> list[FluxTarget]:
+        """Return the targets that do not have the tag of the current deployment."""
+        if self.current is None:
+            return []
+        return [target for target in self.snapshot.targets if target.tag != self.current_tag]
+
+    def is_unwritable(self) -> bool:
+        """Return whether objects of Flux refuse the tag of the current deployment."""
+        return bool(self.snapshot.write_problem and self.list_unwritten())
 
     def must_wait(self) -> bool:
         """Return whether a deployment or retry cannot begin now, and note until when."""

@@ -74,6 +74,18 @@ async def a_field_is_applied_and_taken(world: World) -> None:
 
 
 @sequence()
+async def a_dry_run_of_an_apply_changes_nothing(world: World) -> None:
+    await make(world, source({"url": "oci://x", "ref": {"tag": "1"}}))
+    for force in ({}, {"force": "true"}):
+        body = source({"ref": {"tag": "2"}})
+        await world.patch(
+            SOURCES, "a", body, APPLY_PATCH, fieldManager="one", dryRun="All", **force
+        )
+        await writers(world)
+    await world.get(SOURCES, "a")
+
+
+@sequence()
 async def several_conflicts_are_named(world: World) -> None:
     await make(world, kustomization(a="1", b="1"))
     await apply(world, kustomization(c="1"), "one")

@@ -84,7 +84,11 @@ class FakeReleaseApi(FakeClient):
         *,
         manager: str,
         is_forced: bool = False,
+        is_trial: bool = False,
     ) -> bytes:
+        if is_trial:
+            await self._record(f"try {resource.plural}/{name}")
+            return b""
         await self._record(f"apply {resource.plural}/{name}")
         self.applied.append(body["spec"]["ref"]["tag"])  # type: ignore[index]
         merged = merge(self._held(resource, name), body)

@@ -12,7 +12,7 @@ from rollout_operator.controllers.releases.look_ups import ReleaseLookUps
 from rollout_operator.controllers.retries import RECHECK
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.kube import release_kinds as kinds
-from rollout_operator.model.errors import Conflict, Refused, UnknownOutcome
+from rollout_operator.model.errors import Conflict, Denied, Refused, UnknownOutcome
 from rollout_operator.model.releases.reference import ImageReference
 from rollout_operator.model.releases.release import ReleaseMetadata
 from rollout_operator.oci.client import RegistryAccess
@@ -20,6 +20,7 @@ from rollout_operator.oci.errors import ReleaseNotFound
 from tests.controllers.releases.bench import ReleaseBench
 from tests.virtual_time import VirtualClock, in_virtual_time
 
+TRY = "try ocirepositories/app"
 STATUS = "patch rollouts/status/app"
 TAG = "apply ocirepositories/app"
 
@@ -29,7 +30,7 @@ async def test_a_deployment_is_recorded_before_it_is_written() -> None:
     """RELB-15, RELB-21: one status, then the tag."""
     bench = ReleaseBench()
     await bench.step()
-    assert bench.api.calls == [STATUS, TAG]
+    assert bench.api.calls == [TRY, STATUS, TAG]
     assert (bench.history(), bench.tag) == ("1.0.0", "1.0.0")
 
 
@@ -70,7 +71,7 @@ async def test_a_status_of_another_writer_is_not_written_over() -> None:
     assert result.again < timedelta(seconds=1)
     await VirtualClock().sleep(result.again)
     await bench.step()
-    assert bench.api.calls[-3:] == ["get rollouts/app", STATUS, TAG]
+    assert bench.api.calls[-4:] == ["get rollouts/app", TRY, STATUS, TAG]
     assert bench.history() == "1.0.0"
 
 
@@ -105,7 +106,7 @@ async def test_a_tag_whose_answer_is_lost_is_read_back() -> None:
     await bench.step()
     await bench.step()
     assert bench.api.calls.count(TAG) == 1
-    assert bench.api.calls[2] == "get ocirepositories/app"
+    assert bench.api.calls[3] == "get ocirepositories/app"
 
 
 @in_virtual_time
@@ -206,8 +207,9 @@ async def test_a_value_by_hand_is_put_right() -> None:
     assert bench.reasons() == []  # it is not corrected yet
     await bench.rest()
     assert (bench.history(), bench.tag) == ("1.0.0", "1.0.0")
-    # One Event, which says whose value went.
-    (event,) = bench.events
+    # One Event of that, which says whose value went.
+    refused, event = bench.events
+    assert (refused.reason, refused.note) == ("RolloutFailed", "no")
     assert event.reason == "DriftCorrected"
     assert event.note == (
         "OCIRepository prod/app: spec.ref: tag 0.9.0 -> 1.0.0; written by kubectl"
@@ -258,8 +260,74 @@ async def test_an_annotation_that_cannot_be_obeyed_is_reported_once() -> None:
 
 
 @in_virtual_time
-async def test_one_object_that_cannot_be_written_holds_no_other_one_up() -> None:
+async def test_a_deployment_is_tried_before_it_is_recorded() -> None:
+    """REL-62: what one object refuses is written to none, and a newer version goes before it."""
     bench = ReleaseBench()
+    add_another(bench)
+    bench.api.errors["try ocirepositories"] = deque([Refused("no"), Denied("no")])
+    for calls in ([f"{ALSO}", STATUS], [f"{ALSO}"]):
+        before = len(bench.api.calls)
+        result = await bench.step()
+        assert bench.api.calls[before:] == calls
+        assert (bench.history(), list_tags(bench)) == ("", ["none", "none"])
+        assert result.again is not None
+        assert result.again < RESYNC
+        bench.show()
+    assert bench.condition() == "False RolloutFailed: 1.0.0 is not deployed: no"
+    bench.announce("1.1.0")
+    await bench.rest()
+    assert (bench.history(), list_tags(bench)) == ("1.1.0", ["1.1.0", "1.1.0"])
+    assert bench.condition().startswith("True RolloutSucceeded")
+
+
+@in_virtual_time
+async def test_what_changes_during_a_trial_counts() -> None:
+    """REL-50: a gate that is closed meanwhile holds, and a version of that moment is tried anew."""
+    bench = ReleaseBench()
+    await bench.rest()
+    for what, history in (("gate", "1.0.0"), ("policy", "1.2.0 1.0.0")):
+        bench.announce("1.1.0")
+
+        async def change(call: str, what: str = what) -> None:
+            if call.startswith("try") and what == "policy":
+                bench.announce("1.2.0")
+            if call.startswith("try") and what == "gate":
+                gate = {"rolloutRef": {"name": "app"}, "passing": False}
+                bench.api.add(kinds.ROLLOUT_GATES, "g", gate)
+                bench.show("rolloutgates")
+
+        bench.api.pause = change
+        await bench.step()
+        await bench.step()
+        assert bench.history() == history
+        bench.api.objects.pop(("rolloutgates", "g"), None)
+        bench.show()
+
+
+@in_virtual_time
+async def test_a_deployment_stops_at_an_object_that_cannot_be_written() -> None:
+    """REL-62: no release is half in place, as far as that is known; a correction holds no other."""
+    bench = ReleaseBench()
+    add_another(bench)
+    bench.api.errors["apply ocirepositories"] = deque([Conflict("no")])
+    await bench.step()
+    assert list_tags(bench) == ["none", "none"]
+    await bench.rest()
+    assert list_tags(bench) == ["1.0.0", "1.0.0"]
+    for name in ("also", "app"):
+        bench.api.objects["ocirepositories", name]["spec"]["ref"]["tag"] = "mine"
+        bench.api.objects["ocirepositories", name]["metadata"]["resourceVersion"] = "900"
+    bench.show()
+    bench.api.errors["apply ocirepositories"] = deque([Conflict("no")])
+    await bench.step()
+    assert list_tags(bench) == ["mine", "1.0.0"]
+
+
+ALSO = "try ocirepositories/also"
+
+
+def add_another(bench: ReleaseBench) -> None:
+    """Have a second OCIRepository for the Rollout, which is written first."""
     bench.api.add(
         kinds.OCI_REPOSITORIES[0],
         "also",
@@ -267,11 +335,12 @@ async def test_one_object_that_cannot_be_written_holds_no_other_one_up() -> None
         metadata={"annotations": {"rollout.kuberik.com/rollout": "app"}},
     )
     bench.show()
-    bench.api.errors["apply ocirepositories"] = deque([Conflict("no")])
-    await bench.step()
-    assert bench.tag == "1.0.0"
-    await bench.rest()
-    assert bench.api.objects["ocirepositories", "also"]["spec"]["ref"]["tag"] == "1.0.0"
+
+
+def list_tags(bench: ReleaseBench) -> list[str]:
+    """Return the tags of both."""
+    repositories = [bench.api.objects["ocirepositories", name] for name in ("also", "app")]
+    return [one["spec"]["ref"]["tag"] for one in repositories]
 
 
 SELECTS_NAMESPACES = {"selector": {}, "namespaceSelector": {"matchLabels": {"team": "platform"}}}

@@ -12,6 +12,7 @@ from rollout_operator.oci.client import RegistryAccess
 from tests.controllers.releases.bench import FakeReleaseApi, ReleaseBench
 from tests.virtual_time import VirtualClock, in_virtual_time
 
+TRY: Final = "try ocirepositories/app"
 STATUS: Final = "patch rollouts/status/app"
 TAG: Final = "apply ocirepositories/app"
 ELSEWHERE: Final = {"releasesImagePolicy": {"name": "app", "namespace": "flux-system"}}
@@ -31,8 +32,9 @@ async def test_a_policy_of_another_namespace_is_read_live() -> None:
     bench.api.add(kinds.ROLLOUTS, "app", ELSEWHERE)
     bench.show("rollouts")
     await bench.step()
-    # Once more when the deployment has its turn to be recorded.
-    assert bench.api.calls == [*["get imagepolicies/app"] * 2, STATUS, TAG]
+    # Once more when the deployment has been tried, and has its turn to be recorded.
+    read = "get imagepolicies/app"
+    assert bench.api.calls == [read, TRY, read, STATUS, TAG]
 
 
 @in_virtual_time

@@ -19,7 +19,7 @@ from rollout_operator.model.releases.plan import (
 from rollout_operator.model.releases.release import PolicyOrder, ReleaseMetadata, TagOrder
 from rollout_operator.model.releases.rollout import OURS, ReleaseCompat, ReleaseGate, ReleaseRollout
 from rollout_operator.model.releases.status import HistoryEntry, ReleaseStatus
-from rollout_operator.planning.releases.contests import remember
+from rollout_operator.planning.releases.contests import list_drifted, remember
 from rollout_operator.planning.releases.intents import FIELDS
 from rollout_operator.planning.releases.plan import plan_release
 from tests.planning.releases.builders import START, releases, rollout
@@ -42,6 +42,7 @@ class ReleaseWorld:
         self.checks: tuple[HealthCheck, ...] = ()
         self.targets: tuple[FluxTarget, ...] = ()
         self.write_problem = ""
+        self.refused: dict[str, str] = {}
         self.corrections: tuple[Correction, ...] = ()
         self.verifies_wanted = False
         self.compat: ReleaseCompat = OURS
@@ -106,6 +107,7 @@ class ReleaseWorld:
             namespaces={"prod": {}},
             targets=self.targets,
             write_problem=self.write_problem,
+            refused=self.refused,
             corrections=self.corrections,
             verifies_wanted=self.verifies_wanted,
             compat=self.compat,
@@ -122,7 +124,8 @@ class ReleaseWorld:
         return self.plan
 
     def _act(self) -> None:
-        self.corrections = remember(self.corrections, self.plan, self.now)
+        failed = list_drifted(self.plan) if self.write_problem else ()
+        self.corrections = remember(self.corrections, self.plan, self.now, failed)
         for action in self.plan.actions:
             if isinstance(action, ApplyTag) and not self.write_problem:
                 known = [one for one in self.targets if one != action.target]

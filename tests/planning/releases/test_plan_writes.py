@@ -1,5 +1,10 @@
 """What is written into objects of Flux, and what becomes of a plan that is cut short."""
 
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
 from rollout_operator.kube.event_memory import BURST
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.releases.flux import KUSTOMIZATION, OCI_REPOSITORY
@@ -13,8 +18,8 @@ BOTH = (REPOSITORY, VARIABLE)
 EDITED = FluxTarget(kind=OCI_REPOSITORY, name="app", tag="mine")
 
 
-def world_with_targets() -> ReleaseWorld:
-    world = deployed("0.1.0")
+def world_with_targets(**spec: Any) -> ReleaseWorld:
+    world = deployed("0.1.0", **spec)
     world.targets = BOTH
     world.step()
     return world
@@ -61,6 +66,89 @@ def test_a_write_that_is_refused_is_tried_again() -> None:
     assert world.step().actions != ()
     world.write_problem = ""
     world.step()
+    world.step()
+    assert world.reason("Ready") == "True RolloutSucceeded"
+
+
+REFUSAL = "OCIRepository app: 403: admission webhook denied the request"
+
+
+@pytest.mark.parametrize(
+    ("spec", "requested", "intents"),
+    [
+        pytest.param({}, {}, {}, id="the newest"),
+        pytest.param({"bake_time": MINUTE, "deploy_timeout": MINUTE}, {}, {}, id="with a timeout"),
+        pytest.param({}, {"wanted_version": "0.2.0"}, {}, id="a pin"),
+        pytest.param({}, {}, {"force_deploy": "0.2.0", "deploy_user": "ann"}, id="by force"),
+        pytest.param({}, {}, {"bypass_gates": "0.2.0"}, id="past gates"),
+    ],
+)
+def test_what_flux_would_refuse_is_no_deployed_version(
+    spec: dict[str, Any], requested: dict[str, Any], intents: dict[str, str]
+) -> None:
+    """REL-62: it stays a candidate, what requests it stays, and a newer version goes before it."""
+    world = world_with_targets(**spec)
+    world.wait(2)
+    world.step()
+    before = world.history()
+    world.set_spec(**requested)
+    world.post(**intents)
+    world.refused = {"0.2.0": REFUSAL}
+    for _ in range(12):
+        plan = world.step("0.2.0")
+        assert (world.history(), plan.actions, plan.tag) == (before, (), "")
+        assert world.reason("Ready") == "False RolloutFailed"
+        assert REFUSAL in plan.problem
+        assert [one.tag for one in world.status.release_candidates] == ["0.2.0"]
+        assert world.reason("TargetConflict") == ""
+        world.wait(1)
+    assert [one.reason for one in world.reported].count("RolloutFailed") == 1
+    for annotation, value in intents.items():
+        assert getattr(world.rollout.intents, annotation) == value
+    world.post(**dict.fromkeys(intents))
+    world.set_spec(wanted_version=None)
+    world.step("0.3.0")
+    assert world.tags() == "0.3.0 0.1.0"
+    assert "RolloutFailed" not in world.reason("Ready")
+
+
+def test_a_first_version_that_flux_would_refuse() -> None:
+    """REL-62."""
+    world = ReleaseWorld(known="0.1.0")
+    world.targets, world.refused = (REPOSITORY,), {"0.1.0": REFUSAL}
+    world.step()
+    assert (world.history(), world.reason("Ready")) == ("", "False RolloutFailed")
+    world.step("0.2.0")
+    assert world.tags() == "0.2.0"
+
+
+@pytest.mark.parametrize("timeout", [None, MINUTE])
+def test_a_write_that_is_refused_only_after_the_record_is_no_conflict(
+    timeout: timedelta | None,
+) -> None:
+    """REL-62, RELB-12: also once its release has failed; a newer version supersedes it."""
+    world = world_with_targets(bake_time=MINUTE, deploy_timeout=timeout)
+    world.wait(2)
+    world.step()
+    world.write_problem = REFUSAL
+    for _ in range(12):
+        world.step("0.2.0")
+        world.wait(1)
+    status = "Failed" if timeout else "Deploying"
+    assert world.history() == f"0.2.0 {status}, 0.1.0 Succeeded"
+    assert (world.plan.problem, world.reason("TargetConflict")) == (REFUSAL, "")
+    world.step("0.3.0")
+    superseded = world.history().startswith("0.3.0 Deploying, 0.2.0 Cancelled")
+    assert superseded is (timeout is None)  # no version follows one that failed by itself
+
+
+def test_a_correction_that_is_refused_is_no_conflict() -> None:
+    """RELB-12: it says why the tag is not written again."""
+    world = world_with_targets()
+    world.write_problem = REFUSAL
+    contest(world, 12)
+    assert (world.plan.problem, world.reason("TargetConflict")) == (REFUSAL, "")
+    world.write_problem = ""
     world.step()
     assert world.reason("Ready") == "True RolloutSucceeded"
 
