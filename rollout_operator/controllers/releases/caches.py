@@ -75,6 +75,12 @@ class ReleaseCaches(msgspec.Struct, frozen=True, kw_only=True):
         """Return the Rollouts that can be obeyed."""
         return list_decoded(self.rollouts.store.list_all(), ReleaseRollout)
 
+    def list_announced(self) -> tuple[ReleaseRollout, ...]:
+        """Return the Rollouts for which versions are announced, also those that are refused."""
+        refused = list_decoded(self.rollouts.store.list_all(), RefusedRelease)
+        announced = (each.announced for each in refused if each.announced is not None)
+        return (*self.list_rollouts(), *announced)
+
     def list_selecting(self, check: HealthCheck) -> tuple[ReleaseRollout, ...]:
         """Return the Rollouts that may select a HealthCheck, by its labels alone."""
         selecting = self.rollouts.store.list_tagged(*tag_labels(check.labels))
@@ -190,10 +196,10 @@ def list_concerned(decoded: object, objects: ReleaseCaches) -> Iterator[str]:
                 if takes_check(rollout, decoded)
             )
         case ImagePolicy():
-            yield from _list_of_policies(objects.list_rollouts(), [decoded])
+            yield from _list_of_policies(objects.list_announced(), [decoded])
         case ImageRepository():
             of_it = [policy for policy in objects.list_policies() if _reads(policy, decoded)]
-            yield from _list_of_policies(objects.list_rollouts(), of_it)
+            yield from _list_of_policies(objects.list_announced(), of_it)
         case FluxObject():
             yield from decoded.rollouts.values()
             if decoded.source is not None:

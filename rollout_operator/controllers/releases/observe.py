@@ -88,7 +88,9 @@ class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
         `write_problem` is why an object of Flux could not be written last time.
         """
         if isinstance(rollout, RefusedRelease):
-            return ReleaseSnapshot(rollout=rollout, now=self.now(), compat=self.compat)
+            if rollout.announced is None:
+                return ReleaseSnapshot(rollout=rollout, now=self.now(), compat=self.compat)
+            return msgspec.structs.replace(await self.observe(rollout.announced), rollout=rollout)
         await self.flux.settle()
         metadata: Mapping[str, ReleaseMetadata | None] = {}
         is_wide = False

@@ -104,6 +104,9 @@ class RefusedRelease(msgspec.Struct, frozen=True, kw_only=True):
     """Names object, field and value."""
     status: ReleaseStatus = ReleaseStatus()
     labels: Mapping[str, str] = {}
+    announced: ReleaseRollout | None = None
+    """What it would be with nothing but its image policy, by which versions go on being announced;
+    None where that cannot be read either."""
 
 
 class LabelledNamespace(msgspec.Struct, frozen=True, kw_only=True):

@@ -86,19 +86,22 @@ def make_release(tag: str, metadata: ReleaseMetadata | None) -> Release:
 
 
 def forget(
-    status: ReleaseStatus, spec: ReleaseSpec, latest: str | None, now: datetime
+    status: ReleaseStatus, spec: ReleaseSpec | None, latest: str | None, now: datetime
 ) -> ReleaseStatus:
     """Return the status without releases of which nothing is wanted any more (RELB-22).
 
-    What the policy selects stays: taken off, it would join again as if it were new.
+    What the policy selects stays: taken off, it would join again as if it were new. Without a spec
+    all stay that there is room for.
     """
     in_use = {entry.version.tag for entry in status.history} | ({latest} if latest else set())
-    kept = retain_releases(
-        status.available_releases,
-        in_use,
-        horizon=now - min(spec.retention, now - _BEGINNING - timedelta(days=1)),
-        least=spec.least_available,
-    )
+    kept = status.available_releases[-MOST_RELEASES:]
+    if spec is not None:
+        kept = retain_releases(
+            status.available_releases,
+            in_use,
+            horizon=now - min(spec.retention, now - _BEGINNING - timedelta(days=1)),
+            least=spec.least_available,
+        )
     kept = keep_last(kept, MOST_OF_RELEASES)
     return msgspec.structs.replace(
         status, available_releases=kept, available_releases_count=len(kept)

@@ -61,12 +61,19 @@ def plan_release(snapshot: ReleaseSnapshot) -> ReleasePlan:
 
 
 def _plan_refused(refused: RefusedRelease, snapshot: ReleaseSnapshot) -> ReleasePlan:
+    """Return a plan that deploys nothing; versions and gates are kept up to date."""
     reason, text, status = conditions.INVALID_SPEC, refused.problem, refused.status
-    findings = (
+    findings = [
         ConditionFinding(conditions.READY, False, reason, text),
         ConditionFinding(conditions.RECONCILING, False, reason, ""),
         ConditionFinding(conditions.STALLED, True, reason, text),
-    )
+    ]
+    if refused.announced is not None and not snapshot.policy.problem:
+        state = ReleasePass(snapshot, refused.announced)
+        _discover(state, keeps_all=True)
+        assess_all_gates(state)
+        status = state.status
+        findings += state.findings
     status = stamp_status(status, findings, snapshot, refused.head.generation)
     is_new = has_changed(refused.status, status, conditions.READY)
     events = (render_failure(reason, text),) if is_new else ()
@@ -114,10 +121,12 @@ def _retry(state: ReleasePass) -> None:
     state.consume(names.RETRY)
 
 
-def _discover(state: ReleasePass) -> None:
+def _discover(state: ReleasePass, *, keeps_all: bool = False) -> None:
+    """`keeps_all` forgets nothing but what there is no room for."""
     policy = state.snapshot.policy
     state.status, events = discover(state.status, policy, state.snapshot.metadata)
-    state.status = forget(state.status, state.spec, policy.latest, state.now)
+    spec = None if keeps_all else state.spec
+    state.status = forget(state.status, spec, policy.latest, state.now)
     state.events += events
     text = "what the image policy selects is on record"
     state.findings.append(

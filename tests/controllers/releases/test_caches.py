@@ -25,7 +25,7 @@ from rollout_operator.model.releases.flux import (
     ImageRepository,
 )
 from rollout_operator.model.releases.reference import parse_repository
-from rollout_operator.model.releases.rollout import CheckSelector, ReleaseRollout
+from rollout_operator.model.releases.rollout import CheckSelector, RefusedRelease, ReleaseRollout
 from rollout_operator.telemetry.metrics import Metrics
 from tests.controllers.releases.bench import ReleaseBench
 from tests.kube.scripted_watch import ScriptedApi
@@ -44,9 +44,12 @@ def named(name: str, **spec: Any) -> ReleaseRollout:
 
 
 def known() -> ReleaseCaches:
-    """Return a namespace with three Rollouts, of which two follow the policy `app`."""
+    """Return a namespace with five Rollouts, of which three follow the policy `app`."""
     caches = ReleaseBench().caches
-    rollouts = [
+    refused = RefusedRelease(head=head("r"), problem="no")
+    rollouts: list[ReleaseRollout | RefusedRelease] = [
+        refused,
+        msgspec.structs.replace(refused, head=head("s"), announced=named("s", policy_name="app")),
         named("a", policy_name="app"),
         named("b", policy_name="app", policy_namespace="flux", checks=ALL_CHECKS),
         named("c", policy_name="app", policy_namespace="prod", checks=ALL_CHECKS),
@@ -57,7 +60,7 @@ def known() -> ReleaseCaches:
     return caches
 
 
-def watched(decoded: ReleaseRollout | ImagePolicy | FluxObject) -> WatchedObject:
+def watched(decoded: ReleaseRollout | RefusedRelease | ImagePolicy | FluxObject) -> WatchedObject:
     head = decoded.head
     return WatchedObject(
         name=head.name,
@@ -96,7 +99,7 @@ def concerned(view: object) -> list[str]:
 def test_each_kind_concerns_those_that_depend_on_it() -> None:
     assert concerned(named("x")) == ["x"]
     assert concerned(gate(rollout="x")) == ["x"]
-    assert concerned(policy()) == ["a", "c"]
+    assert concerned(policy()) == ["a", "c", "s"]
     assert concerned(check("h")) == ["b", "c"]
     assert concerned(oci("x")) == ["x"]
     assert concerned(oci()) == []
@@ -104,7 +107,7 @@ def test_each_kind_concerns_those_that_depend_on_it() -> None:
 
 def test_an_image_repository_concerns_those_of_its_policies() -> None:
     image = parse_repository("registry.example/app")
-    assert concerned(ImageRepository(head=head("images"), image=image)) == ["a", "c"]
+    assert concerned(ImageRepository(head=head("images"), image=image)) == ["a", "c", "s"]
     assert concerned(ImageRepository(head=head("others"), image=image)) == []
 
 

@@ -2,7 +2,7 @@
 
 from collections import deque
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -63,6 +63,37 @@ async def test_a_rollout_that_cannot_be_obeyed_says_why() -> None:
     (event,) = bench.events
     assert event.regarding == Regarding(EventKind.RELEASE, "prod", "app", Uid("uid-app"))
     assert event.severity is Severity.WARN
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"wantedVersion": ""},
+        {"bakeTime": "soon"},
+        {"healthCheckSelector": {"selector": {}, "matchLabels": {}}},
+        {"versionHistoryLimit": 0},
+    ],
+)
+@in_virtual_time
+async def test_what_is_announced_while_a_rollout_cannot_be_obeyed_is_known_after_that(
+    spec: dict[str, Any],
+) -> None:
+    """REL-35, REL-46: each version can be requested by name later."""
+    bench = ReleaseBench()
+    await bench.rest()
+    good = bench.api.objects["rollouts", "app"]["spec"]
+    bench.api.objects["rollouts", "app"]["spec"] = {**good, **spec}
+    for tag in ("1.1.0", "1.2.0"):
+        bench.announce(tag)
+        assert await bench.rest() == ["patch rollouts/status/app"]
+    assert (bench.history(), bench.tag) == ("1.0.0", "1.0.0")
+    assert bench.condition().startswith("False InvalidSpec")
+    rollout = bench.api.objects["rollouts", "app"]
+    rollout["spec"] = {**good, "suspend": False}
+    rollout["metadata"]["annotations"] = {"rollout.kuberik.com/force-deploy": "1.1.0"}
+    bench.show()
+    await bench.step()
+    assert bench.history() == "1.1.0 1.0.0"
 
 
 @pytest.mark.parametrize(

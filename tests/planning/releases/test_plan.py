@@ -3,14 +3,20 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.model.releases.plan import RemoveIntents
-from rollout_operator.model.releases.release import ReleaseMetadata
-from rollout_operator.model.releases.rollout import KUBERIK, RefusedRelease, ReleaseGate
+from rollout_operator.model.releases.release import Release, ReleaseMetadata
+from rollout_operator.model.releases.rollout import (
+    KUBERIK,
+    RefusedRelease,
+    ReleaseGate,
+    ReleaseSpec,
+)
 from rollout_operator.model.releases.status import BakeStatus, ConsumedIntent, TriggeredBy
 from rollout_operator.model.releases.status import TriggerKind as Kind
 from rollout_operator.planning.releases.plan import plan_release
-from tests.planning.releases.builders import ALL_CHECKS, MINUTE, check, entry, gate, releases
+from tests.planning.releases.builders import ALL_CHECKS, MINUTE, at, check, entry, gate, releases
 from tests.planning.releases.release_world import ReleaseWorld, deployed
 
 CLOSED = gate(passing=False)
@@ -324,6 +330,55 @@ def test_a_refused_rollout_says_why_and_keeps_its_status() -> None:
     assert [one.reason for one in plan.events] == ["InvalidSpec"]
     again = RefusedRelease(head=refused.head, problem="spec: no", status=plan.status)
     assert plan_release(type(snapshot)(rollout=again, now=world.now)).events == ()
+
+
+@pytest.mark.parametrize(
+    ("gates", "problem", "known", "candidates", "passing"),
+    [
+        pytest.param((), "", "1.0.0 2.0.0", "2.0.0", "True AllGatesPassing", id="open"),
+        pytest.param(
+            (CLOSED,), "", "1.0.0 2.0.0", "2.0.0", "False SomeGatesBlocking", id="a closed gate"
+        ),
+        pytest.param((), "no policy", "1.0.0", "", "True AllGatesPassing", id="no policy"),
+    ],
+)  # fmt: skip
+def test_versions_and_gates_of_a_refused_rollout_stay_up_to_date(
+    gates: tuple[ReleaseGate, ...], problem: str, known: str, candidates: str, passing: str
+) -> None:
+    """REL-35, REL-42: nothing is deployed, and no version is missed or forgotten."""
+    world = deployed("1.0.0", least_available=1)
+    world.latest, world.gates, world.policy_problem = "2.0.0", gates, problem
+    refused = RefusedRelease(
+        head=world.rollout.head,
+        problem="spec: no",
+        status=world.status,
+        announced=replace(world.rollout, spec=ReleaseSpec(policy_name="app")),
+    )
+    plan = plan_release(replace(world.snapshot(), rollout=refused))
+    assert (plan.actions, plan.status.history) == ((), world.status.history)
+    assert tags_of(plan.status.available_releases) == known
+    assert plan.status.available_releases_count == len(known.split())
+    assert tags_of(plan.status.release_candidates) == candidates
+    found = plan.status.find_condition("GatesPassing")
+    assert found is not None
+    assert f"{found.status} {found.reason}" == passing
+    ready = plan.status.find_condition("Ready")
+    assert ready is not None
+    assert ready.reason == "InvalidSpec"
+    again = replace(refused, status=plan.status)
+    assert plan_release(replace(world.snapshot(), rollout=again)).status == plan.status
+
+
+def test_no_version_is_forgotten_while_a_rollout_is_refused() -> None:
+    """REL-84: for how long they are kept stands in the spec that cannot be read."""
+    world = ReleaseWorld()
+    old = tuple(Release(tag=f"1.{minor}.0", created=at(-60 * 24 * 60)) for minor in range(40))
+    world.set_status(available_releases=old)
+    refused = RefusedRelease(
+        head=world.rollout.head, problem="no", status=world.status, announced=world.rollout
+    )
+    plan = plan_release(replace(world.snapshot(), rollout=refused))
+    assert plan.status.available_releases == old
 
 
 def test_an_odd_order_and_a_forced_release() -> None:

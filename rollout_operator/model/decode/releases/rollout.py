@@ -69,11 +69,20 @@ class _WithSpec(Wire):
     spec: _Spec
 
 
+class _Announced(Wire):
+    releases_image_policy: _PolicyRef
+
+
+class _WithAnnounced(Wire):
+    spec: _Announced
+
+
 class _WithStatus(Wire):
     status: ReleaseStatus | None = None
 
 
 _SPEC: Final = msgspec.json.Decoder(_WithSpec)
+_ANNOUNCED: Final = msgspec.json.Decoder(_WithAnnounced)
 _STATUS: Final = msgspec.json.Decoder(_WithStatus)
 
 
@@ -90,7 +99,13 @@ def decode_rollout(raw: JsonBytes) -> ReleaseRollout | RefusedRelease:
         # A DecodeError names its object already.
         own = "" if isinstance(error, DecodeError) else f"{KIND} {read.head.key}: "
         problem = f"{own}{error}"
-        return RefusedRelease(head=read.head, problem=problem, status=status, labels=read.labels)
+        return RefusedRelease(
+            head=read.head,
+            problem=problem,
+            status=status,
+            labels=read.labels,
+            announced=_read_announced(raw, read, status),
+        )
     return ReleaseRollout(
         head=read.head,
         spec=spec,
@@ -99,6 +114,15 @@ def decode_rollout(raw: JsonBytes) -> ReleaseRollout | RefusedRelease:
         waits_for_flux=read.annotation(names.WAIT_FOR_FLUX) != "false",
         labels=read.labels,
     )
+
+
+def _read_announced(raw: JsonBytes, read: ReadHead, status: ReleaseStatus) -> ReleaseRollout | None:
+    try:
+        policy = read_body(KIND, raw, _ANNOUNCED).spec.releases_image_policy
+    except DecodeError:
+        return None
+    spec = ReleaseSpec(policy_name=policy.name, policy_namespace=policy.namespace or "")
+    return ReleaseRollout(head=read.head, spec=spec, status=status, labels=read.labels)
 
 
 def is_tag(text: str) -> bool:

@@ -160,6 +160,12 @@ def test_a_spec_that_cannot_be_obeyed(spec: dict[str, Any], problem: str) -> Non
     assert isinstance(found, RefusedRelease)
     assert found.problem == f"Rollout prod/app: {problem}"
     assert found.status.history[0].version.tag == "1"
+    # What announces versions is known where it can be read.
+    has_policy = "releasesImagePolicy" not in problem
+    assert (found.announced is not None) is has_policy
+    if found.announced is not None:
+        assert found.announced.spec == ReleaseSpec(policy_name="app")
+        assert found.announced.status == found.status
 
 
 def test_annotations() -> None:
