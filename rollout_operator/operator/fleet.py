@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from rollout_operator.aio.tasks import TaskStack, gather_all, race
 from rollout_operator.kube.election import ElectionState
@@ -24,9 +24,6 @@ from rollout_operator.operator.engine import Engine
 from rollout_operator.operator.process import Process
 from rollout_operator.telemetry.health import Health
 from rollout_operator.telemetry.logs import bind_keys, log
-
-if TYPE_CHECKING:
-    from rollout_operator.operator.releases.cluster_schedules import ClusterSchedules
 
 # The kubelet kills us after 30 s (`terminationGracePeriodSeconds`); this much is for the workers.
 FINISH_LIMIT: Final = timedelta(seconds=20)
@@ -65,6 +62,26 @@ class ReviewServer(Protocol):
         ...
 
 
+class ClusterPart(Protocol):
+    """A part of the operator that looks after objects of the whole cluster."""
+
+    async def follow(self) -> None:
+        """Follow what it needs, until cancelled."""
+        ...
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to act."""
+        ...
+
+    def close(self) -> None:
+        """Begin nothing new from now on."""
+        ...
+
+    async def finish(self) -> None:
+        """Wait until no object is reconciled."""
+        ...
+
+
 class Fleet:
     """The engines of all namespaces of one process."""
 
@@ -80,7 +97,7 @@ class Fleet:
         self._is_acting = asyncio.Event()
         self._has_known = asyncio.Event()
         """Whether any namespace is known."""
-        self._cluster_schedules = self._build_cluster_schedules()
+        self._cluster_parts = self._build_cluster_parts()
         if is_several:
             process.health.part("namespaces", is_ready=self._find_lack, is_alive=self._find_fault)
 
@@ -130,11 +147,8 @@ class Fleet:
                 tasks.start(name, work)
             if self._process.drives_policies:
                 tasks.start("node informer", self._process.nodes.run())
-            if self._process.settings.drives_releases:
-                checks = self._process.wide_checks
-                tasks.start("health of the cluster", checks.run(self._process.clock))
-            if self._cluster_schedules is not None:
-                tasks.start("schedules of the cluster", self._cluster_schedules.follow())
+            for what, part in self._cluster_parts.items():
+                tasks.start(f"{what} of the cluster", part.follow())
             for engine in self._engines.values():
                 self._begin(engine, tasks)
             health.part("tasks", is_alive=lambda: _name_dead(tasks))
@@ -186,8 +200,8 @@ class Fleet:
             if first != "elected":
                 return first
         self._is_acting.set()
-        if self._cluster_schedules is not None:
-            self._cluster_schedules.start(tasks)
+        for part in self._cluster_parts.values():
+            part.start(tasks)
         if not self._is_several:
             for engine in self._engines.values():
                 engine.lead(tasks)
@@ -226,13 +240,13 @@ class Fleet:
         self._process.stopping_since = self._process.clock.elapsed()
         for engine in self._engines.values():
             engine.close()
-        if self._cluster_schedules is not None:
-            self._cluster_schedules.close()
+        for part in self._cluster_parts.values():
+            part.close()
         try:
             async with asyncio.timeout(FINISH_LIMIT.total_seconds()):
                 await self._for_each(Engine.finish)
-                if self._cluster_schedules is not None:
-                    await self._cluster_schedules.finish()
+                for part in self._cluster_parts.values():
+                    await part.finish()
                 left = REVIEW_LIMIT
                 if self._server is not None:
                     left = await self._server.settle(left)
@@ -256,14 +270,18 @@ class Fleet:
         for engine in self._engines.values():
             await step(engine)
 
-    def _build_cluster_schedules(self) -> "ClusterSchedules | None":
-        """Return the feature for schedules of the cluster, where releases are switched on."""
+    def _build_cluster_parts(self) -> Mapping[str, ClusterPart]:
+        """Return the parts for schedules and health, where releases are switched on."""
         if not self._process.settings.drives_releases:
-            return None
-        # Not before: most operators never need it.
+            return {}
+        # Not before: most operators never need them.
+        from rollout_operator.operator.releases.checks import OtherHealthChecks
         from rollout_operator.operator.releases.cluster_schedules import ClusterSchedules
 
-        return ClusterSchedules(self._process, self._report)
+        return {
+            "schedules": ClusterSchedules(self._process, self._report),
+            "health": OtherHealthChecks(self._process),
+        }
 
     def _report(self, event: EventRecord) -> None:
         """Have an Event about an object of the cluster written, by any namespace's sender."""

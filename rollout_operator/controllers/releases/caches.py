@@ -256,6 +256,17 @@ class WideChecks:
                 raise Unreachable(f"{kind.kind}: the cache of all namespaces is too old")
         return None
 
+    def find_lack(self) -> str | None:
+        """Say why nothing may be decided by them yet."""
+        try:
+            return self.find_problem()
+        except Unreachable as error:
+            return str(error)
+
+    def get_watched(self, namespace: str, name: str) -> AnyWatched | None:
+        """Return a HealthCheck as it was read last; None where there is none."""
+        return self._checks.store.get(namespace, name)
+
     def list_checks(self) -> tuple[HealthCheck, ...]:
         """Return the HealthChecks of all namespaces."""
         return list_decoded(self._checks.store.list_all(), HealthCheck)

@@ -1,13 +1,18 @@
-"""Composition of HealthChecks: what wakes a check, and the controller."""
+"""Composition of HealthChecks: what wakes a check, and the controllers.
 
-from collections.abc import Mapping, Sequence
+A Rollout may select checks of namespaces that this process does not look after otherwise. These
+have one part for all of them, which is told of changes by the followed checks of the whole cluster.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.controllers.own_writes import NewestObjects, StatusWriter
+from rollout_operator.controllers.own_writes import GetCached, NewestObjects, StatusWriter
 from rollout_operator.controllers.releases.caches import ReleaseCaches
 from rollout_operator.controllers.releases.checks.controller import (
     CheckContext,
@@ -17,7 +22,8 @@ from rollout_operator.controllers.releases.checks.controller import (
 from rollout_operator.controllers.releases.checks.reader import CheckReader
 from rollout_operator.controllers.releases.flux import gather_flux
 from rollout_operator.controllers.retries import RECHECK, Attempts
-from rollout_operator.controllers.worker import Workers
+from rollout_operator.controllers.worker import Result, Workers
+from rollout_operator.kube.api import ApiClient
 from rollout_operator.kube.client.discovery import KindCatalog
 from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.release_kinds import HEALTH_CHECKS
@@ -28,13 +34,14 @@ from rollout_operator.model.releases.flux import FluxReference
 from rollout_operator.model.releases.health import CheckFinding, HealthCheck, HealthCheckStatus
 from rollout_operator.model.releases.rollout import ReleaseRollout
 from rollout_operator.operator.context import Context
-from rollout_operator.operator.process import Feature, NamespaceChecks
+from rollout_operator.operator.process import Feature, NamespaceChecks, Process
 from rollout_operator.operator.releases.compat import get_compat
 from rollout_operator.planning.releases.bake import describe_flux_wait
 from rollout_operator.planning.releases.checks.evaluate import describe_stall
-from rollout_operator.planning.releases.checks.record import find_class
+from rollout_operator.planning.releases.checks.record import find_class, find_reset
 from rollout_operator.planning.releases.flux import list_targets
 from rollout_operator.planning.releases.health import Labels, selects_namespaces, takes_check
+from rollout_operator.telemetry.logs import bind_keys
 from rollout_operator.telemetry.spans import trace_keys
 
 # HealthChecks that are reconciled at a time; each mostly waits for the API server.
@@ -75,23 +82,20 @@ class HealthChecks(Feature):
         tasks.start("health workers", self._workers.run())
 
     def _build_controller(self) -> CheckController:
-        context, client = self._context, self._client
-        newest = NewestObjects(
-            self._caches.checks.store.get, context.namespace, client, DECODERS["HealthCheck"]
-        )
-        longest = context.settings.reconcile_interval
-        return CheckController(
-            CheckContext(
-                newest=newest,
-                statuses=StatusWriter(client, HEALTH_CHECKS, newest),
-                reader=CheckReader(
-                    client, KindCatalog(client, context.clock), self._find_stall, self._compat
-                ),
-                observe=self._observe,
-                find_lack=self._caches.find_lack,
-                attempts=Attempts(context.clock, longest=longest, rng=context.rng),
-                keeps_to_namespace=context.settings.keeps_to_namespace,
-            )
+        context = self._context
+        return build_controller(
+            context.process,
+            context.namespace,
+            self._client,
+            CheckReader(
+                self._client,
+                KindCatalog(self._client, context.clock),
+                partial(find_stall, context.process),
+                self._compat,
+            ),
+            get_cached=self._caches.checks.store.get,
+            find_lack=self._caches.find_lack,
+            observe=self._observe,
         )
 
     def list_selecting(self, check: HealthCheck) -> list[ReleaseRollout]:
@@ -123,30 +127,12 @@ class HealthChecks(Feature):
         for other in self._context.process.health_checks:
             if other is not self:
                 selected += [(other, rollout) for rollout in other.list_selecting(check)]
-        selects = any(selects_namespaces(rollout) for _, rollout in selected)
-        return CheckSnapshot(
-            now=self._context.process.refine_time(self._client),
-            rollouts=tuple(rollout for _, rollout in selected),
-            namespaces=self._map_namespaces() if selects else {},
-            waits={rollout.head.key: of.describe_wait(rollout) for of, rollout in selected},
-        )
+        return take_snapshot(self._context.process, self._client, selected)
 
     def find_stall(self, group: str) -> CheckFinding | None:
         """Return why a rollout group of this namespace is held until a person acts."""
         state = self._context.group_states.find(GroupName(group))
         return None if state is None else describe_stall(state.plan.waits, state.since)
-
-    def _find_stall(self, place: FluxReference) -> CheckFinding | None:
-        """Return the same for a group of any namespace that this process acts for."""
-        for checks in self._context.process.health_checks:
-            if checks.namespace == place.namespace:
-                return checks.find_stall(place.name)
-        return None
-
-    def _map_namespaces(self) -> Mapping[str, Labels]:
-        """Return labels of namespaces; empty where they may not be read, as Rollouts say."""
-        wide = self._context.process.wide_checks
-        return {} if wide.find_problem() is not None else wide.map_labels()
 
     def _on_check(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         """Wake a check that has changed, after a moment where others have written its status.
@@ -186,6 +172,169 @@ class HealthChecks(Feature):
             self._queue.add(name)
 
 
+class OtherHealthChecks(Feature):
+    """The controllers of the HealthChecks that Rollouts select in all other namespaces.
+
+    What these checks look at is not followed: they are evaluated at their interval, and as soon as
+    a Rollout waits for nothing else.
+    """
+
+    namespace: Final = ""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._client = process.open("evaluating health elsewhere", Priority.LIST)
+        compat = get_compat(process.settings.release_compat, process.settings.release_order)
+        catalog = KindCatalog(self._client, process.clock)
+        self._reader = CheckReader(self._client, catalog, partial(find_stall, process), compat)
+        self._controllers: dict[str, CheckController] = {}
+        self._queue: WorkQueue[tuple[str, str]] = WorkQueue()
+        self._workers = Workers(
+            self._queue,
+            trace_keys("reconcile health check", self._reconcile),
+            count=WORKERS,
+            rng=process.rng,
+        )
+        process.health_checks.append(self)
+        process.wide_checks.on_change(self._on_check, self._wake_all)
+
+    async def follow(self) -> None:
+        """Follow the checks of all namespaces, once they are needed, until cancelled."""
+        await self._process.wide_checks.run(self._process.clock)
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to act."""
+        self._wake_all()
+        tasks.start("health workers of other namespaces", self._workers.run())
+
+    def find_stall(self, group: str) -> CheckFinding | None:
+        """Return nothing: the groups of these namespaces are not known."""
+        return None
+
+    def list_selecting(self, check: HealthCheck) -> list[ReleaseRollout]:
+        """Return none: there are no Rollouts in these namespaces."""
+        return []
+
+    def describe_wait(self, rollout: ReleaseRollout) -> str:
+        """Return nothing, for no Rollout."""
+        return ""
+
+    def wake(self, rollouts: Sequence[ReleaseRollout]) -> None:
+        """Reconcile the checks that Rollouts may select."""
+        for check in self._process.wide_checks.list_checks():
+            if any(takes_check(rollout, check) for rollout in rollouts):
+                self._add(check)
+
+    async def _reconcile(self, key: tuple[str, str]) -> Result:
+        namespace, name = key
+        if not self._is_other(namespace):
+            return Result()
+        controller = self._controllers.get(namespace)
+        if controller is None:
+            wide = self._process.wide_checks
+            controller = self._controllers[namespace] = build_controller(
+                self._process,
+                namespace,
+                self._client,
+                self._reader,
+                get_cached=wide.get_watched,
+                find_lack=wide.find_lack,
+                observe=self._observe,
+                is_elsewhere=True,
+            )
+        with bind_keys(namespace=namespace):
+            return await controller.reconcile(name)
+
+    def _observe(self, check: HealthCheck) -> CheckSnapshot:
+        selected = [
+            (checks, rollout)
+            for checks in self._process.health_checks
+            for rollout in checks.list_selecting(check)
+        ]
+        return take_snapshot(self._process, self._client, selected)
+
+    def _on_check(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        """Wake a check that has changed; what others write matters where it has to be reset."""
+        for check in list_decoded((new or old,), HealthCheck):
+            if old is not None and new is not None and _get_wish(old) == _get_wish(new):
+                if self._needs_reset(check):
+                    self._queue.add_after((check.head.namespace, check.head.name), RECHECK)
+            else:
+                self._add(check)
+
+    def _needs_reset(self, check: HealthCheck) -> bool:
+        if self._process.wide_checks.find_lack():
+            return False
+        seen = self._observe(check)
+        return find_reset(check, seen.rollouts, seen.namespaces, seen.now) is not None
+
+    def _wake_all(self) -> None:
+        for check in self._process.wide_checks.list_checks():
+            self._add(check)
+
+    def _add(self, check: HealthCheck) -> None:
+        if self._is_other(check.head.namespace):
+            self._queue.add((check.head.namespace, check.head.name))
+
+    def _is_other(self, namespace: str) -> bool:
+        return all(checks.namespace != namespace for checks in self._process.health_checks)
+
+
+def build_controller(
+    process: Process,
+    namespace: str,
+    client: ApiClient,
+    reader: CheckReader,
+    *,
+    get_cached: GetCached[WatchedObject],
+    find_lack: Callable[[], str | None],
+    observe: Callable[[HealthCheck], CheckSnapshot],
+    is_elsewhere: bool = False,
+) -> CheckController:
+    """Return the controller of the HealthChecks of a namespace."""
+    newest = NewestObjects(get_cached, namespace, client, DECODERS["HealthCheck"])
+    longest = process.settings.reconcile_interval
+    return CheckController(
+        CheckContext(
+            newest=newest,
+            statuses=StatusWriter(client, HEALTH_CHECKS, newest),
+            reader=reader,
+            observe=observe,
+            find_lack=find_lack,
+            attempts=Attempts(process.clock, longest=longest, rng=process.rng),
+            is_elsewhere=is_elsewhere,
+            keeps_to_namespace=process.settings.keeps_to_namespace,
+        )
+    )
+
+
+def take_snapshot(
+    process: Process, client: ApiClient, selected: Sequence[tuple[NamespaceChecks, ReleaseRollout]]
+) -> CheckSnapshot:
+    """Return the Rollouts that may select a check, each with what knows its namespace.
+
+    Labels of namespaces are empty where they may not be read, as Rollouts say. Raises Unreachable.
+    """
+    namespaces: Mapping[str, Labels] = {}
+    wide = process.wide_checks
+    if any(selects_namespaces(rollout) for _, rollout in selected) and not wide.find_problem():
+        namespaces = wide.map_labels()
+    return CheckSnapshot(
+        now=process.refine_time(client),
+        rollouts=tuple(rollout for _, rollout in selected),
+        namespaces=namespaces,
+        waits={rollout.head.key: checks.describe_wait(rollout) for checks, rollout in selected},
+    )
+
+
+def find_stall(process: Process, place: FluxReference) -> CheckFinding | None:
+    """Return why a group, of any namespace that this process acts for, waits for a person."""
+    for checks in process.health_checks:
+        if checks.namespace == place.namespace:
+            return checks.find_stall(place.name)
+    return None
+
+
 def _get_wish(watched: AnyWatched) -> object:
     """Return a check without its status."""
     decoded = watched.decoded if isinstance(watched, WatchedObject) else watched
@@ -199,4 +348,7 @@ def _get_cause(rollout: ReleaseRollout) -> object:
     current = rollout.status.current
     entry = None if current is None else (current.id, current.version.tag, current.timestamp)
     retry = None if current is None else (current.last_retry_timestamp, current.bake_status)
-    return entry, retry, rollout.spec.checks, rollout.waits_for_flux
+    # What is elsewhere is not followed: it is looked at once Flux is through.
+    is_wide = selects_namespaces(rollout)
+    wait = current.bake_status_message if current is not None and is_wide else None
+    return entry, retry, wait, rollout.spec.checks, rollout.waits_for_flux

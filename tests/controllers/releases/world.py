@@ -58,13 +58,20 @@ class ReleaseSandbox:
         """Create a Rollout whose image policy does not matter."""
         await self.create(ROLLOUTS, name, {"releasesImagePolicy": {"name": "app"}}, **metadata)
 
-    async def patch(self, resource: Resource, name: str, patch: JsonObject, part: str = "") -> None:
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: JsonObject,
+        part: str = "",
+        namespace: str = "",
+    ) -> None:
         """Change an object as a person does."""
         await self.sandbox.call(
             ApiRequest(
                 verb="patch",
                 resource=resource,
-                namespace=self._get_namespace(resource),
+                namespace=namespace or self._get_namespace(resource),
                 name=name,
                 subresource=part,
                 content_type=MERGE_PATCH,
@@ -75,12 +82,12 @@ class ReleaseSandbox:
     async def delete(self, resource: Resource, name: str) -> None:
         await self._call("delete", resource, name=name)
 
-    async def get(self, resource: Resource, name: str) -> Any:
+    async def get(self, resource: Resource, name: str, namespace: str = "") -> Any:
         """Return an object as the store has it."""
-        return await self._call("get", resource, name=name)
+        return await self._call("get", resource, name=name, namespace=namespace)
 
-    async def get_status(self, resource: Resource, name: str) -> Any:
-        return (await self.get(resource, name)).get("status", {})
+    async def get_status(self, resource: Resource, name: str, namespace: str = "") -> Any:
+        return (await self.get(resource, name, namespace)).get("status", {})
 
     def list_all(self, resource: Resource, namespace: str = "") -> Sequence[Any]:
         return self.sandbox.api.list(resource, namespace)

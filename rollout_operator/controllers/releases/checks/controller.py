@@ -35,7 +35,7 @@ from rollout_operator.planning.releases.checks.record import (
     parse_check_reference,
     record_finding,
 )
-from rollout_operator.planning.releases.health import Labels
+from rollout_operator.planning.releases.health import Labels, list_checks
 from rollout_operator.telemetry.logs import log
 
 # A check that is held pending is reconciled again when Flux gets on, and this often in any case.
@@ -54,6 +54,14 @@ class CheckSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """By namespace and name of a Rollout: the work that Flux has yet to do for it."""
 
 
+def selects_any(snapshot: CheckSnapshot, check: HealthCheck) -> bool:
+    """Return whether a Rollout selects a check."""
+    return any(
+        list_checks(rollout.head, rollout.spec.checks, (check,), snapshot.namespaces)
+        for rollout in snapshot.rollouts
+    )
+
+
 class CheckContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a CheckController works with."""
 
@@ -65,6 +73,9 @@ class CheckContext(msgspec.Struct, frozen=True, kw_only=True):
     find_lack: Callable[[], str | None]
     """Says why nothing may be decided yet."""
     attempts: Attempts
+    is_elsewhere: bool = False
+    """Whether the checks are of a namespace that this process does not look after: only those that
+    a Rollout selects are touched, and another operator may evaluate them as well."""
     keeps_to_namespace: bool = False
     """Whether the examined objects have to be in the namespace of the check."""
 
@@ -121,6 +132,8 @@ class CheckController:
         # Rollouts are observed before all reads: so no read is older than them.
         snapshot = self._context.observe(check)
         own = find_class(check)
+        if self._context.is_elsewhere and not selects_any(snapshot, check):
+            return None
         reset = find_reset(check, snapshot.rollouts, snapshot.namespaces, snapshot.now)
         if reset is not None:
             log.info("Resetting HealthCheck", check=check.head.key, why=reset.message)
@@ -138,7 +151,9 @@ class CheckController:
             finding, again = hold, HELD
         else:  # whether Flux fails is known while it is waited for, too
             finding, again = await self._evaluate(check, own, snapshot.now, hold)
-        await self._write(watched, check, record_finding(check.status, finding, snapshot.now))
+        if finding is not hold or not self._context.is_elsewhere:
+            # The operator of its namespace knows of no hold: the two would undo each other.
+            await self._write(watched, check, record_finding(check.status, finding, snapshot.now))
         return again if hold is None else min(again, HELD)
 
     async def _evaluate(

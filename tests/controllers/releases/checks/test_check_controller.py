@@ -1,11 +1,12 @@
 """HealthChecks in a simulated cluster: what they find, when they start anew, who else writes."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
 import pytest
 
-from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, STATEFULSETS, JsonObject
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, NAMESPACES, STATEFULSETS, JsonObject
 from rollout_operator.kube.release_kinds import (
     HEALTH_CHECKS,
     IMAGE_POLICIES,
@@ -355,6 +356,123 @@ async def test_a_rollout_that_selects_namespaces_resets_there_as_well() -> None:
         await world.sleep(40)
         assert await show(world) == ("Pending", "reset for 1.0.0 of prod/app")
         assert world.count_writes(HEALTH_CHECKS) == 1
+
+
+SELECTED: Final = {"namespaceSelector": {"matchLabels": {"team": "infra"}}}
+
+
+async def create_elsewhere(
+    world: ReleaseSandbox, of: str, team: str = "infra", labels: Mapping[str, str] = WEB
+) -> None:
+    """Create a check of a namespace that nothing else makes the operator look after."""
+    await world.create(NAMESPACES, "far", {}, labels={"team": team})
+    await world.create(
+        *(HEALTH_CHECKS, "check", {"class": of}),
+        annotations={**NAMED, **SOON},
+        labels=labels,
+        namespace="far",
+    )
+    await world.patch(
+        *(HEALTH_CHECKS, "check", stamped(world, "Healthy", -60), "status"), namespace="far"
+    )
+
+
+async def show_elsewhere(world: ReleaseSandbox) -> str:
+    status = await world.get_status(HEALTH_CHECKS, "check", "far")
+    return f"{status['status']}: {status['message']}"
+
+
+async def apply_elsewhere(world: ReleaseSandbox) -> None:
+    """Have Flux apply a Kustomization there."""
+    await world.create(
+        *(APPLIED, "app", {"sourceRef": {"kind": "GitRepository", "name": "x"}}), namespace="far"
+    )
+    ready = {"type": "Ready", "status": "True", "reason": "Ok", "message": "applied"}
+    inventory = {"entries": [{"id": "far_s__Secret", "v": "v1"}]}
+    status = {"observedGeneration": 1, "conditions": [ready], "inventory": inventory}
+    await world.patch(APPLIED, "app", {"status": status}, part="status", namespace="far")
+
+
+@pytest.mark.parametrize("of", ["of-others", "kustomization"])
+@in_virtual_time
+async def test_health_of_another_namespace_counts_where_it_is_selected(of: str) -> None:
+    """RELB-36, REL-104: it is reset there, evaluated if its class is ours, and waited for."""
+    async with ReleaseSandbox.opened() as world:
+        await create_elsewhere(world, of)
+        await create_release(world, **SELECTED)
+        await world.start()
+        await world.sleep(8)
+        assert (await show_elsewhere(world)).startswith("Pending")
+        assert await show_bake(world) == "1.0.0 Deploying"
+        if of == "kustomization":
+            await apply_elsewhere(world)
+        else:
+            late = stamped(world, "Healthy", -60)
+            await world.patch(HEALTH_CHECKS, "check", late, "status", namespace="far")
+            await world.sleep(3)
+            assert (await show_elsewhere(world)).startswith("Pending")
+            now = stamped(world, "Healthy")
+            await world.patch(HEALTH_CHECKS, "check", now, "status", namespace="far")
+        await world.sleep(20)
+        assert (await show_elsewhere(world)).startswith("Healthy")
+        assert await show_bake(world) == "1.0.0 Succeeded"
+
+
+@pytest.mark.parametrize(
+    ("team", "labels"), [("others", WEB), ("infra", {"app": "other"}), ("infra", {})]
+)
+@in_virtual_time
+async def test_what_no_rollout_selects_in_another_namespace_is_left_alone(
+    team: str, labels: dict[str, str]
+) -> None:
+    """RELB-36: whatever its class."""
+    async with ReleaseSandbox.opened() as world:
+        await create_elsewhere(world, "kustomization", team, labels)
+        await create_release(world, **SELECTED)
+        await world.start()
+        await world.sleep(60)
+        assert await show_elsewhere(world) == "Healthy: m"
+        assert world.count_writes(HEALTH_CHECKS) == 0
+
+
+@in_virtual_time
+async def test_a_check_of_another_namespace_waits_for_flux_and_is_then_looked_at() -> None:
+    """RELB-16: at once, though nothing there is followed; it is not written meanwhile."""
+    async with ReleaseSandbox.opened() as world:
+        tagged = {"rollout.kuberik.com/rollout": "app"}
+        source = {"url": "oci://registry/app", "ref": {"tag": "1.0.0"}}
+        await world.create(OCI_REPOSITORIES[0], "app", source, annotations=tagged)
+        await create_elsewhere(world, "kustomization")
+        await apply_elsewhere(world)
+        await create_release(world, **SELECTED)
+        await world.start()
+        await world.sleep(100)
+        assert await show_elsewhere(world) == "Pending: reset for 1.0.0 of default/app"
+        fetched = {
+            "observedGeneration": 1,
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "artifact": {"revision": "1.0.0@sha256:0"},
+        }
+        await world.patch(OCI_REPOSITORIES[0], "app", {"status": fetched}, part="status")
+        await world.sleep(2)
+        assert await show_elsewhere(world) == "Healthy: applied"
+
+
+@in_virtual_time
+async def test_two_operators_that_evaluate_one_check_do_not_undo_each_other_at_once() -> None:
+    """RELB-36: an operator of its namespace may see more of it, or less."""
+    async with ReleaseSandbox.opened() as world:
+        await create_elsewhere(world, "kustomization")
+        await create_release(world, **SELECTED)
+        await world.start()
+        await world.sleep(20)
+        before = world.count_writes(HEALTH_CHECKS)
+        for _ in range(100):
+            if not (await show_elsewhere(world)).startswith("Healthy"):
+                now = stamped(world, "Healthy")
+                await world.patch(HEALTH_CHECKS, "check", now, "status", namespace="far")
+            await world.sleep(0.1)
+        assert world.count_writes(HEALTH_CHECKS) - before <= 2  # its interval is 5 s
 
 
 @in_virtual_time

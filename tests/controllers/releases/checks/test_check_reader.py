@@ -156,8 +156,8 @@ async def test_what_cannot_be_read_counts_by_the_number_of_evaluations(
 ) -> None:
     """RELB-37, REL-109."""
     if isinstance(api, str):
-        api, more = OneKustomization(), api
-        api.more = (more,)
+        more, api = (api,), OneKustomization()
+        api.more = more
     expected = HealthStatus.UNHEALTHY if unread == 2 else HealthStatus.PENDING
     assert await evaluate(api, unread) == (expected, True)
 
