@@ -11,6 +11,7 @@ from rollout_operator.model.condition import StatusCondition
 from rollout_operator.model.releases.health import HealthCheckStatus
 from rollout_operator.model.releases.schedule import ScheduleStatus
 from rollout_operator.model.releases.status import HistoryEntry, ReleaseStatus
+from rollout_operator.planning.releases.kstatus import JUDGED
 from tests.kustomize import Object, render
 from tests.rendered import (
     MANIFESTS,
@@ -26,6 +27,16 @@ from tests.rendered import (
 
 pytestmark = pytest.mark.controlplane  # for kubectl, which is built like it
 
+RBAC: Final = "rbac.authorization.k8s.io"
+# What kubectl's own examples and Flux's guides apply, of a kind that has no health of its own.
+ORDINARY: Final = {
+    *(("", "Namespace"), ("", "ServiceAccount"), (RBAC, "Role"), (RBAC, "RoleBinding")),
+    *((RBAC, "ClusterRole"), (RBAC, "ClusterRoleBinding"), ("batch", "CronJob")),
+    *(("networking.k8s.io", "Ingress"), ("networking.k8s.io", "NetworkPolicy")),
+    *(("policy", "PodDisruptionBudget"), ("autoscaling", "HorizontalPodAutoscaler")),
+    ("kustomize.toolkit.fluxcd.io", "Kustomization"),
+    *(("helm.toolkit.fluxcd.io", "HelmRelease"), ("source.toolkit.fluxcd.io", "OCIRepository")),
+}
 FOLDER: Final = MANIFESTS / "crds" / "releases"
 SCHEMA: Final = "spec.versions.0.schema.openAPIV3Schema.properties"
 SELECTOR: Final = "matchExpressions matchLabels"
@@ -160,12 +171,32 @@ def test_relb_28_the_components_enable_it_in_the_own_namespace(
     parts = ("releases", "releases-registries", "releases-inventory", "releases-cluster")
     objects = by_name(install(tmp_path, *others, *parts))
     assert "-releases.enabled=true" in container_of(objects)["args"]
-    for name in (f"rollout-operator-{part}" for part in parts[:3]):
+    for name in (f"rollout-operator-{part}" for part in parts[:2]):
         assert objects["Role", name]["metadata"]["namespace"] == NAMESPACE
         assert objects["RoleBinding", name]["subjects"][0]["namespace"] == NAMESPACE
     assert all(
         "*" not in grant for one in objects.values() if "rules" in one for grant in granted(one)
     )
+    inventory = f"rollout-operator-{NAMESPACE}-inventory"
+    (selector,) = objects["ClusterRole", inventory]["aggregationRule"]["clusterRoleSelectors"]
+    label = selector["matchLabels"].items()
+    listed = objects["ClusterRole", f"{inventory}-kinds"]
+    assert label <= listed["metadata"]["labels"].items()
+    assert objects["ClusterRoleBinding", inventory]["roleRef"]["name"] == inventory
+    assert objects["ClusterRoleBinding", inventory]["subjects"][0]["namespace"] == NAMESPACE
+    assert {verb for _, verb, _ in granted(listed)} == {"get"}
+    assert not {"secrets", "configmaps"} & {one for one, _, _ in granted(listed)}
     secrets = ("secrets", "get", "")
     assert secrets in granted(objects["Role", "rollout-operator-releases-registries"])
     assert secrets not in granted(objects["Role", "rollout-operator-releases"])
+
+
+@pytest.mark.parametrize(("group", "kind"), sorted({*JUDGED, *ORDINARY}))
+def test_relb_28_what_kustomizations_usually_apply_may_be_read(
+    tmp_path: Path, group: str, kind: str
+) -> None:
+    """RELB-28: what may fail, and what else is ordinary."""
+    role = f"rollout-operator-{NAMESPACE}-inventory-kinds"
+    rules = by_name(install(tmp_path, "releases-inventory"))["ClusterRole", role]["rules"]
+    plurals = {one for rule in rules if group in rule["apiGroups"] for one in rule["resources"]}
+    assert {f"{kind}s".lower(), f"{kind}es".lower(), f"{kind[:-1]}ies".lower()} & plurals

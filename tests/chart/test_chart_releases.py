@@ -15,6 +15,7 @@ from tests.rendered import MANIFESTS, NAMESPACE, get_field, granted
 pytestmark = pytest.mark.controlplane
 
 NAME: Final = "rollout-operator"
+INVENTORY: Final = f"{NAME}-{NAMESPACE}-inventory"
 WIDE: Final = f"{NAME}-{NAMESPACE}-releases"
 SECRETS: Final = ("secrets", "get", "")
 
@@ -25,8 +26,9 @@ def releases(**values: Any) -> Values:
 
 def _grants(component: str) -> set[tuple[str, str, str]]:
     """Return what a component of the manifests grants."""
-    (file,) = Path(MANIFESTS / "components" / component).glob("*role.yaml")
-    return granted(yaml.safe_load(file.read_text()))
+    folder = Path(MANIFESTS / "components" / component)
+    files = [*folder.glob("*role.yaml"), *folder.glob("kinds.yaml")]
+    return set().union(*(granted(yaml.safe_load(file.read_text())) for file in files))
 
 
 def _roles(values: Values) -> dict[str, set[tuple[str, str, str]]]:
@@ -48,13 +50,14 @@ def _args(values: Values) -> list[str]:
 def test_relb_28_rights_are_those_of_the_components() -> None:
     """RELB-28: what a component is for has a value of its own."""
     before = _roles({"webhooks": {"enabled": False}})[NAME]
-    parts = ("releases", "releases-registries", "releases-inventory")
+    parts = ("releases", "releases-registries")
     wanted = set().union(*map(_grants, parts))
     assert _roles(releases())[NAME] - before == wanted - before
 
     least = _roles(releases(readPullSecrets=False, readInventory=False))
     assert least[NAME] - before == _grants("releases") - before
-    assert WIDE not in least
+    assert not {WIDE, INVENTORY} & least.keys()
+    assert _roles(releases())[f"{INVENTORY}-kinds"] == _grants("releases-inventory")
     assert SECRETS not in _roles(releases(metadata="none"))[NAME]
     assert _roles(releases(clusterSchedules=True))[WIDE] == _grants("releases-cluster")
 

@@ -1,5 +1,6 @@
 """The shipped manifests, applied as they are."""
 
+import asyncio
 import copy
 import json
 from collections.abc import Collection
@@ -116,6 +117,11 @@ async def remove_cluster_scoped(api: Api, manifests: list[Json]) -> None:
                 await api.delete(resource, "", manifest["metadata"]["name"])
 
 
+def has_cluster_roles(component: str) -> bool:
+    """Return whether a component grants rights in the cluster, and not in a namespace."""
+    return not (COMPONENTS / component / "role.yaml").exists()
+
+
 async def grant_component(
     api: Api, namespace: str, component: str, verbs: Collection[str] = ()
 ) -> None:
@@ -133,14 +139,30 @@ async def grant_component(
 
 
 @cache
-def _render_webhooks() -> str:
+def _render(component: str) -> str:
     with TemporaryDirectory() as folder:
-        return json.dumps(install(Path(folder), "webhooks", namespace=ANY_NAMESPACE))
+        return json.dumps(install(Path(folder), component, namespace=ANY_NAMESPACE))
+
+
+async def grant_in_cluster(api: Api, namespace: str, component: str) -> list[Json]:
+    """Grant what a component does by ClusterRoles, and return what was applied.
+
+    These outlive the namespace: see `remove_cluster_scoped`.
+    """
+    rendered: list[Json] = json.loads(_render(component).replace(ANY_NAMESPACE, namespace))
+    manifests = [one for one in rendered if one["kind"].startswith("ClusterRole")]
+    await apply_manifests(api, namespace, manifests)
+    for one in manifests:
+        # A controller fills it.
+        while "aggregationRule" in one and not one.get("rules"):
+            await asyncio.sleep(0.1)
+            one = await api.get(CLUSTER_ROLES, "", one["metadata"]["name"])
+    return manifests
 
 
 def webhook_rights(namespace: str) -> list[Json]:
     """Return the Roles and the Secret of the component `webhooks`, as they are shipped."""
-    rendered: list[Json] = json.loads(_render_webhooks().replace(ANY_NAMESPACE, namespace))
+    rendered: list[Json] = json.loads(_render("webhooks").replace(ANY_NAMESPACE, namespace))
     return [
         one
         for one in rendered

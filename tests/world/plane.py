@@ -47,6 +47,7 @@ CONTROLLER_NAMES: Final = (
     "serviceaccount-controller",
     "namespace-controller",
     "disruption-controller",
+    "clusterrole-aggregation-controller",
 )
 
 # Who deleted which pod, and with which preconditions, is what the judge needs. The kubelet's and

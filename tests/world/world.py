@@ -17,8 +17,10 @@ from tests.world.kubelet import Choose, Kubelet, image_of
 from tests.world.manifests import (
     ACCOUNT,
     grant_component,
+    grant_in_cluster,
     grant_shipped_role,
     grant_webhook_roles,
+    has_cluster_roles,
     remove_cluster_scoped,
 )
 from tests.world.operatorproc import Launch, OperatorProcess
@@ -186,7 +188,11 @@ class World:
 
     async def grant(self, component: str, *, verbs: Collection[str] = ()) -> None:
         """Grant what a component does; where verbs are named, its rules of these only."""
-        await grant_component(self.api, self.namespace, component, verbs)
+        if not has_cluster_roles(component):
+            await grant_component(self.api, self.namespace, component, verbs)
+            return
+        granted = await grant_in_cluster(self.api, self.namespace, component)
+        self._stack.push_async_callback(remove_cluster_scoped, self.api, granted)
 
     async def register(self, wanted: Registration) -> Hooks:
         """Write webhook configurations; they are removed when the world ends."""

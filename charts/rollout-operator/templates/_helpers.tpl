@@ -202,26 +202,6 @@ rules:
   resources: [secrets]
   verbs: [get]
 {{- end }}
-{{- if .readInventory }}
-- apiGroups: [""]
-  resources: [persistentvolumeclaims, pods, serviceaccounts, services]
-  verbs: [get]
-- apiGroups: [apps]
-  resources: [daemonsets, deployments, replicasets, statefulsets]
-  verbs: [get]
-- apiGroups: [autoscaling]
-  resources: [horizontalpodautoscalers]
-  verbs: [get]
-- apiGroups: [batch]
-  resources: [cronjobs, jobs]
-  verbs: [get]
-- apiGroups: [networking.k8s.io]
-  resources: [ingresses, networkpolicies]
-  verbs: [get]
-- apiGroups: [policy]
-  resources: [poddisruptionbudgets]
-  verbs: [get]
-{{- end }}
 {{- end }}
 {{- end -}}
 
