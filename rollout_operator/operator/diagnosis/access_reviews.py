@@ -21,7 +21,11 @@ from rollout_operator.model.diagnosis.installation import Installation, Right, R
 from rollout_operator.model.errors import ApiError, Denied
 from rollout_operator.planning.diagnosis.operators import list_acting, list_arguments, list_watched
 from rollout_operator.planning.diagnosis.policies import reads_nodes
-from rollout_operator.planning.diagnosis.releases import reads_cluster, reads_secrets
+from rollout_operator.planning.diagnosis.releases import (
+    reads_cluster,
+    reads_inventory,
+    reads_secrets,
+)
 from rollout_operator.planning.diagnosis.rights import RightNeeds, list_rights
 
 # Of an operator that watches dozens, those that are checked say enough.
@@ -61,6 +65,7 @@ async def fetch_rights(
             nodes=reads_nodes(installation),
             secrets=reads_secrets(installation),
             cluster=reads_cluster(installation),
+            inventory=reads_inventory(installation),
         )
         for right in list_rights(arguments, home, needs):
             if right.is_namespaced is is_namespaced:

@@ -14,6 +14,7 @@ from rollout_operator.model.releases.flux import (
     KUSTOMIZATION,
     OCI_REPOSITORY,
 )
+from rollout_operator.model.releases.health import CheckClass
 from rollout_operator.model.releases.objects import ReleaseObjects
 from rollout_operator.model.releases.rollout import RefusedRelease
 from rollout_operator.planning.diagnosis.operators import (
@@ -23,6 +24,7 @@ from rollout_operator.planning.diagnosis.operators import (
     list_arguments,
 )
 from rollout_operator.planning.diagnosis.remedies import make_finding
+from rollout_operator.planning.releases.checks.record import find_class
 from rollout_operator.planning.releases.health import list_checks, selects_namespaces
 from rollout_operator.planning.releases.schedules.status import describe_refusal
 from rollout_operator.planning.wording import join_names, verb
@@ -167,6 +169,12 @@ def reads_secrets(installation: Installation) -> bool:
         repository.pull_secret or repository.certificates or repository.proxy
         for repository in installation.releases.repositories
     )
+
+
+def reads_inventory(installation: Installation) -> bool:
+    """Return whether a HealthCheck looks at a Kustomization."""
+    checks = installation.releases.checks
+    return any(find_class(check) is CheckClass.KUSTOMIZATION for check in checks)
 
 
 def reads_cluster(installation: Installation) -> bool:

@@ -1,8 +1,9 @@
 """Which rights an operator needs as it is started, and which of them it lacks.
 
 They are those of the shipped Roles: `manifests/base`, and of the components `webhooks`,
-`zone-tracker`, `multi-az-rollouts` and `releases` where their flags are on. A test compares. What
-HealthChecks read of an inventory is left to these: their messages name a right that is missing.
+`zone-tracker`, `multi-az-rollouts` and `releases` where their flags are on. A test compares. Of
+what HealthChecks read of an inventory only the kinds that bakes wait for are checked: messages of
+the HealthChecks name what else may not be read.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -48,6 +49,8 @@ class RightNeeds(NamedTuple):
     """Whether an image repository names a Secret."""
     cluster: bool = False
     """Whether a schedule is of the cluster, or HealthChecks of other namespaces are selected."""
+    inventory: bool = False
+    """Whether a HealthCheck looks at a Kustomization."""
 
 
 NO_NEEDS: Final = RightNeeds()
@@ -78,6 +81,7 @@ def list_rights(
             *_RELEASES,
             *(_PULL_SECRETS if reads_secrets else ()),
             *(_WIDE_RELEASES if needs.cluster else ()),
+            *(_INVENTORY if needs.inventory else ()),
         ]
     return tuple(rights)
 
@@ -217,12 +221,28 @@ _WIDE_RELEASES: Final = tuple(
         *_of("update", _KUBERIK, "clusterrolloutschedules/finalizers", _NO_CLUSTER),
         *_of("list watch", _KUBERIK, "rollouts", _NO_CLUSTER),
         *_of("list watch create patch delete", _KUBERIK, "rolloutgates", _NO_CLUSTER),
-        *_of("list watch", _KUBERIK, "healthchecks", _NO_CLUSTER),
+        *_of("list watch get", _KUBERIK, "healthchecks", _NO_CLUSTER),
+        *_of("patch", _KUBERIK, "healthchecks/status", _NO_CLUSTER),
         *_of("list watch", "", "namespaces", _NO_CLUSTER),
         *_optional(
             _of("create patch", "events.k8s.io", "events", "`kubectl describe` shows no Events")
         ),
     )
+)
+
+
+_UNKNOWN: Final = "bakes wait for such objects where a Kustomization applies them in any namespace"
+_INVENTORY: Final = tuple(
+    replace(right, is_namespaced=False, is_optional=True)
+    for group, kinds in (
+        ("", "persistentvolumeclaims pods services"),
+        ("apps", "daemonsets deployments replicasets statefulsets"),
+        ("batch", "jobs"),
+        ("apiextensions.k8s.io", "customresourcedefinitions"),
+        ("kustomize.toolkit.fluxcd.io", "kustomizations"),
+    )
+    for kind in kinds.split()
+    for right in _of("get", group, kind, _UNKNOWN)
 )
 
 

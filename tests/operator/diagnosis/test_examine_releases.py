@@ -53,6 +53,7 @@ async def test_objects_of_releases_are_read() -> None:
         cluster.put(plural, named(kind, "nights", spec=spec))
     repository: JsonObject = {"image": "example.com/app", "secretRef": {"name": "pull"}}
     cluster.put("imagerepositories", named("ImageRepository", "app", spec=repository))
+    cluster.put("healthchecks", named("HealthCheck", "app", spec={"class": "kustomization"}))
     installation = await read(cluster)
     releases = installation.releases
 
@@ -66,6 +67,7 @@ async def test_objects_of_releases_are_read() -> None:
         if "spec" in review
     }
     assert requested >= {"rollouts", "clusterrolloutschedules", "secrets", "kustomizations"}
+    assert requested >= {"deployments", "jobs"}  # of what the HealthCheck looks at
 
 
 async def test_kinds_that_are_not_there_are_named_in_whatever_version() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from rollout_operator.model.diagnosis.installation import Right
 from rollout_operator.planning.diagnosis.rights import RightNeeds, list_rights
+from rollout_operator.planning.releases.kstatus import JUDGED
 from tests.kustomize import Object
 from tests.rendered import LEAST, NAMESPACE, NODE_LABELS, POLICIES, TRACKER, WEBHOOKS, install
 
@@ -65,6 +66,21 @@ def test_they_are_those_of_the_manifests(
     shipped = _shipped(install(tmp_path / "x", *components))
 
     assert _requested(list_rights(arguments, NAMESPACE, EVERYTHING)) == shipped
+
+
+@pytest.mark.controlplane  # for kubectl, which is built like it
+def test_what_is_checked_of_an_inventory_is_what_bakes_wait_for(tmp_path: Path) -> None:
+    """RELB-28: by name of the shipped role, and only where a HealthCheck looks there."""
+    arguments = ("-releases.enabled",)
+    without = list_rights(arguments, NAMESPACE)
+    needs = RightNeeds(inventory=True)
+    more = [one for one in list_rights(arguments, NAMESPACE, needs) if one not in without]
+
+    assert _requested(more) <= _shipped(install(tmp_path / "x", "releases-inventory"))
+    assert not any(one.is_namespaced for one in more)
+    own = {("kustomize.toolkit.fluxcd.io", "kustomizations")}
+    plurals = {(group, f"{kind.lower()}s") for group, kind in JUDGED} | own
+    assert {(one.group, one.resource) for one in more} == plurals
 
 
 def test_flags_name_the_objects_and_leave_rights_out() -> None:
