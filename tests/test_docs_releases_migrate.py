@@ -96,6 +96,24 @@ def test_each_flag_of_kuberiks_controller_has_its_counterpart() -> None:
     assert "rollout_operator_release_" in (ROOT / "docs/metrics.md").read_text()
 
 
+def list_differences() -> Iterator[tuple[str, bool, frozenset[str]]]:
+    """Yield each difference, whether the switch turns it back, and the scenarios that show it."""
+    for cells in list_rows("What behaves otherwise"):
+        what, _, comment = cells[0].partition(" <!-- ")
+        if what != "what":
+            yield what, len(cells) == 3, frozenset(comment.removesuffix(" -->").split())
+
+
+def test_each_difference_stands_in_one_row_with_its_scenarios() -> None:
+    """REL-118: for a comparison with what kuberik's controller does in them."""
+    rows = list(list_differences())
+    names = [one for _, _, scenarios in rows for one in scenarios]
+    assert len(names) == len({*names})
+    assert all(re.fullmatch(r"[a-m]\d\d", one) for one in names)
+    assert {is_common for _, is_common, _ in rows} == {True, False}
+    assert all(len(cells) in (3, 4) for cells in list_rows("What behaves otherwise"))
+
+
 def test_each_difference_that_the_switch_turns_back_has_its_row() -> None:
     """What the flag turns back, and nothing else."""
     rows = [cells for cells in list_rows("What behaves otherwise") if len(cells) == 3]

@@ -25,7 +25,7 @@ WORDS: Final = {
         "create, patch and delete RolloutGates",
     ),
     ("patch", "rolloutschedules/status"): "write the status of RolloutSchedules and HealthChecks",
-    ("patch", "healthchecks/status"): "write the status of RolloutSchedules and HealthChecks",
+    ("patch", "healthchecks/status"): "HealthChecks",
     ("patch", "clusterrolloutschedules/status"): "write the status and update the finalizers",
     ("update", "clusterrolloutschedules/finalizers"): "the finalizers of ClusterRolloutSchedules",
     ("create", "events"): "write Events everywhere",

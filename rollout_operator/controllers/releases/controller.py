@@ -164,6 +164,7 @@ class ReleaseController:
         """Plan, record the plan, and carry it out."""
         context, name = self._context, watched.name
         snapshot, plan = await self._plan(rollout)
+        refused: Mapping[str, str] = {}
         has_turn = begins_deployment(rollout.status, plan.status)
         if has_turn and isinstance(rollout, ReleaseRollout):
             # A trial and the turn of a write take seconds, in which gates and schedules close: what

@@ -45,7 +45,7 @@ LoadZone = Callable[[str], tzinfo]
 # The longest has 32 characters and three parts, and one more in the copies below `posix/`.
 _LONGEST: Final = 64
 _NAME: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,3}")
-_OF_A_MACHINE: Final = frozenset({"localtime", "posixrules"})
+_OF_A_MACHINE: Final = frozenset({"local", "localtime", "posixrules"})
 
 
 class _Pattern(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ def test_a_zone_by_its_name() -> None:
     assert get_time_zone("Europe/Berlin", ZoneInfo) == ZoneInfo("Europe/Berlin")
 
 
-@pytest.mark.parametrize("name", ["localtime", "posixrules", "LOCALTIME"])
+@pytest.mark.parametrize("name", ["localtime", "posixrules", "LOCALTIME", "Local"])
 def test_the_zone_of_a_machine_is_refused(name: str) -> None:
     """REL-96."""
     with pytest.raises(InvalidInput, match=rf'^spec\.timezone: "{name}" is another time on each'):
