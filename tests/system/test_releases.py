@@ -36,7 +36,7 @@ from tests.system.releasing import (
 from tests.system.waits import wait_true
 from tests.world.api import ApiError, Json, Resource
 from tests.world.budgets import FOLDER, install_kinds
-from tests.world.faults import Cut, Truncate, verbs
+from tests.world.faults import Cut, Truncate, stored
 from tests.world.flux import IMAGE_POLICIES, OCI_REPOSITORIES, install_flux, remove_flux
 from tests.world.images import push_image
 from tests.world.registry import PASSWORD, serving
@@ -239,7 +239,7 @@ async def test_a_deployment_outlives_its_process(world: World) -> None:
     await create_targets(world)
     await announce(world, "1.0.0")
     targets = ("ocirepositories", "kustomizations")
-    never = [world.proxy.add(verbs("patch", one), Cut()) for one in targets]
+    never = [world.proxy.add(stored("patch", one), Cut()) for one in targets]
     first = await world.operator(ON, NO_REGISTRY, ALONE, is_through_proxy=True)
     requested = {
         "rollout.kuberik.com/force-deploy": "1.0.0",
@@ -253,7 +253,7 @@ async def test_a_deployment_outlives_its_process(world: World) -> None:
     for rule in never:
         world.proxy.remove(rule)
     for resource in ("rollouts/status", "rollouts", *targets):
-        world.proxy.add(verbs("patch", resource), Truncate(after=0), times=1)
+        world.proxy.add(stored("patch", resource), Truncate(after=0), times=1)
     second = await world.operator(ON, NO_REGISTRY, ALONE, is_through_proxy=True)
     await wait_tags(world, "1.0.0")
     status = await wait_release_condition(world, "Ready", "True RolloutSucceeded")

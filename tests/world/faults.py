@@ -136,6 +136,12 @@ def verbs(verb: str, resource: str) -> Predicate:
     return lambda request: (request.verb, request.resource) == (verb, resource)
 
 
+def stored(verb: str, resource: str) -> Predicate:
+    """Match one verb on one resource, but for dry runs."""
+    matches = verbs(verb, resource)
+    return lambda request: matches(request) and "dryRun" not in request.query
+
+
 def everything(request: Request) -> bool:
     """Match all requests."""
     return True

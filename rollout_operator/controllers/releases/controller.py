@@ -20,7 +20,14 @@ from rollout_operator.controllers.retries import RECHECK, Attempts, Reconciles
 from rollout_operator.controllers.worker import Result
 from rollout_operator.kube.api import JsonObject, TimedPatcher
 from rollout_operator.kube.release_kinds import ROLLOUTS
-from rollout_operator.model.errors import ApiError, DecodeError, Denied, Refused
+from rollout_operator.model.errors import (
+    ApiError,
+    DecodeError,
+    Denied,
+    Refused,
+    UnknownOutcome,
+    Unreachable,
+)
 from rollout_operator.model.event import EventAction, EventKind, EventRecord, Regarding
 from rollout_operator.model.objects import WatchedObject
 from rollout_operator.model.outcome import Severity
@@ -38,7 +45,6 @@ from rollout_operator.model.releases.plan import (
 from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
 from rollout_operator.model.releases.status import ReleaseStatus
 from rollout_operator.planning.releases.contests import list_drifted, remember
-from rollout_operator.planning.releases.deployment import begins_deployment
 from rollout_operator.planning.releases.flux import plan_due_writes
 from rollout_operator.planning.releases.plan import plan_release
 from rollout_operator.planning.wording import camel_case, join_names
@@ -165,8 +171,8 @@ class ReleaseController:
         context, name = self._context, watched.name
         snapshot, plan = await self._plan(rollout)
         refused: Mapping[str, str] = {}
-        has_turn = begins_deployment(rollout.status, plan.status)
-        if has_turn and isinstance(rollout, ReleaseRollout):
+        has_turn = bool(plan.tag)
+        if plan.tag and isinstance(rollout, ReleaseRollout):
             # A trial and the turn of a write take seconds, in which gates and schedules close: what
             # is recorded is decided after both.
             refused = {plan.tag: await self._try_writes(rollout, plan)}
@@ -195,9 +201,11 @@ class ReleaseController:
         return again
 
     async def _plan(
-        self, rollout: ReleaseRollout | RefusedRelease, refused: Mapping[str, str] = MappingProxyType({})
+        self,
+        rollout: ReleaseRollout | RefusedRelease,
+        refused: Mapping[str, str] = MappingProxyType({}),
     ) -> tuple[ReleaseSnapshot, ReleasePlan]:
-        """Return the plan of now, with what it rests on; `refused` says by tag why Flux took none."""
+        """Return the plan of now, and what it rests on; `refused`: why Flux takes no such tag."""
         name = rollout.head.name
         snapshot = await self._context.observer.observe(rollout, self._write_problems.get(name, ""))
         corrections = self._corrections.get(name, ())
@@ -225,14 +233,16 @@ class ReleaseController:
     async def _try_writes(self, rollout: ReleaseRollout, plan: ReleasePlan) -> str:
         """Return why an object would not take a new tag; empty where all of them would.
 
-        Raises ApiError where that cannot be told now.
+        Raises ApiError where nothing was sent, or an object has changed meanwhile.
         """
         flux = self._context.flux
         for write in plan_due_writes(rollout, plan, flux.get_flux(rollout.head.name)).writes:
             try:
                 await flux.try_write(write)
-            except (Refused, Denied) as error:
-                log.warn("Object of Flux refuses a tag", rollout=rollout.head.name, err=error)
+            except (Refused, Denied, UnknownOutcome, Unreachable) as error:
+                log.warn(
+                    "Object of Flux would not be written", rollout=rollout.head.name, err=error
+                )
                 return str(error)
         return ""
 

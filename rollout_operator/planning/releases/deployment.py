@@ -19,7 +19,6 @@ from rollout_operator.model.releases.rollout import ReleaseCompat, ReleaseIntent
 from rollout_operator.model.releases.status import (
     BakeStatus,
     HistoryEntry,
-    ReleaseStatus,
     TriggeredBy,
     TriggerKind,
 )
@@ -85,12 +84,6 @@ def deploy(
         events.append(ReleaseEvent(reason=DEPLOYING, note=note, is_routine=True))
     kept = keep_first((entry, *past)[: spec.history_limit], MOST_OF_HISTORY)
     return kept, tuple(events)
-
-
-def begins_deployment(before: ReleaseStatus, after: ReleaseStatus) -> bool:
-    """Return whether a status has a deployment that the status before does not have."""
-    old, new = before.current, after.current
-    return new is not None and (old is None or new.timestamp != old.timestamp)
 
 
 def list_consumed(request: DeployRequest) -> tuple[str, ...]:

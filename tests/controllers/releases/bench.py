@@ -88,6 +88,8 @@ class FakeReleaseApi(FakeClient):
     ) -> bytes:
         if is_trial:
             await self._record(f"try {resource.plural}/{name}")
+            if self._lost is not None:
+                raise self._lost
             return b""
         await self._record(f"apply {resource.plural}/{name}")
         self.applied.append(body["spec"]["ref"]["tag"])  # type: ignore[index]

@@ -264,8 +264,10 @@ async def test_a_deployment_is_tried_before_it_is_recorded() -> None:
     """REL-62: what one object refuses is written to none, and a newer version goes before it."""
     bench = ReleaseBench()
     add_another(bench)
-    bench.api.errors["try ocirepositories"] = deque([Refused("no"), Denied("no")])
-    for calls in ([f"{ALSO}", STATUS], [f"{ALSO}"]):
+    bench.api.errors["try ocirepositories"] = deque(
+        [Refused("no"), Denied("no"), UnknownOutcome("no")]
+    )
+    for calls in ([ALSO, STATUS], [ALSO], [ALSO]):
         before = len(bench.api.calls)
         result = await bench.step()
         assert bench.api.calls[before:] == calls
