@@ -205,6 +205,28 @@ async def test_what_may_not_be_read_is_unknown_and_no_failure(
     assert api.text == text
 
 
+class NoRights(OneKustomization):
+    """Stands in for an API server that lets nothing be read."""
+
+    async def fetch_page(self, *args: Any, **how: Any) -> Page:
+        raise DENIED
+
+
+@pytest.mark.parametrize("own", CheckClass)
+@in_virtual_time
+async def test_a_check_of_any_class_waits_for_a_right(own: CheckClass) -> None:
+    """RELB-28, RELB-36."""
+    api = NoRights(own=DENIED, of_objects=DENIED)
+    reader = CheckReader(api, KindCatalog(api, VirtualClock()))
+    request = CheckRequest(check=check(), place=PLACE, now=at(0), unread=9)
+    found = await reader.evaluate(own, request)
+    assert (found.finding.status, found.finding.text) == (
+        HealthStatus.PENDING,
+        f"unknown: {DENIED}",
+    )
+    assert not found.has_unread
+
+
 @pytest.mark.parametrize(
     ("compat", "expected"), [(OURS, HealthStatus.UNHEALTHY), (KUBERIK, HealthStatus.PENDING)]
 )
