@@ -1,9 +1,10 @@
 """Short builders of views for tables of planner cases, and the short form of a plan.
 
 The pods of a zone are one letter each, by ordinal: `p`, `l`, `o` for a ready pod at revision prev,
-last, old; the capital for one that is not ready; `t`, `T` for a terminating one at prev, last; `-`
-for no pod. So `zone("a", "pL-")` has three replicas: zone-a-0 is ready at prev, zone-a-1 is not
-ready at last, zone-a-2 does not exist.
+last, old; the capital for one that crashes again and again; `t`, `T` for a terminating one at prev,
+last; `n`, `N` for one that was never ready, `w`, `W` for one that was; `-` for no pod. So
+`zone("a", "pL-")` has three replicas: zone-a-0 is ready at prev, zone-a-1 crashes at last, zone-a-2
+does not exist.
 """
 
 from collections.abc import Mapping
@@ -36,6 +37,8 @@ NOW: Final = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 REVISIONS: Final = {
     "p": Revision("prev"),
     "t": Revision("prev"),
+    "n": Revision("prev"),
+    "w": Revision("prev"),
     "l": Revision("last"),
     "o": Revision("old"),
 }
@@ -51,18 +54,22 @@ def pod(letter: str, ordinal: int, state: str = "p", **changes: object) -> Pod:
     """Return pod `zone-<letter>-<ordinal>` in a state as the module's docstring has it."""
     terminating = state in "tT"
     ready = state in "plo"
-    why_not_ready = "terminating" if terminating else "" if ready else "CrashLoopBackOff"
+    is_crashing = state in "PLO"
+    why_not_ready = "" if ready else "terminating" if terminating else "container app not ready"
     plain = Pod(
         namespace="test",
         name=f"zone-{letter}-{ordinal}",
         uid=Uid(f"uid-{letter}-{ordinal}"),
         resource_version="1",
         owner_uid=sts_uid(letter),
-        revision=Revision("last") if state == "T" else REVISIONS[state.lower()],
+        revision=Revision("last") if state in "TNW" else REVISIONS[state.lower()],
         phase="Running",
         is_terminating=terminating,
         is_ready=ready,
-        why_not_ready=why_not_ready,
+        was_ready=state in "wW",
+        never_ready=state in "nN",
+        is_crash_looping=is_crashing,
+        why_not_ready="CrashLoopBackOff" if is_crashing else why_not_ready,
     )
     return _change(plain, changes)
 

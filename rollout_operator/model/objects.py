@@ -104,6 +104,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is not ready now and its own status shows that it has been before."""
     never_ready: bool = False
     """Whether it is not ready now and its own status proves that it has never been."""
+    is_crash_looping: bool = False
+    """Whether a container of it waits to be started again, because it crashed too often."""
     ip: str = ""
     """`status.podIP`; empty before it has one."""
     labels: Mapping[str, str] = {}

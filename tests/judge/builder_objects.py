@@ -45,10 +45,13 @@ def pod_object(
     uid: str = "",
     owner: str | None = None,
     ready: bool = True,
+    crashing: bool = False,
     revision: str = "old",
     phase: str = "Running",
 ) -> JsonObject:
     """Return a pod of the set that its name begins with."""
+    ready = ready and not crashing
+    state = {"waiting": {"reason": "CrashLoopBackOff"}} if crashing else {"running": {}}
     set_uid = name.rpartition("-")[0] if owner is None else owner
     return {
         "metadata": {
@@ -63,7 +66,7 @@ def pod_object(
         "status": {
             "phase": phase,
             "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
-            "containerStatuses": [{"name": "app", "ready": ready, "state": {"running": {}}}],
+            "containerStatuses": [{"name": "app", "ready": ready, "state": state}],
         },
     }
 

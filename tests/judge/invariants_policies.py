@@ -59,6 +59,11 @@ class PolicyCase(msgspec.Struct, frozen=True, kw_only=True):
         return outage is None or (outage.ended is not None and outage.ended <= self.at)
 
     @property
+    def disturbs(self) -> bool:
+        """Return whether its zone is shorter without it (D-88)."""
+        return self.state.world.serves(self.pod)
+
+    @property
     def pause(self) -> Pause:
         return self.state.pauses.get(self.owners[-1].policy.uid, Pause())
 
@@ -184,7 +189,7 @@ def _one_batch(case: PolicyCase) -> Iterator[str]:
 def _one_zone(case: PolicyCase) -> Iterator[str]:
     others = {zone.uid for zone in case.list_sets(is_near=False)}
     found = [one for one in case.state.open if one.pod.owner in others]
-    if found and not all(map(case.forgives, found)):
+    if case.disturbs and found and not all(map(case.forgives, found)):
         names = ", ".join(one.pod.name for one in found)
         yield f"the operator's disruption of another zone is not over: {names}"
 
@@ -203,7 +208,7 @@ def _one_set(case: PolicyCase) -> Iterator[str]:
 
 def _others_whole(case: PolicyCase) -> Iterator[str]:
     at = case.at + case.promises.time_error
-    for zone in case.list_sets(is_near=False):
+    for zone in case.list_sets(is_near=False) if case.disturbs else ():
         for name in case.state.list_short(zone, case.known, at):
             yield f"{name} of another zone is not available"
 

@@ -246,6 +246,8 @@ def _judge(
     # What never was up is not disrupted; what a policy drives obeys the policy's own rules.
     is_spared = pod.name in world.unused or policies.drives(pod, since, at)
     spared = {"SI-01", "SI-02", "SI-03", "SI-04"} if is_spared else set()
+    if not world.serves(pod):
+        spared |= {"SI-01", "SI-02"}  # its zone is no shorter without it (D-88)
     for invariant, check in CHECKS.items():
         for text, is_excused in () if invariant in spared else check(case):
             text = f"delete of {pod.name}: {text}"

@@ -38,6 +38,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     is_terminating: bool = False
     is_ready: bool = True
     """Running, condition Ready true, every container ready: section 2.1 of the fault model."""
+    is_crash_looping: bool = False
+    """Whether a kubelet puts off to start a container of it once more."""
     is_running: bool = True
     """By its phase alone."""
     labels: Mapping[str, str] = {}
@@ -95,6 +97,7 @@ def read_pod(pod: Json) -> Pod:
         revision=meta.get("labels", {}).get(REVISION, ""),
         is_terminating="deletionTimestamp" in meta,
         is_ready=_is_ready(pod),
+        is_crash_looping=_is_crash_looping(pod),
         is_running=pod.get("status", {}).get("phase") == "Running",
         labels=meta.get("labels", {}),
         record=_read_record(meta.get("annotations", {}).get(RECORD, "")),
@@ -154,6 +157,13 @@ def _read_record(text: str) -> str:
         return str(json.loads(text)["uid"])
     except (ValueError, TypeError, KeyError):
         return ""
+
+
+def _is_crash_looping(pod: Json) -> bool:
+    status = pod.get("status", {})
+    containers = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
+    halts = [each.get("state", {}).get("waiting", {}) for each in containers]
+    return any(halt.get("reason") == "CrashLoopBackOff" for halt in halts)
 
 
 def _is_ready(pod: Json) -> bool:

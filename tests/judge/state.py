@@ -96,6 +96,10 @@ class World(msgspec.Struct):
         pod = self.pods.get(name)
         return pod is not None and pod.is_ready and not pod.is_terminating
 
+    def serves(self, pod: Pod) -> bool:
+        """Return whether a pod is up, or may come up by itself: its delete disturbs (D-88)."""
+        return pod.is_ready or (pod.uid in self.were_ready and not pod.is_crash_looping)
+
     def lacks(self, ended: Pod) -> bool:
         """Return whether a pod that was ended is wanted, and no other one is ready yet."""
         zone, pod = self.sets.get(ended.owner), self.pods.get(ended.name)

@@ -175,6 +175,13 @@ def terminate(t: HistoryBuilder, at: float) -> HistoryBuilder:
     return t.write(at, MULTI_AZ_ROLLOUTS, NAME, after)
 
 
+def never_up(t: HistoryBuilder) -> HistoryBuilder:
+    """Have a bad revision come to two zones."""
+    for name in ("a-0", "b-0"):
+        t.replace(2, name, ready=False, revision="bad")
+    return t
+
+
 def of_its_own(t: HistoryBuilder) -> HistoryBuilder:
     """Set zone-c, which is short, is none that the policy selects."""
     return t.zone(0.5, "c", labels={"app": "x"}, group=None).pod(1, "c-0", ready=False)
@@ -231,6 +238,12 @@ DELETES = cases(
         "MAZ-31 MAZ-41 the next zone after the pause": follow(51, "b-0"),
         "MAZ-32 another zone has been short for 6 s -> MAZ-32": lambda t: batch(
             t.pod(4, "b-1", ready=False), 10, 1, "a-0"
+        ),
+        "D-88 MAZ-31 MAZ-32 those that never came up go in two zones": lambda t: batch(
+            batch(never_up(t), 10, 1, "a-0"), 11, 2, "b-0"
+        ),
+        "D-88 one that has been up, and may be again -> MAZ-32": lambda t: batch(
+            never_up(t).pod(4, "a-1", ready=False), 10, 1, "a-1"
         ),
         "MAZ-32 another zone has been short for 4 s": lambda t: batch(
             t.pod(6, "b-1", ready=False), 10, 1, "a-0"

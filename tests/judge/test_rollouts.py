@@ -49,6 +49,13 @@ def two_at_once(t: HistoryBuilder) -> HistoryBuilder:
     return t.delete(10, "a-0").delete(10.5, "a-1")
 
 
+def never_up(t: HistoryBuilder) -> HistoryBuilder:
+    """Have a bad revision come to two zones."""
+    for name in ("a-0", "b-0"):
+        t.replace(2, name, ready=False, revision="bad")
+    return t
+
+
 def never_up_again(t: HistoryBuilder) -> None:
     t.delete(10, "a-0").replace(12, "a-0", ready=False, revision="bad").delete(20, "a-0")
 
@@ -66,6 +73,16 @@ DELETES = cases(
         "SI-02 another zone has been short for 4 s": pod_changed(6, "b-1", ready=False),
         "SI-02 D-67 one that was there lately -> SI-02": zone_returns(4),
         "D-67 one that was there long ago": zone_returns(2 + REMEMBERED.total_seconds()),
+        "D-88 SI-01 SI-02 those that never came up go in two zones": lambda t: (
+            never_up(t).delete(10, "a-0").delete(11, "b-0")
+        ),
+        "D-88 and healthy ones do not -> SI-02 SI-03": lambda t: never_up(t).delete(10, "a-1"),
+        "D-88 one that crashes again and again": lambda t: (
+            t.pod(4, "b-1", ready=False).pod(4, "a-0", crashing=True).delete(10, "a-0")
+        ),
+        "D-88 one that has been up, and may be again -> SI-02": lambda t: (
+            t.pod(4, "b-1", ready=False).pod(4, "a-0", ready=False).delete(10, "a-0")
+        ),
         "SI-03 one was missing before -> SI-03": pod_changed(4, "a-1", ready=False),
         "SI-04 one that fell by itself is one more -> SI-04": lambda t: (
             t.delete(10, "a-0").pod(10.2, "a-1", ready=False).delete(20, "a-1")

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from rollout_operator.kube.api import (
     CONFIG_MAPS,
     MUTATING_WEBHOOKS,
+    PODS,
     STATEFULSETS,
     VALIDATING_WEBHOOKS,
     JsonObject,
@@ -138,6 +139,10 @@ class People(msgspec.Struct, frozen=True, kw_only=True):
             "propagationPolicy": "Orphan" if orphans else "Background",
         }
         await self._send(ApiRequest(verb="delete", resource=STATEFULSETS, name=name, body=options))
+
+    async def end_pod(self, name: str) -> None:
+        """Delete a pod. Raises Refusal."""
+        await self._send(ApiRequest(verb="delete", resource=PODS, name=name))
 
     async def set_image(self, name: str, image: str) -> None:
         """Change the template, which makes a new revision. Raises Refusal."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -55,10 +56,16 @@ def two_at_a_time(size: Size) -> Scenario:
 
 
 def crashing(size: Size) -> Scenario:
-    """S4: a revision whose pods crash, and some minutes later its correction."""
+    """S4: a revision whose pods crash, pods that are lost to it, and at last its correction."""
 
     async def script(people: People) -> None:
         await _rolling(size, BAD)(people)
+        for _ in range(people.rng.randint(0, 2)):
+            await people.wait(5, 60)
+            zone = people.rng.choice(list_zones(size)).name
+            await people.attempt(
+                partial(people.end_pod, f"{zone}-{people.rng.randrange(size.pods)}")
+            )
         await people.wait(5, 180)
         await _rolling(size, "v3")(people)
 

@@ -29,6 +29,15 @@ async def _fix(director: Director) -> None:
     await director.until_rolled()
 
 
+async def _fix_two(director: Director) -> None:
+    await director.roll(BAD)
+    await asyncio.sleep(30)
+    await director.people.end_pod("zone-c-1")
+    await asyncio.sleep(60)
+    await director.roll("v3")
+    await director.until_rolled()
+
+
 async def _roll_back(director: Director) -> None:
     await director.roll("v2")
     await director.until_image("zone-b-1", "v2")
@@ -78,6 +87,15 @@ TRACES: Final = (
         "is all the damage there is. With the fix the broken pod goes first, which costs nothing.",
         zones=zones(),
         play=_fix,
+    ),
+    GoldenScenario(
+        name="bad-revision-in-two-zones",
+        title="A version that crashes comes to two zones, and is fixed",
+        about="While zone-a-0 crashes, zone-c-1 is lost and comes back with the bad version as "
+        "well. Two zones are short, so that no healthy pod may go; with the fix both broken pods "
+        "do, because nothing is lost with them.",
+        zones=zones(),
+        play=_fix_two,
     ),
     GoldenScenario(
         name="rollback-in-the-middle",

@@ -42,6 +42,13 @@ def explain_not_ready(status: PodStatus, *, terminating: bool) -> tuple[str, boo
     return one_line(f"container {down.name} {what}"), True
 
 
+def is_crash_looping(status: PodStatus) -> bool:
+    """Return whether a kubelet puts off to start a container that keeps crashing."""
+    containers = (*(status.init_container_statuses or ()), *(status.container_statuses or ()))
+    halts = (container.state.waiting for container in containers if container.state is not None)
+    return any(halt is not None and halt.reason == "CrashLoopBackOff" for halt in halts)
+
+
 def one_line(text: str) -> str:
     """Make a text fit for one line of a log or page."""
     if len(text) <= REASON_LIMIT and text.isascii() and text.isprintable():

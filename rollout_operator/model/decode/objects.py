@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from rollout_operator.model.decode.broken import bound_text, explain, show_value
 from rollout_operator.model.decode.nesting import decode_shallow
-from rollout_operator.model.decode.not_ready import explain_not_ready, one_line
+from rollout_operator.model.decode.not_ready import explain_not_ready, is_crash_looping, one_line
 from rollout_operator.model.decode.wire import (
     BookmarkHead,
     JsonBytes,
@@ -96,6 +96,7 @@ def decode_pod(raw: JsonBytes) -> Pod:
         ready_since=None if why_not_ready else _ready_since(wire, annotations),
         was_ready=been_ready is True,
         never_ready=been_ready is False,
+        is_crash_looping=bool(why_not_ready) and is_crash_looping(status),
         ip=bound_text(status.pod_ip or ""),
         labels=labels,
         downscale_record=bound_text(annotations.downscale or "", LONGEST_RECORD),

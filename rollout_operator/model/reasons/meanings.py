@@ -37,7 +37,7 @@ MEANINGS: Final[Mapping[Code, str]] = MappingProxyType(
             "ready yet"
         ),
         Code.SEVERAL_ZONES_NOT_READY: (
-            "two or more zones have unavailable pods: nothing may be disturbed"
+            "two or more zones have unavailable pods: no pod goes that may be up again by itself"
         ),
         Code.PAUSED: "grafana.com/rollout-paused keeps the outdated pods of a zone",
         Code.PAUSED_ZONE_NOT_READY: "a paused zone has unavailable pods, which blocks the others",

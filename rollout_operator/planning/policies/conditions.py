@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from rollout_operator.model.condition import StatusCondition
-from rollout_operator.model.outcome import Code
+from rollout_operator.model.outcome import Code, Severity
 from rollout_operator.model.policy.plan import PolicyPlan
 from rollout_operator.model.policy.policy import PolicyRefusalCode, RefusedPolicy
 from rollout_operator.model.policy.status import PolicyPhase, PolicyStatus
@@ -48,8 +48,8 @@ _READY_REASONS: Final[Mapping[Code, str]] = {
     Code.PODS_STARTING: _ZONE_NOT_READY,
 }
 _PAUSES: Final = frozenset({Code.PAUSED, Code.POLICY_PAUSED})
-# Only a person ends them.
-_NEEDS_PERSON: Final = frozenset({Code.STATEFUL_SET_SPANS_ZONES, Code.WRONG_STRATEGY})
+# Only a person ends them, unless all that is down is on its way up.
+_NEEDS_PERSON: Final = frozenset({Code.SEVERAL_ZONES_NOT_READY, Code.PAUSED_ZONE_NOT_READY})
 # A policy that is paused, or has nothing to do, is on its way nowhere.
 _AT_REST: Final = frozenset({Code.UP_TO_DATE, Code.NO_STATEFUL_SETS}) | _PAUSES
 _BLOCKED_PHASES: Final = (PolicyPhase.BLOCKED, PolicyPhase.INVALID)
@@ -77,7 +77,7 @@ def render_conditions(
     is_ready = code is Code.UP_TO_DATE
     reason = _READY_REASONS.get(code, _ROLLING_OUT) if code else _ROLLING_OUT
     stalled = DEADLINE_EXCEEDED if plan.is_stalled else reason
-    is_stalled = plan.is_stalled or code in _NEEDS_PERSON
+    is_stalled = plan.is_stalled or _needs_person(plan)
     is_reconciling = not is_stalled and code not in _AT_REST
     findings = (
         ConditionFinding(ACCEPTED, True, ACCEPTED, "the policy is in service"),
@@ -120,6 +120,13 @@ def _explain(plan: PolicyPlan) -> str:
 
 def _find_code(plan: PolicyPlan) -> Code | None:
     return plan.leading.code if plan.leading else None
+
+
+def _needs_person(plan: PolicyPlan) -> bool:
+    leading = plan.leading
+    if leading is None or leading.severity is not Severity.WARN:
+        return leading is not None and leading.severity is Severity.ERROR
+    return leading.code in _NEEDS_PERSON
 
 
 def _describe_zones(resolution: ZoneResolution) -> ConditionFinding:

@@ -51,7 +51,7 @@ from rollout_operator.planning.policies.zones import (
     list_zones,
     rank_begun,
 )
-from rollout_operator.planning.rollout.pods import count_outdated
+from rollout_operator.planning.rollout.pods import count_outdated, disturbs_nothing
 from rollout_operator.planning.rollout.readiness import Readiness, measure_readiness
 from rollout_operator.planning.rollout.walk import (
     RolloutZone,
@@ -167,18 +167,20 @@ def _choose_step(case: _Case) -> _Step:
     """Return what the walk comes to, without the pods that are held."""
     walk = walk_zones(_order_turns(case), case.choose_limit, case.departed)
     records = tuple(action for action in walk.actions if isinstance(action, RecordRevision))
-    if scaling := _find_scaling(case, walk.turn):
-        return _Step(records=records, waits=(scaling,))
+    scaling = _find_scaling(case, walk.turn)
     hold = _find_hold(case, walk.turn) if walk.turn else None
     going = [
         replacement
         for action in walk.actions
-        if isinstance(action, ReplacePods)
+        # Of zones that are short one StatefulSet after the other: a batch is of one.
+        if isinstance(action, ReplacePods) and walk.turn and action.zone.uid == walk.turn.sts.uid
         for replacement in action.going
+        if scaling is None or disturbs_nothing(replacement.pod)
     ]
-    pods = tuple(
-        replacement for replacement in going if hold is None or _is_free(case, replacement)
-    )
+    is_held = hold is not None or scaling is not None
+    pods = tuple(replacement for replacement in going if not is_held or _is_free(case, replacement))
+    if scaling is not None and not pods:
+        return _Step(records=records, waits=(scaling,))
     waits = () if pods else _list_waits(case, walk, hold)
     return _Step(turn=walk.turn, pods=pods, records=records, waits=waits)
 
@@ -282,6 +284,8 @@ def _find_hold(case: _Case, readiness: Readiness) -> Reason | None:
 
 def _list_waits(case: _Case, walk: Walk, hold: Reason | None) -> tuple[Reason, ...]:
     """Return why no pod goes; first what holds the policy."""
+    if any(wait.code is Code.SEVERAL_ZONES_NOT_READY for wait in walk.waits):
+        return tuple(walk.waits)
     if hold is not None and hold.code is Code.POLICY_PAUSED and case.open:
         # What has failed in it is not ended by the pause, and stays worth to know.
         return (hold, _explain_open(case, case.open))

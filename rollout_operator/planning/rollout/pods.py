@@ -1,10 +1,12 @@
 """Choose the pods to delete next in one zone.
 
-Decides only for a zone whose turn it is: that every other zone is whole is settled in `plan`. Which
-of the candidates are refused, and what is tried instead, is up to the executor of the plan.
+Decides only for a zone whose turn it is: whether every other zone is whole is settled in `walk`.
+Which of the candidates are refused, and what is tried instead, is up to the executor of the plan.
 """
 
 from collections.abc import Sequence
+
+from msgspec.structs import replace
 
 from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.outcome import (
@@ -19,6 +21,7 @@ from rollout_operator.planning.rollout.readiness import (
     Down,
     DownCause,
     Readiness,
+    is_passing,
     render_not_ready,
     render_why,
 )
@@ -75,6 +78,26 @@ def choose_pods(
     )
     wait = _explain_held(readiness, text, going=going, is_alone=not others_down)
     return action if going else None, wait
+
+
+def keep_harmless(action: ReplacePods) -> ReplacePods | None:
+    """Return the deletes that disturb nothing, however many zones are short; None for none."""
+    shares = (
+        replace(share, pods=pods, room=min(share.room, len(pods)))
+        for share in action.shares
+        if (pods := tuple(entry for entry in share.pods if disturbs_nothing(entry.pod)))
+    )
+    kept = replace(action, shares=tuple(shares))
+    return kept if kept.shares else None
+
+
+def disturbs_nothing(pod: Pod) -> bool:
+    """Return whether the delete of an outdated pod takes nothing away (D-88).
+
+    Such a pod has never served since it was created, or crashes again and again. Any other pod that
+    is down may come back by itself, as do those of two zones that a network keeps apart.
+    """
+    return not pod.is_ready and (_is_new(pod) or pod.is_crash_looping)
 
 
 def _list_broken(readiness: Readiness) -> list[Down]:
@@ -219,13 +242,6 @@ def _explain_held(readiness: Readiness, text: str, *, going: int, is_alone: bool
     if going:
         return Reason(Code.BUDGET_USED, f"{text}, {going} to go first", Severity.DEBUG, zone)
     text = f"{text}{render_not_ready(readiness)}"
-    if (
-        is_alone
-        and not readiness.unreadable
-        and all(
-            down_pod.why is not DownCause.UNREADY or down_pod.pod.is_starting
-            for down_pod in readiness.down
-        )
-    ):
+    if is_alone and is_passing(readiness):
         return Reason(Code.PODS_STARTING, text, Severity.DEBUG, zone)
     return Reason(Code.BUDGET_USED, text, zone=zone)

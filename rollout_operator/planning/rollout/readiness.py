@@ -153,6 +153,14 @@ def find_why(
     return _find_settling(pod, patience, now) if patience else None
 
 
+def is_passing(readiness: Readiness) -> bool:
+    """Return whether all that is down is on its way, as every pod is at times."""
+    return not readiness.unreadable and all(
+        down_pod.why is not DownCause.UNREADY or down_pod.pod.is_starting
+        for down_pod in readiness.down
+    )
+
+
 def render_readiness(readiness: Readiness) -> str:
     """Return a text such as `zone-b has 2 of 3 pods ready (zone-b-1: CrashLoopBackOff)`."""
     up, word = readiness.used - readiness.unavailable, _render_state(readiness.sts)

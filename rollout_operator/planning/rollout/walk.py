@@ -1,9 +1,10 @@
 """Walk the zones of a rollout: which zone moves, which of its pods go, and why the others wait.
 
 Label groups and policies roll out by this one walk. At most one zone has pods down at any time: a
-zone that is short is the only zone that moves, two short zones stop all. While all are whole, they
-have their turns one after another, and so have the StatefulSets of a zone: all whose turn is over
-are recorded as rolled out, the first with outdated pods ends the walk.
+zone that is short is the only zone that moves. Where several are short, only outdated pods go whose
+delete disturbs nothing, in all of these zones: nothing else brings them the corrected template.
+While all are whole, they have their turns one after another, and so have the StatefulSets of a
+zone: all whose turn is over are recorded as rolled out, the first with outdated pods ends the walk.
 
 What differs is given as data. Zones, StatefulSets and healthy pods have their turns in the order in
 which they come; the limit is that of an annotation or of a policy. A zone of a label group is one
@@ -27,8 +28,8 @@ from rollout_operator.model.outcome import (
     ReplacePods,
     Severity,
 )
-from rollout_operator.planning.rollout.pods import choose_pods, count_outdated
-from rollout_operator.planning.rollout.readiness import Readiness, render_readiness
+from rollout_operator.planning.rollout.pods import choose_pods, count_outdated, keep_harmless
+from rollout_operator.planning.rollout.readiness import Readiness, is_passing, render_readiness
 from rollout_operator.planning.rollout.zones import explain_left, is_paused
 from rollout_operator.planning.wording import count, join_names, verb
 
@@ -61,7 +62,7 @@ class Walk(msgspec.Struct, kw_only=True):
     actions: list[Action] = []
     waits: list[Reason] = []
     turn: Readiness | None = None
-    """The StatefulSet whose outdated pods have their turn."""
+    """The StatefulSet whose outdated pods have their turn; the first of several that do."""
 
 
 def walk_zones(
@@ -76,8 +77,7 @@ def walk_zones(
     left = [readiness for readiness in departed if not readiness.is_whole]
     walk.waits += map(explain_left, left)
     if short and len(short) + len(left) > 1:
-        text = "; ".join([*map(render_short, short), *map(render_readiness, left)])
-        walk.waits.append(Reason(Code.SEVERAL_ZONES_NOT_READY, text, Severity.WARN))
+        _walk_several(walk, short, left, limit)
     elif left:
         walk.waits += _list_paused(zones)
     elif short:
@@ -117,6 +117,23 @@ def explain_up_to_date(zones: Sequence[RolloutZone]) -> Reason:
     pods = sum(readiness.used for zone in zones for readiness in zone.readinesses)
     text = f"{count(pods, 'pod')} of {count(len(zones), 'zone')}: all ready at the update revision"
     return Reason(Code.UP_TO_DATE, text, Severity.DEBUG)
+
+
+def _walk_several(
+    walk: Walk, short: Sequence[RolloutZone], left: Sequence[Readiness], limit: Limit
+) -> None:
+    """Add the pods of several zones that are not whole whose delete disturbs nothing (D-88)."""
+    for zone in short:
+        for readiness in filter(is_waiting, zone.readinesses):
+            action, _ = choose_zone_pods(zone, readiness, limit)
+            if action is not None and (kept := keep_harmless(action)) is not None:
+                walk.actions.append(kept)
+                walk.turn = walk.turn or readiness
+    text = "; ".join([*map(render_short, short), *map(render_readiness, left)])
+    severity = _rate(readiness for zone in short for readiness in zone.readinesses)
+    if walk.actions:
+        severity = Severity.DEBUG  # they are being mended
+    walk.waits.append(Reason(Code.SEVERAL_ZONES_NOT_READY, text, severity))
 
 
 def _walk_short(walk: Walk, zone: RolloutZone, others: Sequence[RolloutZone], limit: Limit) -> None:
@@ -170,7 +187,12 @@ def _explain_paused(readiness: Readiness) -> list[Reason]:
     if readiness.is_whole:
         return _list_paused_of([readiness])
     text = f"paused {render_readiness(readiness)}"
-    return [Reason(Code.PAUSED_ZONE_NOT_READY, text, Severity.WARN, readiness.sts.name)]
+    return [Reason(Code.PAUSED_ZONE_NOT_READY, text, _rate([readiness]), readiness.sts.name)]
+
+
+def _rate(readinesses: Iterable[Readiness]) -> Severity:
+    """Return how bad it is that pods are down which nobody replaces: a start ends by itself."""
+    return Severity.INFO if all(map(is_passing, readinesses)) else Severity.WARN
 
 
 def _record(readiness: Readiness) -> RecordRevision:

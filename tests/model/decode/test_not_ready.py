@@ -155,3 +155,20 @@ def test_si23_trouble_is_one_short_printable_line(reason: str) -> None:
         assert why_not_ready.isascii()
         assert why_not_ready.isprintable()
         assert 0 < len(why_not_ready) <= REASON_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("status", "is_crash_looping"),
+    [
+        pytest.param(has(container(), waiting("CrashLoopBackOff")), True, id="one of two"),
+        pytest.param(begun(waiting("CrashLoopBackOff")), True, id="before it starts"),
+        pytest.param(begun(DONE, waiting("CrashLoopBackOff")), True, id="the second of these"),
+        pytest.param(has(waiting("ImagePullBackOff")), False, id="it has not started"),
+        pytest.param(has(terminated(reason="Error", exitCode=1)), False, id="it may start again"),
+        pytest.param(has(container(ready=False)), False, id="it runs"),
+        pytest.param({}, False, id="it is ready"),
+    ],
+)
+def test_d88_a_pod_that_crashes_again_and_again(status: Tree, is_crash_looping: bool) -> None:
+    """D-88: the kubelet says so."""
+    assert decode_pod(as_json(pod_tree(**status))).is_crash_looping is is_crash_looping

@@ -30,6 +30,7 @@ EXPLAINED: Final[Mapping[str, str]] = {
     "paused and down": "zone-b-0",
     "wrong strategy": "zone-a-0",
     "several zones down": "zone-b-0",
+    "several zones down by a bad revision": "zone-b-0 zone-b-1",
     "rolling": "zone-a-0",
     "a crash after the rollout": "zone-a-1 zone-a",
     "going": "zone-a-0",

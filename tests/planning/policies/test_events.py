@@ -80,7 +80,7 @@ def test_a_rollout_that_stalls() -> None:
 @pytest.mark.parametrize(
     ("zones", "reason"),
     [
-        pytest.param((prev("a", "pPp"), prev("b", "pPp")), "RolloutBlocked", id="MT-41"),
+        pytest.param((prev("a", "pwp"), prev("b", "pWp")), "RolloutBlocked", id="MT-41"),
         pytest.param(
             (prev("a"), zone("b", strategy="RollingUpdate")), "UpdateStrategyNotOnDelete",
             id="MT-65",

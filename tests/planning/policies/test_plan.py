@@ -85,14 +85,34 @@ MAZ-38 a pause holds healthy pods beside broken ones
   prev a pPpl; zone b; batch a-3 completion=-40; spec interval=90 max_unavailable=3 | a-1
 MT-40 MAZ-45 another zone is not whole
   prev a; zone b lLl ready=2 | zone_not_ready
-MT-41 MAZ-45 several are not
-  prev a pPp; prev b pPp; zone c | several_zones_not_ready
+MT-41 MAZ-45 several are not, and may recover
+  prev a pwp; prev b pLp; zone c | several_zones_not_ready
+D-88 MAZ-45 nothing but the template mends pods that crash: zone after zone
+  prev a pPp; prev b pPp; zone c | a-1
+D-88 those of the second once the first has nothing of the kind
+  prev a plt; prev b pPp; zone c; batch a-2 | b-1
+D-88 also while a zone is being scaled, which pods that crash keep from its number
+  prev a ppP; prev b pn- status_replicas=2; zone c | a-2
+D-88 also where the other zone is short by its scaling alone
+  prev a ppP; zone b ll- status_replicas=2 ready=2 | a-2
+D-88 the other one may recover and is left alone, with whatever is healthy
+  prev a pwp; prev b pnp | b-1
+D-88 a paused zone holds its own pods, and no others
+  prev a pPp paused=true; prev b pPp | b-1
+D-88 MAZ-11 a paused policy holds all
+  prev a pPp; prev b pPp; spec is_paused=true | several_zones_not_ready
+D-88 MAZ-22 also the second StatefulSet of a zone
+  prev a pwp; prev b pPp; prev c pwp; shared one=ab two=c | b-1
+D-88 MAZ-40 no pause holds them
+  prev a pPp; prev b pPp; batch a-2 completion=-1 | a-1
 SI-26 one that left while it was short, also in the middle of its batch
   prev a; zone b; left c llL ready=2; batch c-2 | zone_left_short
 SI-26 one that left and is whole now
   prev a; zone b; left c | a-2
-SI-26 beside another that is short
-  prev a pPp; zone b; left c llL ready=2 | zone_left_short several_zones_not_ready
+SI-26 beside another that is short, and may recover
+  prev a pwp; zone b; left c llL ready=2 | zone_left_short several_zones_not_ready
+SI-26 D-88 beside pods that crash
+  prev a pPp; zone b; left c llL ready=2 | a-1
 SI-26 a policy that is paused waits for it as well
   prev a; left c llL ready=2; spec is_paused=true | zone_left_short
 MT-42 the short one

@@ -27,7 +27,7 @@ THREE = (("2a", "a"), ("2b", "b"), ("2c", "c"))
 
 # One zone per StatefulSet, named like it, in the order of names.
 SHARED: Final = {"zone-a": "a", "zone-b": "b", "zone-c": "c"}
-STATES: Final = ("lll", "ppp", "plp", "pPp", "PPl", "ppL", "pp-", "ppt")
+STATES: Final = ("lll", "ppp", "plp", "pPp", "PPl", "pwp", "ppL", "pp-", "ppt")
 PAUSED: Final = ("Paused ppp", "Paused pPp")
 LIMITS: Final = ("1", "2", "70%")
 
@@ -168,7 +168,7 @@ def _make(letter: str, state: str, limit: str) -> Zone:
 
 def _has_other_order(states: Sequence[str]) -> bool:
     """Return whether a zone that was begun comes after one that was not (MAZ-46)."""
-    begun = ["l" in state.lower() for state in states if "p" in state]
+    begun = ["l" in state.lower() for state in states if "p" in state.lower()]
     return begun != sorted(begun, reverse=True)
 
 
@@ -192,7 +192,8 @@ def test_the_same_pods_go_and_the_same_reasons_hold(limit: str) -> None:
         case = snapshot(*zones, **fields)
         one, other = plan_policy(case), plan_group(case.group)
         pods = [action for action in other.actions if isinstance(action, ReplacePods)]
-        going = [each.pod for action in pods for each in action.going]
+        # Of several zones that are short, a policy replaces pods of one StatefulSet at a time.
+        going = [each.pod for action in pods[:1] for each in action.going]
 
         assert [each.pod for each in (one.action.going if one.action else ())] == going
         recorded = [action.zone.name for action in other.actions if action not in pods]

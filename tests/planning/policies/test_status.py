@@ -89,8 +89,18 @@ MT-40 MAZ-45 a zone is short
   prev a; zone b llL ready=2 | Waiting -Blocked -ZoneNotReady +-
 MAZ-45 and nothing is outdated
   zone a; zone b llL ready=2 | Waiting -UpToDate -ZoneNotReady +-
-MT-41 MAZ-45 two are
-  prev a pPp; prev b pPp | Blocked -Blocked -MultipleZonesUnavailable +-
+MT-41 MAZ-45 two are, and neither recovers
+  prev a pLp; prev b pwp | Blocked -Blocked -MultipleZonesUnavailable -+
+MAZ-45 two are, and their pods that crash go
+  prev a pPp; prev b pwp | Progressing +BatchOpen -RollingOut +-
+MAZ-45 nothing is outdated in two
+  zone a llL ready=2; zone b lLl ready=2 | Blocked -UpToDate -MultipleZonesUnavailable -+
+MAZ-45 pods start in two zones
+  zone a lll ready=2; zone b llT ready=2 | Blocked -UpToDate -MultipleZonesUnavailable +-
+MAZ-26 a paused zone is short
+  prev a ppL paused=true; prev b | Waiting -Blocked -ZoneNotReady -+
+MAZ-34 no revision
+  prev a update_revision=; zone b | Waiting -Blocked -RollingOut -+
 MT-51 a zone is being scaled
   prev a; zone b status_replicas=4 | Waiting -Blocked -RollingOut +-
 MT-65 MAZ-27

@@ -248,6 +248,17 @@ def old(letter: str, states: str, *ordinals: int, new: bool = True) -> Zone:
             id="SI-02 what may be successors does",
         ),
         pytest.param(
+            group(prev("a", "Ppp"), old("b", "lllpp", 3, 4, new=False)),
+            [
+                "replace in zone-a: 1 of broken [zone-a-0]",
+                "replace in zone-b: 1 of broken [zone-b-3 zone-b-4]",
+                "several_zones_not_ready: zone-a has 2 of 3 pods ready (zone-a-0:"
+                " CrashLoopBackOff); zone-b has 3 of 5 pods ready (zone-b-3: Unschedulable and"
+                " zone-b-4: Unschedulable)",
+            ],
+            id="D-88 an upscale at the bad revision keeps the good one from no zone",
+        ),
+        pytest.param(
             group(old("a", "lllpp", 3, 4), old("b", "lll")),
             [
                 "replace in zone-a: 2 of broken [zone-a-3 zone-a-4]",

@@ -203,7 +203,7 @@ def test_what_a_wait_is_about_and_how_loud_it_is() -> None:
     underway = replace(read_group("prev a; zone b"), downscale=UNDERWAY)
     waits = [
         *plan_group(underway).waits,
-        *plan_group(read_group("prev a Ppp; prev b pPp; prev c")).waits,
+        *plan_group(read_group("prev a Lpp; prev b pLp; prev c")).waits,
         *plan_group(replace(read_group("prev a"), driver="prod/db")).waits,
         *plan_group(replace(read_group("prev a"), driver="")).waits,
     ]

@@ -31,6 +31,34 @@ T-01 #4 one short by status, one by a pod: nothing
   zone a ppp current=prev ready=2; zone b ppt current=prev
   | several_zones_not_ready: zone-a has 2 of 3 pods ready (status counts 2 ready); zone-b has 2 of 3
     pods ready (zone-b-2: terminating)
+D-88 a good revision heals a bad one in all zones that are short
+  prev a Ppp; zone b current=prev; prev c ppn
+  | replace in zone-a: 1 of broken [zone-a-0]
+  | replace in zone-c: 1 of broken [zone-c-2]
+  | several_zones_not_ready: zone-a has 2 of 3 pods ready (zone-a-0: CrashLoopBackOff); zone-c has 2
+    of 3 pods ready (zone-c-2: container app not ready)
+D-88 beside them nothing goes: neither healthy pods within the limit, nor what may recover
+  zone a Pwp current=prev limit=3 ready=1; zone b ppW current=prev limit=3 ready=2
+  | replace in zone-a: 1 of broken [zone-a-0]
+  | several_zones_not_ready: zone-a has 1 of 3 pods ready (zone-a-0: CrashLoopBackOff and zone-a-1:
+    container app not ready); zone-b has 2 of 3 pods ready (zone-b-2: container app not ready)
+D-88 nor a pod that is at the update revision, or on its way out
+  prev a lLp; prev b Ntp
+  | several_zones_not_ready: zone-a has 2 of 3 pods ready (zone-a-1: CrashLoopBackOff); zone-b has 1
+    of 3 pods ready (zone-b-0: container app not ready and zone-b-1: terminating)
+D-88 SI-04 each zone replaces no more pods at a time than its limit
+  prev a PPP; prev b nnn limit=2
+  | replace in zone-a: 1 of broken [zone-a-0 zone-a-1 zone-a-2]
+  | replace in zone-b: 2 of broken [zone-b-0 zone-b-1 zone-b-2]
+  | several_zones_not_ready: zone-a has 0 of 3 pods ready (zone-a-0: CrashLoopBackOff, zone-a-1:
+    CrashLoopBackOff and zone-a-2: CrashLoopBackOff); zone-b has 0 of 3 pods ready (zone-b-0:
+    container app not ready, zone-b-1: container app not ready and zone-b-2: container app not
+    ready)
+D-88 ROLL-30 a paused zone holds its own pods
+  prev a Ppp paused=true; prev b ppP
+  | replace in zone-b: 1 of broken [zone-b-2]
+  | several_zones_not_ready: zone-a has 2 of 3 pods ready (zone-a-0: CrashLoopBackOff); zone-b has 2
+    of 3 pods ready (zone-b-2: CrashLoopBackOff)
 T-01 #5 all at last: nothing
   zone a; zone b | up_to_date: 6 pods of 2 zones: all ready at the update revision
 T-01 #6 b outdated: b-0 and b-1 first
