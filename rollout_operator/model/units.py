@@ -55,6 +55,9 @@ _LAST_YEAR: Final = 9998
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
+# What takes a brake off, in any case. Anything else may be meant to hold.
+_NO: Final = frozenset({"", "false", "no", "off", "0"})
+
 # More digits than any 64-bit number has; texts of tenants may have a hundred thousand of them.
 _MOST_DIGITS: Final = 20
 
@@ -65,6 +68,16 @@ def quote(text: str) -> str:
     """Return `text` in double quotes for an error message, cut where it is very long."""
     shown = text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."
     return json.dumps(shown, ensure_ascii=False)
+
+
+def is_brake_on(text: str | None) -> bool:
+    """Return whether a label or annotation that stops something does: unless it is a clear no."""
+    return text is not None and text.strip().lower() not in _NO
+
+
+def is_odd_brake(text: str | None) -> bool:
+    """Return whether a brake holds by a value that is not exactly `true`."""
+    return is_brake_on(text) and text != "true"
 
 
 def parse_duration(text: str) -> timedelta:

@@ -19,7 +19,7 @@ from rollout_operator.model.names import NO_DOWNSCALE
 from rollout_operator.model.names import PREPARE_PATH as PREPARE_PATH_KEY
 from tests.judge.book import Book, Write, annotations, labels
 from tests.judge.desired import read_delay_path
-from tests.judge.objects import Pod, Set
+from tests.judge.objects import Pod, Set, is_brake_on
 from tests.judge.state import World
 
 NO_DOWNSCALE_PATH: Final = "/admission/no-downscale"
@@ -64,7 +64,7 @@ class Downscale(msgspec.Struct, frozen=True, kw_only=True):
     def is_forbidden(self) -> bool:
         """Return whether the set was not to lose pods at all."""
         label = labels(self.write.commit.before).get(NO_DOWNSCALE)
-        return label == "true" and NO_DOWNSCALE_PATH in self.guards
+        return is_brake_on(label) and NO_DOWNSCALE_PATH in self.guards
 
     @property
     def text(self) -> str:

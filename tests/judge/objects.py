@@ -117,14 +117,14 @@ def read_set(found: Json) -> Set:
         replicas=replicas,
         first_ordinal=spec.get("ordinals", {}).get("start", 0),
         limit=read_limit(annotations.get(MAX_UNAVAILABLE), replicas),
-        is_paused=annotations.get(PAUSED) == "true",
+        is_paused=is_brake_on(annotations.get(PAUSED)),
         strategy=spec.get("updateStrategy", {}).get("type", ""),
         generation=meta.get("generation", 0),
         observed=status.get("observedGeneration", 0),
         update_revision=status.get("updateRevision", ""),
         current_revision=status.get("currentRevision", ""),
         ready_replicas=status.get("readyReplicas", 0),
-        must_prepare=labels.get(PREPARE) == "true",
+        must_prepare=is_brake_on(labels.get(PREPARE)),
         min_time=read_time(annotations.get(MIN_TIME) or labels.get(MIN_TIME) or ""),
         min_ready=timedelta(seconds=spec.get("minReadySeconds", 0)),
         labels=labels,
@@ -142,6 +142,11 @@ def read_limit(text: str | None, replicas: int) -> int:
     if not text.endswith("%"):
         return int(number)
     return max(1, int(number) * replicas // 100) if int(number) <= 100 else 1
+
+
+def is_brake_on(text: str | None) -> bool:
+    """Return whether a label or annotation holds something: whatever is no clear no does (D-89)."""
+    return text is not None and text.strip().lower() not in ("", "false", "no", "off", "0")
 
 
 def read_time(text: str) -> timedelta:

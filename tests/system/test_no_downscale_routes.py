@@ -59,11 +59,7 @@ def _refusal(workload: Workload, replicas_to: int) -> str:
 # Labels, annotations, and the warnings that are shown.
 OFF: Final[Mapping[str, tuple[dict[str, str], dict[str, str], tuple[str, ...]]]] = {
     "as-annotation": ({}, {NO_DOWNSCALE: "true"}, (MISPLACED,)),
-    "other-value": (
-        {NO_DOWNSCALE: "True"},
-        {},
-        (f'label {NO_DOWNSCALE}: "True" is not true: the check is off',),
-    ),
+    "no": ({NO_DOWNSCALE: "No"}, {}, ()),
     "false": ({NO_DOWNSCALE: "false"}, {}, ()),
 }
 

@@ -29,6 +29,7 @@ from rollout_operator.model.names import DOWNSCALE_RECORD, PREPARE_DOWNSCALE
 from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.units import check_time, format_rfc3339
 from rollout_operator.planning.downscales.endpoint import judge_place, judge_target, show
+from rollout_operator.planning.downscales.request import is_labelled
 from rollout_operator.telemetry.logs import log
 
 # With the default limits ten requests may be sent at once, and the live read has taken one of them.
@@ -142,7 +143,7 @@ def assess_downscale_record(record: DownscaleRecord, pod: Pod, sts: StatefulSet)
 
     Not in parts: where a place is made up, so may be the rest.
     """
-    if sts.labels.get(PREPARE_DOWNSCALE) != "true":
+    if not is_labelled(sts.labels, PREPARE_DOWNSCALE):
         shown = show(sts.labels.get(PREPARE_DOWNSCALE, ""))
         return f"the set is not to be prepared: label {PREPARE_DOWNSCALE}: {shown}"
     targets = (*(() if record.target is None else (record.target,)), *record.earlier)

@@ -15,6 +15,7 @@ from rollout_operator.lab.lines import Line
 from rollout_operator.lab.model.fields import child, children, is_terminating, name_of, number, text
 from rollout_operator.lab.nodes.behaviour import image_of
 from rollout_operator.model.names import PAUSED
+from rollout_operator.model.units import is_brake_on
 
 # Reasons of a waiting container that are the ordinary way up; a container that runs has none.
 _ON_THE_WAY: Final = ("", "ContainerCreating", "PodInitializing")
@@ -138,7 +139,7 @@ def read_row(sts: JsonObject, pods: Mapping[str, JsonObject]) -> ZoneRow:
         existing=number(sts, "status", "replicas"),
         current=text(sts, "status", "currentRevision").removeprefix(f"{name}-"),
         update=text(sts, "status", "updateRevision").removeprefix(f"{name}-"),
-        is_paused=text(sts, "metadata", "annotations", PAUSED) == "true",
+        is_paused=is_brake_on(text(sts, "metadata", "annotations", PAUSED)),
     )
 
 

@@ -120,7 +120,7 @@ MEANINGS: Final[Mapping[Code, str]] = MappingProxyType(
         Code.PODS_MISSING: "a zone wants pods and no pod names it as its controlling owner",
         Code.BAD_MAX_UNAVAILABLE: "the operator cannot read rollout-max-unavailable, and uses 1",
         Code.BAD_PAUSED: (
-            "grafana.com/rollout-paused is neither true nor false; the zone is not paused"
+            "grafana.com/rollout-paused is neither true nor false; the zone is paused"
         ),
         Code.BAD_FORCE_REPLICAS: (
             "grafana.com/rollout-force-replicas is no number, or nothing on that zone reads it"

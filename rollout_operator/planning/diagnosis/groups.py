@@ -12,6 +12,7 @@ from typing import Final
 from rollout_operator.model import names
 from rollout_operator.model.diagnosis.findings import Finding, FindingCode
 from rollout_operator.model.diagnosis.installation import Installation, ZoneSet
+from rollout_operator.model.units import is_odd_brake
 from rollout_operator.planning.diagnosis.remedies import make_finding
 from rollout_operator.planning.downscales.endpoint import NoTarget, plan_target
 from rollout_operator.planning.downscales.request import is_labelled
@@ -149,12 +150,12 @@ def check_places(installation: Installation) -> Iterator[Finding]:
 
 
 def check_switches(installation: Installation) -> Iterator[Finding]:
-    """Yield labels that switch a review on with a value that does not."""
+    """Yield labels that switch a review on with a value that may not be meant to."""
     for sts in installation.sets:
         for key in sorted(_SWITCHES & sts.labels.keys()):
             value = sts.labels[key]
-            if value not in {"true", "false"}:
-                text = f'label {key}: "{value}" is not "true", and is as good as none'
+            if is_odd_brake(value):
+                text = f'label {key}: "{value}" is neither "true" nor "false", and counts as true'
                 yield make_finding(FindingCode.ODD_VALUE, _name(sts), text)
 
 

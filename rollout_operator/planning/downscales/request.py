@@ -12,7 +12,7 @@ from rollout_operator.model.downscale import Decrease, Target
 from rollout_operator.model.names import NO_DOWNSCALE, PREPARE_DOWNSCALE
 from rollout_operator.model.outcome import Code, Reason, Severity, Verdict
 from rollout_operator.model.review import Review, Scalable, Unusable
-from rollout_operator.model.units import quote
+from rollout_operator.model.units import is_brake_on, is_odd_brake, quote
 from rollout_operator.planning.downscales.endpoint import NoTarget, plan_target
 
 # The API server passes it on to the client: nothing is wrong, and it may succeed a little later.
@@ -109,6 +109,8 @@ def assess_no_downscale(
         warning = explain_misplaced(labels, annotations, NO_DOWNSCALE)
         return allow(Code.LABEL_MISPLACED if warning else Code.NOT_GUARDED, warning=warning)
     why = f"it has the label '{NO_DOWNSCALE}=true'"
+    if is_odd_brake(labels[NO_DOWNSCALE]):
+        why += f" ({quote(labels[NO_DOWNSCALE])} is neither true nor false, and counts as true)"
     return refuse_decrease(decrease, Code.NO_DOWNSCALE, why)
 
 
@@ -135,14 +137,12 @@ def plan_preparation(
 
 
 def is_labelled(labels: Mapping[str, str], key: str) -> bool:
-    """Return whether a label switches a review on: its value is exactly `true`."""
-    return labels.get(key) == "true"
+    """Return whether a label switches a review on."""
+    return is_brake_on(labels.get(key))
 
 
 def explain_misplaced(labels: Mapping[str, str], annotations: Mapping[str, str], key: str) -> str:
     """Return a warning about a switch that a person meant to set and that is off (W-49)."""
-    if labels.get(key, "false") not in {"true", "false"}:
-        return f"label {key}: {quote(labels[key])} is not true: the check is off"
     if key not in labels and annotations.get(key, "false") != "false":
         return f"{key} is set as annotation, and only a label counts: the check is off"
     return ""

@@ -21,7 +21,7 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Reason, Severity
-from rollout_operator.model.units import parse_max_unavailable
+from rollout_operator.model.units import is_brake_on, is_odd_brake, parse_max_unavailable
 from rollout_operator.planning.rollout.readiness import (
     Readiness,
     measure_readiness,
@@ -66,8 +66,8 @@ def order_zones(zones: Iterable[Zone]) -> tuple[Zone, ...]:
 
 
 def is_paused(sts: StatefulSet) -> bool:
-    """Return whether deletes in a zone are switched off: the annotation is exactly `true`."""
-    return sts.annotations.get(PAUSED) == "true"
+    """Return whether deletes in a zone are switched off."""
+    return is_brake_on(sts.annotations.get(PAUSED))
 
 
 def is_behind(sts: StatefulSet) -> bool:
@@ -251,10 +251,10 @@ def list_odd_values(sts: StatefulSet) -> Iterator[tuple[Code, str]]:
     _, problem = _read_limit(sts)
     if problem:
         yield Code.BAD_MAX_UNAVAILABLE, problem
-    paused = sts.annotations.get(PAUSED, "false")
-    if paused not in {"true", "false"}:
+    paused = sts.annotations.get(PAUSED)
+    if is_odd_brake(paused):
         text = f'annotation {PAUSED}: "{paused}" is neither "true" nor "false"'
-        yield Code.BAD_PAUSED, f"{text}; the zone is not paused"
+        yield Code.BAD_PAUSED, f"{text}; the zone is paused"
     short, long = sts.labels.get(GROUP_LABEL), sts.labels.get(GROUP_LABEL_LONG)
     if short is not None and long is not None and short != long:
         text = f'labels {GROUP_LABEL}: "{short}" and {GROUP_LABEL_LONG}: "{long}" differ'

@@ -22,6 +22,7 @@ from rollout_operator.model.names import (
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Reason
 from rollout_operator.model.scaling import ScalingSnapshot
+from rollout_operator.model.units import is_brake_on, is_odd_brake
 from rollout_operator.planning.downscales.endpoint import show
 from rollout_operator.planning.downscales.request import is_labelled
 from rollout_operator.planning.rollout.zones import is_behind
@@ -111,9 +112,9 @@ def _names_time(sts: StatefulSet) -> bool:
 
 def _list_oddities(sts: StatefulSet) -> tuple[Reason, ...]:
     reasons: list[Reason] = []
-    if sts.annotations.get(UPSCALE_WHEN_READY, "false") not in {"true", "false"}:
+    if is_odd_brake(sts.annotations.get(UPSCALE_WHEN_READY)):
         why = f'{show(sts.annotations[UPSCALE_WHEN_READY])} is neither "true" nor "false"; '
-        why += "false is used"
+        why += "true is used"
         reasons.append(complain(sts, Code.BAD_SCALING_SWITCH, UPSCALE_WHEN_READY, why))
     if sts.annotations.get(MIRROR_NAME) and sts.annotations.get(MIRROR_KIND):
         why = f"{sts.name} has annotation {MIRROR_NAME} as well: it follows, and mirrors nothing"
@@ -151,7 +152,7 @@ def _find_unready(
     A status that is older than the spec counts the pods of before.
     """
     replicas, wanted = count_replicas(sts, scaling), count_replicas(leading, scaling)
-    if wanted <= replicas or sts.annotations.get(UPSCALE_WHEN_READY) != "true":
+    if wanted <= replicas or not is_brake_on(sts.annotations.get(UPSCALE_WHEN_READY)):
         return None
     if is_unseen(leading, scaling) or is_behind(leading):
         why = f"the status of {leading.name} does not show its newest spec yet"

@@ -101,9 +101,7 @@ def test_the_places_follow_replicas_and_ordinals(
     assert [cell.state for cell in row.cells] == [PodCell.NEW] * len(names)
 
 
-@pytest.mark.parametrize(
-    ("value", "is_paused"), [("true", True), ("false", False), ("True", False)]
-)
+@pytest.mark.parametrize(("value", "is_paused"), [("true", True), ("false", False), ("Off", False)])
 def test_a_row_says_that_its_zone_is_paused(value: str, is_paused: bool) -> None:
     annotations = {"annotations": {"grafana.com/rollout-paused": value}}
 

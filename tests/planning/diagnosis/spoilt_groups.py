@@ -57,11 +57,11 @@ SPOILT_GROUPS: Final = (
         MAX_UNAVAILABLE,
     ),
     Case(
-        "a switch that is off",
+        "a switch whose value cannot be read",
         with_sets(zone_set("zone-c", labels={NO_DOWNSCALE: "True"})),
         FindingCode.ODD_VALUE,
         "StatefulSet zone-c",
-        '"True" is not "true"',
+        '"True" is neither "true" nor "false", and counts as true',
     ),
     Case(
         "a misspelt annotation",

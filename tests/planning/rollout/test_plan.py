@@ -237,13 +237,23 @@ def test_d73_another_operator_is_reported_once_and_the_group_taken_up_in_time() 
     assert not plans[0].failed
 
 
-@pytest.mark.parametrize("value", ["True", "TRUE", "1", "yes", ""])
-def test_a_strange_pause_is_reported_and_does_not_pause(value: str) -> None:
+@pytest.mark.parametrize("value", ["True", "1", "yes", "YES", "flase", "nope", "until monday"])
+def test_a_pause_that_cannot_be_read_is_reported_and_pauses(value: str) -> None:
+    """D-89."""
     plan = plan_group(group(prev("a", paused=value)))
-    assert plan.actions
+    assert [wait.code for wait in plan.waits] == [Code.PAUSED]
+    assert not plan.actions
     (problem,) = plan.problems
     assert (problem.code, problem.severity) == (Code.BAD_PAUSED, Severity.WARN)
     assert f'"{value}"' in problem.text
+
+
+@pytest.mark.parametrize("value", ["", " ", "false", "False", "no", "NO", "off", "Off", "0"])
+def test_a_clear_no_pauses_nothing(value: str) -> None:
+    """D-89."""
+    plan = plan_group(group(prev("a", paused=value)))
+    assert plan.actions
+    assert not plan.problems
 
 
 def test_groups_are_independent() -> None:
@@ -261,9 +271,9 @@ D-40 what is done, then what waits, then what is odd
   zone a current=prev paused=maybe; prev b pP; prev c
   | zone-b-1 is at revision prev, zone-b wants last and it is down (CrashLoopBackOff)
   | zone-b: 1 outdated pod waits: 1 unavailable of 1 allowed, 1 to go first
-  | zone-a and zone-c wait for zone-b
+  | zone-c waits for zone-b
   | StatefulSet zone-a: annotation grafana.com/rollout-paused: "maybe" is neither "true" nor
-    "false"; the zone is not paused
+    "false"; the zone is paused
 a recorded revision
   zone a current=prev
   | zone-a has 3 of 3 pods ready at revision last, its status still names prev as current

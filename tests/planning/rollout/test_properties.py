@@ -44,7 +44,7 @@ def zones(draw: st.DrawFn, letter: str) -> Zone:
         ready=draw(st.integers(0, len(pods))) if draw(rarely) else up,
         current=draw(st.sampled_from(["prev", "prev", "last", "old"])),
         limit=draw(st.sampled_from([None, "1", "2", "3", "50%", "x"])),
-        paused=draw(st.sampled_from([None, None, None, "false", "true", "TRUE"])),
+        paused=draw(st.sampled_from([None, None, None, "false", "No", "true", "TRUE", "yes"])),
         strategy="RollingUpdate" if draw(rarely) else "OnDelete",
         observed_generation=0 if draw(rarely) else 1,
         update_revision="" if draw(rarely) else "last",
@@ -166,7 +166,7 @@ def test_only_owned_outdated_standing_pods_of_unpaused_sets_go(case: Group) -> N
     """SI-06, SI-07."""
     for action in replacements(plan_group(case)):
         member = zone_of(case, action)
-        assert member.sts.annotations.get("grafana.com/rollout-paused") != "true"
+        assert member.sts.annotations.get("grafana.com/rollout-paused") in (None, "false", "No")
         for one in action.listed:
             assert one.pod in own_pods(member).values()
             assert one.pod.revision != member.sts.update_revision

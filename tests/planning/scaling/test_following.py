@@ -158,11 +158,14 @@ a forced count without a set to follow or mirror
     mirrors nothing: it is ignored
 a forced count ends a circle
   b 3 follows=c force=5; c 3 follows=b | scale_up: zone-b follows zone-c: 3 → 5, FORCED
-a gate that is neither true nor false is named, and off
-  a 4 pods=lllL; b 3 follows=a gate=True
-  | scale_up: zone-b follows zone-a: 3 → 4
-  | problem bad_scaling_switch zone-b: StatefulSet zone-b: annotation GATE: "True" is neither "true"
-    nor "false"; false is used
+D-89 a gate that is neither true nor false is named, and holds
+  a 4 pods=lllL; b 3 follows=a gate=yes
+  | wait leading_zone_not_ready zone-b: zone-b follows zone-a: 3 → 4 waits: zone-a has 3 of 4 pods
+    ready
+  | problem bad_scaling_switch zone-b: StatefulSet zone-b: annotation GATE: "yes" is neither "true"
+    nor "false"; true is used
+D-89 a gate that is off, in whatever case
+  a 4 pods=lllL; b 3 follows=a gate=OFF | scale_up: zone-b follows zone-a: 3 → 4
 following wins over mirroring, and both are named
   a 4; b 3 follows=a name=demo kind=ReplicaTemplate; scale 9/0
   | scale_up: zone-b follows zone-a: 3 → 4

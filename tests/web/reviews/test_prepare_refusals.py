@@ -32,7 +32,7 @@ from tests.web.fake_pods import hang
 
 DENIED = "downscale of statefulsets/zone-a in test from 5 to 3 replicas is not allowed because "
 FAILED = "one or more pods failed to prepare for shutdown."
-NO_PREPARE = "is not true: the check is off"
+NO_PREPARE = "only a label counts: the check is off"
 
 
 def nothing_was_done(world: World) -> bool:
@@ -73,10 +73,20 @@ def nothing_was_done(world: World) -> bool:
         pytest.param({}, WHERE, Code.NOT_GUARDED, "", id="PREP-05 absent: allowed"),
         pytest.param(
             {"grafana.com/prepare-downscale": "yes"},
-            WHERE,
+            {},
+            Code.PREPARE_MISCONFIGURED,
+            "port annotation is not set or empty.",
+            id="D-89 whatever is no clear no counts as true",
+        ),
+        pytest.param(
+            {"grafana.com/prepare-downscale": "No"}, WHERE, Code.NOT_GUARDED, "", id="D-89 a no"
+        ),
+        pytest.param(
+            {},
+            PREPARED,
             Code.LABEL_MISPLACED,
             "",
-            id="PREP-05 W-49 not true: allowed with a warning",
+            id="PREP-05 W-49 an annotation: allowed with a warning",
         ),
     ],
 )
