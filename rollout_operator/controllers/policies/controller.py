@@ -36,6 +36,7 @@ from rollout_operator.model.policy.watched import WatchedPolicy
 from rollout_operator.planning.policies.plan import list_switchable, plan_policy
 from rollout_operator.planning.policies.status import (
     find_batch,
+    find_initial,
     is_urgent,
     render_policy_status,
     render_refused_status,
@@ -186,7 +187,11 @@ class PolicyController:
             return step.again
         resolution = await self.placements.resolve(watched, scope.policy, group)
         group = self.rule.observe(name)
-        before = PolicyRecord(resolution=resolution, batch=find_batch(watched.status))
+        before = PolicyRecord(
+            resolution=resolution,
+            batch=find_batch(watched.status),
+            initial=find_initial(watched.status, group),
+        )
         case = _Case(watched=watched, scope=scope, before=before)
         plan = plan_policy(self.rule.snapshot(scope, group, before))
         if plan.action is not None and plan.batch != before.batch:

@@ -156,6 +156,8 @@ class PolicyRecord(msgspec.Struct, frozen=True, kw_only=True):
     resolution: ZoneResolution
     batch: Batch | None
     """The batch, as the status has it by now."""
+    initial: Mapping[str, int]
+    """By StatefulSet the fewest replicas since its update revision came, by the status."""
 
 
 class PolicyRule:
@@ -212,6 +214,7 @@ class PolicyRule:
             resolution=record.resolution,
             group=group,
             batch=record.batch,
+            initial=record.initial,
             clock_error=CLOCK_ERROR,
         )
 

@@ -4,6 +4,7 @@ The decision is made in `planning.policies.plan`; recording a batch, and deletin
 to the controllers.
 """
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -55,6 +56,8 @@ class SetCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Those that others wait for."""
     revision: Revision
     """The update revision."""
+    initial: int = 0
+    """The fewest replicas since that came: what was added later is no sign that it was begun."""
     is_paused: bool = False
 
 
@@ -80,6 +83,8 @@ class PolicySnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """All StatefulSets that the policy owns, each with its pods. `now` is the server's clock."""
     batch: Batch | None = None
     """The last batch, as the status of the policy has it."""
+    initial: Mapping[str, int] = {}
+    """By StatefulSet the fewest replicas since its update revision came, where they are known."""
     clock_error: timedelta = timedelta(0)
     """By so much the server's clock may show more than `group.now`."""
 

@@ -46,6 +46,8 @@ class PolicySetStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     outdated_pods: int = 0
     unavailable_pods: int = 0
     update_revision: str = ""
+    initial_replicas: int = 0
+    """The fewest replicas since the update revision came; 0 where that is not known."""
 
 
 class PolicyZoneStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

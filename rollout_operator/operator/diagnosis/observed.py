@@ -40,7 +40,7 @@ from rollout_operator.planning.description.policies import (
     describe_unreadable_policy,
 )
 from rollout_operator.planning.policies.plan import plan_policy
-from rollout_operator.planning.policies.status import find_batch, read_resolution
+from rollout_operator.planning.policies.status import find_batch, find_initial, read_resolution
 from rollout_operator.planning.rollout.plan import plan_group
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.registry import merge_plans
@@ -106,6 +106,7 @@ class ObservedNamespace:
                     resolution=read_resolution(policy.status),
                     group=group,
                     batch=find_batch(policy.status),
+                    initial=find_initial(policy.status, group),
                 )
                 driven.append(DrivenSets(key=head.key, group=group, plan=plan_policy(snapshot)))
         return sorted(driven, key=lambda driving: driving.key)

@@ -120,7 +120,7 @@ def plan_policy(snapshot: PolicySnapshot) -> PolicyPlan:
         waits=step.waits,
         target=step.turn.sts.name if step.turn else "",
         next_batch=case.pause_end if is_pause else None,
-        zones=tuple(map(count_zone, case.zones)),
+        zones=tuple(count_zone(zone, snapshot.initial) for zone in case.zones),
     )
     return _with_deadlines(plan, case)
 
@@ -196,7 +196,7 @@ def _order_turns(case: _Case) -> Sequence[RolloutZone]:
     def rank(zone: RolloutZone) -> tuple[bool, ...]:
         is_unfinished = any(_has_left(case, readiness) for readiness in zone.readinesses)
         is_done = not any(map(is_waiting, zone.readinesses))
-        return (not is_done, not is_unfinished, *rank_begun(zone, last))
+        return (not is_done, not is_unfinished, *rank_begun(zone, last, case.snapshot.initial))
 
     return sorted((_order_sets(case, zone) for zone in case.zones), key=rank)
 

@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from rollout_operator.model.group import Group
 from rollout_operator.model.names import LONGEST_NAME, Revision, Uid
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.placement import ZoneSource
@@ -140,6 +141,24 @@ def find_batch(status: PolicyStatus) -> Batch | None:
     )
 
 
+def find_initial(status: PolicyStatus, group: Group) -> Mapping[str, int]:
+    """Return by StatefulSet its fewest replicas since its update revision came, where known.
+
+    A pod that was added since then has the update revision from the start: it replaced none.
+    """
+    entries = {sts.name: sts for zone in status.zones for sts in zone.stateful_sets}
+    initial: dict[str, int] = {}
+    for sts in (zone.sts for zone in group.zones):
+        entry = entries.get(sts.name)
+        if entry is None:
+            continue
+        is_same = entry.update_revision == sts.update_revision
+        known = entry.initial_replicas if is_same else entry.replicas
+        if known > 0:
+            initial[sts.name] = min(known, sts.replicas)
+    return initial
+
+
 def _drop_numbers(status: PolicyStatus) -> PolicyStatus:
     zones = (
         replace(
@@ -227,6 +246,7 @@ def _render_set(set_counts: SetCounts, sources: Mapping[str, str]) -> PolicySetS
         outdated_pods=set_counts.outdated,
         unavailable_pods=set_counts.replicas - set_counts.ready,
         update_revision=set_counts.revision,
+        initial_replicas=set_counts.initial,
     )
 
 

@@ -281,30 +281,38 @@ def is_scaling(zone: RolloutZone) -> bool:
     )
 
 
-def rank_begun(zone: RolloutZone, last: str) -> tuple[bool, ...]:
+def rank_begun(zone: RolloutZone, last: str, initial: Mapping[str, int]) -> tuple[bool, ...]:
     """Return what is smaller for a zone that was begun: it is finished first (MAZ-46).
+
+    Pods that were added to a StatefulSet since its update revision came replaced none: `initial`.
 
     Where the template of one StatefulSet of several changed, each zone has pods at both revisions:
     so a zone with both inside of a StatefulSet counts before. Of several the `last` counts first.
     """
-    is_begun = _is_begun(zone.readinesses)
+    is_begun = _is_begun(zone.readinesses, initial)
     is_begun_inside = any(
-        _is_begun([readiness]) for readiness in zone.readinesses if is_waiting(readiness)
+        _is_begun([readiness], initial) for readiness in zone.readinesses if is_waiting(readiness)
     )
     return (not is_begun_inside, not is_begun, zone.name != last and is_begun)
 
 
-def _is_begun(readinesses: Sequence[Readiness]) -> bool:
+def _is_begun(readinesses: Sequence[Readiness], initial: Mapping[str, int]) -> bool:
     counts = [count_pods(readiness) for readiness in readinesses if not is_paused(readiness.sts)]
-    return any(pods.updated for pods in counts) and any(pods.outdated for pods in counts)
+    has_replaced = any(
+        pods.updated and pods.outdated < initial.get(pods.zone, pods.desired) for pods in counts
+    )
+    return has_replaced and any(pods.outdated for pods in counts)
 
 
-def count_zone(zone: RolloutZone) -> ZoneCounts:
+def count_zone(zone: RolloutZone, initial: Mapping[str, int]) -> ZoneCounts:
     """Return a zone in numbers."""
-    return ZoneCounts(name=zone.name, sets=tuple(map(_count_set, zone.readinesses)))
+    return ZoneCounts(
+        name=zone.name,
+        sets=tuple(_count_set(readiness, initial) for readiness in zone.readinesses),
+    )
 
 
-def _count_set(readiness: Readiness) -> SetCounts:
+def _count_set(readiness: Readiness, initial: Mapping[str, int]) -> SetCounts:
     counts = count_pods(readiness)
     return SetCounts(
         name=readiness.sts.name,
@@ -314,5 +322,6 @@ def _count_set(readiness: Readiness) -> SetCounts:
         ready=counts.ready,
         unavailable=readiness.unavailable,
         revision=readiness.sts.update_revision,
+        initial=initial.get(readiness.sts.name, 0),
         is_paused=is_paused(readiness.sts),
     )

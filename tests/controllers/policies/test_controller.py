@@ -63,6 +63,27 @@ async def test_mt30_no_restart_shortens_or_repeats_a_pause() -> None:
 
 
 @in_virtual_time
+async def test_a_zone_that_is_scaled_up_in_mid_rollout_keeps_its_place() -> None:
+    """MAZ-46: whatever process comes to see it."""
+    async with Sandbox() as sandbox:
+        world = PolicyWorld(sandbox)
+        await world.create_zones(replicas=2)
+        await world.create_policy(**SHORT)
+        process = await world.start()
+        await world.sleep(5)
+        await world.roll_out()
+        await world.sleep(3)
+        await world.patch_set("db-c", {"spec": {"replicas": 3}})
+        await world.sleep(30)
+        process.crash()
+        process.start()
+        await process.wait_ready()
+        await world.sleep(300)
+        assert (await world.conditions())["Ready"] == "True UpToDate"
+    assert world.pods() == ["db-a-1", "db-a-0", "db-b-1", "db-b-0", "db-c-1", "db-c-0"]
+
+
+@in_virtual_time
 async def test_mt31_another_interval_takes_effect_at_once() -> None:
     async with Sandbox() as sandbox:
         world = PolicyWorld(sandbox)

@@ -111,14 +111,20 @@ async def test_mt40_an_unready_pod_of_another_zone_holds_all() -> None:
 
 @in_virtual_time
 async def test_mt41_unready_pods_in_two_zones_stop_everything() -> None:
-    """MAZ-45."""
+    """MAZ-45; D-88: but the template that they wait for."""
     async with playing("abc") as world:
         for name in ("db-a-0", "db-b-0"):
             world.sandbox.cluster.fail_pod(name)
-        await world.roll_out()
+        await world.roll_out(letters="c")
         await world.sleep(120)
         assert world.pods() == []
         await expect(world, "Blocked", "MultipleZonesUnavailable")
+        await world.roll_out(letters="ab")
+        await world.sleep(2)
+        assert world.pods() == ["db-a-0", "db-b-0"]
+        await world.sleep(60)
+        assert world.pods() == ["db-a-0", "db-b-0"]
+        await expect(world, "Waiting", "RollingOut")
 
 
 @in_virtual_time

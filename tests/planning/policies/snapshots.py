@@ -66,21 +66,24 @@ def read_policy(text: str) -> PolicySnapshot:
     """Return a snapshot such as `prev a ppl; zone b; batch a-2 completion=-20; spec interval=5`.
 
     Zones are as `read_group` has them, `spec` are fields of the policy, `shared one=ab two=c`
-    are the StatefulSets of zones that have several.
+    are the StatefulSets of zones that have several, `initial c=2` is what the status has of them.
     """
     statements = text.split("; ")
-    own = [one for one in statements if one.split()[0] in ("batch", "spec", "shared")]
+    own = [one for one in statements if one.split()[0] in ("batch", "spec", "shared", "initial")]
     group = read_group("; ".join(one for one in statements if one not in own))
     given: dict[str, Any] = {}
+    initial: dict[str, int] = {}
     for (word, *plain), named in map(read_arguments, own):
         if word == "batch":
             given["batch"] = batch(*plain, **named)  # type: ignore[arg-type]  # by the table
+        elif word == "initial":
+            initial = {f"zone-{letter}": int(str(many)) for letter, many in named.items()}
         elif word == "shared":
             given["shared"] = named
         else:
             given |= {key: _SPEC[key](str(value)) for key, value in named.items()}
     found = snapshot(*group.zones, **given)
-    return replace(found, group=replace(group, name=GroupName("db")))
+    return replace(found, group=replace(group, name=GroupName("db")), initial=initial)
 
 
 def _read_limit(text: str) -> IntOrPercent:

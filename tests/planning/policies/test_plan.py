@@ -51,6 +51,16 @@ MT-22 the order of the zones
   prev c; prev a | c-2
 MAZ-46 a begun one is finished
   prev a; prev b plp | b-2
+MAZ-46 one that was scaled up in mid-rollout is not begun
+  prev a; prev b; prev c ppl; initial a=3 b=3 c=2 | a-2
+MAZ-46 nor one that was scaled up before any other was begun, or twice
+  prev a; prev b ppll; prev c ppl; initial a=3 b=2 c=2 | a-2
+MAZ-46 one that was scaled up and has lost an old pod is
+  prev a; prev b; prev c lpl; initial a=3 b=3 c=2 | c-1
+MAZ-46 one that has lost its last pod is
+  prev a; prev b ppl; initial a=3 b=3 | b-1
+MAZ-46 one that was scaled up, of several StatefulSets
+  prev a; prev b; prev c; prev d ppl; shared one=ab two=cd; initial a=3 b=3 c=3 d=2 | a-2
 MAZ-46 of two begun ones the last
   prev a plp; prev b ppl; batch b-2 completion=-60 | b-1
 MAZ-46 only one StatefulSet of each zone has changed

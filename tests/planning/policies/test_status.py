@@ -30,6 +30,7 @@ from rollout_operator.model.policy.zones import (
 from rollout_operator.planning.policies.plan import plan_policy
 from rollout_operator.planning.policies.status import (
     find_batch,
+    find_initial,
     is_urgent,
     read_resolution,
     render_batch,
@@ -171,8 +172,38 @@ def test_numbers_zone_by_zone() -> None:
             "outdatedPods": 2,
             "unavailablePods": 1,
             "updateRevision": "last",
+            "initialReplicas": 0,
         }
     ]
+
+
+def test_the_replicas_of_when_a_revision_came_are_kept() -> None:
+    """MAZ-46: a zone that is scaled up in mid-rollout is not begun by that, nor by a restart."""
+    status = render(snapshot(zone("a", "ll"), B))
+    assert find_initial(status, snapshot(zone("a", "lll"), B).group) == {}, "nothing is known"
+    seen = []
+    for pods, revision in (
+        ("ll", "new"),  # a template that comes
+        ("lll", "new"),  # an upscale
+        ("l", "new"),  # a downscale, for a while
+        ("lll", "new"),
+        ("lll", "newer"),
+        ("llll", "newest"),  # both at once
+    ):
+        case = snapshot(zone("a", pods, update_revision=revision), B)
+        case = structs.replace(case, initial=find_initial(status, case.group))
+        status = render(case, before=status)
+        seen.append(status.zones[0].stateful_sets[0].initial_replicas)
+
+    assert seen == [2, 2, 1, 1, 3, 3]
+
+
+@pytest.mark.parametrize("written", [-1, 0])
+def test_replicas_that_nobody_has_are_unknown(written: int) -> None:
+    entry = PolicySetStatus(name="zone-a", update_revision="last", initial_replicas=written)
+    status = PolicyStatus(zones=(PolicyZoneStatus(name="a", stateful_sets=(entry,)),))
+
+    assert find_initial(status, snapshot(zone("a"), B).group) == {}
 
 
 def test_new_pods_of_an_upscale_are_not_ready_and_block_nothing() -> None:
