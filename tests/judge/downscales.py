@@ -64,7 +64,8 @@ class Downscale(msgspec.Struct, frozen=True, kw_only=True):
     def is_forbidden(self) -> bool:
         """Return whether the set was not to lose pods at all."""
         label = labels(self.write.commit.before).get(NO_DOWNSCALE)
-        return is_brake_on(label) and NO_DOWNSCALE_PATH in self.guards
+        is_on = is_brake_on(label if isinstance(label, str) else None)
+        return is_on and NO_DOWNSCALE_PATH in self.guards
 
     @property
     def text(self) -> str:

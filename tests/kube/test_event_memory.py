@@ -6,6 +6,7 @@ from rollout_operator.kube.event_memory import (
     BURST,
     MOST_OBJECTS,
     MOST_SERIES,
+    ROUTINE_BURST,
     EventLimits,
     EventRank,
     SeriesMemory,
@@ -23,20 +24,22 @@ async def test_what_is_reported_each_batch_crowds_out_no_warning_and_no_end() ->
     limits = EventLimits(VirtualClock())
 
     def count_admitted(rank: EventRank) -> int:
-        return sum(limits.admit(POLICY, EventAction.ROLL_OUT, rank) for _ in range(BURST * 2))
+        tried = range(ROUTINE_BURST * 2)
+        return sum(limits.admit(POLICY, EventAction.ROLL_OUT, rank) for _ in tried)
 
     for rank in EventRank:
-        assert count_admitted(rank) == BURST
+        assert count_admitted(rank) == (ROUTINE_BURST if rank is EventRank.ROUTINE else BURST)
 
 
 @in_virtual_time
 async def test_maz53_the_end_of_a_rollout_is_reported_after_all_its_batches() -> None:
     async with working() as desk:
-        await desk.report(*(event(f"batch {one}", is_routine=True) for one in range(2 * BURST)))
+        batches = range(2 * ROUTINE_BURST)
+        await desk.report(*(event(f"batch {one}", is_routine=True) for one in batches))
         await desk.report(event("all are updated"))
 
         assert desk.api.notes[-1] == "all are updated"
-        assert len(desk.api.notes) == BURST + 1
+        assert len(desk.api.notes) == ROUTINE_BURST + 1
 
 
 def test_what_is_remembered_is_bounded() -> None:

@@ -34,6 +34,16 @@ def render_age(span: timedelta) -> str:
     return f"{seconds // 60}m{seconds % 60}s" if seconds >= 60 else f"{seconds}s"
 
 
+def draw_head(title: Line, numbers: str, layout: StatusLayout) -> Iterator[Line]:
+    """Yield a title with its numbers, in a line of their own where both have no room in one."""
+    width = sum(len(text) for text, _ in title) + len(numbers)
+    if width <= layout.width:
+        yield (*title, (numbers, Style.PLAIN))
+    else:
+        yield title
+        yield ((numbers, Style.PLAIN),)
+
+
 def draw_waits(label: str, waits: Iterable[Waiting], layout: StatusLayout) -> Iterator[Line]:
     """Yield the lines of reasons, each with what a person can do."""
     for wait in waits:
@@ -43,11 +53,15 @@ def draw_waits(label: str, waits: Iterable[Waiting], layout: StatusLayout) -> It
 
 
 def draw_conditions(
-    conditions: Iterable[ConditionDescription], layout: StatusLayout
+    conditions: Iterable[ConditionDescription],
+    layout: StatusLayout,
+    shown: Iterable[str] = (),
 ) -> Iterator[Line]:
-    """Yield the lines of the conditions of a status."""
+    """Yield the lines of the conditions of a status; a sentence that repeats is left out."""
+    seen = {"", *shown}
     for condition in conditions:
-        message = f": {condition.message}" if condition.message else ""
+        message = "" if condition.message in seen else f": {condition.message}"
+        seen.add(condition.message)
         text = f"{condition.type} is {condition.is_true}, {condition.reason}{message}"
         yield from wrap_text(text, layout, indent=2, style=Style.FAINT)
 

@@ -7,6 +7,7 @@ from typing import Final
 from rollout_operator.cli.text.layout import (
     StatusLayout,
     draw_conditions,
+    draw_head,
     draw_labelled,
     draw_waits,
     render_age,
@@ -24,7 +25,7 @@ _LONGEST_NAME: Final = 24
 
 def draw_policy(policy: PolicyDescription, now: datetime, layout: StatusLayout) -> Iterator[Line]:
     """Yield the lines about one MultiAZRollout."""
-    yield _head(policy)
+    yield from draw_head(_title(policy), _render_numbers(policy), layout)
     if layout.is_terse and policy.phase == "Idle":
         return
     code = f" [{policy.code}]" if policy.code is not None else ""
@@ -47,20 +48,23 @@ def draw_policy(policy: PolicyDescription, now: datetime, layout: StatusLayout) 
         yield from draw_labelled("group", join_names(policy.groups), layout)
     yield from draw_waits("waits", policy.waits[is_shown:], layout)
     if layout.is_wide:
-        yield from draw_conditions(policy.conditions, layout)
+        yield from draw_conditions(policy.conditions, layout, shown=[policy.headline])
 
 
-def _head(policy: PolicyDescription) -> Line:
-    parts = [
-        f"{policy.ready}/{policy.desired} ready",
-        f"{policy.updated}/{policy.desired} updated",
-    ]
+def _render_numbers(policy: PolicyDescription) -> str:
+    """Return how many pods there are; nothing where none were ever counted."""
+    if not policy.desired and not policy.zones:
+        return ""
+    total = policy.desired
+    return f"  {policy.ready}/{total} ready  {policy.updated}/{total} updated"
+
+
+def _title(policy: PolicyDescription) -> Line:
     return (
         (one_line(f"MultiAZRollout {policy.title}"), Style.BOLD),
         ("  ", Style.PLAIN),
         (policy.phase or "not decided", _STYLES.get(policy.phase, Style.YELLOW)),
         (", stalled" if has_stalled(policy) else "", Style.RED),
-        ("".join(f"  {part}" for part in parts), Style.PLAIN),
     )
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from rollout_operator.cli.text.layout import (
     StatusLayout,
+    draw_head,
     draw_labelled,
     draw_waits,
     render_age,
@@ -105,12 +106,15 @@ def choose_symbol(pod: PodDescription) -> PodSymbol:
 
 
 def _title(description: Description) -> Line:
-    groups = count(len(description.groups), "rollout group")
-    rollouts = len(description.list_releases())
-    releases = f", {count(rollouts, 'Rollout')}" if rollouts else ""
+    numbers = (
+        (len(description.groups), "rollout group"),
+        (len(description.list_policies()), "MultiAZRollout"),
+        (len(description.list_releases()), "Rollout"),
+    )
+    kinds = [count(number, noun) for number, noun in numbers if number]
     return (
         (f"namespace {one_line(description.namespace)}", Style.BOLD),
-        (f"  {groups}{releases}", Style.PLAIN),
+        (f"  {', '.join(kinds) or '0 rollout groups'}", Style.PLAIN),
     )
 
 
@@ -140,7 +144,7 @@ def _choose_parts(operator: OperatorDescription, layout: StatusLayout) -> Sequen
 
 
 def _draw_group(group: GroupDescription, now: datetime, layout: StatusLayout) -> Iterator[Line]:
-    yield _head(group, now)
+    yield from draw_head(_name_group(group), _render_numbers(group, now), layout)
     if layout.is_terse and group.phase is Phase.ROLLED_OUT:
         return
     code = f" [{group.code}]" if group.code is not None else ""
@@ -161,7 +165,7 @@ def _draw_group(group: GroupDescription, now: datetime, layout: StatusLayout) ->
     yield from draw_waits("odd", group.problems, layout)
 
 
-def _head(group: GroupDescription, now: datetime) -> Line:
+def _render_numbers(group: GroupDescription, now: datetime) -> str:
     parts = [
         f"{group.ready}/{group.desired} ready",
         f"{group.updated}/{group.desired} updated",
@@ -170,11 +174,14 @@ def _head(group: GroupDescription, now: datetime) -> Line:
         parts.append(f"for {render_age(now - group.since)}")
     if group.expected_end is not None and group.expected_end > now:
         parts.append(f"about {render_age(group.expected_end - now)} left")
+    return "".join(f"  {part}" for part in parts)
+
+
+def _name_group(group: GroupDescription) -> Line:
     return (
         (one_line(group.name) or '""', Style.BOLD),
         ("  ", Style.PLAIN),
         (f"{group.phase}", _PHASES[group.phase]),
-        ("".join(f"  {part}" for part in parts), Style.PLAIN),
     )
 
 

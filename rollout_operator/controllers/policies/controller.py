@@ -68,7 +68,8 @@ class Switches:
                 await self._try(policy, sts, attempt)
 
     async def _try(self, policy: Policy, sts: StatefulSet, attempt: tuple[str, ...]) -> None:
-        log.info("Switching update strategy", policy=policy.head.key, zone=sts.name, to=ON_DELETE)
+        key = policy.head.key
+        log.info("Switching update strategy", policy=key, statefulset=sts.name, to=ON_DELETE)
         head: JsonObject = {"uid": sts.uid, "resourceVersion": sts.resource_version}
         strategy: JsonObject = {"type": ON_DELETE, "rollingUpdate": None}
         patch: JsonObject = {"metadata": head, "spec": {"updateStrategy": strategy}}
@@ -77,7 +78,7 @@ class Switches:
         except ApiError as error:
             self._attempts.record_failure(attempt, str(error), at_least=get_retry_after(error))
             write_log = log.debug if isinstance(error, Conflict) else log.warn
-            write_log("Update strategy not switched", zone=sts.name, err=error)
+            write_log("Update strategy not switched", statefulset=sts.name, err=error)
         else:
             self._attempts.record_success(attempt)
 

@@ -249,6 +249,13 @@ class PolicyRule:
         """Return namespace and name of the policy."""
         return {"policy": f"{self._namespace}/{name}"}
 
+    def name_set(self, name: GroupName, sts: StatefulSet) -> Mapping[str, object]:
+        """Return policy, zone and StatefulSet: a zone may have several."""
+        record = self._records.get(name)
+        sets = () if record is None else record.resolution.sets
+        zone = next((placed.zone for placed in sets if placed.name == sts.name), "")
+        return {**self.name_keys(name), "zone": zone, "statefulset": sts.name}
+
     def _find_scope(self, name: GroupName) -> PolicyScope | None:
         scope = self._owners.find(name)
         is_known = isinstance(scope, PolicyScope) and not self._owners.is_behind(scope)

@@ -286,8 +286,8 @@ class Executor:
             return cut_short_by(report, describe_slow(zone))
         log.info(
             "Terminating pod",
-            **self._rule.name_keys(read.live.name),
-            zone=zone, pod=pod.name, reason=replacement.reason.code, why=replacement.reason.text,
+            **self._rule.name_set(read.live.name, sts),
+            pod=pod.name, reason=replacement.reason.code, why=replacement.reason.text,
         )  # fmt: skip
         precondition = Precondition(uid=pod.uid, resource_version=pod.resource_version)
         self._deletes.begin(pod)

@@ -64,7 +64,8 @@ class Revisions:
             return Recording()  # by an earlier attempt; the cache will show it
         log.info(
             "Recording revision",
-            zone=zone.name, revision=action.revision, reason=action.reason.code,
+            **self._rule.name_set(group, zone),
+            revision=action.revision, reason=action.reason.code,
             why=action.reason.text,
         )  # fmt: skip
         whole = msgspec.json.decode(body, type=JsonObject)

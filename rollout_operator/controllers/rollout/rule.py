@@ -44,8 +44,8 @@ class RolloutRule(Protocol):
         """Return the keys of all locks to hold from before the live read to the last delete."""
         ...
 
-    def name_keys(self, name: GroupName) -> Mapping[str, object]:
-        """Return the log keys of a group."""
+    def name_set(self, name: GroupName, sts: StatefulSet) -> Mapping[str, object]:
+        """Return the log keys of a StatefulSet of a group: whose it is, and its zone."""
         ...
 
 
@@ -78,6 +78,6 @@ class LabelRule:
         """Return the lock of the group."""
         return (group_lock(group.name),)
 
-    def name_keys(self, name: GroupName) -> Mapping[str, object]:
-        """Return the name of the group."""
-        return {"group": name}
+    def name_set(self, name: GroupName, sts: StatefulSet) -> Mapping[str, object]:
+        """Return group and zone, which is the StatefulSet."""
+        return {"group": name, "zone": sts.name}

@@ -135,7 +135,7 @@ def read_log(keys: Mapping[str, object], at: float, who: str = "operator") -> De
     if message == TERMINATING:
         return DemoEntry(at=at, who=who, text=f"deletes {keys.get('pod')}: {code}")
     if message == RECORDING:
-        return DemoEntry(at=at, who=who, text=f"{keys.get('zone')} is done: {code}")
+        return DemoEntry(at=at, who=who, text=f"{_name_set(keys)} is done: {code}")
     if message == ELECTED:
         before = _name_holder(str(keys.get("before")))
         text = f"takes the lease {keys.get('lease')} after {before}, and acts from now on"
@@ -149,9 +149,12 @@ def read_move(keys: Mapping[str, object]) -> DemoReason | None:
     """Return why a zone moves, where a record of the log is about that."""
     if keys.get("msg") != TERMINATING:
         return None
-    return DemoReason(
-        zone=str(keys.get("zone")), code=str(keys.get("reason")), text=str(keys.get("why"))
-    )
+    return DemoReason(zone=_name_set(keys), code=str(keys.get("reason")), text=str(keys.get("why")))
+
+
+def _name_set(keys: Mapping[str, object]) -> str:
+    """Return the StatefulSet of a record: of a label group it is the zone."""
+    return str(keys.get("statefulset", keys.get("zone")))
 
 
 def read_policy_waits(keys: Mapping[str, object]) -> tuple[DemoReason, ...]:

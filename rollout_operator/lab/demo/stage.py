@@ -375,10 +375,15 @@ class DemoRun:
             yield replace(row, history=tuple(self._history.get(row.name, ())))
 
     def _list_whys(self, rows: Iterable[ZoneRow]) -> Iterator[DemoReason]:
-        """Yield why the last pod was taken, as long as its zone is not whole, then the waits."""
-        short = [row.name for row in rows if any(cell.state in _DOWN for cell in row.cells)]
+        """Yield why the last pod was taken, as long as its zone is not whole, then the waits.
+
+        Once its zone wants another revision, that is no longer why.
+        """
+        short = {
+            row.name: row.update for row in rows if any(cell.state in _DOWN for cell in row.cells)
+        }
         move = self._journal.move
-        if move is not None and move.zone in short:
+        if move is not None and move.zone in short and short[move.zone] in move.text:
             words = (self._names.get(word, word) for word in re.split(r"([\w-]+)", move.text))
             yield replace(move, text="".join(words))
         acting = self.acting

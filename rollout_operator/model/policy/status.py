@@ -86,9 +86,10 @@ class PolicyStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     phase: str = ""
     current_zone: str = ""
     current_stateful_set: str = ""
-    updated_pods: int = 0
-    total_pods: int = 0
-    ready_pods: int = 0
+    updated_pods: int | UnsetType = UNSET
+    """This and the next two are absent where nothing was counted."""
+    total_pods: int | UnsetType = UNSET
+    ready_pods: int | UnsetType = UNSET
     start_time: str | UnsetType = UNSET
     """When the rollout began that runs, or ran last."""
     completion_time: str | UnsetType = UNSET

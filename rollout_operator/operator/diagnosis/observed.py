@@ -115,15 +115,17 @@ class ObservedNamespace:
         self, driven: Sequence[DrivenSets]
     ) -> tuple[PolicyDescription, ...] | UnsetType:
         """Return all policies by name; UNSET where there is none."""
-        waits = {driving.key: driving.plan.waits for driving in driven}
+        plans = {driving.key: driving.plan for driving in driven}
+        nothing = PolicyPlan()
         described = [
             describe_unreadable_policy(policy)
             if isinstance(policy, Unreadable)
             else describe_policy(
                 policy,
                 self._owners.find(policy.name),
-                waits.get(policy.policy.head.key, ()),
+                plans.get(policy.policy.head.key, nothing).waits,
                 now=self.now,
+                counts=plans.get(policy.policy.head.key, nothing).zones,
             )
             for policy in sorted(self.policies.list_all(), key=lambda policy: policy.name)
         ]

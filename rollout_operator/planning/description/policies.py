@@ -24,7 +24,7 @@ from rollout_operator.model.description import (
 from rollout_operator.model.group import Group
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.outcome import Code, Plan, Reason, Severity
-from rollout_operator.model.policy.plan import PolicyPlan
+from rollout_operator.model.policy.plan import PolicyPlan, ZoneCounts
 from rollout_operator.model.policy.policy import Policy, PolicyScope, RefusedPolicy
 from rollout_operator.model.policy.status import (
     PolicyPhase,
@@ -58,11 +58,13 @@ def describe_policy(
     waits: Sequence[Reason] = (),
     *,
     now: datetime,
+    counts: Sequence[ZoneCounts] = (),
 ) -> PolicyDescription:
     """Return one policy.
 
     `scope` is what it owns, or why it is refused; None where it is being deleted. `waits` are what
-    a process has decided that acts for it.
+    a process has decided that acts for it, `counts` are the numbers of that decision, where they
+    are newer than its status.
     """
     if isinstance(scope, RefusedPolicy):
         text = "; ".join(refusal.text for refusal in scope.refusals)
@@ -77,7 +79,7 @@ def describe_policy(
     described = _describe_status(watched)
     if scope is None:
         return replace(described, headline=_GOING)
-    described = replace(described, groups=tuple(sorted(scope.groups)))
+    described = _with_counts(replace(described, groups=tuple(sorted(scope.groups))), counts)
     is_pause = not waits or waits[0].code is Code.INTERVAL_WAIT
     if is_pause and _is_due(described, now):
         return _with_waits(described, [_explain_due(described)])
@@ -167,6 +169,31 @@ def describe_unreadable_policy(broken: Unreadable) -> PolicyDescription:
     )
 
 
+def _with_counts(described: PolicyDescription, counts: Sequence[ZoneCounts]) -> PolicyDescription:
+    """Return a policy with these numbers in place of those of its status."""
+    sets = {sts.name: sts for zone in counts for sts in zone.sets}
+    if not sets:
+        return described
+
+    def renew(shown: PolicySetDescription) -> PolicySetDescription:
+        now = sets.get(shown.name)
+        if now is None:
+            return shown
+        unavailable = now.replicas - now.ready
+        return replace(
+            shown, desired=now.replicas, updated=now.updated, outdated=now.outdated,
+            unavailable=unavailable,
+        )  # fmt: skip
+
+    return replace(
+        described,
+        desired=sum(sts.replicas for sts in sets.values()),
+        updated=sum(sts.updated for sts in sets.values()),
+        ready=sum(sts.ready for sts in sets.values()),
+        zones=tuple(replace(zone, sets=tuple(map(renew, zone.sets))) for zone in described.zones),
+    )
+
+
 def _with_waits(described: PolicyDescription, waits: Sequence[Reason]) -> PolicyDescription:
     return replace(
         described,
@@ -185,9 +212,9 @@ def _describe_status(watched: WatchedPolicy) -> PolicyDescription:
         phase=status.phase,
         headline=cut(ready.message) if ready is not None else _UNDECIDED,
         reason=status.get_reason(READY),
-        desired=status.total_pods,
-        updated=status.updated_pods,
-        ready=status.ready_pods,
+        desired=status.total_pods or 0,
+        updated=status.updated_pods or 0,
+        ready=status.ready_pods or 0,
         began=parse_time(status.start_time),
         completed=parse_time(status.completion_time),
         zones=tuple(map(_describe_zone, status.zones)),

@@ -48,10 +48,13 @@ def render_namespace(namespace: NamespaceDescription) -> str:
 
 def render_policy(policy: PolicyDescription) -> str:
     """Return a MultiAZRollout in one line, which changes only where something happens."""
-    numbers = f"{policy.ready} of {policy.desired} ready, {policy.updated} of {policy.desired}"
+    numbers = ""
+    if policy.desired or policy.zones:
+        total = policy.desired
+        numbers = f", {policy.ready} of {total} ready, {policy.updated} of {total} updated"
     code = f" [{policy.code}]" if policy.code is not None else ""
     phase = (policy.phase or "not decided") + (", stalled" if has_stalled(policy) else "")
-    head = f"MultiAZRollout {policy.title}: {phase}, {numbers} updated"
+    head = f"MultiAZRollout {policy.title}: {phase}{numbers}"
     return f"{head}: {policy.headline}{code}"
 
 

@@ -121,7 +121,8 @@ def _report_ends(before: PolicyStatus, after: PolicyStatus) -> Iterator[PolicyEv
             )
     is_running = isinstance(before.completion_time, UnsetType)
     if is_running and not isinstance(after.completion_time, UnsetType):
-        yield _inform("RolloutCompleted", f"{count(after.total_pods, 'pod')}: all are updated")
+        pods = count(after.total_pods or 0, "pod")
+        yield _inform("RolloutCompleted", f"{pods}: all are updated")
 
 
 def _report_begins(before: PolicyStatus, after: PolicyStatus) -> Iterator[PolicyEvent]:

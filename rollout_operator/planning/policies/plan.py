@@ -140,12 +140,23 @@ def _list_stops(snapshot: PolicySnapshot) -> tuple[tuple[Reason, ...], timedelta
         text = "; ".join(finding.text for finding in findings)
         return (Reason(Code.STATEFUL_SET_SPANS_ZONES, text, Severity.ERROR),), None
     if blocker := find_group_blocker(group):
-        return blocker.reasons, blocker.requeue_after
+        return _add_way_out(snapshot, blocker.reasons), blocker.requeue_after
     placed = {sts.name for zone in resolution.zones for sts in zone.sets}
     if lost := sorted({zone.sts.name for zone in group.zones} - placed):
         text = f"{join_names(lost)} {verb(len(lost), 'is', 'are')} in no zone yet"
         return (Reason(Code.ZONE_NOT_FOUND, text, Severity.DEBUG),), None
     return (), None
+
+
+def _add_way_out(snapshot: PolicySnapshot, reasons: tuple[Reason, ...]) -> tuple[Reason, ...]:
+    """Return reasons with what ends them: the first of them is all that many people ever see."""
+    last = reasons[-1]
+    if last.code is not Code.WRONG_STRATEGY:
+        return reasons
+    text = "set spec.updateStrategy.type to OnDelete, or spec.manageUpdateStrategy of the policy"
+    if snapshot.policy.may_switch_strategy:
+        text = "the operator sets it once all pods are ready and none is outdated"
+    return (*reasons[:-1], replace(last, text=f"{last.text}; {text}"))
 
 
 def _open_case(snapshot: PolicySnapshot) -> _Case:

@@ -51,6 +51,7 @@ from rollout_operator.planning.policies.conditions import (
     render_conditions,
     render_refusal,
 )
+from rollout_operator.planning.policies.zones import count_zone, list_zones
 
 # Whatever else holds a policy is waited for.
 _PHASES: Final[Mapping[Code, PolicyPhase]] = {
@@ -172,9 +173,9 @@ def _drop_numbers(status: PolicyStatus) -> PolicyStatus:
     )
     return replace(
         status,
-        updated_pods=0,
-        total_pods=0,
-        ready_pods=0,
+        updated_pods=UNSET,
+        total_pods=UNSET,
+        ready_pods=UNSET,
         zones=tuple(zones),
         conditions=tuple(replace(condition, message="") for condition in status.conditions),
     )
@@ -188,14 +189,15 @@ def _choose_phase(plan: PolicyPlan) -> PolicyPhase:
 
 def _count(snapshot: PolicySnapshot, plan: PolicyPlan, before: PolicyStatus) -> PolicyStatus:
     """Return the numbers of all zones, and whose turn it is."""
-    if not plan.zones and snapshot.group.zones:
+    zones = plan.zones or _count_stopped(snapshot, plan)
+    if not zones and snapshot.group.zones:
         present = {zone.sts.name for zone in snapshot.group.zones}
         return replace(before, zones=tuple(_list_kept(before.zones, present)))
-    sets = [sts for zone in plan.zones for sts in zone.sets]
+    sets = [sts for zone in zones for sts in zone.sets]
     current = plan.target
     if not current and plan.is_open and plan.batch is not None:
         current = plan.batch.set_name
-    homes = {sts.name: zone.name for zone in plan.zones for sts in zone.sets}
+    homes = {sts.name: zone.name for zone in zones for sts in zone.sets}
     current_zone = homes.get(current, "")
     sources = {sts.name: str(sts.source) for sts in snapshot.resolution.sets}
     return replace(
@@ -213,9 +215,16 @@ def _count(snapshot: PolicySnapshot, plan: PolicyPlan, before: PolicyStatus) -> 
                 state=_choose_state(zone, is_current=zone.name == current_zone),
                 stateful_sets=tuple(_render_set(sts, sources) for sts in zone.sets),
             )
-            for place, zone in enumerate(plan.zones, start=1)
+            for place, zone in enumerate(zones, start=1)
         ),
     )
+
+
+def _count_stopped(snapshot: PolicySnapshot, plan: PolicyPlan) -> tuple[ZoneCounts, ...]:
+    """Return the numbers of a policy that may wait for long: for a person to set the strategy."""
+    if plan.leading is None or plan.leading.code is not Code.WRONG_STRATEGY:
+        return ()
+    return tuple(count_zone(zone, snapshot.initial) for zone in list_zones(snapshot))
 
 
 def _list_kept(

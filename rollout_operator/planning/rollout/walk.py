@@ -199,7 +199,8 @@ def _record(readiness: Readiness) -> RecordRevision:
     sts = readiness.sts
     text = (
         f"{sts.name} has {readiness.used} of {readiness.used} pods ready at revision "
-        f"{sts.update_revision}, its status still names {sts.current_revision} as current"
+        f"{sts.update_revision}, which becomes its current revision in place of "
+        f"{sts.current_revision or 'none'}"
     )
     reason = Reason(Code.ROLLED_OUT, text, zone=sts.name)
     return RecordRevision(zone=sts, revision=sts.update_revision, reason=reason)

@@ -52,10 +52,19 @@ def render_policy(policy: PolicyDescription) -> str:
         f'<span class="phase {icon}">{render_icon(icon)}{escape(policy.phase or "-")}'
         f"{', stalled' if has_stalled(policy) else ''}</span>"
         f'</header><p class="headline">{escape(policy.headline)}{code}</p>'
-        f'{remedy}<p class="figures"><b>{policy.updated} of {policy.desired}</b>'
-        f' pods updated <span class="dot">·</span> <b>{policy.ready} of {policy.desired}</b> ready'
-        f'</p><div class="facts">{"".join(_list_facts(policy))}</div>'
+        f'{remedy}{_render_figures(policy)}<div class="facts">{"".join(_list_facts(policy))}</div>'
         f'<div class="zones">{zones}</div></article>'
+    )
+
+
+def _render_figures(policy: PolicyDescription) -> str:
+    """Return how many pods there are; nothing where none were ever counted."""
+    if not policy.desired and not policy.zones:
+        return ""
+    return (
+        f'<p class="figures"><b>{policy.updated} of {policy.desired}</b>'
+        f' pods updated <span class="dot">·</span> <b>{policy.ready} of {policy.desired}</b> ready'
+        "</p>"
     )
 
 

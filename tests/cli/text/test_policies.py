@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rollout_operator.cli.text.layout import StatusLayout
+from rollout_operator.cli.text.layout import StatusLayout, draw_conditions
 from rollout_operator.cli.text.policies import draw_policy
 from rollout_operator.cli.text.status_changes import map_facts
 from rollout_operator.cli.text.status_renderer import draw_status
@@ -62,7 +62,44 @@ def test_wide_has_sources_and_conditions_as_well() -> None:
     lines = draw(policy(), WIDE)
 
     assert any(line.endswith("  Label") for line in lines)
-    assert "  Ready is False, RollingOut: batch 2 of db-a is open" in lines
+    assert "  Ready is False, RollingOut" in lines, "the headline has its sentence"
+
+
+def test_a_sentence_that_several_conditions_have_stands_once() -> None:
+    text = "the selector is empty"
+    conditions = tuple(
+        ConditionDescription(type=kind, is_true=False, reason="EmptySelector", message=text)
+        for kind in ("Accepted", "Progressing", "Ready")
+    )
+    found = [*draw_conditions(conditions, WIDE)]
+
+    assert plain(found) == [
+        "  Accepted is False, EmptySelector: the selector is empty",
+        "  Progressing is False, EmptySelector",
+        "  Ready is False, EmptySelector",
+    ]
+
+
+def test_a_long_name_takes_no_numbers() -> None:
+    name = "db-of-a-team-with-a-long-name-and-more"
+    lines = draw(replace(policy(name), namespace="a-namespace"))
+
+    assert lines[:2] == [
+        f"MultiAZRollout a-namespace/{name}  Progressing",
+        "  5/6 ready  2/6 updated",
+    ]
+
+
+def test_what_was_never_counted_has_no_numbers() -> None:
+    never = replace(policy(), phase="Invalid", desired=0, ready=0, updated=0, zones=())
+
+    assert draw(never)[0] == "MultiAZRollout prod/db  Invalid"
+
+
+def test_the_first_line_counts_what_there_is() -> None:
+    shown = replace(describe(policies=(policy(),)), groups=())
+
+    assert plain(draw_status(shown, (), NARROW))[0] == "namespace prod  1 MultiAZRollout"
 
 
 def test_a_low_terminal_has_one_line_of_what_is_done() -> None:

@@ -119,7 +119,7 @@ def test_schedules_and_checks_stand_below() -> None:
             NARROW,
         )
     )
-    assert lines[0] == "namespace prod  0 rollout groups, 2 Rollouts"
+    assert lines[0] == "namespace prod  2 Rollouts"
     heads = [line.split()[1] for line in lines if line.startswith("Rollout ")]
     assert heads == ["prod/app", "prod/ok"]
     assert lines[-4:] == [

@@ -4,6 +4,8 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
+import pytest
+
 from rollout_operator.controllers.policies.rule import BURST
 from rollout_operator.kube.api import STATEFULSETS
 from rollout_operator.lab.world import Sandbox
@@ -63,8 +65,10 @@ async def test_mt30_no_restart_shortens_or_repeats_a_pause() -> None:
 
 
 @in_virtual_time
-async def test_a_zone_that_is_scaled_up_in_mid_rollout_keeps_its_place() -> None:
-    """MAZ-46: whatever process comes to see it."""
+async def test_a_zone_that_is_scaled_up_in_mid_rollout_keeps_its_place(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """MAZ-46: whatever process comes to see it. The log names zone and StatefulSet."""
     async with Sandbox() as sandbox:
         world = PolicyWorld(sandbox)
         await world.create_zones(replicas=2)
@@ -81,6 +85,9 @@ async def test_a_zone_that_is_scaled_up_in_mid_rollout_keeps_its_place() -> None
         await world.sleep(300)
         assert (await world.conditions())["Ready"] == "True UpToDate"
     assert world.pods() == ["db-a-1", "db-a-0", "db-b-1", "db-b-0", "db-c-1", "db-c-0"]
+    lines = "".join(capfd.readouterr())
+    for word in ("Terminating pod", "Recording revision"):
+        assert f'"{word}" policy=default/db zone=us-west-2a statefulset=db-a ' in lines
 
 
 @in_virtual_time

@@ -3,12 +3,14 @@
 import io
 import re
 from dataclasses import replace
+from datetime import timedelta
 from typing import Final
 
 import pytest
 
 from rollout_operator.lab.demo.command import play
 from rollout_operator.lab.demo.flags import DemoSettings
+from rollout_operator.lab.demo.objects import pause
 from rollout_operator.lab.demo.opening import open_stage
 from rollout_operator.lab.demo.scenarios import SCENARIOS, until_done
 from rollout_operator.lab.demo.screen import Plain
@@ -392,3 +394,23 @@ def took(text: str) -> float:
     found = re.search(r"replaced in ([0-9.]+) s", text)
     assert found is not None
     return float(found[1])
+
+
+@in_virtual_time
+async def test_why_a_zone_moves_is_not_what_it_wanted_before() -> None:
+    """zone-a-0 was taken for v2, and is down still when zone-a, which is paused, wants v3."""
+
+    def list_whys() -> list[str]:
+        return [why.text for why in stage.snapshot().whys or ()]
+
+    async with open_stage(SCENARIOS["rollout"], SMALL, Watch()) as stage:
+        stage.begin_anew()
+        await stage.change_all("v2")
+        await stage.until("a delete", lambda now: any("wants v2" in text for text in list_whys()))
+        await stage.act("pauses zone-a", pause("zone-a", is_paused=True))
+        await stage.change_all("v3")
+        await stage.rest(timedelta(seconds=1))
+
+        row = stage.snapshot().rows[0]
+        assert row.ready < len(row.cells), f"{row}"
+        assert not any("wants v2" in text for text in list_whys())

@@ -7,9 +7,10 @@ from msgspec.structs import replace
 
 from rollout_operator.model.condition import StatusCondition
 from rollout_operator.model.description import PolicyDescription
-from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.names import GroupName, Revision, Uid
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.outcome import Code, Reason, Severity
+from rollout_operator.model.policy.plan import SetCounts, ZoneCounts
 from rollout_operator.model.policy.policy import (
     PolicyRefusal,
     PolicyRefusalCode,
@@ -97,6 +98,21 @@ def test_what_is_not_decided_here_is_said_by_the_status() -> None:
     assert [(one.type, one.is_true, one.since) for one in found.conditions] == [
         ("Ready", False, NOW)
     ]
+
+
+def test_newer_numbers_count_before_those_of_the_status() -> None:
+    """A pod has gone since the status was written, and the sentence beside it says so."""
+    sets = SetCounts(
+        name=STATUS.zones[0].stateful_sets[0].name, replicas=3, updated=2, outdated=0, ready=1,
+        unavailable=2, revision=Revision("last"),
+    )  # fmt: skip
+    newer = [ZoneCounts(name="a", sets=(sets,))]
+    found = describe_policy(watched(STATUS), SCOPE, now=NOW, counts=newer)
+
+    assert (found.updated, found.desired, found.ready) == (2, 3, 1)
+    shown = found.zones[0].sets[0]
+    assert (shown.desired, shown.updated, shown.outdated, shown.unavailable) == (3, 2, 0, 2)
+    assert shown.source == "Label"
 
 
 def test_what_was_decided_comes_first_with_what_a_person_can_do() -> None:

@@ -152,6 +152,24 @@ def test_a_policy_that_is_refused() -> None:
     ]
     assert found.conditions[0].message == "first; second"
     assert find_batch(found) == DONE
+    written = json.loads(msgspec.json.encode(found))
+    assert not {"updatedPods", "totalPods", "readyPods"} & {*written}, "nothing is counted"
+
+
+def test_what_waits_for_a_strategy_is_counted_and_says_the_way_out() -> None:
+    """MAZ-27, MAZ-50: it may be the first that a person sees of a policy."""
+    case = snapshot(prev("a", "ppL"), zone("b", strategy="RollingUpdate"))
+    found = render(case)
+
+    assert (found.updated_pods, found.total_pods, found.ready_pods) == (4, 6, 5)
+    assert [one.name for one in found.zones] == ["a", "b"]
+    ready = found.find_condition("Ready")
+    assert ready is not None
+    assert ready.message == (
+        "StatefulSet zone-b has RollingUpdate update strategy while OnDelete is expected, skipping"
+        " reconcile; set spec.updateStrategy.type to OnDelete, or spec.manageUpdateStrategy of the"
+        " policy"
+    )
 
 
 def test_numbers_zone_by_zone() -> None:

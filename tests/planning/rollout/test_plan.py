@@ -276,7 +276,8 @@ D-40 what is done, then what waits, then what is odd
     "false"; the zone is paused
 a recorded revision
   zone a current=prev
-  | zone-a has 3 of 3 pods ready at revision last, its status still names prev as current
+  | zone-a has 3 of 3 pods ready at revision last, which becomes its current revision in place of
+    prev
 """
 
 
