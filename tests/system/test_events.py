@@ -83,13 +83,14 @@ async def test_d40_a_wait_that_stays_and_events_at_the_end(world: World) -> None
     operator = await world.operator()
     await world.kubelet.make_unready(f"{A}-0")
     await world.kubelet.make_unready(f"{B}-0")
-    await world.set_image(names, "v2")
+    await world.set_image(names[2:], "v2")
     reason = camel_case(Code.SEVERAL_ZONES_NOT_READY)
     for name in names:
         found = (await _wait_events(world, STATEFULSETS, name, reason))[-1]
         assert (found["type"], found["action"]) == ("Warning", "Wait")
         await wait_line(operator, f"reason={Code.SEVERAL_ZONES_NOT_READY} ", found["message"])
     await world.kubelet.make_ready(f"{B}-0")
+    await world.set_image(names[:1], "v2")
     await world.wait_image(f"{A}-0", "v2")
     await operator.terminate()
     (found,) = await _list_events(world, PODS, f"{A}-0")

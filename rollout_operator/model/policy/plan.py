@@ -112,6 +112,8 @@ class PolicyPlan(msgspec.Struct, frozen=True, kw_only=True):
     """When the pause is over, while one is."""
     is_stalled: bool = False
     """Whether the open batch has made no progress for longer than the policy grants."""
+    needs_person: bool = False
+    """Whether only a person ends what holds it, as far as the pods show."""
     is_open: bool = False
     """Whether a batch is open, and not superseded."""
     requeue_after: timedelta | None = None

@@ -48,8 +48,6 @@ _READY_REASONS: Final[Mapping[Code, str]] = {
     Code.PODS_STARTING: _ZONE_NOT_READY,
 }
 _PAUSES: Final = frozenset({Code.PAUSED, Code.POLICY_PAUSED})
-# Only a person ends them, unless all that is down is on its way up.
-_NEEDS_PERSON: Final = frozenset({Code.SEVERAL_ZONES_NOT_READY, Code.PAUSED_ZONE_NOT_READY})
 # A policy that is paused, or has nothing to do, is on its way nowhere.
 _AT_REST: Final = frozenset({Code.UP_TO_DATE, Code.NO_STATEFUL_SETS}) | _PAUSES
 _BLOCKED_PHASES: Final = (PolicyPhase.BLOCKED, PolicyPhase.INVALID)
@@ -123,10 +121,8 @@ def _find_code(plan: PolicyPlan) -> Code | None:
 
 
 def _needs_person(plan: PolicyPlan) -> bool:
-    leading = plan.leading
-    if leading is None or leading.severity is not Severity.WARN:
-        return leading is not None and leading.severity is Severity.ERROR
-    return leading.code in _NEEDS_PERSON
+    is_error = plan.leading is not None and plan.leading.severity is Severity.ERROR
+    return is_error or plan.needs_person
 
 
 def _describe_zones(resolution: ZoneResolution) -> ConditionFinding:

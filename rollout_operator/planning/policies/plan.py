@@ -14,6 +14,7 @@ place of a pod that a budget refuses, because only what is recorded may go.
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -52,7 +53,7 @@ from rollout_operator.planning.policies.zones import (
     rank_begun,
 )
 from rollout_operator.planning.rollout.pods import count_outdated, disturbs_nothing
-from rollout_operator.planning.rollout.readiness import Readiness, measure_readiness
+from rollout_operator.planning.rollout.readiness import Readiness, is_passing, measure_readiness
 from rollout_operator.planning.rollout.walk import (
     RolloutZone,
     Walk,
@@ -70,6 +71,9 @@ from rollout_operator.planning.rollout.zones import (
     order_zones,
 )
 from rollout_operator.planning.wording import count, join_names, verb
+
+# Only a person ends them, unless all that is down is on its way up.
+_NEEDS_PERSON: Final = frozenset({Code.SEVERAL_ZONES_NOT_READY, Code.PAUSED_ZONE_NOT_READY})
 
 
 class _Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -348,6 +352,9 @@ def _with_deadlines(plan: PolicyPlan, case: _Case) -> PolicyPlan:
     return replace(
         plan,
         is_open=underway is not None,
+        needs_person=plan.leading is not None
+        and plan.leading.code in _NEEDS_PERSON
+        and not all(map(is_passing, readinesses)),
         is_stalled=left is not None and left <= timedelta(0),
         requeue_after=min((time for time in times if time > timedelta(0)), default=None),
     )

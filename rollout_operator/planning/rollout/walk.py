@@ -29,7 +29,7 @@ from rollout_operator.model.outcome import (
     Severity,
 )
 from rollout_operator.planning.rollout.pods import choose_pods, count_outdated, keep_harmless
-from rollout_operator.planning.rollout.readiness import Readiness, is_passing, render_readiness
+from rollout_operator.planning.rollout.readiness import Readiness, render_readiness
 from rollout_operator.planning.rollout.zones import explain_left, is_paused
 from rollout_operator.planning.wording import count, join_names, verb
 
@@ -130,9 +130,7 @@ def _walk_several(
                 walk.actions.append(kept)
                 walk.turn = walk.turn or readiness
     text = "; ".join([*map(render_short, short), *map(render_readiness, left)])
-    severity = _rate(readiness for zone in short for readiness in zone.readinesses)
-    if walk.actions:
-        severity = Severity.DEBUG  # they are being mended
+    severity = Severity.DEBUG if walk.actions else Severity.WARN  # they are being mended
     walk.waits.append(Reason(Code.SEVERAL_ZONES_NOT_READY, text, severity))
 
 
@@ -187,12 +185,7 @@ def _explain_paused(readiness: Readiness) -> list[Reason]:
     if readiness.is_whole:
         return _list_paused_of([readiness])
     text = f"paused {render_readiness(readiness)}"
-    return [Reason(Code.PAUSED_ZONE_NOT_READY, text, _rate([readiness]), readiness.sts.name)]
-
-
-def _rate(readinesses: Iterable[Readiness]) -> Severity:
-    """Return how bad it is that pods are down which nobody replaces: a start ends by itself."""
-    return Severity.INFO if all(map(is_passing, readinesses)) else Severity.WARN
+    return [Reason(Code.PAUSED_ZONE_NOT_READY, text, Severity.WARN, readiness.sts.name)]
 
 
 def _record(readiness: Readiness) -> RecordRevision:

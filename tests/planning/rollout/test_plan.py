@@ -237,7 +237,7 @@ def test_d73_another_operator_is_reported_once_and_the_group_taken_up_in_time() 
     assert not plans[0].failed
 
 
-@pytest.mark.parametrize("value", ["True", "1", "yes", "YES", "flase", "nope", "until monday"])
+@pytest.mark.parametrize("value", ["True", "1", "yes", "YES", "y", "nope", "until monday"])
 def test_a_pause_that_cannot_be_read_is_reported_and_pauses(value: str) -> None:
     """D-89."""
     plan = plan_group(group(prev("a", paused=value)))
