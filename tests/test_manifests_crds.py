@@ -78,6 +78,9 @@ FIELDS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 }
 # A batch that was completed, with all that a status may leave out.
 STATUS: Final = PolicyStatus(
+    updated_pods=0,
+    total_pods=0,
+    ready_pods=0,
     start_time="",
     completion_time="",
     next_batch_time="",
