@@ -159,6 +159,18 @@ async def heal_ordered_sets(t: RolloutCase) -> None:
     await t.world.roll(t.names, "v2")
 
 
+async def heal_two_zones(t: RolloutCase) -> None:
+    """LI-10, D-88: a bad revision has come to a second zone, where a pod was lost."""
+    lost = f"{t.names[2]}-1"
+    await t.world.set_image(t.names, "bad")
+    await t.world.wait_image(f"{t.names[0]}-0", "bad")
+    await t.world.delete(PODS, lost)
+    await t.world.wait_image(lost, "bad")
+    await t.world.roll(t.names, "v2")
+    assert lost in await t.list_deletes()
+    assert await t.collect_images() == {"v2"}
+
+
 async def leave_a_paused_zone(t: RolloutCase) -> None:
     """T-01 rows 24 and 25, SEED-021: pausing and going on take effect at once."""
     await t.world.annotate(t.names[1], **{PAUSED: "true"})
@@ -293,6 +305,7 @@ OF_PODS: Final[Stories] = {
         heal_ordered_sets,
         three_zones("ordered", pod_management="OrderedReady", max_unavailable=2),
     ),
+    "healed": (heal_two_zones, ()),
     "elsewhere": (wait_for_a_pod_elsewhere, ()),
     "stray": (leave_a_stray_pod, ()),
     "ordinals": (
