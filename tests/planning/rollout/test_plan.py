@@ -81,8 +81,14 @@ SI-26 once it is whole it holds nothing, as yet
   prev a; left b lll
   | replace in zone-a: 1 of [zone-a-0 zone-a-1 zone-a-2]
   | budget_used: zone-a: 2 outdated pods wait: 0 unavailable of 1 allowed, 1 to go first
-SI-26 beside another short zone
+SI-26 beside another short zone, whose pod may recover
+  prev a pwp; left b lLl ready=2
+  | zone_left_short: zone-b has 2 of 3 pods ready (zone-b-1: CrashLoopBackOff); LEFT
+  | several_zones_not_ready: zone-a has 2 of 3 pods ready (zone-a-1: container app not ready);
+    zone-b has 2 of 3 pods ready (zone-b-1: CrashLoopBackOff)
+D-88 SI-26 beside another short zone, whose pod crashes
   prev a pPp; left b lLl ready=2
+  | replace in zone-a: 1 of broken [zone-a-1]
   | zone_left_short: zone-b has 2 of 3 pods ready (zone-b-1: CrashLoopBackOff); LEFT
   | several_zones_not_ready: zone-a has 2 of 3 pods ready (zone-a-1: CrashLoopBackOff); zone-b has
     2 of 3 pods ready (zone-b-1: CrashLoopBackOff)
