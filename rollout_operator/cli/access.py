@@ -62,7 +62,11 @@ def choose_access(
     context = arguments.value(CONTEXT)
     if files:
         choice = KubeconfigChoice(files=files, origin="kubeconfig", context=context)
-        namespace = read_kubeconfig(choice).namespace
+        kubeconfig = read_kubeconfig(choice)
+        namespace = kubeconfig.namespace
+        if namespace and not is_namespace_name(namespace):
+            named = f"namespace of the context: {quote(namespace)}"
+            raise ConfigError(f"{kubeconfig.label}: {named} is not a name of a namespace")
     elif context or not environ.get("KUBERNETES_SERVICE_HOST"):
         raise ConfigError(_miss(environ))
     else:

@@ -124,6 +124,8 @@ def test_what_is_wrong_with_the_words_is_said_before_anything_is_sent(tmp_path: 
         ConfigError, match=r'\.server: "10\.0\.0\.1:6443" is no URL: it begins with'
     ):
         find(KUBECONFIG=str(write(tmp_path / "plain", "10.0.0.1:6443")))
+    with pytest.raises(ConfigError, match=r'of the context: "\.\./x" is not a name of a namesp'):
+        find(KUBECONFIG=str(write(tmp_path / "odd", namespace="../x")))
     with pytest.raises(UsageError, match=r"-namespace: \"\.\./x\" is not a name of a namespace"):
         find("-n", "../x", KUBECONFIG=str(file))
     with pytest.raises(ConfigError, match=f"kubeconfig {tmp_path}/none: No such file"):

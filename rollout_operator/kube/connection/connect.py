@@ -1,35 +1,37 @@
 """Find the API server and how to identify ourselves to it: in a cluster, or by a kubeconfig.
 
 The operator's flags name both address and file, or neither, which `config` checks. In a cluster no
-path has to be writable; a kubeconfig with embedded certificates makes the library write them to
-temporary files. What of a kubeconfig is used is decided in `kubeconfig`; its certificates, programs
-and token services are the library's part.
+path has to be writable; certificates and keys that are embedded in a kubeconfig stand in temporary
+files for a moment. What a kubeconfig says is decided in `kubeconfig`, login programs run in
+`login`.
 """
 
-import asyncio
 import os
-from collections.abc import Mapping
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Final
 
-import aiohttp
 import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.kube.connection.credential import LOAD_LIMIT, Credential, token_file
+from rollout_operator.kube.connection.credential import Credential, token_file
 from rollout_operator.kube.connection.kubeconfig import (
-    Kubeconfig,
     KubeconfigChoice,
+    Pem,
+    UserCredentials,
     read_kubeconfig,
 )
 from rollout_operator.kube.connection.lean import (
     LibraryConfiguration,
     config_exception,
     load_incluster,
-    load_kubeconfig,
     new_configuration,
 )
+from rollout_operator.kube.connection.login import run_login
 from rollout_operator.kube.connection.transport import Transport, open_transport, render_agent
 from rollout_operator.model.errors import ConfigError
 from rollout_operator.model.names import FIELD_MANAGER
@@ -66,15 +68,17 @@ async def connect(access: Access, clock: Clock) -> Transport:
 
     Raises ConfigError, in one line naming the flag, file or variable that is wrong.
     """
-    configuration = new_configuration()
     choice = access.kubeconfig
     if choice is None and access.config_file:
         choice = KubeconfigChoice(files=(Path(access.config_file),), server=access.api_url)
     if choice is not None:
-        credential = await _by_kubeconfig(configuration, choice, clock)
+        transport = await _by_kubeconfig(choice, access, clock)
     else:
+        configuration = new_configuration()
         credential = _in_cluster(configuration, access, clock)
-    transport = open_transport(configuration, credential, access.namespace, clock, access.environ)
+        transport = open_transport(
+            configuration, credential, access.namespace, clock, access.environ
+        )
     transport.api.default_headers["User-Agent"] = render_agent(access.name)
     return replace(transport, log_in=_IN_POD if choice is None else _BY_KUBECONFIG)
 
@@ -96,53 +100,80 @@ def _in_cluster(configuration: LibraryConfiguration, access: Access, clock: Cloc
     return credential
 
 
-async def _by_kubeconfig(
-    configuration: LibraryConfiguration, choice: KubeconfigChoice, clock: Clock
-) -> Credential | None:
+async def _by_kubeconfig(choice: KubeconfigChoice, access: Access, clock: Clock) -> Transport:
     kubeconfig = read_kubeconfig(choice)
-    await _load(configuration, kubeconfig)
-    if not configuration.verify_ssl:
+    if kubeconfig.is_insecure:
         log.warn(
             "Not verifying the certificate of the API server, as the kubeconfig says",
             file=choice.names,
         )
-    if kubeconfig.token_file is not None:
-        return token_file(kubeconfig.token_file, clock)
-    value = configuration.api_key.get("BearerToken")
-    if value is None:
-        return None
+    configuration = new_configuration()
+    configuration.host = kubeconfig.server
+    configuration.verify_ssl = not kubeconfig.is_insecure
+    configuration.tls_server_name = kubeconfig.server_name or None
+    configuration.proxy = kubeconfig.proxy or None
+    user = await _log_in(kubeconfig.user)
 
     async def load() -> str:
-        again = new_configuration()
-        await _load(again, read_kubeconfig(choice))
-        if "BearerToken" not in again.api_key:
+        again = await _log_in(read_kubeconfig(choice).user)
+        if not again.authorization:
             raise ConfigError(f"{kubeconfig.label}: there is no token any more")
-        return again.api_key["BearerToken"]
+        return again.authorization
 
-    return Credential(value, load, clock)
+    credential = None
+    if user.token_file is not None:
+        credential = token_file(user.token_file, clock, otherwise=user.authorization)
+    elif user.authorization:
+        credential = Credential(user.authorization, load, clock)
+    # OpenSSL reads files only, and has read them once the transport is open.
+    with ExitStack() as files:
+        try:
+            configuration.ssl_ca_cert = files.enter_context(_file_with(kubeconfig.authority))
+            configuration.cert_file = files.enter_context(_file_with(user.certificate))
+            configuration.key_file = files.enter_context(_file_with(user.key))
+        except OSError as error:
+            raise ConfigError(f"{kubeconfig.label}: no temporary file: {error}") from error
+        if configuration.cert_file:
+            _check_pair(user.where, configuration.cert_file, configuration.key_file)
+        return open_transport(
+            configuration, credential, access.namespace, clock, access.environ, user.headers
+        )
 
 
-async def _load(configuration: LibraryConfiguration, kubeconfig: Kubeconfig) -> None:
-    """Let the library read certificates and credentials; a program named there is run."""
-    unusable = (
-        config_exception(),
-        OSError,  # files; a program that is not there
-        aiohttp.ClientError,  # a token service
-        # Errors that the library lets through where a value is malformed, e.g. that of a program.
-        ValueError,
-        TypeError,
-        KeyError,
-        AttributeError,
-        AssertionError,
+async def _log_in(user: UserCredentials) -> UserCredentials:
+    """Return the credentials with those of the login program, if there is one."""
+    if user.program is None:
+        return user
+    made = await run_login(user.program)
+    return replace(
+        user,
+        authorization=f"Bearer {made.token}" if made.token else "",
+        certificate=made.client_certificate_data.encode() or None,
+        key=made.client_key_data.encode() or None,
     )
+
+
+@contextmanager
+def _file_with(pem: Pem | None) -> Iterator[str | None]:
+    """Give the name of a file with the content, inside the block."""
+    if not isinstance(pem, bytes):
+        yield None if pem is None else str(pem)
+        return
+    with NamedTemporaryFile(prefix="rollout-operator-") as file:
+        file.write(pem)
+        file.flush()
+        yield file.name
+
+
+def _check_pair(where: str, certificate: str, key: str | None) -> None:
+    """Raise ConfigError for a certificate and a key of which no use can be made."""
     try:
-        async with asyncio.timeout(LOAD_LIMIT.total_seconds()):
-            await load_kubeconfig(configuration, kubeconfig.content, kubeconfig.base)
-    except TimeoutError as error:
-        limit = f"{LOAD_LIMIT.total_seconds():.0f}s"
-        raise ConfigError(f"{kubeconfig.label}: no credential within {limit}") from error
-    except unusable as error:
-        raise ConfigError(f"{kubeconfig.label}: {_one_line(error)}") from error
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate, key)
+    except ssl.SSLError as error:
+        why = "one of them cannot be read"
+        if error.reason == "KEY_VALUES_MISMATCH":
+            why = "the key is not that of the certificate"
+        raise ConfigError(f"{where}: client certificate and key: {why}") from error
 
 
 def _one_line(error: Exception) -> str:

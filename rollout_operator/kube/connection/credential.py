@@ -86,16 +86,32 @@ def read_token(path: Path) -> str:
             token = file.read(_MAX_TOKEN).strip()
     except OSError as error:
         raise ConfigError(f"token file {path}: {error.strerror or error}") from error
+    return render_bearer(f"token file {path}", token)
+
+
+def render_bearer(where: str, token: bytes) -> str:
+    """Return the Authorization header. Raises ConfigError, which shows nothing of the token."""
     # Anything else would end the header early, or be refused with an error that shows the token.
     if not token or not all(33 <= byte <= 126 for byte in token):
-        raise ConfigError(f"token file {path}: it holds no token: {len(token)} bytes")
+        raise ConfigError(f"{where}: it holds no token: {len(token)} bytes")
     return f"Bearer {token.decode()}"
 
 
-def token_file(path: Path, clock: Clock) -> Credential:
-    """Return the credential in a file that may change. Raises ConfigError where there is none."""
+def token_file(path: Path, clock: Clock, *, otherwise: str = "") -> Credential:
+    """Return the credential in a file that may change.
+
+    Where it cannot be read, `otherwise` counts; where that is empty, raises ConfigError.
+    """
 
     async def load() -> str:
-        return read_token(path)
+        return read()
 
-    return Credential(read_token(path), load, clock, reread_every=REREAD_EVERY)
+    def read() -> str:
+        try:
+            return read_token(path)
+        except ConfigError:
+            if not otherwise:
+                raise
+            return otherwise
+
+    return Credential(read(), load, clock, reread_every=REREAD_EVERY)

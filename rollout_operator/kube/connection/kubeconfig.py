@@ -1,30 +1,44 @@
-"""What is used of a kubeconfig: one context with its cluster and user, out of one or more files.
+"""What a kubeconfig says: one context with its cluster and user, out of one or more files.
 
+Each field works as in kubectl, by the rules of client-go's `clientcmd`, or is refused by its name.
 Several files are merged as kubectl does: the first file that names something wins, and paths start
-at the file that they stand in. Certificates, keys and programs are checked before the library uses
-them, because its own errors name neither file nor field; no value is shown, since some are secret.
+at the file that they stand in. Nothing is run or sent here. No message shows a value of a user,
+since some are secret.
 """
 
 import base64
 import binascii
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+import ssl
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
+from urllib.parse import quote as percent_encode
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
+from rollout_operator.kube.connection.credential import render_bearer
+from rollout_operator.kube.connection.login import IF_AVAILABLE, MODES, LoginProgram
 from rollout_operator.model.errors import ConfigError
 from rollout_operator.model.units import Confidential, quote
 
-# The library ignores them: we would act with other rights than the file says.
-_NOT_SUPPORTED: Final = ("as", "as-uid", "as-groups", "as-user-extra")
 # Some people have hundreds of contexts.
 _MOST_NAMES: Final = 5
-
 _PEM: Final = b"-----BEGIN "
+_ENCRYPTED: Final = (b"-----BEGIN ENCRYPTED", b"Proc-Type: 4,ENCRYPTED")
+_V1: Final = "client.authentication.k8s.io/v1"
+_V1BETA1: Final = "client.authentication.k8s.io/v1beta1"
+# By this name a cluster has settings for login programs.
+_PROGRAM_EXTENSION: Final = "client.authentication.k8s.io/exec"
+# Beside letters and digits, what client-go does not encode in the name of a header.
+_IN_HEADER_NAMES: Final = "!#$&'*+-.^_`|~"
+
+Pem = Path | bytes
+"""A file, or what one would hold."""
+_T = TypeVar("_T")
 
 
 class KubeconfigChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,127 +58,278 @@ class KubeconfigChoice(msgspec.Struct, frozen=True, kw_only=True):
         return os.pathsep.join(map(str, self.files))
 
 
+class UserCredentials(Confidential, msgspec.Struct, frozen=True, kw_only=True):
+    """What shows the API server who we are."""
+
+    where: str = ""
+    """The files and the path to the user, the start of each message about it."""
+    certificate: Pem | None = None
+    key: Pem | None = None
+    authorization: str = ""
+    """Value of the header."""
+    token_file: Path | None = None
+    """Counts before `authorization` while it can be read."""
+    program: LoginProgram | None = None
+    headers: Sequence[tuple[str, str]] = ()
+    """Of impersonation."""
+
+
 class Kubeconfig(Confidential, msgspec.Struct, frozen=True, kw_only=True):
-    """One context of a kubeconfig, with its cluster and user and nothing else."""
+    """One context of a kubeconfig, checked."""
 
     label: str
     """Origin and files, the start of each message about it."""
-    content: Mapping[str, object]
-    """In the file's own form."""
-    base: Path
-    """Where relative paths start."""
-    token_file: Path | None
     namespace: str
     """That of the context; empty where it names none."""
+    server: str
+    server_name: str
+    """The name that the certificate of the server shows; empty: that in the URL."""
+    is_insecure: bool
+    """Whether the certificate of the server is not verified."""
+    authority: Pem | None
+    """None: the certificate authorities of the system."""
+    proxy: str
+    """Empty: that of the environment."""
+    user: UserCredentials
 
 
-class _Entry(Confidential, msgspec.Struct, frozen=True):
-    value: Mapping[str, object]
+# The fields of the files. Those that are not named here have no effect in kubectl either.
+
+
+class _Extension(msgspec.Struct):
+    name: str = ""
+    extension: Any = None
+
+
+class _Cluster(msgspec.Struct, rename="kebab"):
+    server: str = ""
+    tls_server_name: str = ""
+    insecure_skip_tls_verify: bool = False
+    certificate_authority: str = ""
+    certificate_authority_data: str = ""
+    proxy_url: str = ""
+    disable_compression: bool = False
+    """Login programs are told; our requests never want compressed answers."""
+    extensions: list[_Extension] = []
+
+
+class _Variable(msgspec.Struct):
+    name: str = ""
+    value: str = ""
+
+
+class _Program(msgspec.Struct, rename="camel"):
+    command: str = ""
+    args: list[str] = []
+    env: list[_Variable] = []
+    api_version: str = ""
+    install_hint: str = ""
+    provide_cluster_info: bool = False
+    interactive_mode: str = ""
+
+
+class _User(Confidential, msgspec.Struct, rename="kebab"):
+    client_certificate: str = ""
+    client_certificate_data: str = ""
+    client_key: str = ""
+    client_key_data: str = ""
+    token: str = ""
+    token_file: str = msgspec.field(default="", name="tokenFile")
+    as_user: str = msgspec.field(default="", name="as")
+    as_uid: str = ""
+    as_groups: list[str] = []
+    as_user_extra: dict[str, list[str]] = {}
+    username: str = ""
+    password: str = ""
+    auth_provider: Any = None
+    exec: _Program | None = None
+
+
+class _Context(msgspec.Struct):
+    cluster: str = ""
+    user: str = ""
+    namespace: str = ""
+
+
+class _NamedContext(msgspec.Struct):
+    name: str = ""
+    context: _Context = msgspec.field(default_factory=_Context)
+
+
+class _NamedCluster(msgspec.Struct):
+    name: str = ""
+    cluster: _Cluster = msgspec.field(default_factory=_Cluster)
+
+
+class _NamedUser(Confidential, msgspec.Struct):
+    name: str = ""
+    user: _User = msgspec.field(default_factory=_User)
+
+
+class _File(Confidential, msgspec.Struct):
+    apiVersion: str = ""
+    kind: str = ""
+    current_context: str = msgspec.field(default="", name="current-context")
+    contexts: list[_NamedContext] = []
+    clusters: list[_NamedCluster] = []
+    users: list[_NamedUser] = []
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """Where a cluster or a user stands."""
+
+    path: str
+    """Files and path, the start of each message about it."""
     base: Path
-    """Folder of the file that it stands in."""
+    """Folder of the file, where its relative paths start."""
 
+    def refuse(self, field: str, problem: str) -> ConfigError:
+        """Return the error about one of its fields."""
+        return ConfigError(f"{self.path}.{field}{problem}")
 
-class _Merged(Confidential, msgspec.Struct, frozen=True):
-    label: str
-    files: Sequence[tuple[Path, Mapping[str, object]]]
+    def read_pem(self, field: str, path: str, data: str) -> Pem | None:
+        """Return the file or the data of a field, None where neither is set."""
+        if path and data:
+            raise self.refuse(field, f": {field}-data is set as well")
+        if data:
+            return self._decode(f"{field}-data", data)
+        if not path:
+            return None
+        file = self.base / path
+        try:
+            content = file.read_bytes()
+        except FileNotFoundError as error:
+            raise self.refuse(field, f": there is no file {file}") from error
+        except OSError as error:
+            raise self.refuse(field, f": {file}: {error.strerror or error}") from error
+        if _PEM not in content:
+            raise self.refuse(field, f": {file} is not PEM: no line begins with {_PEM.decode()}")
+        self._refuse_encrypted(field, content)
+        return file
 
-    def choose_context(self, wanted: str) -> str:
-        """Return the wanted name, else that of the current context."""
-        current = (content.get("current-context") for _, content in self.files)
-        name = wanted or next((name for name in current if isinstance(name, str) and name), "")
-        if not name:
-            raise ConfigError(f"{self.label}: current-context is not set")
-        return name
+    def _decode(self, field: str, data: str) -> bytes:
+        try:
+            content = base64.b64decode("".join(data.split()), validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise self.refuse(field, " is not base64") from error
+        if _PEM not in content:
+            begins = _PEM.decode()
+            raise self.refuse(field, f" is not PEM in base64: no line begins with {begins}")
+        self._refuse_encrypted(field, content)
+        return content
 
-    def get_entry(self, plural: str, name: str) -> _Entry:
-        """Return the entry of that name in the list `plural`."""
-        field = plural.removesuffix("s")
-        for file, entry in self._list(plural):
-            value = entry.get(field)
-            if entry.get("name") == name and isinstance(value, dict):
-                return _Entry(value, file.resolve().parent)
-        names = [str(entry.get("name", "")) for _, entry in self._list(plural)]
-        hint = "" if name in names else _suggest(name, names)
-        raise ConfigError(f"{self.label}: {plural}[name={name}].{field} is not there{hint}")
-
-    def _list(self, plural: str) -> Iterator[tuple[Path, Mapping[str, object]]]:
-        for file, content in self.files:
-            entries = content.get(plural)
-            for entry in entries if isinstance(entries, list) else ():
-                if isinstance(entry, dict):
-                    yield file, entry
+    def _refuse_encrypted(self, field: str, content: bytes) -> None:
+        # OpenSSL would ask for the password on the terminal.
+        if any(mark in content for mark in _ENCRYPTED):
+            raise self.refuse(field, " is encrypted, which is not supported")
 
 
 def read_kubeconfig(choice: KubeconfigChoice) -> Kubeconfig:
     """Return the chosen context with what it names. Raises ConfigError naming file and field."""
     label = f"{choice.origin} {choice.names}"
-    files = [(file, _parse(file, f"{choice.origin} {file}")) for file in choice.files]
-    merged = _Merged(label, files)
-    name = merged.choose_context(choice.context)
-    context = merged.get_entry("contexts", name)
-    cluster_name, user_name = _text(context.value, "cluster"), _text(context.value, "user")
-    cluster = _read_cluster(merged, cluster_name, choice.server)
-    user = merged.get_entry("users", user_name) if user_name else _Entry({}, context.base)
-    for key in _NOT_SUPPORTED:
-        if user.value.get(key):
-            raise ConfigError(f"{label}: users[name={user_name}].user.{key} is not supported")
-    check_user(f"{label}: users[name={user_name}].user", user.value, user.base)
-    path = _text(user.value, "tokenFile")
-    # The file wins over a token beside it, as everywhere else; the library has it the other way
-    # round and would read the file only once.
-    hidden = {"token", "tokenFile"} if path else set()
-    shown = {key: value for key, value in user.value.items() if key not in hidden}
-    return Kubeconfig(
-        label=label,
-        content=_minimal(cluster, shown),
-        base=user.base,
-        token_file=user.base / path if path else None,
-        namespace=_text(context.value, "namespace"),
+    files = [(file, _read_file(file, f"{choice.origin} {file}")) for file in choice.files]
+    current = (content.current_context for _, content in files if content.current_context)
+    name = choice.context or next(current, "")
+    if not name:
+        raise ConfigError(f"{label}: current-context is not set")
+    contexts = (
+        (file, one.name, one.context) for file, content in files for one in content.contexts
     )
+    clusters = (
+        (file, one.name, one.cluster) for file, content in files for one in content.clusters
+    )
+    users = ((file, one.name, one.user) for file, content in files for one in content.users)
+    _, context = _choose(f"{label}: contexts", name, contexts)
+    part, cluster = _choose(f"{label}: clusters", context.cluster, clusters)
+    server = choice.server or _read_server(part, cluster)
+    authority = part.read_pem(
+        "certificate-authority", cluster.certificate_authority, cluster.certificate_authority_data
+    )
+    if authority is not None:
+        _check_authority(part, authority)
+    if authority is not None and cluster.insecure_skip_tls_verify:
+        raise part.refuse("insecure-skip-tls-verify", ": certificate-authority is set as well")
+    kubeconfig = Kubeconfig(
+        label=label,
+        namespace=context.namespace,
+        server=server,
+        server_name=cluster.tls_server_name,
+        is_insecure=cluster.insecure_skip_tls_verify,
+        authority=authority,
+        proxy=_read_proxy(part, cluster.proxy_url),
+        user=UserCredentials(),
+    )
+    if not context.user:
+        return kubeconfig
+    part, user = _choose(f"{label}: users", context.user, users)
+    credentials = _read_user(part, user, kubeconfig, cluster)
+    return msgspec.structs.replace(kubeconfig, user=credentials)
 
 
-def _read_cluster(merged: _Merged, name: str, server: str) -> Mapping[str, object]:
-    entry = merged.get_entry("clusters", name)
-    url = server or _text(entry.value, "server")
-    cluster = {**entry.value, "server": url}
-    if not url:
-        raise ConfigError(f"{merged.label}: clusters[name={name}].cluster.server is not set")
-    if not server:
-        check_server(f"{merged.label}: clusters[name={name}].cluster.server", url)
-    check_cluster(f"{merged.label}: clusters[name={name}].cluster", cluster, entry.base)
-    authority = _text(cluster, "certificate-authority")
-    if authority:
-        # The user may stand in another file, and with it the folder that the library knows.
-        cluster["certificate-authority"] = str(entry.base / authority)
-    return cluster
+def parse_yaml(content: bytes) -> object:
+    """Return the first document, in which times are text, as for client-go.
 
-
-def _minimal(cluster: Mapping[str, object], user: Mapping[str, object]) -> dict[str, object]:
-    name = "used"
-    return {
-        "current-context": name,
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
-        "clusters": [{"name": name, "cluster": cluster}],
-        "users": [{"name": name, "user": user}],
-    }
-
-
-def _parse(file: Path, label: str) -> Mapping[str, object]:
+    Raises ValueError with the place, never with the content, which may hold a token.
+    """
     import yaml  # a process in a cluster never needs it
 
+    class Loader(yaml.SafeLoader):
+        yaml_implicit_resolvers = {  # noqa: RUF012 (PyYAML's own)
+            first: [(tag, form) for tag, form in resolvers if not tag.endswith(":timestamp")]
+            for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+
     try:
-        content = yaml.safe_load(file.read_bytes())
+        return _drop_nulls(Loader(content).get_data())
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        raise ValueError(f" at line {mark.line + 1}" if mark is not None else "") from None
+
+
+def _drop_nulls(value: object) -> object:
+    """Return decoded YAML without fields that are null, which are as good as not set."""
+    if isinstance(value, dict):
+        return {f"{key}": _drop_nulls(field) for key, field in value.items() if field is not None}
+    if isinstance(value, list):
+        return [{} if item is None else _drop_nulls(item) for item in value]
+    return value
+
+
+def _read_file(file: Path, label: str) -> _File:
+    try:
+        content = parse_yaml(file.read_bytes())
     except OSError as error:
         raise ConfigError(f"{label}: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        # The error quotes the file, which may hold a token: only its place is shown.
-        mark = getattr(error, "problem_mark", None)
-        place = f" at line {mark.line + 1}" if mark is not None else ""
-        raise ConfigError(f"{label}: it is not YAML{place}") from None
+    except ValueError as error:
+        raise ConfigError(f"{label}: it is not YAML{error}") from None
+    if content is None:
+        return _File()
     if not isinstance(content, dict):
-        what = "it is empty" if content is None else "it is not a kubeconfig: no mapping of fields"
-        raise ConfigError(f"{label}: {what}")
-    return content
+        raise ConfigError(f"{label}: it is not a kubeconfig: no mapping of fields")
+    try:
+        decoded = msgspec.convert(content, _File)
+    except msgspec.ValidationError as error:
+        problem, _, path = f"{error}".replace("`", "").partition(" - at $")
+        raise ConfigError(f"{label}: {path.removeprefix('.')}: {problem}") from None
+    if decoded.apiVersion not in {"", "v1"} or decoded.kind not in {"", "Config"}:
+        what = quote(f"{decoded.kind} of {decoded.apiVersion}")
+        raise ConfigError(f"{label}: it is not a kubeconfig: {what}, not Config of v1")
+    for plural in ("contexts", "clusters", "users"):
+        names = [entry.name for entry in getattr(decoded, plural)]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ConfigError(f"{label}: {plural}[name={twice[0]}] is there twice")
+    return decoded
+
+
+def _choose(where: str, name: str, entries: Iterable[tuple[Path, str, _T]]) -> tuple[_Part, _T]:
+    """Return the first entry of that name, and where it stands."""
+    field = where.rpartition(" ")[2].removesuffix("s")
+    names: list[str] = []
+    for file, own, value in entries:
+        if own == name:
+            return _Part(f"{where}[name={name}].{field}", file.resolve().parent), value
+        names.append(own)
+    raise ConfigError(f"{where}[name={name}].{field} is not there{_suggest(name, names)}")
 
 
 def _suggest(name: str, names: Sequence[str]) -> str:
@@ -177,63 +342,153 @@ def _suggest(name: str, names: Sequence[str]) -> str:
     return f"; there is only {shown}{more}" if names else ""
 
 
-def _text(value: Mapping[str, object], field: str) -> str:
-    text = value.get(field)
-    return text if isinstance(text, str) else ""
-
-
-def check_server(where: str, server: str) -> None:
-    """Raise ConfigError for a server that is no URL; `where` is the file and the path in it."""
-    if not server.lower().startswith(("https://", "http://")):
-        raise ConfigError(f"{where}: {quote(server)} is no URL: it begins with https://")
-
-
-def check_cluster(where: str, cluster: Mapping[str, object], base: Path) -> None:
-    """Raise ConfigError for a CA that is not there; `where` is the file and the path in it."""
-    _check_pem(where, cluster, "certificate-authority", base)
-
-
-def check_user(where: str, user: Mapping[str, object], base: Path) -> None:
-    """Raise ConfigError for a certificate, key or program that is not there."""
-    _check_pem(where, user, "client-certificate", base)
-    _check_pem(where, user, "client-key", base)
-    if user.get("exec") is not None:
-        _check_program(f"{where}.exec", user["exec"])
-
-
-def _check_pem(where: str, fields: Mapping[str, object], field: str, base: Path) -> None:
-    """Check what the library takes: the data, or else the file."""
-    data, path = fields.get(f"{field}-data"), fields.get(field)
-    if data:
-        _check_data(f"{where}.{field}-data", data)
-    elif isinstance(path, str) and path and not (base / path).is_file():
-        raise ConfigError(f"{where}.{field}: there is no file {base / path}")
-
-
-def _check_data(where: str, data: object) -> None:
+def _read_server(part: _Part, cluster: _Cluster) -> str:
+    """Return the URL without a slash at its end, where paths are added."""
+    text = cluster.server
+    if not text:
+        raise part.refuse("server", " is not set")
     try:
-        text = base64.b64decode("".join(str(data).split()), validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise ConfigError(f"{where} is not base64") from error
-    if _PEM not in text:
-        raise ConfigError(f"{where} is not PEM in base64: no line begins with {_PEM.decode()}")
+        url = urlsplit(text)
+        is_url = url.scheme in {"https", "http"} and bool(url.hostname) and url.port != 0
+    except ValueError:
+        is_url = False
+    if not is_url or not text.isprintable() or " " in text:
+        raise part.refuse("server", f": {quote(text)} is no URL: it begins with https://")
+    if url.username is not None or url.query or url.fragment:
+        raise part.refuse("server", ": a user, a query or a fragment in the URL is not supported")
+    return urlunsplit(url).rstrip("/")
 
 
-def _check_program(where: str, program: object) -> None:
-    if not isinstance(program, dict):
-        raise ConfigError(f"{where} is not an object")
-    command = program.get("command")
-    if not isinstance(command, str) or not command:
-        raise ConfigError(f"{where}.command is not set")
-    if shutil.which(command, path=_find_path(program.get("env"))) is None:
-        hint = program.get("installHint")
-        advice = f": {' '.join(hint.split())}" if isinstance(hint, str) else ""
-        raise ConfigError(f"{where}.command: there is no program {quote(command)}{advice}")
+def _check_authority(part: _Part, authority: Pem) -> None:
+    content = authority.read_bytes() if isinstance(authority, Path) else authority
+    try:
+        ssl.create_default_context(cadata=content.decode("ascii", "ignore"))
+    except (ssl.SSLError, ValueError) as error:
+        raise part.refuse("certificate-authority", ": it holds no certificate") from error
 
 
-def _find_path(env: object) -> str | None:
-    """Return where the program is searched for, if the kubeconfig says so."""
-    for entry in env if isinstance(env, list) else ():
-        if isinstance(entry, dict) and entry.get("name") == "PATH":
-            return str(entry.get("value"))
-    return None
+def _read_proxy(part: _Part, text: str) -> str:
+    if not text:
+        return ""
+    try:
+        url = urlsplit(text)
+        is_url = bool(url.hostname) and url.port != 0
+    except ValueError:
+        is_url = False
+    # The URL may hold a password.
+    if not is_url:
+        raise part.refuse("proxy-url", " is no URL: it begins with http:// or https://")
+    if url.scheme not in {"http", "https"}:
+        raise part.refuse("proxy-url", f": scheme {quote(url.scheme)} is not http or https")
+    return text
+
+
+def _read_user(
+    part: _Part, user: _User, kubeconfig: Kubeconfig, cluster: _Cluster
+) -> UserCredentials:
+    if user.auth_provider is not None:
+        raise part.refuse("auth-provider", " is not supported: name a login program in exec")
+    headers = tuple(_list_impersonation(part, user))
+    # As by kubectl, no credential is sent in the clear.
+    if kubeconfig.server.startswith("http://"):
+        return UserCredentials(where=part.path, headers=headers)
+    certificate = part.read_pem(
+        "client-certificate", user.client_certificate, user.client_certificate_data
+    )
+    key = part.read_pem("client-key", user.client_key, user.client_key_data)
+    if certificate is not None and key is None:
+        raise part.refuse("client-key", " is not set, and client-certificate is")
+    if (user.username or user.password) and (user.token or user.token_file):
+        raise part.refuse("username", ": a token is set as well")
+    authorization = ""
+    if user.token:
+        authorization = render_bearer(f"{part.path}.token", user.token.encode())
+    elif user.username:
+        pair = f"{user.username}:{user.password}".encode()
+        authorization = f"Basic {base64.b64encode(pair).decode()}"
+    # A program is not run where there is another credential.
+    has_other = certificate is not None or authorization or user.token_file
+    return UserCredentials(
+        where=part.path,
+        certificate=certificate,
+        key=key if certificate is not None else None,
+        authorization=authorization,
+        token_file=part.base / user.token_file if user.token_file else None,
+        program=None
+        if user.exec is None or has_other
+        else _read_program(part, user.exec, kubeconfig, cluster),
+        headers=headers,
+    )
+
+
+def _list_impersonation(part: _Part, user: _User) -> Iterator[tuple[str, str]]:
+    """Yield the headers by which requests are made in the name of another user."""
+    named = [
+        ("as", "Impersonate-User", [user.as_user]),
+        ("as-uid", "Impersonate-Uid", [user.as_uid]),
+        ("as-groups", "Impersonate-Group", user.as_groups),
+        *(
+            ("as-user-extra", f"Impersonate-Extra-{percent_encode(key, _IN_HEADER_NAMES)}", values)
+            for key, values in user.as_user_extra.items()
+        ),
+    ]
+    for field, header, values in named:
+        for value in filter(None, values):
+            if not user.as_user:
+                raise part.refuse(field, " is set, and as is not")
+            if not value.isprintable():
+                raise part.refuse(field, " holds a character that no header may have")
+            yield header, value
+
+
+def _read_program(
+    part: _Part, program: _Program, kubeconfig: Kubeconfig, cluster: _Cluster
+) -> LoginProgram:
+    if not program.command:
+        raise part.refuse("exec.command", " is not set")
+    version, mode = program.api_version, program.interactive_mode
+    if version not in {_V1, _V1BETA1}:
+        problem = f": {quote(version)} is neither {_V1} nor {_V1BETA1}"
+        raise part.refuse("exec.apiVersion", problem)
+    if not mode and version == _V1BETA1:
+        mode = IF_AVAILABLE
+    if mode not in MODES:
+        problem = f": {quote(mode)} is none of {', '.join(MODES)}"
+        raise part.refuse("exec.interactiveMode", problem)
+    if not all(variable.name for variable in program.env):
+        raise part.refuse("exec.env", ": a variable has no name")
+    # With a slash a path, which starts at the file; else a name, which is looked up in our PATH.
+    path = program.command
+    found = shutil.which(part.base / path if os.sep in path else path)
+    if found is None or not os.path.isabs(found):
+        hint = " ".join(program.install_hint.split())
+        advice = f": {quote(hint)[1:-1]}" if hint else ""
+        raise part.refuse("exec.command", f": there is no program {quote(path)}{advice}")
+    return LoginProgram(
+        where=f"{part.path}.exec",
+        command=found,
+        arguments=tuple(program.args),
+        environ={variable.name: variable.value for variable in program.env},
+        api_version=version,
+        interactive_mode=mode,
+        cluster=_tell(kubeconfig, cluster) if program.provide_cluster_info else None,
+    )
+
+
+def _tell(kubeconfig: Kubeconfig, cluster: _Cluster) -> dict[str, Any]:
+    """Return what a login program is told of the cluster: fields that are not set are left out."""
+    authority = kubeconfig.authority
+    content = authority.read_bytes() if isinstance(authority, Path) else authority or b""
+    settings = [one.extension for one in cluster.extensions if one.name == _PROGRAM_EXTENSION]
+    told = {
+        "tls-server-name": cluster.tls_server_name,
+        "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
+        "certificate-authority-data": base64.b64encode(content).decode(),
+        "proxy-url": cluster.proxy_url,
+        "disable-compression": cluster.disable_compression,
+    }
+    return {
+        "server": kubeconfig.server,
+        **{field: value for field, value in told.items() if value},
+        "config": settings[0] if settings else None,
+    }

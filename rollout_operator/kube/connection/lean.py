@@ -29,7 +29,10 @@ class LibraryConfiguration(Protocol):
     host: str
     api_key: MutableMapping[str, str]
     ssl_ca_cert: str | None
+    cert_file: str | None
+    key_file: str | None
     verify_ssl: bool
+    tls_server_name: str | None
     disable_strict_ssl_verification: bool
     connection_pool_maxsize: int
     proxy: str | None
@@ -77,17 +80,6 @@ def load_incluster(
         cert_filename=str(ca),
         environ=environ,
     )
-
-
-async def load_kubeconfig(
-    configuration: LibraryConfiguration, content: Mapping[str, object], base: Path
-) -> None:
-    """Set what a decoded kubeconfig says; `base` is where its relative paths start.
-
-    Only this imports PyYAML: a process in a cluster never needs it.
-    """
-    loader = _load("config.kube_config").KubeConfigLoader
-    await loader(config_dict=content, config_base_path=str(base)).load_and_set(configuration)
 
 
 def config_exception() -> type[Exception]:

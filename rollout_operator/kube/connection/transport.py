@@ -8,7 +8,7 @@ NO_PROXY knows no networks: `10.0.0.0/8`, which operators write so that calls in
 stay there, would be ignored and those calls sent to the proxy.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final
@@ -121,8 +121,11 @@ def open_transport(
     namespace: str,
     clock: Clock,
     environ: Mapping[str, str],
+    headers: Sequence[tuple[str, str]] = (),
 ) -> Transport:
     """Return a transport to the server that `configuration` names; needs a running loop.
+
+    `headers` are sent with each request, those of one name beside each other.
 
     Raises ConfigError where certificates cannot be read or the proxy is of an unknown kind.
     """
@@ -144,7 +147,7 @@ def open_transport(
     except OSError as error:  # ssl.SSLError is one
         raise ConfigError(f"certificates for {configuration.host}: {error}") from error
     api.rest_client.proxy = proxy
-    api.rest_client.pool_manager = _session(api.rest_client.pool_manager)
+    api.rest_client.pool_manager = _session(api.rest_client.pool_manager, headers)
     api.default_headers.update(_headers(namespace))
     return Transport(api, credential, namespace, clock, ServerClock(clock), PageSizes(clock))
 
@@ -165,7 +168,9 @@ def _headers(namespace: str) -> dict[str, str]:
     }
 
 
-def _session(libs: aiohttp.ClientSession) -> aiohttp.ClientSession:
+def _session(
+    libs: aiohttp.ClientSession, headers: Sequence[tuple[str, str]]
+) -> aiohttp.ClientSession:
     """Return a session over the connector, and so the TLS context, of the library's session.
 
     The library's session reads the environment and ~/.netrc for each request, in threads: two
@@ -176,6 +181,7 @@ def _session(libs: aiohttp.ClientSession) -> aiohttp.ClientSession:
     libs.detach()
     return aiohttp.ClientSession(
         connector=connector,
+        headers=headers,
         trust_env=False,
         cookie_jar=aiohttp.DummyCookieJar(),
         read_bufsize=_READ_BUFFER,

@@ -1,37 +1,47 @@
-"""One context out of one or more files (D-76): which entry counts, and what is wrong with them."""
+"""One context out of one or more files (D-76): which entry counts, and what is wrong with them.
+
+That kubectl takes the same files in the same way is shown in `test_as_kubectl`.
+"""
 
 import base64
+import shutil
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from rollout_operator.kube.connection.kubeconfig import (
+    Kubeconfig,
     KubeconfigChoice,
-    check_cluster,
-    check_user,
     read_kubeconfig,
 )
 from rollout_operator.model.errors import ConfigError
+from tests.world.pki import Pki, make_pki
 
-CLUSTER = {"server": "https://one:6443", "certificate-authority": "ca.crt"}
-
-WHERE = "file: users[name=u].user"
+V1 = "client.authentication.k8s.io/v1"
+EXEC = {"apiVersion": V1, "command": "sh", "interactiveMode": "Never"}
 PEM = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nMIIB\n").decode()
+ENCRYPTED = base64.b64encode(b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIIB\n").decode()
 
 
-def write(file: Path, content: dict[str, object]) -> Path:
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    return make_pki(tmp_path_factory.mktemp("pki"))
+
+
+def write(file: Path, content: object) -> Path:
     file.parent.mkdir(exist_ok=True)
     file.write_text(yaml.safe_dump(content))
     return file
 
 
 @pytest.fixture
-def whole(tmp_path: Path) -> Path:
+def whole(tmp_path: Path, pki: Pki) -> Path:
     """Return a file with two contexts of one cluster, whose CA stands beside it."""
     (tmp_path / "a").mkdir()
-    (tmp_path / "a/ca.crt").touch()
+    shutil.copy(pki.ca, tmp_path / "a/ca.crt")
     return write(
         tmp_path / "a/config",
         {
@@ -40,7 +50,12 @@ def whole(tmp_path: Path) -> Path:
                 {"name": "prod", "context": {"cluster": "k", "user": "u", "namespace": "mimir"}},
                 {"name": "staging", "context": {"cluster": "k", "user": "v"}},
             ],
-            "clusters": [{"name": "k", "cluster": CLUSTER}],
+            "clusters": [
+                {
+                    "name": "k",
+                    "cluster": {"server": "https://one:6443", "certificate-authority": "ca.crt"},
+                }
+            ],
             "users": [
                 {"name": "u", "user": {"token": "of-u"}},
                 {"name": "v", "user": {"token": "of-v", "tokenFile": "t"}},
@@ -53,64 +68,65 @@ def choose(*files: Path, context: str = "", server: str = "") -> KubeconfigChoic
     return KubeconfigChoice(files=files, origin="kubeconfig", context=context, server=server)
 
 
-def cluster_of(content: object) -> object:
-    assert isinstance(content, dict)
-    return content["clusters"][0]["cluster"]
-
-
-def user_of(content: object) -> object:
-    assert isinstance(content, dict)
-    return content["users"][0]["user"]
+def read_one(tmp_path: Path, *, user: object = None, cluster: object = None) -> Kubeconfig:
+    """Read a file with one cluster and one user."""
+    server = {"server": "https://one:6443"}
+    cluster = {**server, **cluster} if isinstance(cluster, dict) else cluster or server
+    content = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        "clusters": [{"name": "k", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
+    }
+    return read_kubeconfig(choose(write(tmp_path / "one/config", content)))
 
 
 def test_the_current_context_with_its_own_server_and_namespace(whole: Path) -> None:
     config = read_kubeconfig(choose(whole))
 
     assert config.namespace == "mimir"
-    assert cluster_of(config.content) == {
-        "server": "https://one:6443",
-        "certificate-authority": str(whole.parent / "ca.crt"),
-    }
-    assert user_of(config.content) == {"token": "of-u"}
-    assert config.token_file is None
+    assert (config.server, config.authority) == ("https://one:6443", whole.parent / "ca.crt")
+    assert (config.user.authorization, config.user.token_file) == ("Bearer of-u", None)
 
 
 def test_another_context_is_chosen_by_its_name(whole: Path) -> None:
     config = read_kubeconfig(choose(whole, context="staging"))
 
     assert config.namespace == ""
-    assert config.token_file == whole.parent / "t"
-    assert user_of(config.content) == {}
+    assert (config.user.authorization, config.user.token_file) == (
+        "Bearer of-v",
+        whole.parent / "t",
+    )
 
 
 def test_the_operators_flag_replaces_the_server(whole: Path) -> None:
-    config = read_kubeconfig(choose(whole, server="https://other"))
-
-    cluster = cluster_of(config.content)
-    assert isinstance(cluster, dict)
-    assert cluster["server"] == "https://other"
+    assert read_kubeconfig(choose(whole, server="https://other")).server == "https://other"
 
 
-def test_of_several_files_the_first_that_names_something_wins(whole: Path, tmp_path: Path) -> None:
-    """And paths start at the file that they stand in, as for kubectl."""
+def test_of_several_files_the_first_that_names_something_wins(
+    whole: Path, tmp_path: Path, pki: Pki
+) -> None:
+    """And paths start at the file that they stand in, as for kubectl. A file may be empty."""
     (tmp_path / "b").mkdir()
-    (tmp_path / "b/me.crt").touch()
+    shutil.copy(pki.cert, tmp_path / "b/me.crt")
+    shutil.copy(pki.key, tmp_path / "b/me.key")
+    user = {"client-certificate": "me.crt", "client-key": "me.key"}
     first = write(
         tmp_path / "b/config",
         {
             "contexts": [{"name": "both", "context": {"cluster": "k", "user": "u"}}],
-            "users": [{"name": "u", "user": {"client-certificate": "me.crt"}}],
+            "clusters": None,
+            "users": [{"name": "u", "user": user}, None],
         },
     )
+    empty = tmp_path / "empty"
+    empty.touch()
 
-    config = read_kubeconfig(choose(first, whole, context="both"))
+    config = read_kubeconfig(choose(empty, first, whole, context="both"))
 
-    assert user_of(config.content) == {"client-certificate": "me.crt"}
-    assert config.base == first.parent
-    assert cluster_of(config.content) == {
-        "server": "https://one:6443",
-        "certificate-authority": str(whole.parent / "ca.crt"),
-    }
+    assert config.user.certificate == first.parent / "me.crt"
+    assert config.user.key == first.parent / "me.key"
+    assert (config.server, config.authority) == ("https://one:6443", whole.parent / "ca.crt")
     # The first file has no current context: the second one says which it is.
     assert read_kubeconfig(choose(first, whole)).namespace == "mimir"
 
@@ -129,71 +145,212 @@ def test_a_context_that_is_not_there(whole: Path, context: str, problem: str) ->
     assert str(caught.value) == f"kubeconfig {whole}: {problem}"
 
 
-def test_a_cluster_without_a_server_is_no_cluster(tmp_path: Path) -> None:
-    file = write(
-        tmp_path / "c/config",
-        {
-            "current-context": "c",
-            "contexts": [{"name": "c", "context": {"cluster": "k"}}],
-            "clusters": [{"name": "k", "cluster": {}}],
-        },
-    )
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (
+            {"kind": "Pod", "apiVersion": "v1"},
+            'it is not a kubeconfig: "Pod of v1", not Config of v1',
+        ),
+        ({"users": [{"name": "a"}, {"name": "a"}]}, "users[name=a] is there twice"),
+        ({"users": [{"user": {"token": 7}}]}, "users[0].user.token: Expected str, got int"),
+        ({"clusters": ["secret"]}, "clusters[0]: Expected object, got str"),
+    ],
+)
+def test_what_is_wrong_with_a_file_counts_wherever_it_stands(
+    whole: Path, tmp_path: Path, content: object, problem: str
+) -> None:
+    file = write(tmp_path / "b/config", content)
 
     with pytest.raises(ConfigError) as caught:
-        read_kubeconfig(choose(file))
+        read_kubeconfig(choose(whole, file))
 
-    assert str(caught.value) == f"kubeconfig {file}: clusters[name=k].cluster.server is not set"
+    assert str(caught.value) == f"kubeconfig {file}: {problem}"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "message"),
+    [
+        ({"server": ""}, "server is not set"),
+        ({"server": "one:6443"}, 'server: "one:6443" is no URL: it begins with https://'),
+        ({"server": "https://"}, 'server: "https://" is no URL: it begins with https://'),
+        ({"server": "https://a:b"}, 'server: "https://a:b" is no URL: it begins with https://'),
+        ({"server": "https://a b"}, 'server: "https://a b" is no URL: it begins with https://'),
+        (
+            {"server": "https://me:secret@one"},
+            "server: a user, a query or a fragment in the URL is not supported",
+        ),
+        ({"certificate-authority": "ca"}, "certificate-authority: there is no file {base}/ca"),
+        ({"certificate-authority-data": PEM}, "certificate-authority: it holds no certificate"),
+        (
+            {"certificate-authority": "config"},
+            "certificate-authority: {base}/config is not PEM: no line begins with -----BEGIN ",
+        ),
+        (
+            {"certificate-authority": "ca", "certificate-authority-data": PEM},
+            "certificate-authority: certificate-authority-data is set as well",
+        ),
+        ({"proxy-url": "p:3128"}, "proxy-url is no URL: it begins with http:// or https://"),
+        (
+            {"proxy-url": "socks5://me:secret@p:1"},
+            'proxy-url: scheme "socks5" is not http or https',
+        ),
+    ],
+)
+def test_the_field_of_a_cluster_is_named(
+    cluster: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_one(tmp_path, cluster=cluster)
+
+    base = tmp_path / "one"
+    where = f"kubeconfig {base}/config: clusters[name=k].cluster."
+    assert str(caught.value) == where + message.format(base=base)
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("user", "message"),
     [
-        ({"client-certificate-data": "?secret"}, ".client-certificate-data is not base64"),
+        ({"client-certificate-data": "?secret"}, "client-certificate-data is not base64"),
         (
             {"client-key-data": base64.b64encode(b"secret").decode()},
-            ".client-key-data is not PEM in base64: no line begins with -----BEGIN ",
-        ),
-        ({"client-key-data": 7}, ".client-key-data is not base64"),
-        ({"client-key": "a/b.key"}, ".client-key: there is no file {base}/a/b.key"),
-        ({"exec": "secret"}, ".exec is not an object"),
-        ({"exec": {"command": ["secret"]}}, ".exec.command is not set"),
-        ({"exec": {"command": "no-such"}}, '.exec.command: there is no program "no-such"'),
-        (
-            {"exec": {"command": "no-such", "installHint": "get it\nfrom  us\n"}},
-            '.exec.command: there is no program "no-such": get it from us',
+            "client-key-data is not PEM in base64: no line begins with -----BEGIN ",
         ),
         (
-            {"exec": {"command": "sh", "env": [{"name": "PATH", "value": "/no/such"}]}},
-            '.exec.command: there is no program "sh"',
+            {"client-key-data": ENCRYPTED},
+            "client-key-data is encrypted, which is not supported",
         ),
+        (
+            {"client-key-data": PEM, "client-key": "b"},
+            "client-key: client-key-data is set as well",
+        ),
+        ({"client-key": "a/b.key"}, "client-key: there is no file {base}/a/b.key"),
+        (
+            {"client-certificate-data": PEM},
+            "client-key is not set, and client-certificate is",
+        ),
+        ({"token": "sec\nret"}, "token: it holds no token: 7 bytes"),
+        ({"username": "me", "tokenFile": "t"}, "username: a token is set as well"),
+        (
+            {"auth-provider": {"name": "oidc"}},
+            "auth-provider is not supported: name a login program in exec",
+        ),
+        ({"as-uid": "7"}, "as-uid is set, and as is not"),
+        ({"as-user-extra": {"a": ["b"]}}, "as-user-extra is set, and as is not"),
+        ({"as": "me\nx: y"}, "as holds a character that no header may have"),
+        ({"exec": EXEC | {"command": None}}, "exec.command is not set"),
+        ({"exec": EXEC | {"command": "no-such"}}, 'exec.command: there is no program "no-such"'),
+        (
+            {"exec": EXEC | {"command": "no-such", "installHint": "get it\nfrom \x1b[1mus\n"}},
+            'exec.command: there is no program "no-such": get it from \\u001b[1mus',
+        ),
+        ({"exec": EXEC | {"command": "./sh"}}, 'exec.command: there is no program "./sh"'),
+        (
+            {"exec": {"command": "sh"}},
+            f'exec.apiVersion: "" is neither {V1} nor {V1}beta1',
+        ),
+        (
+            {"exec": EXEC | {"interactiveMode": "Sometimes"}},
+            'exec.interactiveMode: "Sometimes" is none of Never, IfAvailable, Always',
+        ),
+        (
+            {"exec": {"command": "sh", "apiVersion": V1}},
+            'exec.interactiveMode: "" is none of Never, IfAvailable, Always',
+        ),
+        ({"exec": EXEC | {"env": [{"value": "x"}]}}, "exec.env: a variable has no name"),
     ],
 )
-def test_the_field_is_named_and_its_value_is_not(
+def test_the_field_of_a_user_is_named_and_its_value_is_not(
     user: dict[str, object], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        check_user(WHERE, user, tmp_path)
+        read_one(tmp_path, user=user)
 
-    assert str(caught.value) == WHERE + message.format(base=tmp_path)
+    base = tmp_path / "one"
+    where = f"kubeconfig {base}/config: users[name=u].user."
+    assert str(caught.value) == where + message.format(base=base)
     assert "secret" not in str(caught.value)
 
 
-def test_a_ca_that_is_no_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^c\.certificate-authority: there is no file .*/ca$"):
-        check_cluster("c", {"certificate-authority": "ca"}, tmp_path)
+@pytest.mark.parametrize(
+    ("server", "url"),
+    [
+        ("https://one:6443/", "https://one:6443"),
+        ("HTTPS://One", "https://One"),
+        ("https://rancher/k8s/clusters/c-1/", "https://rancher/k8s/clusters/c-1"),
+        ("https://[fd00::1]:6443", "https://[fd00::1]:6443"),
+    ],
+)
+def test_spellings_of_a_url(server: str, url: str, tmp_path: Path) -> None:
+    assert read_one(tmp_path, cluster={"server": server}).server == url
 
 
-def test_what_the_library_can_use_passes(tmp_path: Path) -> None:
-    (tmp_path / "ca").write_text("x")
-    program = tmp_path / "program"
-    program.write_text("x")
-    program.chmod(stat.S_IRWXU)
+def test_a_program_with_a_slash_stands_beside_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kdash-rs/kdash#541, kube-rs/kube#2037: without a slash it is looked up in our own PATH."""
 
-    check_cluster(WHERE, {"certificate-authority": "ca"}, tmp_path)
-    check_cluster(WHERE, {"certificate-authority-data": f"{PEM}\n"}, tmp_path)
-    # The data counts where there are both.
-    check_user(WHERE, {"client-key-data": PEM, "client-key": "gone"}, tmp_path)
-    check_user(WHERE, {"exec": {"command": str(program)}}, tmp_path)
-    env = [{"name": "A", "value": "b"}, {"name": "PATH", "value": str(tmp_path)}]
-    check_user(WHERE, {"exec": {"command": "program", "env": env}}, tmp_path)
-    check_user(WHERE, {}, tmp_path)
+    def place(command: str, **fields: Any) -> str:
+        program = read_one(
+            tmp_path, user={"exec": EXEC | {"command": command, **fields}}
+        ).user.program
+        assert program is not None
+        return str(Path(program.command).resolve().relative_to(tmp_path))
+
+    for folder in ("one/bin", "other"):
+        (tmp_path / folder).mkdir(parents=True)
+        for name in ("login", "../login"):
+            file = tmp_path / folder / name
+            file.write_text("")
+            file.chmod(stat.S_IRWXU)
+    monkeypatch.setenv("PATH", str(tmp_path / "other"))
+
+    assert place("bin/login") == "one/bin/login"
+    assert place("./bin/../login") == "one/login"
+    assert place("../other/login") == "other/login"
+    assert place(str(tmp_path / "other/login")) == "other/login"
+    assert place("login", env=[{"name": "PATH", "value": "/no/such"}]) == "other/login"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"token": "t"}, id="token"),
+        pytest.param({"tokenFile": "t"}, id="token file"),
+        pytest.param({"username": "me"}, id="name and password"),
+    ],
+)
+def test_a_program_is_not_run_beside_another_credential(
+    other: dict[str, object], tmp_path: Path
+) -> None:
+    user = read_one(tmp_path, user={"exec": {"command": "no-such"}, **other}).user
+    assert user.program is None
+
+
+def test_impersonation_is_a_matter_of_headers(tmp_path: Path) -> None:
+    user = {
+        "as": "jane",
+        "as-uid": "1",
+        "as-groups": ["dev", "ops"],
+        "as-user-extra": {"example.org/a b": ["x", "y"]},
+    }
+    assert read_one(tmp_path, user=user).user.headers == (
+        ("Impersonate-User", "jane"),
+        ("Impersonate-Uid", "1"),
+        ("Impersonate-Group", "dev"),
+        ("Impersonate-Group", "ops"),
+        ("Impersonate-Extra-example.org%2Fa%20b", "x"),
+        ("Impersonate-Extra-example.org%2Fa%20b", "y"),
+    )
+
+
+def test_a_time_is_text(tmp_path: Path) -> None:
+    """As kubectl reads a namespace or a token of this form."""
+    file = tmp_path / "config"
+    file.write_text(
+        "current-context: 2026-01-02\n"
+        "contexts: [{name: 2026-01-02, context: {cluster: k}}]\n"
+        "clusters: [{name: k, cluster: {server: 'https://one'}}]\n"
+    )
+    assert read_kubeconfig(choose(file)).server == "https://one"
