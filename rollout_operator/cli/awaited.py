@@ -13,6 +13,7 @@ from rollout_operator.model.described.releases import ReleaseDescription, Releas
 from rollout_operator.model.description import Description, GroupDescription, Phase
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import GroupName
+from rollout_operator.model.outcome import Code
 from rollout_operator.model.releases.status import BakeStatus
 from rollout_operator.operator.diagnosis.inspect import Inspection, is_settled
 from rollout_operator.planning.description.phase import list_worst_first
@@ -176,10 +177,12 @@ def _list_policies(seen: Inspection, only: str) -> Iterator[AwaitedGroup]:
     driven, now = {sets.key: sets for sets in seen.driven}, seen.description.now
     for policy in seen.description.list_policies():
         own = driven.get(policy.title)
-        # A policy that no operator has reconciled is not underway.
-        if policy.name != only if only else own is None and not policy.conditions:
+        is_disobeyed = policy.code is Code.POLICY_NOT_OBEYED
+        # A policy that an operator may not have seen yet is not underway.
+        is_new = own is None and not policy.conditions and not is_disobeyed
+        if policy.name != only if only else is_new:
             continue
-        if own is None:
+        if own is None or is_disobeyed:
             yield AwaitedGroup(_POLICY, describe_idle(policy, now))
         else:
             group = describe_driven(own.group, own.plan, now)

@@ -42,6 +42,7 @@ class Code(StrEnum):
     OTHER_OPERATOR = "other_operator"
     DRIVEN_BY_POLICY = "driven_by_policy"
     POLICIES_NOT_READ = "policies_not_read"
+    POLICY_NOT_OBEYED = "policy_not_obeyed"
     POLICY_PAUSED = "policy_paused"
     BATCH_OPEN = "batch_open"
     INTERVAL_WAIT = "interval_wait"
@@ -186,6 +187,7 @@ REVIEW_CODES: Final = frozenset(
 
 POLICY_CODES: Final = frozenset(
     {
+        Code.POLICY_NOT_OBEYED,
         Code.POLICY_PAUSED,
         Code.BATCH_OPEN,
         Code.INTERVAL_WAIT,

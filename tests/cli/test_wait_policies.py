@@ -14,6 +14,7 @@ from rollout_operator.lab.nodes.behaviour import Behaviour, StartKind, image_of
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.planning.description.policies import OBEYED_WITHIN
 from tests.cli.test_wait import Wait
 from tests.controllers.policies.world import PolicyWorld
 from tests.operator.diagnosis.inspected import observe_sandbox
@@ -110,15 +111,29 @@ async def test_whole_waits_for_pods_and_not_for_their_revision() -> None:
         assert await wait_for(world, goal=Goal.WHOLE).end() is ExitCode.DONE
 
 
+@pytest.mark.parametrize("policy", ["db", ""])
 @in_virtual_time
-async def test_a_policy_that_no_operator_obeys_is_waited_for_by_name_alone() -> None:
-    """Its kind may be installed long before an operator has the flag to obey it."""
+async def test_d_76_a_policy_that_no_operator_obeys_ends_it_with_4(policy: str) -> None:
+    """Its kind may be installed, and no operator have the flag, or watch the namespace."""
+    async with playing(is_obeyed=False) as world:
+        wait = wait_for(world)
+        begin = world.sandbox.elapsed()
+
+        assert await wait.end() is ExitCode.NEEDS_A_PERSON
+
+        assert world.sandbox.elapsed() - begin >= OBEYED_WITHIN - timedelta(seconds=10)
+        assert "nothing has been decided yet" in wait.reported[0]
+        assert "no operator has looked at it since" in wait.reported[1]
+        assert "[policy_not_obeyed]" in wait.reported[1]
+        # Once that is known, one that is not named ends it as well.
+        assert await wait_for(world, policy).end() is ExitCode.NEEDS_A_PERSON
+
+
+@in_virtual_time
+async def test_a_policy_that_an_operator_may_see_any_moment_is_waited_for_by_name_alone() -> None:
     async with playing(is_obeyed=False) as world:
         with pytest.raises(InvalidInput, match="no rollout group in namespace default"):
             await wait_for(world, "").end()
-        wait = wait_for(world, timeout=timedelta(seconds=5))
-        assert await wait.end() is ExitCode.TIMED_OUT
-        assert "nothing has been decided yet" in wait.reported[0]
         with pytest.raises(InvalidInput, match="no multiazrollout bdd is seen"):
             await wait_for(world, "bdd").end()
 

@@ -52,6 +52,7 @@ MEANINGS: Final[Mapping[Code, str]] = MappingProxyType(
         Code.POLICIES_NOT_READ: (
             "the operator does not know yet whether a MultiAZRollout drives the group"
         ),
+        Code.POLICY_NOT_OBEYED: "no operator looks after a MultiAZRollout",
         Code.POLICY_PAUSED: "spec.paused of a MultiAZRollout keeps its outdated pods",
         Code.BATCH_OPEN: (
             "a MultiAZRollout begins no batch before all pods of the last batch are available"

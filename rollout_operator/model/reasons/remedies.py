@@ -24,6 +24,9 @@ REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
             "bring its StatefulSet back and its pods up, or wait; scale a zone to 0 to remove it"
         ),
         Code.OTHER_OPERATOR: "stop one of the two operators",
+        Code.POLICY_NOT_OBEYED: (
+            "set -multi-az-rollouts.enabled, and have an operator watch the namespace"
+        ),
         Code.POLICY_PAUSED: "set spec.paused to false when it may go on",
         Code.BATCH_OPEN: "when it stays, find out why the named pods are not ready",
         Code.BATCH_DUE: (

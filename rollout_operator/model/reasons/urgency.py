@@ -15,6 +15,7 @@ HOLDING: Final = frozenset(
         Code.REVISION_EMPTY,
         Code.OBJECT_UNREADABLE,
         Code.STATEFUL_SET_SPANS_ZONES,
+        Code.POLICY_NOT_OBEYED,
         Code.POLICY_PAUSED,
         Code.BUDGET_INVALID,
         Code.BUDGETS_OVERLAP,

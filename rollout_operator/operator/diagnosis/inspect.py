@@ -85,9 +85,11 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
         own, computed = self.own, self.description
         if own is None:
             return computed
+        if own.policies is UNSET:
+            own = msgspec.structs.replace(own, policies=computed.policies)
         if own.releases is not UNSET:
             return own
-        # It knows nothing of releases that no process, or another process, makes.
+        # It knows nothing of what no process, or another process, looks after.
         return msgspec.structs.replace(
             own,
             releases=computed.releases,
@@ -158,7 +160,9 @@ class Inspector:
                 operator=None if own is None else own.operator,
                 groups=tuple(described),
                 budgets=seen.describe_budgets(),
-                policies=seen.describe_policies(driven),
+                policies=seen.describe_policies(
+                    driven, is_switched_off=is_own and own.policies is UNSET
+                ),
                 releases=releases.describe_releases(),
                 schedules=releases.describe_schedules(),
                 health_checks=releases.describe_checks(),

@@ -38,6 +38,7 @@ from rollout_operator.model.scaling import ScalingPlan
 from rollout_operator.planning.description.policies import (
     describe_policy,
     describe_unreadable_policy,
+    find_disobedience,
 )
 from rollout_operator.planning.policies.plan import plan_policy
 from rollout_operator.planning.policies.status import find_batch, find_initial, read_resolution
@@ -112,23 +113,25 @@ class ObservedNamespace:
         return sorted(driven, key=lambda driving: driving.key)
 
     def describe_policies(
-        self, driven: Sequence[DrivenSets]
+        self, driven: Sequence[DrivenSets], *, is_switched_off: bool = False
     ) -> tuple[PolicyDescription, ...] | UnsetType:
-        """Return all policies by name; UNSET where there is none."""
+        """Return all policies by name; UNSET where there is none.
+
+        `is_switched_off`: the operator of the namespace says that it obeys none.
+        """
         plans = {driving.key: driving.plan for driving in driven}
-        nothing = PolicyPlan()
-        described = [
-            describe_unreadable_policy(policy)
-            if isinstance(policy, Unreadable)
-            else describe_policy(
-                policy,
-                self._owners.find(policy.name),
-                plans.get(policy.policy.head.key, nothing).waits,
-                now=self.now,
-                counts=plans.get(policy.policy.head.key, nothing).zones,
+        described: list[PolicyDescription] = []
+        for policy in sorted(self.policies.list_all(), key=lambda policy: policy.name):
+            if isinstance(policy, Unreadable):
+                described.append(describe_unreadable_policy(policy))
+                continue
+            plan = plans.get(policy.policy.head.key, PolicyPlan())
+            lack = find_disobedience(policy, self.now, is_switched_off=is_switched_off)
+            waits = plan.waits if lack is None else (lack,)
+            scope = self._owners.find(policy.name)
+            described.append(
+                describe_policy(policy, scope, waits, now=self.now, counts=plan.zones)
             )
-            for policy in sorted(self.policies.list_all(), key=lambda policy: policy.name)
-        ]
         return tuple(described) or UNSET
 
     def observe(self) -> Mapping[GroupName, Group]:

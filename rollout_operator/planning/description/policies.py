@@ -48,6 +48,8 @@ _UNDECIDED: Final = "nothing has been decided yet"
 _GOING: Final = "it is being deleted: no batch begins"
 # A batch begins sooner after its pause, but for a process that has much to do.
 DUE_AFTER: Final = timedelta(seconds=10)
+# An operator that is starting, or that learns of the kind, has written a status by then.
+OBEYED_WITHIN: Final = timedelta(minutes=2)
 _HELD: Final = (PolicyPhase.BLOCKED, PolicyPhase.INVALID)
 _LOUD: Final = (Severity.WARN, Severity.ERROR)
 
@@ -84,6 +86,24 @@ def describe_policy(
     if is_pause and _is_due(described, now):
         return _with_waits(described, [_explain_due(described)])
     return _with_waits(described, waits) if waits else described
+
+
+def find_disobedience(
+    watched: WatchedPolicy, now: datetime, *, is_switched_off: bool = False
+) -> Reason | None:
+    """Return that no operator looks after a policy, None where one does or still may.
+
+    `is_switched_off`: the operator of its namespace says that it obeys none.
+    """
+    created = watched.policy.head.created
+    text = "the operator of the namespace obeys no MultiAZRollouts"
+    if not is_switched_off:
+        is_new = created is not None and now - created < OBEYED_WITHIN
+        if watched.status.observed_generation or watched.status.conditions or is_new:
+            return None
+        since = "" if created is None else f" since it was created at {format_rfc3339(created)}"
+        text = f"no operator has looked at it{since}"
+    return Reason(Code.POLICY_NOT_OBEYED, text, severity=Severity.WARN)
 
 
 def list_worst_policies(policies: Iterable[PolicyDescription]) -> list[PolicyDescription]:
@@ -144,11 +164,11 @@ def describe_driven(group: Group, plan: PolicyPlan, now: datetime) -> GroupDescr
 
 
 def describe_idle(policy: PolicyDescription, now: datetime) -> GroupDescription:
-    """Return a policy that drives nothing as such a group: it is refused, or not decided yet."""
-    is_refused = policy.phase == PolicyPhase.INVALID
+    """Return a policy that drives nothing as such a group: refused, obeyed by nobody, or new."""
+    is_held = policy.phase == PolicyPhase.INVALID or policy.code is Code.POLICY_NOT_OBEYED
     return GroupDescription(
         name=policy.name,
-        phase=Phase.HELD if is_refused else Phase.WAITING,
+        phase=Phase.HELD if is_held else Phase.WAITING,
         headline=policy.headline,
         code=policy.code,
         looked=now,

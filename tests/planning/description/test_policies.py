@@ -3,10 +3,11 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+import pytest
 from msgspec.structs import replace
 
 from rollout_operator.model.condition import StatusCondition
-from rollout_operator.model.description import PolicyDescription
+from rollout_operator.model.description import Phase, PolicyDescription
 from rollout_operator.model.names import GroupName, Revision, Uid
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.outcome import Code, Reason, Severity
@@ -27,14 +28,18 @@ from rollout_operator.model.policy.status import (
 from rollout_operator.model.policy.watched import WatchedPolicy
 from rollout_operator.planning.description.policies import (
     DUE_AFTER,
+    OBEYED_WITHIN,
+    describe_idle,
     describe_policy,
     describe_unreadable_policy,
+    find_disobedience,
     is_held,
     list_worst_policies,
 )
 from tests.planning.policies.snapshots import policy
 
 NOW: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+CREATED: Final = "it was created at 2026-01-02T03:02:05Z"
 READY: Final = StatusCondition(
     type="Ready",
     status="False",
@@ -225,3 +230,39 @@ def test_a_pause_that_is_long_over_is_not_what_is_waited_for() -> None:
         "the pause was over at 2026-01-02T03:04:35Z, and the next batch has not begun",
     )
     assert "-kubernetes.client-qps" in late.waits[0].remedy
+
+
+@pytest.mark.parametrize(
+    ("status", "age", "is_switched_off", "text"),
+    [
+        pytest.param(
+            PolicyStatus(), OBEYED_WITHIN, False, f"no operator has looked at it since {CREATED}",
+            id="never looked at",
+        ),
+        pytest.param(PolicyStatus(), OBEYED_WITHIN / 2, False, "", id="new"),
+        pytest.param(
+            PolicyStatus(), None, False, "no operator has looked at it", id="of unknown age"
+        ),
+        pytest.param(STATUS, OBEYED_WITHIN, False, "", id="looked at"),
+        pytest.param(PolicyStatus(conditions=(READY,)), OBEYED_WITHIN, False, "", id="refused"),
+        pytest.param(
+            STATUS, timedelta(0), True, "the operator of the namespace obeys no MultiAZRollouts",
+            id="switched off since",
+        ),
+    ],
+)  # fmt: skip
+def test_a_policy_that_no_operator_obeys(
+    status: PolicyStatus, age: timedelta | None, is_switched_off: bool, text: str
+) -> None:
+    """It is held for a person, in `wait` as well."""
+    created = None if age is None else NOW - age
+    own = policy()
+    own = replace(own, head=replace(own.head, created=created))
+    unobeyed = WatchedPolicy(resource_version="1", policy=own, status=status)
+    lack = find_disobedience(unobeyed, NOW, is_switched_off=is_switched_off)
+
+    assert (lack.text if lack else "") == text
+    if lack is not None:
+        found = describe_policy(unobeyed, SCOPE, (lack,), now=NOW)
+        assert (found.headline, found.code, is_held(found)) == (text, Code.POLICY_NOT_OBEYED, True)
+        assert describe_idle(found, NOW).phase is Phase.HELD
