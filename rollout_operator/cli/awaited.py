@@ -6,12 +6,10 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from rollout_operator.cli.inspection import GROUP, POLICY_WORDS, RELEASE_WORDS, miss_policy, suggest
+from rollout_operator.cli.inspection import NOTHING, Named
 from rollout_operator.cli.text.status_changes import render_group_line
-from rollout_operator.config.grammar import UsageError
 from rollout_operator.model.described.releases import ReleaseDescription, ReleasePhase
-from rollout_operator.model.description import Description, GroupDescription, Phase
-from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.description import GroupDescription, Phase, PodState
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.releases.status import BakeStatus
@@ -19,9 +17,11 @@ from rollout_operator.operator.diagnosis.inspect import Inspection, is_settled
 from rollout_operator.planning.description.phase import list_worst_first
 from rollout_operator.planning.description.policies import describe_driven, describe_idle
 from rollout_operator.planning.description.release_text import render_release
-from rollout_operator.planning.wording import one_line
+from rollout_operator.planning.wording import join_names, one_line
 
 _POLICY: Final = "MultiAZRollout"
+# What starts, or goes, does so by itself.
+_STUCK: Final = frozenset({PodState.NOT_READY, PodState.MISSING, PodState.UNREADABLE})
 
 
 class Goal(StrEnum):
@@ -33,39 +33,13 @@ class Goal(StrEnum):
     """All pods are ready, whatever their revision."""
 
 
-class Named(NamedTuple):
-    """The only object that is waited for; all empty for the groups and policies of a namespace."""
+class Progress(NamedTuple):
+    """How far an object is."""
 
-    policy: str = ""
-    release: str = ""
-    """A Rollout."""
-    tag: str = ""
-    """The version of that Rollout that has to be through; empty for the newest."""
-
-    @property
-    def is_given(self) -> bool:
-        """Return whether an object is named."""
-        return bool(self.policy or self.release)
-
-
-NOTHING: Final = Named()
-
-
-def read_named(words: Sequence[str], tag: str = "") -> Named:
-    """Return the object that the words name. Raises UsageError."""
-    kind, _, name = "/".join(words).partition("/")
-    if words and kind.lower() in POLICY_WORDS and name and "/" not in name and not tag:
-        return Named(policy=name)
-    if words and kind.lower() in RELEASE_WORDS and name and "/" not in name:
-        return Named(release=name, tag=tag)
-    if tag:
-        raise UsageError("-tag is of a Rollout: name it by rollout/NAME")
-    if words:
-        raise UsageError(
-            f"unexpected word: {words[0]}; a group is named by -{GROUP.name}, a MultiAZRollout by"
-            " mazr/NAME, a Rollout by rollout/NAME"
-        )
-    return Named()
+    wanted: tuple[object, ...]
+    """Where that changes, the number begins anew."""
+    pods: int
+    """How many are ready, and how many updated, in one number."""
 
 
 class Awaited(Protocol):
@@ -84,6 +58,16 @@ class Awaited(Protocol):
     @property
     def is_held(self) -> bool:
         """Return whether only a person lets it go on."""
+        ...
+
+    @property
+    def stuck(self) -> str:
+        """Return which pods neither become ready nor go, and why; empty where none is stuck."""
+        ...
+
+    @property
+    def progress(self) -> Progress:
+        """Return how far it is."""
         ...
 
     def has_reached(self, goal: Goal) -> bool:
@@ -113,6 +97,25 @@ class AwaitedGroup(msgspec.Struct, frozen=True):
     def is_held(self) -> bool:
         """Return whether only a person lets it go on."""
         return self.group.phase is Phase.HELD
+
+    @property
+    def stuck(self) -> str:
+        """Return which pods neither become ready nor go; a policy has a deadline of its own."""
+        if self.what == _POLICY or self.group.policy:
+            return ""
+        down = [
+            f"{pod.name}: {pod.why}"
+            for zone in self.group.zones
+            for pod in zone.pods
+            if pod.state in _STUCK
+        ]
+        return join_names(down)
+
+    @property
+    def progress(self) -> Progress:
+        """Return how far it is."""
+        wanted = tuple((zone.name, zone.update_revision, zone.desired) for zone in self.group.zones)
+        return Progress(wanted, self.group.ready + self.group.updated)
 
     def has_reached(self, goal: Goal) -> bool:
         """Return whether it has reached the goal now."""
@@ -145,6 +148,16 @@ class AwaitedRelease(msgspec.Struct, frozen=True):
         """Return whether only a person lets it go on."""
         return self.release.phase in {ReleasePhase.HELD, ReleasePhase.FAILED}
 
+    @property
+    def stuck(self) -> str:
+        """Return nothing: a release has deadlines of its own."""
+        return ""
+
+    @property
+    def progress(self) -> Progress:
+        """Return no number."""
+        return Progress((), 0)
+
     def has_reached(self, goal: Goal) -> bool:
         """Return whether the version is through; without a version, the newest and all requests."""
         if self.tag:
@@ -155,22 +168,21 @@ class AwaitedRelease(msgspec.Struct, frozen=True):
 
 
 def list_awaited(seen: Inspection, named: Named = NOTHING) -> Sequence[Awaited]:
-    """Return the groups of an inspection and the policies that are obeyed, or the named object."""
-    if named.release:
-        releases = seen.description.list_releases()
-        return [
-            AwaitedRelease(release, named.tag)
-            for release in releases
-            if release.name == named.release
-        ]
-    policies = list(_list_policies(seen, named.policy))
-    if named.policy:
-        return policies
+    """Return the groups of an inspection and the policies that are obeyed, or what is named."""
     groups = [
         AwaitedGroup("group", group, is_settled(seen.groups[GroupName(group.name)]))
         for group in list_worst_first(seen.description.groups)
+        if not named.is_given or group.name in {named.group, named.name}
     ]
-    return [*groups, *policies]
+    only = named.policy or named.name
+    policies = list(_list_policies(seen, only)) if only or not named.is_given else []
+    if groups or policies or not named.is_given:
+        return [*groups, *policies]
+    return [
+        AwaitedRelease(release, named.tag)
+        for release in seen.description.list_releases()
+        if release.name in {named.release, named.name}
+    ]
 
 
 def _list_policies(seen: Inspection, only: str) -> Iterator[AwaitedGroup]:
@@ -187,13 +199,3 @@ def _list_policies(seen: Inspection, only: str) -> Iterator[AwaitedGroup]:
         else:
             group = describe_driven(own.group, own.plan, now)
             yield AwaitedGroup(_POLICY, group, is_settled(own.group))
-
-
-def describe_miss(seen: Description, named: Named) -> InvalidInput:
-    """Return the error for an object that is missing, or may not be shown."""
-    if not named.is_given:
-        return InvalidInput(f"there is no rollout group in namespace {seen.namespace}")
-    if named.policy:
-        return miss_policy(seen, named.policy)
-    hint = suggest(named.release, [release.name for release in seen.list_releases()])
-    return InvalidInput(f"no rollout {named.release} is seen in namespace {seen.namespace}{hint}")

@@ -12,9 +12,11 @@ from msgspec.structs import replace
 
 from rollout_operator.cli.access import ACCESS_FLAGS
 from rollout_operator.cli.inspection import (
+    GROUP_WORDS,
     POLICY_WORDS,
+    Named,
     be_quiet,
-    miss_policy,
+    describe_miss,
     open_inspector,
     suggest,
 )
@@ -22,6 +24,7 @@ from rollout_operator.cli.text.layout import StatusLayout, wrap_text
 from rollout_operator.cli.text.policies import draw_policy
 from rollout_operator.cli.text.releases import draw_checks, draw_gate, draw_release, draw_schedules
 from rollout_operator.cli.text.screen import OutputStream, read_output
+from rollout_operator.cli.text.status_renderer import draw_group
 from rollout_operator.config.grammar import Flag, ParsedArguments, UsageError, parse_mixed
 from rollout_operator.config.usage import render_entries
 from rollout_operator.lab.lines import Line, Style
@@ -44,6 +47,7 @@ class ExplainedKind(StrEnum):
 
     POD = "pod"
     SET = "statefulset"
+    GROUP = "group"
     POLICY = "multiazrollout"
     RELEASE = "rollout"
     GATE = "rolloutgate"
@@ -63,12 +67,13 @@ _RELEASE_KINDS: Final = (
 _KINDS: Final = {
     **dict.fromkeys(("pod", "pods", "po"), ExplainedKind.POD),
     **dict.fromkeys(("statefulset", "statefulsets", "sts"), ExplainedKind.SET),
+    **dict.fromkeys(GROUP_WORDS, ExplainedKind.GROUP),
     **dict.fromkeys(POLICY_WORDS, ExplainedKind.POLICY),
     **{word: kind for kind in _RELEASE_KINDS for word in (f"{kind}", f"{kind}s")},
 }
 _HEAD: Final = """\
 Usage: rollout-operator explain POD|STATEFULSET [flags]
-       rollout-operator explain pod/NAME|sts/NAME|multiazrollout/NAME [flags]
+       rollout-operator explain pod/NAME|sts/NAME|group/NAME|mazr/NAME [flags]
        rollout-operator explain rollout/NAME|rolloutgate/NAME|rolloutschedule/NAME [flags]
        rollout-operator explain clusterrolloutschedule/NAME|healthcheck/NAME [flags]
 
@@ -117,12 +122,12 @@ def read_target(arguments: Sequence[str]) -> ExplainedObject:
     if not name:
         raise UsageError(
             "name one object: NAME of a pod or StatefulSet, or KIND/NAME, where KIND is pod, sts,"
-            f" mazr, {', '.join(_RELEASE_KINDS[:-1])} or {_RELEASE_KINDS[-1]}"
+            f" group, mazr, {', '.join(_RELEASE_KINDS[:-1])} or {_RELEASE_KINDS[-1]}"
         )
     if kind.lower() not in _KINDS:
         raise UsageError(
             f"{kind} is neither a pod nor a StatefulSet, nor a MultiAZRollout or a Rollout: write"
-            f" pod/{name}, sts/{name}, mazr/{name} or rollout/{name}"
+            f" pod/{name}, sts/{name}, group/{name}, mazr/{name} or rollout/{name}"
         )
     return ExplainedObject(name, _KINDS[kind.lower()])
 
@@ -140,6 +145,8 @@ async def draw_explanation(
     """Return the explanation as lines. Raises InvalidInput where nothing has that name."""
     if target.kind is ExplainedKind.POLICY:
         return _draw_policy(seen, target, layout)
+    if target.kind is ExplainedKind.GROUP:
+        return _draw_group(seen, target, layout)
     if target.kind not in {None, ExplainedKind.POD, ExplainedKind.SET}:
         lines = _draw_of_releases(seen.description, target, replace(layout, is_wide=True))
         unread = (wrap_text(text, layout, style=Style.YELLOW) for text in seen.remarks)
@@ -166,7 +173,15 @@ def _draw_policy(seen: Inspection, target: ExplainedObject, layout: StatusLayout
     for policy in seen.description.list_policies():
         if policy.name == target.name:
             return [*draw_policy(policy, seen.description.now, replace(layout, is_wide=True))]
-    raise miss_policy(seen.description, target.name)
+    raise describe_miss([seen.description], Named(policy=target.name))
+
+
+def _draw_group(seen: Inspection, target: ExplainedObject, layout: StatusLayout) -> list[Line]:
+    """Return the lines about a rollout group. Raises InvalidInput where there is none."""
+    for group in seen.description.groups:
+        if group.name == target.name:
+            return [*draw_group(group, seen.description.now, replace(layout, is_wide=True))]
+    raise describe_miss([seen.description], Named(group=target.name))
 
 
 def _draw_of_releases(

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -14,16 +14,17 @@ from rollout_operator.aio.clock import LoopClock
 from rollout_operator.aio.tasks import gather_all
 from rollout_operator.cli.access import ACCESS_FLAGS, choose_access, open_client
 from rollout_operator.config.flags import get_flag
-from rollout_operator.config.grammar import TEXT, Flag, ParsedArguments, refuse_leftovers
+from rollout_operator.config.grammar import TEXT, Flag, ParsedArguments, UsageError
 from rollout_operator.kube.client.client import Client
-from rollout_operator.model.description import Description, GroupDescription
+from rollout_operator.model.described.releases import ReleaseDescription
+from rollout_operator.model.description import Description, GroupDescription, PolicyDescription
 from rollout_operator.model.errors import InvalidInput
 from rollout_operator.operator.diagnosis.inspect import Inspection, Inspector, list_namespaces
 from rollout_operator.planning.wording import join_names
 from rollout_operator.telemetry import logs
 
 GROUP: Final = Flag(
-    name="group", kind=TEXT, default="", help="Only this rollout group; all groups."
+    name="group", kind=TEXT, default="", help="Only this rollout group, as group/NAME."
 )
 SERVICE: Final = Flag(
     name="service",
@@ -32,11 +33,64 @@ SERVICE: Final = Flag(
     help="Service and port by which what the operator sees is read, through the API server;"
     " of one in another namespace, NAMESPACE/NAME:PORT. Empty: it is not read.",
 )
+# How a rollout group is named, as `group/NAME` or `group NAME`.
+GROUP_WORDS: Final = ("group", "groups")
 # How a MultiAZRollout is named, as `mazr/NAME` or `mazr NAME`.
 POLICY_WORDS: Final = ("multiazrollout", "multiazrollouts", "mazr")
 # How a Rollout of releases is named.
 RELEASE_WORDS: Final = ("rollout", "rollouts")
 INSPECTION_FLAGS: Final[tuple[Flag[Any], ...]] = (GROUP, *ACCESS_FLAGS)
+
+
+Located = TypeVar("Located", GroupDescription, PolicyDescription, ReleaseDescription)
+
+
+class Named(NamedTuple):
+    """The objects that are wanted; all empty: all of a namespace."""
+
+    policy: str = ""
+    release: str = ""
+    """A Rollout."""
+    tag: str = ""
+    """The version of that Rollout that has to be through; empty for the newest."""
+    group: str = ""
+    name: str = ""
+    """Of whichever of the three kinds has it."""
+
+    @property
+    def is_given(self) -> bool:
+        """Return whether an object is named."""
+        return bool(self.policy or self.release or self.group or self.name)
+
+
+NOTHING: Final = Named()
+
+
+def read_named(words: Sequence[str], *, group: str = "", tag: str = "") -> Named:
+    """Return the object that words name as `NAME`, `KIND/NAME` or `KIND NAME`.
+
+    `group` and `tag` are the flags of that name. Raises UsageError.
+    """
+    if words and group:
+        raise UsageError(f"name a group by -{GROUP.name} or another object, not both")
+    named = Named(group=group)
+    if words:
+        kind, slash, name = "/".join(words).partition("/")
+        kinds = {
+            **{word: Named(group=name) for word in GROUP_WORDS},
+            **{word: Named(policy=name) for word in POLICY_WORDS},
+            **{word: Named(release=name, tag=tag) for word in RELEASE_WORDS},
+        }
+        found = kinds.get(kind.lower()) if slash else Named(name=kind)
+        if found is None or not found.is_given or "/" in name:
+            raise UsageError(
+                f"unexpected word: {words[0]}; an object is named by NAME, a group by group/NAME,"
+                " a MultiAZRollout by mazr/NAME, a Rollout by rollout/NAME"
+            )
+        named = found
+    if tag and not named.release:
+        raise UsageError("-tag is of a Rollout: name it by rollout/NAME")
+    return named
 
 
 @dataclass(slots=True)
@@ -47,7 +101,7 @@ class ClusterInspector:
     namespace: str
     """Empty for all that have groups."""
     service: str = ""
-    group: str = ""
+    named: Named = NOTHING
     _inspectors: dict[str, Inspector] = field(default_factory=dict)
 
     async def inspect(self, *, is_fresh: bool = True) -> Sequence[Inspection]:
@@ -58,16 +112,13 @@ class ClusterInspector:
         inspections = await gather_all(
             self.inspector(name).inspect(is_fresh=is_fresh) for name in names
         )
-        if not self.group:
+        if not self.named.is_given:
             return inspections
-        groups = [
-            group.name for inspection in inspections for group in inspection.description.groups
-        ]
-        if self.group not in groups:
-            raise InvalidInput(
-                f"there is no rollout group {self.group}{suggest(self.group, groups)}"
-            )
-        return [choose_group(inspection, self.group) for inspection in inspections]
+        chosen = [choose_named(inspection, self.named) for inspection in inspections]
+        found = [one for one in chosen if _has_any(one.best)]
+        if not found:
+            raise describe_miss([inspection.best for inspection in inspections], self.named)
+        return found
 
     def inspector(self, namespace: str) -> Inspector:
         """Return the inspector of one namespace."""
@@ -86,7 +137,11 @@ def be_quiet() -> None:
 
 @asynccontextmanager
 async def open_inspector(
-    arguments: ParsedArguments, *, service: str = "", is_everywhere: bool = False
+    arguments: ParsedArguments,
+    *,
+    service: str = "",
+    is_everywhere: bool = False,
+    named: Named = NOTHING,
 ) -> AsyncIterator[ClusterInspector]:
     """Connect to the cluster that the words choose; `service` is the operator's, if any.
 
@@ -95,12 +150,7 @@ async def open_inspector(
     access = choose_access(arguments)
     async with open_client(access) as client:
         namespace = "" if is_everywhere else access.namespace
-        yield ClusterInspector(client, namespace, service, arguments.value(GROUP))
-
-
-def refuse_arguments(arguments: ParsedArguments) -> None:
-    """Raise UsageError for a word that is no flag: mostly it is the name of a group."""
-    refuse_leftovers(arguments, f"; a group is named by -{GROUP.name}")
+        yield ClusterInspector(client, namespace, service, named)
 
 
 def suggest(name: str, names: Sequence[str]) -> str:
@@ -111,30 +161,50 @@ def suggest(name: str, names: Sequence[str]) -> str:
     return f"; there are {join_names(sorted(names))}" if names else "; there is none"
 
 
-def miss_policy(description: Description, name: str) -> InvalidInput:
-    """Return the error for a MultiAZRollout that is missing, or may not be shown."""
-    hint = suggest(name, [policy.name for policy in description.list_policies()])
-    where = description.namespace
-    return InvalidInput(f"no multiazrollout {name} is seen in namespace {where}{hint}")
+def describe_miss(seen: Sequence[Description], named: Named) -> InvalidInput:
+    """Return the error for an object that is missing, or may not be shown."""
+    where = f"namespace {seen[0].namespace}" if len(seen) == 1 else "any namespace"
+    groups = [group.name for description in seen for group in description.groups]
+    policies = [policy.name for description in seen for policy in description.list_policies()]
+    releases = [release.name for description in seen for release in description.list_releases()]
+    if named.policy:
+        hint = suggest(named.policy, policies)
+        return InvalidInput(f"no multiazrollout {named.policy} is seen in {where}{hint}")
+    if named.release:
+        hint = suggest(named.release, releases)
+        return InvalidInput(f"no rollout {named.release} is seen in {where}{hint}")
+    if named.group:
+        hint = suggest(named.group, groups)
+        return InvalidInput(f"there is no rollout group {named.group} in {where}{hint}")
+    if named.name:
+        kinds = f"rollout group, MultiAZRollout or Rollout {named.name}"
+        hint = suggest(named.name, [*groups, *policies, *releases])
+        return InvalidInput(f"there is no {kinds} in {where}{hint}")
+    return InvalidInput(f"there is no rollout group in {where}")
 
 
-def choose_group(seen: Inspection, name: str) -> Inspection:
-    """Return an inspection of one group only."""
-    own = None if seen.own is None else _only(seen.own, name)
-    groups = {key: group for key, group in seen.groups.items() if key == name}
-    return replace(seen, description=_only(seen.description, name), own=own, groups=groups)
+def choose_named(seen: Inspection, named: Named) -> Inspection:
+    """Return an inspection of the named objects only."""
+    own = None if seen.own is None else _only(seen.own, named)
+    wanted = {named.group, named.name}
+    groups = {key: group for key, group in seen.groups.items() if key in wanted}
+    return replace(seen, description=_only(seen.description, named), own=own, groups=groups)
 
 
-def _only(description: Description, name: str) -> Description:
-    def is_chosen(group: GroupDescription) -> bool:
-        return group.name == name
+def _only(description: Description, named: Named) -> Description:
+    def choose(located: Sequence[Located], *names: str) -> tuple[Located, ...]:
+        return tuple(one for one in located if one.name in names)
 
     return msgspec.structs.replace(
         description,
-        groups=tuple(filter(is_chosen, description.groups)),
+        groups=choose(description.groups, named.group, named.name),
         budgets=(),
-        policies=UNSET,
-        releases=UNSET,
+        policies=choose(description.list_policies(), named.policy, named.name) or UNSET,
+        releases=choose(description.list_releases(), named.release, named.name) or UNSET,
         schedules=UNSET,
         health_checks=UNSET,
     )
+
+
+def _has_any(description: Description) -> bool:
+    return bool(description.groups or description.list_policies() or description.list_releases())

@@ -11,12 +11,13 @@ from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.cli.inspection import (
+    GROUP,
     INSPECTION_FLAGS,
     SERVICE,
     ClusterInspector,
     be_quiet,
     open_inspector,
-    refuse_arguments,
+    read_named,
 )
 from rollout_operator.cli.text.layout import StatusLayout
 from rollout_operator.cli.text.screen import LiveFrame, OutputStream, read_output
@@ -66,12 +67,12 @@ STATUS_FLAGS: Final[tuple[Flag[Any], ...]] = (WATCH, OUTPUT, EVERYWHERE, *INSPEC
 EVERY: Final = timedelta(seconds=2)
 
 _HEAD: Final = """\
-Usage: rollout-operator status [flags]
+Usage: rollout-operator status [NAME|group/NAME|mazr/NAME|rollout/NAME] [flags]
 
-Shows what each rollout group does, what it waits for and what a person can do. It reads the
-objects with the rights of a kubeconfig and decides on them as the operator does, so that it works
-where the operator is down. Rights to list statefulsets and pods are enough; with get on
-services/proxy it shows what the operator itself says. Nothing is written.
+Shows what each rollout group does, or the one object that is named: what it waits for and what a
+person can do. It reads the objects with the rights of a kubeconfig and decides on them as the
+operator does, so that it works where the operator is down. Rights to list statefulsets and pods are
+enough; with get on services/proxy it shows what the operator itself says. Nothing is written.
 
 """
 _FOOT: Final = """
@@ -83,7 +84,7 @@ Exit codes:
 def run(arguments: Sequence[str]) -> int:
     """Show the status; return the exit code. Raises HelpRequested and OperatorError."""
     parsed = parse_mixed(STATUS_FLAGS, arguments)
-    refuse_arguments(parsed)
+    read_named(parsed.leftovers, group=parsed.value(GROUP))
     refuse_other_choices(parsed, OUTPUT, FORMATS)
     if parsed.value(OUTPUT) == "json" and parsed.value(WATCH):
         raise UsageError("-watch shows text: leave out -output=json")
@@ -105,7 +106,10 @@ async def show(arguments: ParsedArguments, output: OutputStream) -> None:
     """Show the chosen namespaces; with -w until cancelled. Raises OperatorError."""
     is_wide = arguments.value(OUTPUT) == "wide"
     async with open_inspector(
-        arguments, service=arguments.value(SERVICE), is_everywhere=arguments.value(EVERYWHERE)
+        arguments,
+        service=arguments.value(SERVICE),
+        is_everywhere=arguments.value(EVERYWHERE),
+        named=read_named(arguments.leftovers, group=arguments.value(GROUP)),
     ) as inspector:
         if not arguments.value(WATCH):
             seen = await inspector.inspect()

@@ -9,19 +9,20 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rollout_operator.aio.clock import Clock, LoopClock
-from rollout_operator.cli.awaited import (
+from rollout_operator.cli.awaited import Awaited, Goal, Progress, list_awaited
+from rollout_operator.cli.inspection import (
+    GROUP,
+    INSPECTION_FLAGS,
     NOTHING,
-    Awaited,
-    Goal,
     Named,
+    be_quiet,
     describe_miss,
-    list_awaited,
+    open_inspector,
     read_named,
 )
-from rollout_operator.cli.inspection import GROUP, INSPECTION_FLAGS, be_quiet, open_inspector
 from rollout_operator.cli.text.status_changes import list_changes
 from rollout_operator.config.grammar import (
     DURATION,
@@ -53,14 +54,23 @@ TIMEOUT: Final = Flag(
     default=timedelta(minutes=10),
     help="How long to wait; 0 looks once.",
 )
-WAIT_FLAGS: Final[tuple[Flag[Any], ...]] = (FOR, TAG, TIMEOUT, *INSPECTION_FLAGS)
+STALLED_AFTER: Final = Flag(
+    name="stalled-after",
+    kind=DURATION,
+    default=timedelta(minutes=10),
+    help="How long a group may make no progress because of pods that do not become ready, such as"
+    " those that crash, before only a person can help; 0 waits on.",
+)
+WAIT_FLAGS: Final[tuple[Flag[Any], ...]] = (FOR, TAG, TIMEOUT, STALLED_AFTER, *INSPECTION_FLAGS)
 EVERY: Final = timedelta(seconds=1)
 # A zone is unpaused, or an object mended, in the next step of the same script.
 HELD_FOR: Final = timedelta(seconds=10)
+# A container that crashes is up, and its pod perhaps ready, for a moment after each restart.
+CALM: Final = timedelta(minutes=2)
 
 _HEAD: Final = """\
-Usage: rollout-operator wait [-for=rolled-out|whole] [-group=NAME] [-timeout=10m] [flags]
-       rollout-operator wait [-for=rolled-out|whole] multiazrollout/NAME [-timeout=10m] [flags]
+Usage: rollout-operator wait [-for=rolled-out|whole] [-timeout=10m] [flags]
+       rollout-operator wait [-for=rolled-out|whole] NAME|group/NAME|mazr/NAME [flags]
        rollout-operator wait rollout/NAME [-tag=TAG] [-timeout=10m] [flags]
 
 Waits until all rollout groups of a namespace and its MultiAZRollouts are rolled out, or those
@@ -76,7 +86,7 @@ to list imagepolicies to wait for a version that no operator has seen yet.
 _FOOT: Final = """
 Exit codes:
   0 it has come, 1 the objects cannot be read, 2 the command line is wrong, 3 the time is over,
-  4 a group stands still until a person changes something.
+  4 a group or MultiAZRollout stands still until a person changes something.
 """
 
 Inspect = Callable[[], Awaitable[Inspection]]
@@ -85,14 +95,13 @@ Inspect = Callable[[], Awaitable[Inspection]]
 def run(arguments: Sequence[str]) -> int:
     """Wait; return the exit code. Raises HelpRequested and OperatorError."""
     parsed = parse_mixed(WAIT_FLAGS, arguments)
-    named = read_named(parsed.leftovers, parsed.value(TAG))
-    if named.is_given and parsed.value(GROUP):
-        raise UsageError(f"name a group by -{GROUP.name} or another object, not both")
+    named = read_named(parsed.leftovers, group=parsed.value(GROUP), tag=parsed.value(TAG))
     refuse_other_choices(parsed, FOR, Goal)
     if named.release and parsed.value(FOR) != Goal.ROLLED_OUT:
         raise UsageError(f"-for={parsed.value(FOR)} is of pods, and a Rollout has none")
-    if parsed.value(TIMEOUT) < timedelta(0):
-        raise UsageError("-timeout must not be negative")
+    for flag in (TIMEOUT, STALLED_AFTER):
+        if parsed.value(flag) < timedelta(0):
+            raise UsageError(f"-{flag.name} must not be negative")
     be_quiet()
     return asyncio.run(_run(parsed, named))
 
@@ -111,6 +120,7 @@ async def _run(arguments: ParsedArguments, named: Named) -> ExitCode:
         waiter = RolloutWait(
             inspect=inspect, goal=Goal(arguments.value(FOR)), timeout=arguments.value(TIMEOUT),
             clock=LoopClock(), write_line=_write_line, named=named,
+            stalled_after=arguments.value(STALLED_AFTER),
         )  # fmt: skip
         return await waiter.run()
 
@@ -118,6 +128,13 @@ async def _run(arguments: ParsedArguments, named: Named) -> ExitCode:
 def _write_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
+
+
+class _Stall(NamedTuple):
+    since: timedelta
+    seen: timedelta
+    """When a pod was stuck last."""
+    why: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -131,17 +148,22 @@ class RolloutWait:
     write_line: Callable[[str], None]
     named: Named = NOTHING
     """The only object that is waited for."""
+    stalled_after: timedelta = STALLED_AFTER.default
+    """How long nothing may become better while pods are stuck; zero: for ever."""
     _shown: Mapping[str, str] = field(default_factory=dict)
     _unread: str = ""
     _held_since: Mapping[str, timedelta] = field(default_factory=dict)
     """By the object that is waited for."""
+    _farthest: dict[str, Progress] = field(default_factory=dict)
+    """By the object: a pod that becomes ready and crashes again is no progress."""
+    _stalls: dict[str, "_Stall"] = field(default_factory=dict)
 
     async def run(self) -> ExitCode:
         """Inspect until all have reached the goal, cannot by themselves, or the time is over."""
         deadline = self.clock.elapsed() + self.timeout
         seen = await self._list_awaited()
         while True:
-            end = self._judge(seen, deadline)
+            end = self.judge(seen, deadline)
             if end is not None:
                 return end
             left = deadline - self.clock.elapsed()
@@ -153,7 +175,7 @@ class RolloutWait:
         seen = await self.inspect()
         if awaited := list_awaited(seen, self.named):
             return awaited
-        raise describe_miss(seen.description, self.named)
+        raise describe_miss([seen.description], self.named)
 
     async def _inspect_again(self, last: Sequence[Awaited]) -> Sequence[Awaited]:
         try:
@@ -165,7 +187,8 @@ class RolloutWait:
                 self.write_line(f"not read: {error}")
             return last
 
-    def _judge(self, awaited: Sequence[Awaited], deadline: timedelta) -> ExitCode | None:
+    def judge(self, awaited: Sequence[Awaited], deadline: timedelta) -> ExitCode | None:
+        """Return how the wait ends by the state of this moment, None where it goes on."""
         now = self.clock.elapsed()
         self._say({wanted.title: wanted.line for wanted in awaited})
         if all(wanted.has_reached(self.goal) for wanted in awaited):
@@ -176,11 +199,36 @@ class RolloutWait:
             if now - since >= HELD_FOR:
                 self.write_line(f"a person has to change something for {title}")
                 return ExitCode.NEEDS_A_PERSON
+        for wanted in awaited:
+            stall = self._follow_stall(wanted, now)
+            if stall is not None and timedelta(0) < self.stalled_after <= now - stall.since:
+                without = f"no progress for {format_duration(now - stall.since)}"
+                self.write_line(f"{wanted.title} makes {without}: {stall.why}")
+                self.write_line(f"a person has to change something for {wanted.title}")
+                return ExitCode.NEEDS_A_PERSON
         if now >= deadline:
             goal = "deployed" if self.named.release else self.goal
             self.write_line(f"not {goal} within {format_duration(self.timeout)}")
             return ExitCode.TIMED_OUT
         return None
+
+    def _follow_stall(self, wanted: Awaited, now: timedelta) -> "_Stall | None":
+        """Return since when an object makes no progress because of stuck pods, if it does not."""
+        title, progress = wanted.title, wanted.progress
+        best, stall = self._farthest.get(title, progress), self._stalls.get(title)
+        is_better = progress.wanted != best.wanted or progress.pods > best.pods
+        if is_better or title not in self._farthest:
+            self._farthest[title] = progress
+        if stall is not None and (is_better or now - stall.seen > CALM):
+            stall = None
+        if wanted.stuck:
+            since = now if stall is None else stall.since
+            stall = _Stall(since=since, seen=now, why=wanted.stuck)
+        if stall is None:
+            self._stalls.pop(title, None)
+        else:
+            self._stalls[title] = stall
+        return stall
 
     def _say(self, facts: Mapping[str, str]) -> None:
         """Print the news: of a hundred groups one line, where one of them moves."""

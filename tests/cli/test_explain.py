@@ -131,6 +131,7 @@ async def test_a_name_that_is_not_there_is_answered_with_the_nearest(
         (["pod/a-0"], ExplainedObject("a-0", ExplainedKind.POD)),
         (["po", "a-0"], ExplainedObject("a-0", ExplainedKind.POD)),
         (["sts/a"], ExplainedObject("a", ExplainedKind.SET)),
+        (["group/a"], ExplainedObject("a", ExplainedKind.GROUP)),
         (["StatefulSet", "a"], ExplainedObject("a", ExplainedKind.SET)),
     ],
 )

@@ -3,7 +3,7 @@
 import pytest
 
 from rollout_operator.cli.explain import draw_explanation, read_target
-from rollout_operator.cli.inspection import choose_group
+from rollout_operator.cli.inspection import Named, choose_named
 from rollout_operator.cli.text.layout import StatusLayout
 from rollout_operator.kube.release_kinds import (
     CLUSTER_ROLLOUT_SCHEDULES,
@@ -111,4 +111,4 @@ async def test_of_one_group_there_are_no_releases() -> None:
         await world.sleep(10)
         seen = await observe_sandbox(world.sandbox).inspect()
 
-    assert choose_group(seen, "web").description.list_releases() == ()
+    assert choose_named(seen, Named(group="web")).description.list_releases() == ()

@@ -34,7 +34,8 @@ ZONES = three_zones(replicas=2)
     [
         (["-o=yaml"], '-output must be one of text, wide, json: "yaml"'),
         (["-w", "-o=json"], "-watch shows text: leave out -output=json"),
-        (["ingester"], "unexpected word: ingester"),
+        (["sts/a"], "unexpected word: sts/a; an object is named by NAME, a group by group/NAME"),
+        (["a", "-group=b"], "name a group by -group or another object, not both"),
         (["-gruop=x"], "did you mean -group?"),
     ],
 )
@@ -82,7 +83,7 @@ async def test_d_76_rights_to_list_sets_and_pods_are_enough(tmp_path: Path) -> N
         methods = {request.method for request in server.requests}
         assert methods == {"GET"}
 
-        with pytest.raises(InvalidInput, match="no rollout group ingester; there is none"):
+        with pytest.raises(InvalidInput, match="no rollout group ingester in namespace"):
             await run(server, tmp_path, "-group=ingester")
         server.on("GET", "/apis/apps/v1/statefulsets", reply(EMPTY))
         assert await run(server, tmp_path, "-A") == "there is no rollout group\n"

@@ -1,15 +1,19 @@
 """`wait`: each end and its exit code (D-76), on a simulated cluster."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any, NamedTuple
 
 import pytest
 
-from rollout_operator.cli.awaited import NOTHING, Goal, Named
+from rollout_operator.cli.awaited import Goal, Progress
+from rollout_operator.cli.inspection import NOTHING, Named
 from rollout_operator.cli.main import main
 from rollout_operator.cli.wait import HELD_FOR, RolloutWait
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
+from rollout_operator.lab.nodes.behaviour import Behaviour, StartKind, image_of
 from rollout_operator.lab.zones import three_zones
 from rollout_operator.model.errors import ApiError, Denied, InvalidInput, Unreachable
 from rollout_operator.model.exit_codes import ExitCode
@@ -20,8 +24,27 @@ from tests.virtual_time import VirtualClock, elapsed, in_virtual_time
 ZONES = three_zones(replicas=2)
 NAMES = [zone.name for zone in ZONES]
 LONG = timedelta(minutes=10)
+BAD = "bad"
 PAUSE: JsonObject = {"metadata": {"annotations": {"grafana.com/rollout-paused": "true"}}}
 RESUME: JsonObject = {"metadata": {"annotations": {"grafana.com/rollout-paused": None}}}
+
+
+class State(NamedTuple):
+    """An object that waits, in a state."""
+
+    progress: Progress
+    stuck: str
+    title: str = "group a"
+    line: str = ""
+    is_held: bool = False
+
+    def has_reached(self, goal: Goal) -> bool:
+        return False
+
+
+def choose_crash(pod: Any) -> Behaviour:
+    """Let pods of one image crash."""
+    return Behaviour(kind=StartKind.CRASH_LOOP if image_of(pod) == BAD else StartKind.NORMAL)
 
 
 class Wait:
@@ -33,6 +56,7 @@ class Wait:
         goal: Goal = Goal.ROLLED_OUT,
         timeout: timedelta = LONG,
         named: Named = NOTHING,
+        stalled_after: timedelta = timedelta(minutes=10),
     ) -> None:
         self.reported: list[str] = []
         self.fails: Callable[[], ApiError | None] = lambda: None
@@ -44,6 +68,7 @@ class Wait:
             clock=VirtualClock(),
             write_line=self.reported.append,
             named=named,
+            stalled_after=stalled_after,
         )
 
     async def _inspect(self) -> Inspection:
@@ -113,6 +138,85 @@ async def test_d_76_it_ends_with_4_when_only_a_person_can_help() -> None:
         assert elapsed() - begin >= HELD_FOR, "what passes by ends no wait"
         assert "held" in wait.reported[0]
         assert wait.reported[-1] == "a person has to change something for group ingester"
+
+
+@asynccontextmanager
+async def crashing() -> AsyncIterator[ObservedCluster]:
+    """Roll out an image under which each pod crashes."""
+    async with observed_cluster(*ZONES, choose=choose_crash) as world:
+        process = world.sandbox.process()
+        process.start()
+        await process.wait_ready()
+        await world.set_image(*NAMES, image=BAD)
+        yield world
+
+
+@in_virtual_time
+async def test_d_76_an_image_that_crashes_ends_it_with_4_after_a_time() -> None:
+    """As the deadline of a MultiAZRollout does."""
+    async with crashing() as world:
+        begin = elapsed()
+        wait = Wait(world, timeout=timedelta(hours=1))
+
+        assert await wait.end() is ExitCode.NEEDS_A_PERSON
+
+        assert timedelta(minutes=10) <= elapsed() - begin < timedelta(minutes=11)
+        *_, why, last = wait.reported
+        assert why.startswith("group ingester makes no progress for 10m")
+        assert "ingester-zone-a-0: " in why
+        assert last == "a person has to change something for group ingester"
+
+
+@in_virtual_time
+async def test_a_good_image_begins_the_time_anew_and_zero_waits_on() -> None:
+    async with crashing() as world:
+        wait = Wait(world, stalled_after=timedelta(0), timeout=timedelta(minutes=12))
+        assert await wait.end() is ExitCode.TIMED_OUT
+
+        task = asyncio.ensure_future(Wait(world, timeout=timedelta(hours=1)).end())
+        await VirtualClock().sleep(timedelta(minutes=9))
+        await world.set_image(*NAMES, image="v3")
+
+        assert await task is ExitCode.DONE
+
+
+UP = (0, "")
+DOWN = (-1, "a-0: CrashLoopBackOff")
+
+
+@pytest.mark.parametrize(
+    ("states", "ends_at"),
+    [
+        pytest.param([DOWN] * 20, 10, id="stuck all the time"),
+        pytest.param([UP, DOWN] * 20, 11, id="ready for a moment after each restart"),
+        pytest.param([UP] * 5 + [DOWN] * 20, 15, id="stuck later"),
+        pytest.param(([DOWN] * 5 + [UP] * 3) * 7, None, id="up for minutes again and again"),
+        pytest.param([(minute, "a-0: x") for minute in range(20)], None, id="others move"),
+        pytest.param([(0, "")] * 20, None, id="it waits for something else"),
+    ],
+)
+@in_virtual_time
+async def test_d_76_what_counts_as_no_progress(
+    states: list[tuple[int, str]], ends_at: int | None
+) -> None:
+    """Each state lasts a minute: how many pods are ready and updated, and which are stuck."""
+    clock, begin = VirtualClock(), elapsed()
+
+    async def inspect() -> Inspection:
+        raise AssertionError("unused")
+
+    waiter = RolloutWait(
+        inspect=inspect, goal=Goal.WHOLE, timeout=timedelta(hours=1), clock=clock,
+        write_line=lambda line: None, stalled_after=timedelta(minutes=10),
+    )  # fmt: skip
+    ended = None
+    for minute, (pods, stuck) in enumerate(states):
+        state = State(progress=Progress((), pods), stuck=stuck)
+        if waiter.judge([state], begin + timedelta(hours=1)) is not None:
+            ended = minute
+            break
+        await clock.sleep(timedelta(minutes=1))
+    assert ended == ends_at
 
 
 @in_virtual_time
@@ -246,7 +350,8 @@ async def test_of_many_groups_only_what_changes_is_reported_the_worst_first() ->
         (["-for=ready"], '-for must be one of rolled-out, whole: "ready"'),
         (["-timeout=-1s"], "-timeout must not be negative"),
         (["-timeout=10"], "write 10s or 10m"),
-        (["ingester"], "unexpected word: ingester; a group is named by -group"),
+        (["sts/a"], "unexpected word: sts/a; an object is named by NAME, a group by group/NAME"),
+        (["-stalled-after=-1s"], "-stalled-after must not be negative"),
     ],
 )
 def test_a_bad_command_line_ends_with_2(

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from rollout_operator.cli.awaited import Goal, Named, read_named
+from rollout_operator.cli.awaited import Goal
+from rollout_operator.cli.inspection import Named, read_named
 from rollout_operator.cli.wait import HELD_FOR
 from rollout_operator.config.grammar import UsageError
 from rollout_operator.lab.nodes.behaviour import Behaviour, StartKind, image_of
@@ -139,14 +140,24 @@ async def test_a_policy_that_an_operator_may_see_any_moment_is_waited_for_by_nam
 
 
 @pytest.mark.parametrize(
-    ("words", "name"),
-    [([], ""), (["mazr/db"], "db"), (["MultiAZRollout", "db"], "db"), (["mazr/db.x"], "db.x")],
+    ("words", "named"),
+    [
+        ([], Named()),
+        (["db"], Named(name="db")),
+        (["group/db"], Named(group="db")),
+        (["Groups", "db"], Named(group="db")),
+        (["mazr/db"], Named(policy="db")),
+        (["MultiAZRollout", "db"], Named(policy="db")),
+        (["mazr/db.x"], Named(policy="db.x")),
+    ],
 )
-def test_a_policy_is_named_as_for_explain(words: list[str], name: str) -> None:
-    assert read_named(words) == Named(policy=name)
+def test_an_object_is_named_as_for_explain(words: list[str], named: Named) -> None:
+    assert read_named(words) == named
 
 
-@pytest.mark.parametrize("words", [["db"], ["mazr"], ["mazr/"], ["sts/db"], ["mazr/a", "b"]])
+@pytest.mark.parametrize(
+    "words", [["mazr/"], ["db/"], ["/db"], ["sts/db"], ["mazr/a", "b"], ["a", "b"]]
+)
 def test_other_words_are_refused(words: list[str]) -> None:
     with pytest.raises(UsageError, match="a MultiAZRollout by mazr/NAME"):
         read_named(words)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.cli.awaited import AwaitedRelease, Goal, Named, read_named
+from rollout_operator.cli.awaited import AwaitedRelease, Goal
+from rollout_operator.cli.inspection import Named, read_named
 from rollout_operator.cli.wait import run
 from rollout_operator.config.grammar import UsageError
 from rollout_operator.kube.release_kinds import ROLLOUT_GATES, ROLLOUTS
@@ -127,7 +128,7 @@ def test_what_is_requested_counts_before_it_has_had_an_effect() -> None:
 
 def test_a_rollout_is_named_as_for_explain() -> None:
     assert read_named(["rollout/app"]) == read_named(["Rollouts", "app"]) == Named(release="app")
-    assert read_named(["rollout/app"], "1") == Named(release="app", tag="1")
+    assert read_named(["rollout/app"], tag="1") == Named(release="app", tag="1")
 
 
 @pytest.mark.parametrize(

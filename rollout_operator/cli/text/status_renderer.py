@@ -77,7 +77,7 @@ def draw_status(
     lines += _draw_operator(description.operator, remarks, layout)
     groups = list_worst_first(description.groups)
     for group in groups:
-        lines += [BLANK, *_draw_group(group, description.now, layout)]
+        lines += [BLANK, *draw_group(group, description.now, layout)]
     for policy in list_worst_policies(description.list_policies()):
         lines += [BLANK, *draw_policy(policy, description.now, layout)]
     lines += _draw_releases(description, layout)
@@ -143,7 +143,8 @@ def _choose_parts(operator: OperatorDescription, layout: StatusLayout) -> Sequen
     return [report.line for report in operator.reports if report.name == ELECTION_PART]
 
 
-def _draw_group(group: GroupDescription, now: datetime, layout: StatusLayout) -> Iterator[Line]:
+def draw_group(group: GroupDescription, now: datetime, layout: StatusLayout) -> Iterator[Line]:
+    """Yield the lines about a rollout group."""
     yield from draw_head(_name_group(group), _render_numbers(group, now), layout)
     if layout.is_terse and group.phase is Phase.ROLLED_OUT:
         return

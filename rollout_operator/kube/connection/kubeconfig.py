@@ -241,7 +241,9 @@ def read_kubeconfig(choice: KubeconfigChoice) -> Kubeconfig:
     users = ((file, one.name, one.user) for file, content in files for one in content.users)
     _, context = _choose(f"{label}: contexts", name, contexts)
     part, cluster = _choose(f"{label}: clusters", context.cluster, clusters)
-    server = choice.server or _read_server(part, cluster)
+    if choice.server:
+        cluster = msgspec.structs.replace(cluster, server=choice.server)
+    server = _read_server(part, cluster)
     authority = part.read_pem(
         "certificate-authority", cluster.certificate_authority, cluster.certificate_authority_data
     )
@@ -459,7 +461,7 @@ def _read_program(
         raise part.refuse("exec.env", ": a variable has no name")
     # With a slash a path, which starts at the file; else a name, which is looked up in our PATH.
     path = program.command
-    found = shutil.which(part.base / path if os.sep in path else path)
+    found = shutil.which(str(part.base / path) if os.sep in path else path)
     if found is None or not os.path.isabs(found):
         hint = " ".join(program.install_hint.split())
         advice = f": {quote(hint)[1:-1]}" if hint else ""
@@ -488,7 +490,7 @@ def _tell(kubeconfig: Kubeconfig, cluster: _Cluster) -> dict[str, Any]:
         "disable-compression": cluster.disable_compression,
     }
     return {
-        "server": kubeconfig.server,
+        "server": cluster.server,
         **{field: value for field, value in told.items() if value},
         "config": settings[0] if settings else None,
     }

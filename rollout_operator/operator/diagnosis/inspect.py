@@ -153,6 +153,7 @@ class Inspector:
         if own is not None and is_own:
             plans.update(_hold_plans(plans, own))
         described = (describe_group(group, plans[name], seen.now) for name, group in groups.items())
+        obeys_none = own is not None and is_own and own.policies is UNSET
         return Inspection(
             description=Description(
                 namespace=self._namespace,
@@ -160,9 +161,7 @@ class Inspector:
                 operator=None if own is None else own.operator,
                 groups=tuple(described),
                 budgets=seen.describe_budgets(),
-                policies=seen.describe_policies(
-                    driven, is_switched_off=is_own and own.policies is UNSET
-                ),
+                policies=seen.describe_policies(driven, is_switched_off=obeys_none),
                 releases=releases.describe_releases(),
                 schedules=releases.describe_schedules(),
                 health_checks=releases.describe_checks(),

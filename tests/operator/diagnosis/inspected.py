@@ -13,7 +13,7 @@ from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, Api
 from rollout_operator.lab.network.client import SimulatedClient
 from rollout_operator.lab.network.faults import NoFaults
 from rollout_operator.lab.network.link import Link
-from rollout_operator.lab.world import Sandbox
+from rollout_operator.lab.world import DEFAULT, Choose, Sandbox
 from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.operator.diagnosis.inspect import Inspection, Inspector
 from tests.virtual_time import VirtualClock
@@ -77,9 +77,11 @@ def observe_sandbox(sandbox: Sandbox) -> ObservedCluster:
 
 
 @asynccontextmanager
-async def observed_cluster(*zones: ZoneSpec, settle: float = 60) -> AsyncIterator[ObservedCluster]:
+async def observed_cluster(
+    *zones: ZoneSpec, settle: float = 60, choose: Choose = DEFAULT
+) -> AsyncIterator[ObservedCluster]:
     """Run a simulated cluster with these zones, which have had time to become ready."""
-    async with Sandbox() as sandbox:
+    async with Sandbox(choose=choose) as sandbox:
         cluster = observe_sandbox(sandbox)
         for zone in zones:
             await cluster.create(STATEFULSETS, statefulset(zone, sandbox.namespace))
