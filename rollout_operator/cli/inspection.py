@@ -29,9 +29,10 @@ GROUP: Final = Flag(
 SERVICE: Final = Flag(
     name="service",
     kind=TEXT,
-    default="rollout-operator:8001",
-    help="Service and port by which what the operator sees is read, through the API server;"
-    " of one in another namespace, NAMESPACE/NAME:PORT. Empty: it is not read.",
+    default="",
+    help="Service and port by which what the operator sees is read, through the API server:"
+    " NAME:PORT, or NAMESPACE/NAME:PORT of one in another namespace. Without the flag it is"
+    " searched for; empty: it is not read.",
 )
 # How a rollout group is named, as `group/NAME` or `group NAME`.
 GROUP_WORDS: Final = ("group", "groups")
@@ -100,7 +101,8 @@ class ClusterInspector:
     client: Client
     namespace: str
     """Empty for all that have groups."""
-    service: str = ""
+    service: str | None = ""
+    """None: it is searched for."""
     named: Named = NOTHING
     _inspectors: dict[str, Inspector] = field(default_factory=dict)
 
@@ -139,11 +141,11 @@ def be_quiet() -> None:
 async def open_inspector(
     arguments: ParsedArguments,
     *,
-    service: str = "",
+    service: str | None = "",
     is_everywhere: bool = False,
     named: Named = NOTHING,
 ) -> AsyncIterator[ClusterInspector]:
-    """Connect to the cluster that the words choose; `service` is the operator's, if any.
+    """Connect to the cluster that the words choose; `service` is the operator's, None to search.
 
     Raises ConfigError.
     """

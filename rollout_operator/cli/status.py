@@ -107,7 +107,7 @@ async def show(arguments: ParsedArguments, output: OutputStream) -> None:
     is_wide = arguments.value(OUTPUT) == "wide"
     async with open_inspector(
         arguments,
-        service=arguments.value(SERVICE),
+        service=arguments.value(SERVICE) if arguments.has(SERVICE) else None,
         is_everywhere=arguments.value(EVERYWHERE),
         named=read_named(arguments.leftovers, group=arguments.value(GROUP)),
     ) as inspector:

@@ -44,6 +44,7 @@ class FakeApi:
     """The server. `requests` are all that arrived, in order."""
 
     tls: ssl.SSLContext | None = None
+    host: str = "127.0.0.1"
     requests: list[Seen] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -64,7 +65,7 @@ class FakeApi:
 
     async def __aenter__(self) -> Self:
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self.tls)
+        site = web.TCPSite(self._runner, self.host, 0, ssl_context=self.tls)
         await site.start()
         self._port = self._runner.addresses[0][1]
         return self

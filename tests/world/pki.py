@@ -28,9 +28,9 @@ class Pki(msgspec.Struct, frozen=True, kw_only=True):
     """Signs tokens of service accounts."""
 
 
-def make_pki(folder: Path, *, more_names: Sequence[str] = ()) -> Pki:
+def make_pki(folder: Path, *, more_names: Sequence[str] = (), age: timedelta = timedelta(0)) -> Pki:
     """Write a fresh CA, one serving certificate for loopback, and a key for tokens."""
-    now = datetime.now(UTC)
+    now = datetime.now(UTC) - age
     ca_key = ec.generate_private_key(ec.SECP256R1())
     ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test world CA")])
     ca = _certificate(ca_name, ca_key, ca_name, now, x509.BasicConstraints(True, 0)).sign(

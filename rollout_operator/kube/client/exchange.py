@@ -50,6 +50,29 @@ _NOTHING_SENT: Final = (
     aiohttp.ConnectionTimeoutError,
     aiohttp.ClientHttpProxyError,
 )
+# What OpenSSL finds where the answer to its first message is none of TLS.
+_NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG"})
+# By OpenSSL's X509_V_ERR codes: what is wrong with the certificate of a server, and what helps.
+_OF_NAMES: Final = frozenset({62, 64})
+_DISTRUST: Final = (
+    ({9}, ("is not valid yet", "correct the clock of this machine")),
+    ({10}, ("has expired", "have it renewed, or correct the clock of this machine")),
+    (
+        {7, 18, 19, 20, 21},
+        (
+            "is signed by an authority that is not trusted",
+            "see that the CA that is given, such as certificate-authority of a kubeconfig, is that"
+            " of this server",
+        ),
+    ),
+    (
+        _OF_NAMES,
+        (
+            "is made out for other names",
+            "call it by a name that it has, or give one as tls-server-name of a kubeconfig",
+        ),
+    ),
+)
 _LOST: Final = (aiohttp.ClientError, TimeoutError, OSError)
 
 
@@ -272,13 +295,34 @@ def translated(call: Call, timed_out: str = "timed out") -> Iterator[None]:
 
 def _render_loss(error: Exception) -> str:
     """Return the text of an error; for a connection that was not made, our own."""
-    is_about_tls = isinstance(error, aiohttp.ClientSSLError)
-    if is_about_tls or not isinstance(error, aiohttp.ClientConnectorError):
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return _render_distrust(error)
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        # Such as `[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)`.
+        reason = getattr(error.os_error, "reason", "")
+        why = f"{reason or error.os_error}".lower().replace("_", " ")
+        hint = "; it may serve http:// there" if reason in _NOT_TLS else ""
+        return f"no TLS with {error.host}:{error.port}: {why}{hint}"
+    if not isinstance(error, aiohttp.ClientConnectorError):
         return f"{error}"
     # For a name that is not known, the number is not one of the system's.
     number = error.errno or 0
     why = os.strerror(number) if number > 0 else error.strerror
     return f"Cannot connect to host {error.host}:{error.port}: {why}"
+
+
+def _render_distrust(error: aiohttp.ClientConnectorCertificateError) -> str:
+    """Return in words why the certificate of a server is not accepted, and what to do."""
+    cause = error.certificate_error
+    code = getattr(cause, "verify_code", None)
+    why = getattr(cause, "verify_message", "") or f"{cause}"
+    problem, remedy = next((told for codes, told in _DISTRUST if code in codes), (why, ""))
+    text = f"the certificate of {error.host}:{error.port}"
+    if not remedy:
+        return f"{text} is not accepted: {why}"
+    # The name that is wanted, and those that there are.
+    detail = f" ({why})" if code in _OF_NAMES else ""
+    return f"{text} {problem}{detail}; {remedy}"
 
 
 def _describe(call: Call) -> str:

@@ -122,6 +122,7 @@ class _Pod(Wire):
 
 class _ServicePort(Wire):
     port: Int32
+    name: str = ""
 
 
 class _ServiceSpec(Wire):
@@ -295,7 +296,9 @@ def decode_service(raw: JsonBytes) -> CallableService:
     wire = read_as("Service", raw, _SERVICE)
     return CallableService(
         name=wire.metadata.name,
+        labels=wire.metadata.labels or {},
         ports=tuple(port.port for port in wire.spec.ports or ()),
+        named_ports={port.name: port.port for port in wire.spec.ports or () if port.name},
         has_endpoints=wire.spec.type != _EXTERNAL,
     )
 

@@ -22,6 +22,10 @@ from rollout_operator.model.policy.policy import Policy, RefusedPolicy
 if TYPE_CHECKING:
     from rollout_operator.model.releases.objects import ReleaseObjects
 
+OPERATOR: Final = "rollout-operator"
+PART_OF: Final = "app.kubernetes.io/part-of"
+STATUS_PORT: Final = 8001
+METRICS_PORT: Final = "http-metrics"
 NO_DOWNSCALE_PATH: Final = "/admission/no-downscale"
 PREPARE_DOWNSCALE_PATH: Final = "/admission/prepare-downscale"
 EVICTION_PATH: Final = "/admission/pod-eviction"
@@ -97,12 +101,28 @@ class LabelledPod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallableService(msgspec.Struct, frozen=True, kw_only=True):
-    """A Service, as far as webhooks are called through it."""
+    """A Service, as far as webhooks, or the status page, are called through it."""
 
     name: str
+    labels: Mapping[str, str] = {}
     ports: tuple[int, ...] = ()
+    named_ports: Mapping[str, int] = {}
     has_endpoints: bool = True
     """Whether endpoints stand behind it: not where it only is another name."""
+
+    @property
+    def status_port(self) -> int:
+        """Return the port of the status page of an operator; 0 where it is none of an operator.
+
+        Charts name the Service after their release, and label it after themselves: ours and
+        grafana's, under an alias, as a dependency, with `nameOverride` and `fullnameOverride`.
+        """
+        named = self.labels.get("app.kubernetes.io/name"), self.labels.get(PART_OF)
+        is_operators = OPERATOR in named or OPERATOR in self.name
+        is_operators |= self.labels.get("helm.sh/chart", "").startswith(f"{OPERATOR}-")
+        if not is_operators:
+            return 0
+        return STATUS_PORT if STATUS_PORT in self.ports else self.named_ports.get(METRICS_PORT, 0)
 
 
 class BundleFacts(msgspec.Struct, frozen=True, kw_only=True):

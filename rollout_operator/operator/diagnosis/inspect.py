@@ -30,12 +30,22 @@ from rollout_operator.kube.api import (
 from rollout_operator.kube.cache.store import AnyBudget
 from rollout_operator.kube.scales.references import ScaleReader
 from rollout_operator.model.decode.budget import decode_budget
+from rollout_operator.model.decode.installation import decode_service
 from rollout_operator.model.decode.lease import decode_lease
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.decode.releases.kinds import DECODERS
 from rollout_operator.model.decode.status import decode_watched_policy
 from rollout_operator.model.description import SCHEMA_VERSION, Description, Waiting
-from rollout_operator.model.errors import ApiError, DecodeError, Denied, InvalidInput, NotFound
+from rollout_operator.model.diagnosis.installation import OPERATOR, STATUS_PORT, CallableService
+from rollout_operator.model.errors import (
+    ApiError,
+    DecodeError,
+    Denied,
+    InvalidInput,
+    NotFound,
+    OperatorError,
+    Unreachable,
+)
 from rollout_operator.model.group import Group
 from rollout_operator.model.lease import LEASE_DURATION, Lease
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, GroupName
@@ -51,6 +61,9 @@ from rollout_operator.planning.description.groups import describe_group
 from rollout_operator.planning.description.namespaces import select_namespace
 from rollout_operator.planning.scaling.plan import list_references, plan_scaling
 
+DEFAULT_SERVICE: Final = f"{OPERATOR}:{STATUS_PORT}"
+# Whoever may make Services could make any number of them look like an operator's.
+MOST_SERVICES: Final = 3
 # The operator's own description is worth less than an answer now.
 OWN_LIMIT: Final = timedelta(seconds=3)
 # The times of a Lease are of its holder's clock, which may be wrong.
@@ -120,16 +133,22 @@ class Inspector:
     """Observes one namespace by one client, again and again."""
 
     def __init__(
-        self, client: ApiClient, namespace: str, clock: Clock, *, service: str, lease: str
+        self, client: ApiClient, namespace: str, clock: Clock, *, service: str | None, lease: str
     ) -> None:
         """`service` is the operator's, as `NAME:PORT`, empty for none; `lease` its Lease.
 
         Where the operator is in another namespace, the service names it: `NAMESPACE/NAME:PORT`.
+        None: it is searched for.
         """
         self._client = client
         self._namespace = namespace
         self._clock = clock
-        home, _, self._service = service.rpartition("/")
+        self._is_searched = service is None
+        home, _, named = (DEFAULT_SERVICE if service is None else service).rpartition("/")
+        self._services: Sequence[str] = [named] if named else []
+        """To be tried, in this order."""
+        self._advice = ""
+        """What helps where none of them is the operator's."""
         self._home = home or namespace
         self._lease = lease
         self._source = ObjectsFrom(client, namespace, clock)
@@ -221,28 +240,67 @@ class Inspector:
 
     async def _fetch_own(self, remarks: list[str]) -> Description | None:
         """Return the operator's own description."""
-        if not self._service:
+        if not self._services:
             return None
-        try:
-            async with asyncio.timeout(OWN_LIMIT.total_seconds()):
-                body = await self._client.fetch(
-                    SERVICES, self._home, self._service, "proxy/status.json"
-                )
-            own = select_namespace(_read_description(body), self._namespace)
-            why = f"it does not look after namespace {self._namespace}"
-            if own is not None:
-                return own
-        except TimeoutError:
-            why = f"no answer within {OWN_LIMIT.total_seconds():g} s"
-        except Denied:
-            why = f"it takes the right to get services/proxy of {self._service}"
-        except NotFound as error:
-            why = f"{error}; where it is in another namespace: -service=NAMESPACE/{self._service}"
-        except (ApiError, InvalidInput, msgspec.MsgspecError, RecursionError) as error:
-            why = f"{error}"
-        remarks.append(f"operator not reached: {why}")
+        whys: list[str] = []
+        is_absent = False
+        for service in self._services:
+            try:
+                return await self._fetch_from(service)
+            except NotFound as error:
+                is_absent = True
+                whys.append(f"{error}")
+            except OperatorError as error:
+                is_default = service == DEFAULT_SERVICE or service in f"{error}"
+                whys.append(f"{error}" if is_default else f"{service}: {error}")
+        if is_absent and self._is_searched and await self._search():
+            return await self._fetch_own(remarks)
+        whys += [self._advice] if is_absent and self._advice else []
+        remarks.append(f"operator not reached: {'; '.join(dict.fromkeys(whys))}")
         remarks.extend(await self._fetch_holder())
         return None
+
+    async def _fetch_from(self, service: str) -> Description:
+        """Return what the operator behind a Service says of the namespace.
+
+        Raises NotFound where it is none of this namespace, another OperatorError where it does not
+        say anything that can be used.
+        """
+        try:
+            async with asyncio.timeout(OWN_LIMIT.total_seconds()):
+                body = await self._client.fetch(SERVICES, self._home, service, "proxy/status.json")
+            own = select_namespace(_read_description(body), self._namespace)
+        except TimeoutError:
+            raise Unreachable(f"no answer within {OWN_LIMIT.total_seconds():g} s") from None
+        except Denied as error:
+            raise Denied(f"it takes the right to get services/proxy of {service}") from error
+        except NotFound as error:
+            text = f"there is no Service {service}, or no status.json behind it"
+            raise NotFound(text) from error
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise InvalidInput(f"{error}") from error
+        if own is None:
+            raise NotFound(f"it does not look after namespace {self._namespace}")
+        return own
+
+    async def _search(self) -> bool:
+        """Search once for Services of operators; return whether there are others to try."""
+        self._is_searched = False
+        self._advice = "-service=[NAMESPACE/]NAME:PORT names one of another name or namespace"
+        try:
+            services = await Lister(self._client, "0").list_all(
+                SERVICES, self._namespace, decode_service
+            )
+        except ApiError:
+            return False
+        found = [
+            f"{service.name}:{service.status_port}"
+            for service in sorted(services, key=lambda service: service.name)
+            if isinstance(service, CallableService) and service.status_port
+        ]
+        others = [service for service in found if service not in self._services]
+        self._services = others[:MOST_SERVICES] or self._services
+        return bool(others)
 
     async def _fetch_holder(self) -> Sequence[str]:
         """Return a remark that names the process that holds the Lease."""
@@ -252,11 +310,10 @@ class Inspector:
             return ()  # there need not be a Lease, nor a right to read it
         if not lease.holder:
             return (f"no process holds the Lease {self._lease}",)
-        held = f"the Lease {self._lease} is held by {lease.holder}, renewed {lease.renewed}"
+        held = f"the Lease {self._lease} is held by {lease.holder}"
         age = _compute_age(lease, self._client.server_time() or self._clock.now())
         if age > STOPPED_AFTER:
-            seconds = f"{age.total_seconds():.0f}"
-            held += f", {seconds} s ago: no operator seems to act, and nothing below goes on"
+            held += f" and was renewed last at {lease.renewed}: no operator seems to act"
         return (held,)
 
 

@@ -5,6 +5,7 @@ import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from rollout_operator.kube.connection.transport import Transport
 from rollout_operator.model.errors import ConfigError, Denied, Unreachable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.kube.fake_api import FakeApi, refuse, reply
-from tests.world.pki import Pki, make_pki
+from tests.world.pki import LIFE, Pki, make_pki
 
 POD = "/api/v1/namespaces/prod/pods/a-0"
 
@@ -135,7 +136,7 @@ async def test_another_ca_or_name_is_refused(
     """A name beside the address is what the certificate must show."""
     kubeconfig.cluster["certificate-authority-data"] = data(other_pki.ca)
     async with FakeApi(serving(pki)) as server:
-        with pytest.raises(Unreachable, match="certificate verify failed"):
+        with pytest.raises(Unreachable, match="is signed by an authority that is not trusted"):
             await fetch_by(kubeconfig.write(), server.url)
         kubeconfig.cluster |= {
             "certificate-authority-data": data(pki.ca),
@@ -144,6 +145,64 @@ async def test_another_ca_or_name_is_refused(
         with pytest.raises(Unreachable, match=r"elsewhere\.example\.org"):
             await fetch_by(kubeconfig.write(), server.url)
     assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("age", "cluster", "problem"),
+    [
+        pytest.param(
+            LIFE, {}, "the certificate of {at} has expired; have it renewed, or correct the clock",
+            id="expired",
+        ),
+        pytest.param(
+            -LIFE, {}, "the certificate of {at} is not valid yet; correct the clock", id="too new"
+        ),
+        pytest.param(
+            None, {"certificate-authority-data": None},
+            "the certificate of {at} is signed by an authority that is not trusted; see that the"
+            " CA that is given, such as certificate-authority of a kubeconfig, is that of this",
+            id="of another CA",
+        ),
+        pytest.param(
+            None, {"tls-server-name": "b.example.org"},
+            "the certificate of {at} is made out for other names (Hostname mismatch, certificate"
+            " is not valid for 'b.example.org'.); call it by a name that it has",
+            id="of another name",
+        ),
+        pytest.param(
+            None, {"server": "https://127.0.0.2:{port}"}, "127.0.0.2", id="of another address"
+        ),
+    ],
+)  # fmt: skip
+async def test_d_76_what_is_wrong_with_a_certificate_is_said_in_words(
+    pki: Pki,
+    tmp_path: Path,
+    kubeconfig: Kubeconfig,
+    age: timedelta | None,
+    cluster: dict[str, str | None],
+    problem: str,
+) -> None:
+    used = pki if age is None else make_pki(tmp_path, age=2 * age)
+    kubeconfig.cluster["certificate-authority-data"] = data(used.ca)
+    async with FakeApi(serving(used), host="0.0.0.0") as server:  # noqa: S104 (another address)
+        at = server.url.removeprefix("https://")
+        port = at.rpartition(":")[2]
+        url = (cluster.get("server") or server.url).format(port=port)
+        kubeconfig.cluster |= {key: value for key, value in cluster.items() if key != "server"}
+        with pytest.raises(Unreachable) as caught:
+            await fetch_by(kubeconfig.write(), url)
+    assert problem.format(at=at) in str(caught.value)
+    assert not {"_ssl.c", "ssl:True", "SSLCert"} & set(str(caught.value).split())
+    assert str(caught.value).isprintable()
+
+
+async def test_a_server_that_speaks_no_tls_is_named(kubeconfig: Kubeconfig) -> None:
+    async with pod_server() as server:
+        url = server.url.replace("http://", "https://")
+        with pytest.raises(Unreachable) as caught:
+            await fetch_by(kubeconfig.write(), url)
+    assert f"no TLS with {url.removeprefix('https://')}: " in str(caught.value)
+    assert "it may serve http:// there" in str(caught.value)
 
 
 async def test_not_verifying_is_possible_and_warned_about(
@@ -362,7 +421,7 @@ async def test_in_a_cluster_another_ca_is_refused(account: Path, other_pki: Pki)
         FakeApi(serving(other_pki)) as server,
         connected(in_cluster(account, server.url)) as client,
     ):
-        with pytest.raises(Unreachable, match="certificate verify failed"):
+        with pytest.raises(Unreachable, match="is signed by an authority that is not trusted"):
             await client.fetch(PODS, "prod", "a-0")
 
 

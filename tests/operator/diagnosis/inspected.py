@@ -13,7 +13,8 @@ from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, Api
 from rollout_operator.lab.network.client import SimulatedClient
 from rollout_operator.lab.network.faults import NoFaults
 from rollout_operator.lab.network.link import Link
-from rollout_operator.lab.world import DEFAULT, Choose, Sandbox
+from rollout_operator.lab.nodes.behaviour import DEFAULT, Choose
+from rollout_operator.lab.world import Sandbox
 from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.operator.diagnosis.inspect import Inspection, Inspector
 from tests.virtual_time import VirtualClock

@@ -5,7 +5,14 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject, Resource
+from rollout_operator.kube.api import (
+    MULTI_AZ_ROLLOUTS,
+    SERVICES,
+    ZONE_BUDGETS,
+    JsonObject,
+    Page,
+    Resource,
+)
 from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.description import Description, OperatorDescription, Phase
 from rollout_operator.model.errors import ApiError, Denied, NotFound, Unreachable
@@ -25,12 +32,22 @@ BUDGET: JsonObject = {
 }
 
 
+POLICY: JsonObject = {
+    "apiVersion": "rollout.grafana.com/v1alpha1",
+    "kind": "MultiAZRollout",
+    "metadata": {"name": "db"},
+    "spec": {"statefulSetSelector": {"matchLabels": {"app": "db"}}},
+}
+
+
 class Partial:
     """The client of an onlooker, where some reads fail or are answered by a test."""
 
     def __init__(self, world: ObservedCluster, **answers: bytes | ApiError) -> None:
         self._world = world
         self._answers = answers
+        self.asked: list[str] = []
+        self.services: list[JsonObject] = []
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._world.client, name)
@@ -38,6 +55,7 @@ class Partial:
     async def fetch(
         self, resource: Resource, namespace: str, name: str, *rest: object, **how: object
     ) -> bytes:
+        self.asked += [name] if resource is SERVICES else []
         answer = self._answers.get(resource.plural, NotFound(f"no {name}"))
         if isinstance(answer, ApiError):
             raise answer
@@ -47,17 +65,25 @@ class Partial:
         answer = self._answers.get(resource.plural)
         if isinstance(answer, ApiError):
             raise answer
+        if resource is SERVICES:
+            items = [msgspec.Raw(msgspec.json.encode(made)) for made in self.services]
+            return Page(items=items, resource_version="1")
         return await self._world.client.fetch_page(resource, namespace, **query)  # type: ignore[arg-type]  # passed on
 
 
-def requesting(world: ObservedCluster, **answers: bytes | ApiError) -> Inspector:
+def requesting(
+    world: ObservedCluster, service: str | None = None, **answers: bytes | ApiError
+) -> Inspector:
     """Return an inspector that calls the operator, too."""
-    client = Partial(world, **answers)
+    return inspecting(Partial(world, **answers), world, service)
+
+
+def inspecting(client: Partial, world: ObservedCluster, service: str | None = None) -> Inspector:
     return Inspector(
         client,  # type: ignore[arg-type]  # all that is used of it
         world.sandbox.namespace,
         world.sandbox.clock(),
-        service="rollout-operator:8001",
+        service=service,
         lease="rollout-operator",
     )
 
@@ -210,16 +236,68 @@ async def test_maz60_of_an_operator_of_several_namespaces_the_one_is_shown() -> 
             seen = await requesting(world, services=msgspec.json.encode(merged)).inspect()
             assert seen.own == own
         why = f"it does not look after namespace {world.sandbox.namespace}"
-        assert seen.remarks[0] == f"operator not reached: {why}"
+        assert seen.remarks[0].startswith(f"operator not reached: {why}; -service=[NAMESPACE/]")
+
+
+def service(name: str, *, port: int = 8001, port_name: str = "", **labels: str) -> JsonObject:
+    keys = {"app": "app.kubernetes.io/name", "chart": "helm.sh/chart"}
+    metadata = {"name": name, "labels": {keys[key]: value for key, value in labels.items()}}
+    port_spec = {"port": port, **({"name": port_name} if port_name else {})}
+    spec = {"ports": [port_spec], "selector": {"app": "x"}}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("made", "found"),
+    [
+        pytest.param(
+            service("mimir-rollout-operator"), "mimir-rollout-operator:8001", id="release"
+        ),
+        pytest.param(service("ops", app="rollout-operator"), "ops:8001", id="fullnameOverride"),
+        pytest.param(
+            service("x-ro", chart="rollout-operator-1.2.3"), "x-ro:8001", id="nameOverride"
+        ),
+        pytest.param(
+            service("rollout-operator-x", port=9000, port_name="http-metrics"),
+            "rollout-operator-x:9000",
+            id="another port",
+        ),
+        pytest.param(service("rollout-operator-webhooks", port=443), "", id="webhooks only"),
+        pytest.param(service("db"), "", id="of no label"),
+        pytest.param(service("mimir-gateway", app="mimir"), "", id="another program"),
+    ],
+)
+@in_virtual_time
+async def test_d_76_the_service_is_found_by_any_name_that_charts_give_it(
+    made: JsonObject, found: str
+) -> None:
+    async with observed_cluster(*ZONES) as world:
+        client = Partial(world)
+        client.services.append(made)
+        inspector = inspecting(client, world)
+        (first, *_), (again, *_) = [(await inspector.inspect()).remarks for _ in range(2)]
+
+    default = "rollout-operator:8001"
+    assert list(dict.fromkeys(client.asked)) == list(filter(None, [default, found]))
+    assert first == again, "what does not change is the same each time"
+    assert first == (
+        f"operator not reached: there is no Service {found or default}, or no status.json behind it;"
+        " -service=[NAMESPACE/]NAME:PORT names one of another name or namespace"
+    )
 
 
 @in_virtual_time
-async def test_where_no_service_is_the_flag_is_named_for_one_elsewhere() -> None:
+async def test_a_service_that_was_named_is_the_only_one_and_needs_no_advice() -> None:
     async with observed_cluster(*ZONES) as world:
-        seen = await requesting(world).inspect()
+        client = Partial(world)
+        client.services.append(service("mimir-rollout-operator"))
+        seen = await inspecting(client, world, "ops/ro:1").inspect()
+        silent = await requesting(world, "").inspect()
 
-    assert seen.remarks[0].startswith("operator not reached: no rollout-operator:8001")
-    assert seen.remarks[0].endswith("-service=NAMESPACE/rollout-operator:8001")
+    assert seen.remarks == (
+        "operator not reached: there is no Service ro:1, or no status.json behind it",
+    )
+    assert silent.remarks == ()
 
 
 @in_virtual_time
@@ -262,7 +340,7 @@ async def test_what_another_program_answers_is_no_end_of_the_command(body: bytes
         pytest.param(20, "", id="renewed of late"),
         pytest.param(
             95,
-            ", 95 s ago: no operator seems to act, and nothing below goes on",
+            " and was renewed last at {renewed}: no operator seems to act",
             id="not for long",
         ),
     ],
@@ -285,7 +363,7 @@ async def test_the_holder_of_the_lease_is_named_of_an_operator_that_does_not_ans
 
         assert seen.remarks == (
             "operator not reached: no endpoints available",
-            f"the Lease rollout-operator is held by pod-a_1, renewed {renewed}{tail}",
+            f"the Lease rollout-operator is held by pod-a_1{tail.format(renewed=renewed)}",
         )
 
 
@@ -293,3 +371,17 @@ async def test_the_holder_of_the_lease_is_named_of_an_operator_that_does_not_ans
 async def test_namespaces_with_groups_are_found() -> None:
     async with observed_cluster(*ZONES, ZoneSpec(name="alone", group=None)) as world:
         assert await list_namespaces(world.client) == ["default"]
+
+
+@in_virtual_time
+async def test_policies_of_an_operator_that_obeys_none_are_shown_as_such() -> None:
+    """Its own description has none: the flag is off."""
+    async with observed_cluster(*ZONES) as world:
+        await world.create(MULTI_AZ_ROLLOUTS, POLICY)
+        operator = OperatorDescription(version="9", is_ready=True, is_acting=True)
+        own = Description(namespace="default", now=world.sandbox.clock().now(), operator=operator)
+        seen = await requesting(world, services=msgspec.json.encode(own)).inspect()
+
+    [policy] = seen.best.list_policies()
+    assert policy.code is Code.POLICY_NOT_OBEYED
+    assert policy.headline == "the operator of the namespace obeys no MultiAZRollouts"
