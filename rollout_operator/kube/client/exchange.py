@@ -300,9 +300,9 @@ def _render_loss(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorSSLError):
         # Such as `[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)`.
         reason = getattr(error.os_error, "reason", "")
-        why = f"{reason or error.os_error}".lower().replace("_", " ")
+        what = f"{reason or error.os_error}".lower().replace("_", " ")
         hint = "; it may serve http:// there" if reason in _NOT_TLS else ""
-        return f"no TLS with {error.host}:{error.port}: {why}{hint}"
+        return f"no TLS with {error.host}:{error.port}: {what}{hint}"
     if not isinstance(error, aiohttp.ClientConnectorError):
         return f"{error}"
     # For a name that is not known, the number is not one of the system's.
@@ -315,7 +315,7 @@ def _render_distrust(error: aiohttp.ClientConnectorCertificateError) -> str:
     """Return in words why the certificate of a server is not accepted, and what to do."""
     cause = error.certificate_error
     code = getattr(cause, "verify_code", None)
-    why = getattr(cause, "verify_message", "") or f"{cause}"
+    why = f"{getattr(cause, 'verify_message', None) or cause}"
     problem, remedy = next((told for codes, told in _DISTRUST if code in codes), (why, ""))
     text = f"the certificate of {error.host}:{error.port}"
     if not remedy:

@@ -46,6 +46,7 @@ class FindingCode(StrEnum):
     WEBHOOK_NOT_CALLED = "webhook_not_called"
     # groups
     SINGLE_ZONE = "single_zone"
+    GROUP_SHARED = "group_shared"
     NOT_ON_DELETE = "not_on_delete"
     ZONE_ORDER = "zone_order"
     ODD_VALUE = "odd_value"

@@ -14,6 +14,7 @@ import msgspec
 from rollout_operator.model.budget import Budget, FlawedBudget
 from rollout_operator.model.downscale import Target
 from rollout_operator.model.labels import LabelSelector
+from rollout_operator.model.lease import LEASE_DURATION
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.placement import PlacedSet
 from rollout_operator.model.policy.policy import Policy, RefusedPolicy
@@ -163,6 +164,8 @@ class HeldLease(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     holder: str
     """Empty: it was released."""
+    renewed: datetime | None = None
+    """By the clock of its holder; None where that is not known."""
 
 
 class NativeBudget(msgspec.Struct, frozen=True, kw_only=True):
@@ -283,6 +286,8 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     native_budgets: tuple[NativeBudget, ...] = ()
     zone_budgets: tuple[Budget | FlawedBudget, ...] = ()
     policies: tuple[Policy | RefusedPolicy, ...] = ()
+    unobeyed: frozenset[str] = frozenset()
+    """Names of the policies that no operator has written a status of, for longer than it takes."""
     policy_kind: PolicyKind = PolicyKind()
     releases: "ReleaseObjects" = msgspec.field(default_factory=_make_no_releases)
     kuberik: tuple[str, ...] = ()
@@ -291,6 +296,15 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     reach: tuple[ReachAnswer, ...] = ()
     pod_trials: tuple[PodTrial, ...] = ()
     path_answers: tuple[PathAnswer, ...] = ()
+
+    @property
+    def has_live_lease(self) -> bool:
+        """Return whether some process acts for the namespace, wherever it runs."""
+        lease = self.lease
+        if lease is None or not lease.holder or lease.renewed is None:
+            return False
+        # Two clocks are compared here.
+        return self.now - lease.renewed <= 2 * LEASE_DURATION
 
     @property
     def own_hooks(self) -> tuple[HookRegistration, ...]:

@@ -58,12 +58,14 @@ from rollout_operator.model.diagnosis.installation import (
     Source,
     ZoneSet,
 )
-from rollout_operator.model.errors import Denied, NotFound, OperatorError
+from rollout_operator.model.errors import Denied, InvalidInput, NotFound, OperatorError
+from rollout_operator.model.units import parse_rfc3339
 from rollout_operator.operator.diagnosis.access_reviews import fetch_rights
 from rollout_operator.operator.diagnosis.dry_runs import probe_paths, try_pods, try_webhooks
 from rollout_operator.operator.diagnosis.examine_releases import add_releases
 from rollout_operator.operator.diagnosis.listing import ExaminingClient, Reading
 from rollout_operator.pki.examination import read_bundle
+from rollout_operator.planning.description.policies import find_disobedience
 from rollout_operator.planning.diagnosis.checks import diagnose
 from rollout_operator.planning.diagnosis.operators import (
     DEFAULT_LEASE,
@@ -131,6 +133,11 @@ async def read_installation(client: ExaminingClient, namespace: str, now: dateti
     installation = replace(
         installation,
         policies=tuple(policy.policy for policy in policies),
+        unobeyed=frozenset(
+            policy.name
+            for policy in policies
+            if find_disobedience(policy, installation.now) is not None
+        ),
         policy_kind=await reading.fetch_policy_kind(),
         lease=await reading.fetch_lease(find_value(arguments, LEASE_FLAG) or DEFAULT_LEASE),
         hooks=await reading.list_hooks(_choose_secret(arguments)),
@@ -235,7 +242,11 @@ class _InstallationReading(Reading):
         except OperatorError as error:
             self.record(Source.LEASE, error)
             return None
-        return HeldLease(name=name, holder=lease.holder)
+        try:
+            renewed = parse_rfc3339(lease.renewed)
+        except InvalidInput:
+            renewed = None
+        return HeldLease(name=name, holder=lease.holder, renewed=renewed)
 
     async def fetch_policy_kind(self) -> PolicyKind:
         """Return whether MultiAZRollouts are served, and which versions where they are not.

@@ -65,6 +65,7 @@ CHECKS: Final = (
     Check("time-outs of webhooks", webhooks.check_timeouts, (_HOOKS,)),
     Check("webhooks are reached", webhooks.check_reach, (Source.REACH,)),
     Check("zones of groups", groups.check_zones, (_SETS,)),
+    Check("groups of one application", groups.check_shared, (_SETS,)),
     Check("update strategies", groups.check_strategies, (_SETS,)),
     Check("order of zones", groups.check_order, (_SETS,)),
     Check("values of labels and annotations", groups.check_values, (_SETS,)),

@@ -29,6 +29,8 @@ KNOWN: Final = frozenset(
     for value in vars(names).values()
     if isinstance(value, str) and value.startswith(_PREFIXES)
 )
+_APPLICATION: Final = "app.kubernetes.io/name"
+_INSTANCE: Final = "app.kubernetes.io/instance"
 _GROUP_LABELS: Final = frozenset({names.GROUP_LABEL, names.GROUP_LABEL_LONG})
 _SWITCHES: Final = frozenset({names.NO_DOWNSCALE, names.PREPARE_DOWNSCALE})
 _ONLY_LABELS: Final = _GROUP_LABELS | _SWITCHES
@@ -43,6 +45,24 @@ def check_zones(installation: Installation) -> Iterator[Finding]:
         if len(members) == 1:
             text = f"its only zone is {members[0].sts.name}"
             yield make_finding(FindingCode.SINGLE_ZONE, f"group {group}", text)
+
+
+def check_shared(installation: Installation) -> Iterator[Finding]:
+    """Yield groups that two applications share, since their charts name groups alike.
+
+    As grafana's charts of Mimir and Loki do in one namespace (grafana/mimir#8406,
+    grafana/loki#13168). Each zone may be a release, or an application, of its own: then none of
+    them has several sets of the group.
+    """
+    for group, members in _group_by_name(installation).items():
+        sets: dict[tuple[str, ...], list[str]] = {}
+        for member in members:
+            sets.setdefault(_find_application(member), []).append(member.sts.name)
+        if len(sets) > 1 and max(map(len, sets.values())) > 1:
+            text = "; ".join(
+                f"{_name_application(of)} has {join_names(names)}" for of, names in sets.items()
+            )
+            yield make_finding(FindingCode.GROUP_SHARED, f"group {group}", text)
 
 
 def check_strategies(installation: Installation) -> Iterator[Finding]:
@@ -157,6 +177,16 @@ def check_switches(installation: Installation) -> Iterator[Finding]:
             if is_odd_brake(value):
                 text = f'label {key}: "{value}" is neither "true" nor "false", and counts as true'
                 yield make_finding(FindingCode.ODD_VALUE, _name(sts), text)
+
+
+def _find_application(member: ZoneSet) -> tuple[str, ...]:
+    """Return which application a set belongs to, as charts label it, and of which release."""
+    labels = member.labels
+    return labels.get(_APPLICATION, ""), labels.get(_INSTANCE, "")
+
+
+def _name_application(application: tuple[str, ...]) -> str:
+    return " of release ".join(filter(None, application)) or "no application"
 
 
 def _list_places(sts: ZoneSet) -> Iterable[tuple[str, Mapping[str, str]]]:

@@ -4,11 +4,11 @@ What a policy owns, and for what it is refused, is decided in `planning.policies
 operator itself.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rollout_operator.model.diagnosis.findings import Finding, FindingCode
-from rollout_operator.model.diagnosis.installation import Installation
+from rollout_operator.model.diagnosis.installation import Installation, OperatorDeployment
 from rollout_operator.model.names import ON_DELETE
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.policy.policy import PolicyOwnership
@@ -17,6 +17,7 @@ from rollout_operator.planning.diagnosis.operators import (
     is_on,
     list_acting,
     list_arguments,
+    list_watched,
 )
 from rollout_operator.planning.diagnosis.remedies import make_finding
 from rollout_operator.planning.policies.ownership import share_sets
@@ -29,10 +30,15 @@ _VERSION: Final = "v1alpha1"
 
 def obeys(installation: Installation) -> bool:
     """Return whether an operator here is to obey policies."""
-    return any(
-        is_on(list_arguments(deployment), POLICIES_FLAG, default=False)
-        for deployment in list_acting(installation)
-    )
+    return bool(_list_obeying(list_acting(installation)))
+
+
+def _list_obeying(operators: Sequence[OperatorDeployment]) -> Sequence[OperatorDeployment]:
+    return [
+        operator
+        for operator in operators
+        if is_on(list_arguments(operator), POLICIES_FLAG, default=False)
+    ]
 
 
 def check_kind(installation: Installation) -> Iterator[Finding]:
@@ -47,12 +53,29 @@ def check_kind(installation: Installation) -> Iterator[Finding]:
 
 
 def check_obeyed(installation: Installation) -> Iterator[Finding]:
-    """Yield that policies are here, and that the operator beside them passes them over."""
+    """Yield that policies are here, and that no operator looks after them.
+
+    An operator that may not be seen, in another namespace or on a person's machine, shows in what
+    it has written into their status.
+    """
     names = [policy.head.name for policy in installation.policies]
-    acting = list_acting(installation)
-    if names and acting and not obeys(installation):
-        text = f"{join_names(names)} {verb(len(names), 'is', 'are')} passed over"
-        yield make_finding(FindingCode.POLICIES_NOT_OBEYED, acting[0].title, text)
+    here = installation.namespace
+    watching = [
+        operator
+        for operator in list_acting(installation)
+        # Those of other namespaces are read only where they watch this.
+        if operator.namespace or here in list_watched(operator, here)
+    ]
+    title, problem = f"Namespace {here}", "seen by no operator that obeys policies"
+    if watching:
+        if _list_obeying(watching):
+            return
+        title, problem = watching[0].title, "passed over"
+    else:
+        names = [name for name in names if name in installation.unobeyed]
+    if names:
+        text = f"{join_names(names)} {verb(len(names), 'is', 'are')} {problem}"
+        yield make_finding(FindingCode.POLICIES_NOT_OBEYED, title, text)
 
 
 def check_accepted(installation: Installation) -> Iterator[Finding]:

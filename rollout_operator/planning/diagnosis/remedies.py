@@ -48,7 +48,8 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
     ),
     FindingCode.OPERATOR_MISSING: Advice(
         _ERROR,
-        "rollout groups are here, and no Deployment that runs an operator",
+        "rollout groups are here, and neither a Deployment that runs an operator nor a process that"
+        " renews its Lease",
         "install the operator into this namespace, or add the namespace to `WATCH_NAMESPACE` of"
         " an operator elsewhere",
     ),
@@ -187,6 +188,13 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
         "the group has one zone, so that nothing stays up for certain while its pods go",
         "give the other zones the same value of the label `rollout-group`",
     ),
+    FindingCode.GROUP_SHARED: Advice(
+        _WARN,
+        "StatefulSets of several applications are in one group: pods of one wait for those of the"
+        " other, and a zone of one counts as another zone of the other",
+        "give the sets of one application another value of the label `rollout-group`, or put them"
+        " into a namespace of their own",
+    ),
     FindingCode.NOT_ON_DELETE: Advice(
         _ERROR,
         "Kubernetes rolls this set itself, so that the operator leaves its whole group or policy"
@@ -250,9 +258,10 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
     ),
     FindingCode.POLICIES_NOT_OBEYED: Advice(
         _ERROR,
-        "MultiAZRollouts are here, and the operator does not obey them",
+        "MultiAZRollouts are here, and no operator obeys them",
         "set `-multi-az-rollouts.enabled`, by the component `multi-az-rollouts` or the chart's"
-        " `multiAZRollout.enabled`",
+        " `multiAZRollout.enabled`, on an operator of this namespace, or add the namespace to"
+        " `WATCH_NAMESPACE` of an operator elsewhere",
     ),
     FindingCode.POLICY_REFUSED: Advice(
         _ERROR,

@@ -36,6 +36,35 @@ SPOILT_GROUPS: Final = (
         "its only zone is a",
     ),
     Case(
+        "grafana/mimir#8406 two charts that name their groups alike",
+        good(
+            sets=tuple(
+                zone_set(f"{of}-{zone}", labels={"app.kubernetes.io/name": of})
+                for of in ("loki", "mimir")
+                for zone in ("zone-a", "zone-b")
+            ),
+        ),
+        FindingCode.GROUP_SHARED,
+        "group ingester",
+        "loki has loki-zone-a and loki-zone-b; mimir has mimir-zone-a and mimir-zone-b",
+    ),
+    Case(
+        "two releases of a chart",
+        good(
+            sets=tuple(
+                zone_set(
+                    f"{of}-{zone}",
+                    labels={"app.kubernetes.io/name": "mimir", "app.kubernetes.io/instance": of},
+                )
+                for of in ("dev", "test")
+                for zone in ("zone-a", "zone-b")
+            ),
+        ),
+        FindingCode.GROUP_SHARED,
+        "group ingester",
+        "mimir of release dev has dev-zone-a and dev-zone-b; mimir of release test",
+    ),
+    Case(
         "RollingUpdate",
         with_sets(zone_set("zone-c", strategy="RollingUpdate")),
         FindingCode.NOT_ON_DELETE,

@@ -91,6 +91,17 @@ SPOILT_POLICIES: Final = (
         "db and other are passed over",
     ),
     Case(
+        "policies of a namespace that no operator watches",
+        replace(
+            operator(ON, WATCH_NAMESPACE="default"),
+            policies=(policy(), policy("seen", LabelSelector(labels={"x": "y"}))),
+            unobeyed=frozenset({"db"}),
+        ),
+        FindingCode.POLICIES_NOT_OBEYED,
+        "Namespace prod",
+        "db is seen by no operator that obeys policies",
+    ),
+    Case(
         "MT-27 a policy with a bad field",
         obeying(policies=(_REFUSED,)),
         FindingCode.POLICY_REFUSED,

@@ -1,5 +1,6 @@
 """Each check: silent on a good installation, and what it says of one thing that is wrong."""
 
+from datetime import timedelta
 from typing import Final
 
 import pytest
@@ -17,8 +18,11 @@ from rollout_operator.model.diagnosis.installation import (
 )
 from rollout_operator.model.labels import LabelSelector
 from rollout_operator.planning.diagnosis.checks import CHECKS, diagnose
+from rollout_operator.planning.diagnosis.groups import check_shared
+from rollout_operator.planning.diagnosis.operators import check_operator
 from rollout_operator.planning.diagnosis.remedies import EXPLANATIONS
 from tests.planning.diagnosis.installations import (
+    NOW,
     OPERATOR,
     Case,
     good,
@@ -137,3 +141,44 @@ def test_what_could_not_be_read_is_skipped_and_reported(source: Source) -> None:
 )
 def test_what_is_fine_is_left_alone(installation: Installation) -> None:
     assert diagnose(installation).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("lease", "is_missing"),
+    [
+        pytest.param(None, True, id="no Lease"),
+        pytest.param(HeldLease(name="l", holder="laptop_1"), True, id="of unknown age"),
+        pytest.param(HeldLease(name="l", holder="", renewed=NOW), True, id="released"),
+        pytest.param(
+            HeldLease(name="l", holder="a_1", renewed=NOW - timedelta(minutes=1)), True, id="old"
+        ),
+        pytest.param(
+            HeldLease(name="l", holder="a_1", renewed=NOW - timedelta(seconds=9)), False, id="live"
+        ),
+        pytest.param(
+            HeldLease(name="l", holder="a_1", renewed=NOW + timedelta(minutes=1)),
+            False,
+            id="by a clock that is ahead",
+        ),
+    ],
+)
+def test_a_process_that_renews_the_lease_is_an_operator(
+    lease: HeldLease | None, is_missing: bool
+) -> None:
+    """It may run on a person's machine, as in the tutorial."""
+    found = [one.code for one in check_operator(good(operators=(), lease=lease))]
+    assert found == [FindingCode.OPERATOR_MISSING] * is_missing
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pytest.param(("app.kubernetes.io/name",), id="an application for each zone"),
+        pytest.param(("app.kubernetes.io/instance",), id="a release for each zone"),
+        pytest.param(("app.kubernetes.io/name", "app.kubernetes.io/instance"), id="both"),
+        pytest.param((), id="no labels"),
+    ],
+)
+def test_zones_of_a_group_may_be_installed_apart(labels: tuple[str, ...]) -> None:
+    zones = tuple(zone_set(name, labels=dict.fromkeys(labels, name)) for name in ("a", "b", "c"))
+    assert list(check_shared(good(sets=zones))) == []

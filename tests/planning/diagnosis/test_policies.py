@@ -1,10 +1,11 @@
 """When `doctor` checks the right to read nodes, and in which namespaces it checks rights."""
 
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace
 
+from rollout_operator.model.diagnosis.findings import FindingCode
 from rollout_operator.model.diagnosis.installation import Installation, OperatorDeployment
 from rollout_operator.model.names import TOPOLOGY_KEYS
 from rollout_operator.model.placement import PlacedSet
@@ -15,8 +16,8 @@ from rollout_operator.planning.diagnosis.operators import (
     list_watched,
     watches,
 )
-from rollout_operator.planning.diagnosis.policies import reads_nodes
-from tests.planning.diagnosis.installations import OPERATOR, ungrouped, with_sets, zone_set
+from rollout_operator.planning.diagnosis.policies import check_obeyed, reads_nodes
+from tests.planning.diagnosis.installations import OPERATOR, good, ungrouped, with_sets, zone_set
 from tests.planning.diagnosis.spoilt_policies import policy
 
 LABELLED: Final = {TOPOLOGY_KEYS[0]: "a"}
@@ -80,3 +81,17 @@ def test_maz60_whether_an_operator_elsewhere_watches(
     operator: OperatorDeployment, is_watching: bool
 ) -> None:
     assert watches(operator, "prod") is is_watching
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        pytest.param({"unobeyed": frozenset({"db"})}, [FindingCode.POLICIES_NOT_OBEYED], id="none"),
+        pytest.param({}, [], id="one that writes their status and may not be seen"),
+    ],
+)
+def test_an_operator_that_is_not_seen_shows_in_the_status_of_policies(
+    changes: dict[str, Any], found: list[FindingCode]
+) -> None:
+    installation = good(operators=(), policies=(policy(),), **changes)
+    assert [one.code for one in check_obeyed(installation)] == found
