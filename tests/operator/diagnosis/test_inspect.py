@@ -281,8 +281,8 @@ async def test_d_76_the_service_is_found_by_any_name_that_charts_give_it(
     assert list(dict.fromkeys(client.asked)) == list(filter(None, [default, found]))
     assert first == again, "what does not change is the same each time"
     assert first == (
-        f"operator not reached: there is no Service {found or default}, or no status.json behind it;"
-        " -service=[NAMESPACE/]NAME:PORT names one of another name or namespace"
+        f"operator not reached: there is no Service {found or default}, or no status.json behind"
+        " it; -service=[NAMESPACE/]NAME:PORT names one of another name or namespace"
     )
 
 
