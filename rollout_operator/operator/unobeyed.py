@@ -11,10 +11,17 @@ from typing import Final, NoReturn
 import msgspec
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, Reader
+from rollout_operator.kube.api import (
+    MULTI_AZ_ROLLOUTS,
+    SELF_ACCESS_REVIEWS,
+    ApiClient,
+    JsonObject,
+    Reader,
+)
 from rollout_operator.model.decode.objects import read_as
+from rollout_operator.model.decode.registrations import decode_allowed
 from rollout_operator.model.decode.wire import WirePlaced
-from rollout_operator.model.errors import ApiError, DecodeError, Denied
+from rollout_operator.model.errors import ApiError, DecodeError
 from rollout_operator.model.event import EventAction, EventKind, EventRecord, ObjectEvent, Regarding
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Code, Severity
@@ -32,20 +39,38 @@ NOTE: Final = f"this operator obeys no MultiAZRollouts: {REMEDIES[Code.POLICY_NO
 
 
 async def report_unobeyed(
-    client: Reader, namespace: str, report: Callable[[EventRecord], None], clock: Clock
+    client: ApiClient, namespace: str, report: Callable[[EventRecord], None], clock: Clock
 ) -> NoReturn:
     """Report each policy once, now and then looking for more, until cancelled."""
     reported: Set[str] = frozenset()
     while True:
         wait = EVERY
         try:
-            reported = await _report_new(client, namespace, report, reported)
-        except Denied:
-            wait = IF_DENIED
+            if await _may_list(client, namespace):
+                reported = await _report_new(client, namespace, report, reported)
+            else:
+                wait = IF_DENIED
         except (ApiError, DecodeError) as error:
             # Mostly the kind is not installed.
             log.debug("Found no MultiAZRollouts", err=error)
         await clock.sleep(wait)
+
+
+async def _may_list(client: ApiClient, namespace: str) -> bool:
+    """Return whether we have the right, which is asked for: a request is not denied."""
+    right = {
+        "verb": "list",
+        "group": MULTI_AZ_ROLLOUTS.group,
+        "resource": MULTI_AZ_ROLLOUTS.plural,
+        "namespace": namespace,
+    }
+    review: JsonObject = {
+        "apiVersion": f"{SELF_ACCESS_REVIEWS.group}/{SELF_ACCESS_REVIEWS.version}",
+        "kind": SELF_ACCESS_REVIEWS.kind,
+        "spec": {"resourceAttributes": right},
+    }
+    body = await client.create(SELF_ACCESS_REVIEWS, "", review)
+    return decode_allowed(SELF_ACCESS_REVIEWS.kind, body)
 
 
 async def _report_new(

@@ -4,7 +4,7 @@ import pytest
 
 from rollout_operator.controllers.releases import look_ups
 from rollout_operator.kube.client import exchange
-from rollout_operator.kube.connection import kubeconfig
+from rollout_operator.kube.connection import kubeconfig, login
 from rollout_operator.model.units import Confidential
 from rollout_operator.oci import keyring, tokens
 
@@ -12,7 +12,9 @@ from rollout_operator.oci import keyring, tokens
 @pytest.mark.parametrize(
     "kind",
     [
-        *(kubeconfig.Kubeconfig, kubeconfig._Entry, kubeconfig._Merged),
+        *(kubeconfig.Kubeconfig, kubeconfig.UserCredentials, kubeconfig._File),
+        *(kubeconfig._User, kubeconfig._NamedUser),
+        *(login.LoginProgram, login.ProgramCredentials, login._Printed),
         *(keyring._Entry, tokens._TokenAnswer, look_ups._Secret),
         exchange.HttpRequest,
     ],

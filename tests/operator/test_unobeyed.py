@@ -1,16 +1,18 @@
 """An operator without -multi-az-rollouts.enabled says so of the policies that it sees."""
 
 from datetime import timedelta
+from typing import Any
 
+import msgspec
 import pytest
 
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, Page
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, JsonObject, Page, Resource
 from rollout_operator.lab.zones import three_zones
-from rollout_operator.model.errors import ApiError, Denied, NotFound, Unreachable
+from rollout_operator.model.errors import ApiError, NotFound, Unreachable
 from rollout_operator.model.event import EventRecord
 from rollout_operator.operator.unobeyed import EVERY, NOTE, report_unobeyed
-from tests.operator.diagnosis.inspected import observed_cluster
+from tests.operator.diagnosis.inspected import ObservedCluster, observed_cluster
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 
@@ -29,7 +31,7 @@ async def test_each_policy_is_reported_once_in_log_and_events(lines: list[str]) 
     async with observed_cluster() as world, TaskStack() as tasks:
         await world.create(MULTI_AZ_ROLLOUTS, policy("early"))
         clock, namespace = VirtualClock(), world.sandbox.namespace
-        tasks.start("x", report_unobeyed(world.client, namespace, events.append, clock))
+        tasks.start("x", report_unobeyed(Allowed(world), namespace, events.append, clock))  # type: ignore[arg-type]  # all that is used of it
         await clock.sleep(timedelta(seconds=30))
         await world.create(MULTI_AZ_ROLLOUTS, policy("late"))
         await clock.sleep(3 * EVERY)
@@ -43,35 +45,47 @@ async def test_each_policy_is_reported_once_in_log_and_events(lines: list[str]) 
     assert all("level=warn" in line and "reason=policy_not_obeyed" in line for line in said)
 
 
-class Refusing:
-    """A client that is refused, until it is not."""
+class Allowed:
+    """A client that may list policies, or may not, or gets no answer to that question."""
 
-    def __init__(self, error: ApiError) -> None:
-        self.error, self.calls = error, 0
+    def __init__(self, world: ObservedCluster | None, answer: bool | ApiError = True) -> None:
+        self._world, self._answer = world, answer
+        self.questions: list[JsonObject] = []
+        self.lists = 0
 
-    async def fetch_page(self, *_: object, **__: object) -> Page:
-        self.calls += 1
-        raise self.error
+    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
+        if isinstance(self._answer, ApiError):
+            raise self._answer
+        self.questions.append(msgspec.to_builtins(body["spec"])["resourceAttributes"])
+        return msgspec.json.encode({**body, "status": {"allowed": self._answer}})
+
+    async def fetch_page(self, resource: Resource, namespace: str, **query: Any) -> Page:
+        self.lists += 1
+        if self._world is None:
+            raise NotFound("no kind")
+        return await self._world.client.fetch_page(resource, namespace, **query)
 
 
 @pytest.mark.parametrize(
-    ("error", "calls"),
+    ("answer", "questions", "lists"),
     [
-        pytest.param(NotFound("no kind"), 13, id="the kind is not installed"),
-        pytest.param(Denied("no right"), 2, id="no right to list it"),
-        pytest.param(Unreachable("down"), 13, id="no answer"),
+        pytest.param(True, 13, 13, id="the kind is not installed"),
+        pytest.param(False, 2, 0, id="no right to list it"),
+        pytest.param(Unreachable("down"), 0, 0, id="no answer"),
     ],
 )
 @in_virtual_time
-async def test_what_cannot_be_listed_is_no_matter(
-    error: ApiError, calls: int, lines: list[str]
+async def test_sec_17_no_request_is_sent_that_would_be_denied(
+    answer: bool | ApiError, questions: int, lists: int, lines: list[str]
 ) -> None:
-    client = Refusing(error)
+    client = Allowed(None, answer)
     async with TaskStack() as tasks:
         clock = VirtualClock()
         tasks.start("x", report_unobeyed(client, "prod", lambda event: None, clock))  # type: ignore[arg-type]  # all that is used of it
         await clock.sleep(timedelta(minutes=62))
-    assert client.calls == calls
+    assert (len(client.questions), client.lists) == (questions, lists)
+    right = {"verb": "list", "group": "rollout.grafana.com", "resource": "multiazrollouts"}
+    assert all(question == {**right, "namespace": "prod"} for question in client.questions)
     assert not [line for line in lines if "level=debug" not in line]
 
 
@@ -84,9 +98,9 @@ async def test_only_an_operator_without_the_flag_looks_for_them(
     flags: tuple[str, ...], is_looking: bool, lines: list[str]
 ) -> None:
     async with observed_cluster(*three_zones(replicas=1)) as world:
-        await world.create(MULTI_AZ_ROLLOUTS, policy("db"))
         process = world.sandbox.process(args=flags)
         process.start()
         await process.wait_ready()
         await VirtualClock().sleep(timedelta(seconds=30))
-    assert any("Obeying no MultiAZRollouts" in line for line in lines) is is_looking
+    # The simulated API server knows no access reviews.
+    assert any("Found no MultiAZRollouts" in line for line in lines) is is_looking

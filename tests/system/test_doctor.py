@@ -35,6 +35,7 @@ from tests.world.api import (
     BUDGETS,
     CLUSTER_ROLES,
     DEPLOYMENTS,
+    LEASES,
     NAMESPACES,
     PODS,
     ROLES,
@@ -156,6 +157,7 @@ async def test_dep88_silent_on_a_good_installation_and_each_finding_provoked(
         await _provoke_registrations(clinic)
         await _provoke_settings(clinic)
         clinic.operator.kill()
+        await _provoke_absence(clinic)
         await _provoke_reach(clinic)
         await _provoke_certificates(clinic)
         await _provoke_guards(clinic)
@@ -172,6 +174,15 @@ async def _assert_silent(clinic: Clinic) -> None:
         assert (await world.get(STATEFULSETS, name))["spec"]["replicas"] == 1
 
 
+async def _provoke_absence(clinic: Clinic) -> None:
+    """D20: no Deployment with replicas, and nobody renews the Lease."""
+    world = clinic.world
+    await world.patch(DEPLOYMENTS, NAME, {"spec": {"replicas": 0}})
+    await world.patch(LEASES, NAME, {"spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}})
+    await clinic.find(FindingCode.OPERATOR_MISSING)
+    await world.patch(DEPLOYMENTS, NAME, {"spec": {"replicas": 1}})
+
+
 async def _provoke_operator(clinic: Clinic) -> None:
     """D20, D21: no namespace, no operator, two, one that is not ready or started wrongly."""
     world = clinic.world
@@ -179,7 +190,8 @@ async def _provoke_operator(clinic: Clinic) -> None:
     assert missing.has(FindingCode.NAMESPACE_MISSING), missing
 
     await world.patch(DEPLOYMENTS, NAME, {"spec": {"replicas": 0}})
-    await clinic.find(FindingCode.OPERATOR_MISSING)
+    outside = await clinic.examine()
+    assert not outside.has(FindingCode.OPERATOR_MISSING), "a process renews the Lease"
     await world.patch(DEPLOYMENTS, NAME, {"spec": {"replicas": 1}})
 
     await clinic.set_ready(0)
