@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.flags import Config
-from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.model.description import Description
 from rollout_operator.model.event import EventRecord
 from rollout_operator.operator.budgets import Budgets
@@ -19,7 +18,6 @@ from rollout_operator.operator.process import Feature, Process, Telemetry
 from rollout_operator.operator.rollout import Rollouts
 from rollout_operator.operator.scaling import Scaling
 from rollout_operator.operator.shadow import Shadow
-from rollout_operator.operator.unobeyed import report_unobeyed
 
 if TYPE_CHECKING:
     from rollout_operator.operator.policies import Policies
@@ -130,10 +128,6 @@ class Engine:
             self._reviews.lead(tasks)
         for feature in self._features:
             feature.start(tasks)
-        if self._policies is None and not self._context.settings.is_shadow:
-            client = self._context.open("finding policies", Priority.LIST)
-            reporting = report_unobeyed(client, self.namespace, self.report, self._context.clock)
-            tasks.start("policies that are not obeyed", reporting)
         self._context.has_begun = True
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ from rollout_operator.operator.discovery import Discovery
 from rollout_operator.operator.engine import Engine, ReviewSource
 from rollout_operator.operator.fleet import Fleet
 from rollout_operator.operator.process import Process, Telemetry
+from rollout_operator.operator.unobeyed import UnobeyedPolicies
 from rollout_operator.planning.description.namespaces import merge_descriptions
 from rollout_operator.telemetry.logs import bind_keys
 from rollout_operator.web.reviews.reviewed import ReviewedNamespaces
@@ -89,6 +90,8 @@ class Namespaces:
         engine = Engine(settings, self._process, telemetry)
         if not settings.is_shadow:
             engine.add_feature(BudgetReports)
+            if not self._process.drives_policies:
+                engine.add_feature(UnobeyedPolicies)
         if self._reviews is not None:
             engine.add_reviews(self._reviews)
         self.fleet.add(engine)

@@ -11,6 +11,7 @@ from typing import Final, NoReturn
 import msgspec
 
 from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.kube.api import (
     MULTI_AZ_ROLLOUTS,
     SELF_ACCESS_REVIEWS,
@@ -18,6 +19,7 @@ from rollout_operator.kube.api import (
     JsonObject,
     Reader,
 )
+from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.model.decode.objects import read_as
 from rollout_operator.model.decode.registrations import decode_allowed
 from rollout_operator.model.decode.wire import WirePlaced
@@ -26,6 +28,9 @@ from rollout_operator.model.event import EventAction, EventKind, EventRecord, Ob
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Code, Severity
 from rollout_operator.model.reasons.remedies import REMEDIES
+from rollout_operator.operator.budgets import Budgets
+from rollout_operator.operator.context import Context
+from rollout_operator.operator.process import Feature
 from rollout_operator.planning.wording import camel_case, join_names
 from rollout_operator.telemetry.logs import log
 
@@ -36,6 +41,32 @@ IF_DENIED: Final = timedelta(hours=1)
 MOST: Final = 20
 _POLICY: Final = msgspec.json.Decoder(WirePlaced)
 NOTE: Final = f"this operator obeys no MultiAZRollouts: {REMEDIES[Code.POLICY_NOT_OBEYED]}"
+
+
+class UnobeyedPolicies(Feature):
+    """Reports the policies of one namespace, in the process that acts."""
+
+    def __init__(self, context: Context, budgets: Budgets) -> None:
+        self._context = context
+        self._client = context.open("finding policies", Priority.LIST)
+
+    @property
+    def busy(self) -> int:
+        """Return that nothing is being reconciled."""
+        return 0
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to look for policies."""
+        context = self._context
+        report = context.events.report
+        looking = report_unobeyed(self._client, context.namespace, report, context.clock)
+        tasks.start("policies that are not obeyed", looking)
+
+    def close(self) -> None:
+        """Go on: it ends with the other tasks."""
+
+    async def finish(self) -> None:
+        """Wait for nothing: a report is no work that is left unfinished."""
 
 
 async def report_unobeyed(

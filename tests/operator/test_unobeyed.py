@@ -11,7 +11,7 @@ from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, JsonObject, Page, Resou
 from rollout_operator.lab.zones import three_zones
 from rollout_operator.model.errors import ApiError, NotFound, Unreachable
 from rollout_operator.model.event import EventRecord
-from rollout_operator.operator.unobeyed import EVERY, NOTE, report_unobeyed
+from rollout_operator.operator.unobeyed import EVERY, NOTE, UnobeyedPolicies, report_unobeyed
 from tests.operator.diagnosis.inspected import ObservedCluster, observed_cluster
 from tests.virtual_time import VirtualClock, in_virtual_time
 
@@ -89,18 +89,13 @@ async def test_sec_17_no_request_is_sent_that_would_be_denied(
     assert not [line for line in lines if "level=debug" not in line]
 
 
-@pytest.mark.parametrize(
-    ("flags", "is_looking"),
-    [((), True), (("-multi-az-rollouts.enabled",), False), (("-mode=shadow",), False)],
-)
 @in_virtual_time
-async def test_only_an_operator_without_the_flag_looks_for_them(
-    flags: tuple[str, ...], is_looking: bool, lines: list[str]
-) -> None:
+async def test_it_looks_for_them_once_the_operator_acts(lines: list[str]) -> None:
     async with observed_cluster(*three_zones(replicas=1)) as world:
-        process = world.sandbox.process(args=flags)
+        process = world.sandbox.process()
         process.start()
+        process.add_feature(UnobeyedPolicies)
         await process.wait_ready()
         await VirtualClock().sleep(timedelta(seconds=30))
     # The simulated API server knows no access reviews.
-    assert any("Found no MultiAZRollouts" in line for line in lines) is is_looking
+    assert any("Found no MultiAZRollouts" in line for line in lines)
