@@ -356,10 +356,8 @@ def home(tmp_path: Path, pki: Pki, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copy(pki.cert, tmp_path / "login.crt")
     shutil.copy(pki.key, config / "login.key")
     shutil.copy(pki.accounts_key, config / "other.key")
-    body = base64.b64encode(bytes(64)).decode()
-    (config / "locked.key").write_text(
-        f"-----BEGIN ENCRYPTED PRIVATE KEY-----\n{body}\n-----END ENCRYPTED PRIVATE KEY-----\n"
-    )
+    body, kind = base64.b64encode(bytes(64)).decode(), "ENCRYPTED PRIVATE KEY"
+    (config / "locked.key").write_text(f"-----BEGIN {kind}-----\n{body}\n-----END {kind}-----\n")
     (config / "token").write_text("of-file\n")
     (tmp_path / "second/token").write_text("of-second")
     monkeypatch.chdir(tmp_path / "elsewhere")

@@ -23,7 +23,7 @@ from tests.world.pki import Pki, make_pki
 V1 = "client.authentication.k8s.io/v1"
 EXEC = {"apiVersion": V1, "command": "sh", "interactiveMode": "Never"}
 PEM = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nMIIB\n").decode()
-ENCRYPTED = base64.b64encode(b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIIB\n").decode()
+ENCRYPTED = base64.b64encode(b"-----BEGIN %s-----\nMIIB\n" % b"ENCRYPTED PRIVATE KEY").decode()
 
 
 @pytest.fixture(scope="module")
