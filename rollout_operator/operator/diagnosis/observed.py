@@ -129,9 +129,7 @@ class ObservedNamespace:
             lack = find_disobedience(policy, self.now, is_switched_off=is_switched_off)
             waits = plan.waits if lack is None else (lack,)
             scope = self._owners.find(policy.name)
-            described.append(
-                describe_policy(policy, scope, waits, now=self.now, counts=plan.zones)
-            )
+            described.append(describe_policy(policy, scope, waits, now=self.now, counts=plan.zones))
         return tuple(described) or UNSET
 
     def observe(self) -> Mapping[GroupName, Group]:
