@@ -44,7 +44,8 @@ def render_all(
     """Return all objects for these values, hooks too. Raises ChartError."""
     words = ("template", release, chart, "--namespace", namespace, "--values", "-")
     text = run_helm(*words, stdin=yaml.safe_dump(dict(values)))
-    return [one for one in yaml.load_all(text, yaml.CSafeLoader) if one]
+    found = [one for one in yaml.load_all(text, yaml.CSafeLoader) if one]
+    return [item for one in found for item in (one["items"] if one["kind"] == "List" else [one])]
 
 
 def is_hook(one: Mapping[str, Any]) -> bool:

@@ -348,6 +348,79 @@ def test_dep48_a_hook_that_fails_leaves_no_account() -> None:
     assert {*command.split(",")} == {kind.lower() for kind in left}
 
 
+def test_a_mesh_is_kept_out_of_each_pod() -> None:
+    """DEP-48: values for pods hold for those of hooks and the test, too, whose own win."""
+    values: Values = {
+        "podAnnotations": {"linkerd.io/inject": "disabled", "scrape": "true"},
+        "podLabels": {"sidecar.istio.io/inject": "false", "app.kubernetes.io/component": "x"},
+        "hooks": {"podAnnotations": {"scrape": "false"}, "podLabels": {"queue": "hooks"}},
+    }
+    templates = {
+        one["kind"]: one["spec"].get("template", one)["metadata"]
+        for one in render_all(values)
+        if one["kind"] in ("Deployment", "Job", "Pod")
+    }
+    assert {*templates} == {"Deployment", "Job", "Pod"}
+    for kind, pod in templates.items():
+        is_hooks = kind != "Deployment"
+        assert pod["annotations"]["linkerd.io/inject"] == "disabled"
+        assert pod["annotations"]["scrape"] == f"{not is_hooks}".lower()
+        assert pod["labels"]["sidecar.istio.io/inject"] == "false"
+        assert pod["labels"].get("queue") == ("hooks" if is_hooks else None)
+        # By these the Service, and SECURITY.md, find pods.
+        name = "rollout-operator-hooks" if is_hooks else "rollout-operator"
+        assert pod["labels"]["app.kubernetes.io/name"] == name
+        assert not is_hooks or HOOK_LABELS.items() <= pod["labels"].items()
+
+
+def test_dep88_helm_finds_a_log_for_each_hook_of_the_test() -> None:
+    """DEP-88: `helm test --logs` reads that of a pod of the same name, whatever the hook's kind."""
+    text = run_helm("template", "a-release", CHART)
+    hooks = [
+        one["metadata"]
+        for one in yaml.safe_load_all(text)
+        if one and one["metadata"].get("annotations", {}).get("helm.sh/hook") == "test"
+    ]
+    assert [one["name"] for one in hooks] == ["a-release-rollout-operator-test"] * 2
+
+
+POLICIES: Final = "multiAZRollout.enabled=true"
+NOTES: Final = {
+    "": ("StatefulSets of namespace default that", True),
+    f"{POLICIES},multiAZRollout.watchNamespaces={{loki}}": ("of namespace loki, and", True),
+    f"{POLICIES},multiAZRollout.watchNamespaces={{loki,mimir}}": (
+        "of namespaces loki, mimir, and",
+        True,
+    ),
+    POLICIES: ("of all namespaces, and", False),
+    f"{POLICIES},namespaceSelector=null": ("of all namespaces, and", True),
+    f"{POLICIES},namespaceSelector.matchLabels.a=b": ("of all namespaces, and", True),
+    f"{POLICIES},webhooks.enabled=false": ("of all namespaces, and", True),
+}
+
+
+@pytest.mark.parametrize("given", NOTES)
+def test_the_notes_say_which_namespaces(given: str, tmp_path: Path) -> None:
+    """DEP-87: and warn where webhooks cover fewer."""
+    chart = tmp_path / "chart"
+    shutil.copytree(CHART, chart)
+    notes = (chart / "templates/NOTES.txt").read_text()
+    # Helm prints them only where it reaches a cluster.
+    text = (
+        f'{{{{ define "notes" }}}}{notes}{{{{ end }}}}\nnotes: {{{{ include "notes" . | toJson }}}}'
+    )
+    (chart / "templates/notes.yaml").write_text(text)
+    shown = yaml.safe_load(
+        run_helm("template", RELEASE, chart, "--show-only=templates/notes.yaml", "--set", given)
+    )["notes"]
+
+    words, is_covered = NOTES[given]
+    assert words in " ".join(shown.split())
+    assert ("WARNING" in shown) is not is_covered
+    assert "\n\n\n" not in shown
+    assert shown.startswith("The operator")
+
+
 def test_dep80_the_kinds_are_installed_unless_they_are_switched_off() -> None:
     """DEP-98, DEP-80: `crds.enabled`, as in grafana's chart."""
     for is_on in (True, False):

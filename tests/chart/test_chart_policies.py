@@ -83,6 +83,33 @@ def test_maz_84_without_a_list_it_is_the_cluster() -> None:
     assert (ports["metrics"], environment.is_port_chosen) == (8080, False)
 
 
+def _selectors(**values: Any) -> list[Any]:
+    objects = render_chart({**policies(watchNamespaces=["loki", NAMESPACE]), **values})
+    found = [one["webhooks"][0].get("namespaceSelector") for one in objects if "webhooks" in one]
+    assert len(found) == 4
+    return [one for place, one in enumerate(found) if one not in found[:place]]
+
+
+def test_maz_84_the_webhooks_cover_the_namespaces_of_the_list() -> None:
+    """MAZ-84: labels and budgets hold there too; a selector of one's own is obeyed."""
+    names = {
+        "key": "kubernetes.io/metadata.name", "operator": "In", "values": [NAMESPACE, "loki"]
+    }  # fmt: skip
+    more = {"key": "team", "operator": "Exists"}
+    own = {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}
+
+    assert _selectors() == [{"matchExpressions": [names]}]
+    assert _selectors(namespaceSelector={"matchExpressions": [more]}) == [
+        {"matchExpressions": [names, more]}
+    ]
+    assert _selectors(namespaceSelector={"matchLabels": {"a": "b"}}) == [
+        {"matchLabels": {"a": "b"}}
+    ]
+    assert _selectors(namespaceSelector=None) == [None]
+    assert _selectors(**policies(watchNamespaces=[NAMESPACE])) == [own]
+    assert _selectors(**policies()) == [own]
+
+
 def test_maz_84_the_port_of_the_server_is_no_second_one() -> None:
     assert "metrics" not in _read(render_chart(policies(metricsPort=8001)))[1]
 

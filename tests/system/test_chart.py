@@ -13,11 +13,12 @@ from typing import Final
 import pytest
 
 from rollout_operator.lab.zones import ZoneSpec
-from tests.chart.rendering import CHART
+from tests.chart.rendering import CHART, render_chart
 from tests.system.charted import HOOKS, KINDS, RELEASE, Charted, charted, remove_kinds
 from tests.system.grafanas_chart import write_chart
 from tests.system.guarded import NO_DOWNSCALE
 from tests.system.pages import DOCS, Happening, Terminal
+from tests.system.waits import wait_true
 from tests.world.api import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -28,8 +29,10 @@ from tests.world.api import (
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
+    VALIDATING_HOOKS,
+    Json,
 )
-from tests.world.budgets import CRDS, ZONE_BUDGETS, install_kinds
+from tests.world.budgets import CRDS, ZONE_BUDGETS, DryRun, evict, install_kinds
 from tests.world.clients import Route, Workload
 from tests.world.world import World
 
@@ -38,6 +41,9 @@ pytestmark = pytest.mark.controlplane
 PAGE: Final = DOCS / "helm.md"
 OF_HOOKS: Final = "app.kubernetes.io/part-of=rollout-operator,app.kubernetes.io/component=hooks"
 GROUPED: Final = {"rollout-group": "ingester"}
+SOON: Final = timedelta(seconds=30)
+# Of a template, at its longest.
+HASH: Final = "6b7f9d5c4d"
 BUDGET: Final = {"selector": {"matchLabels": GROUPED}, "maxUnavailable": 1}
 
 
@@ -47,8 +53,7 @@ async def test_dep80_dep85_dep87_the_page_from_an_install_to_its_end(
 ) -> None:
     """DEP-80, DEP-81, DEP-85, DEP-87, DEP-88, DEP-89: each command of docs/helm.md, in its order.
 
-    On a cluster that has never seen the kinds, with a budget in the same release. Not tried is
-    `--logs`, for which there is no kubelet.
+    On a cluster that has never seen the kinds, with a budget in the same release.
     """
     await remove_kinds(world)
     await world.create(
@@ -60,7 +65,7 @@ async def test_dep80_dep85_dep87_the_page_from_an_install_to_its_end(
         terminal = Terminal(
             kubeconfig=here.kubeconfig,
             folder=tmp_path,
-            words={"mimir": world.namespace, "charts/rollout-operator": f"{CHART}", " --logs": ""},
+            words={"mimir": world.namespace, "charts/rollout-operator": f"{CHART}"},
             happenings=page.happenings,
             environment=here.environment,
         )
@@ -86,6 +91,62 @@ async def test_dep85_an_upgrade_that_fails_leaves_the_way_out_open(
         await here.succeed("uninstall", RELEASE)
         name, ended = here.played[-1]
         assert (name, ended.out.count(": deleted")) == ("uninstall-webhooks", len(HOOKS))
+
+
+async def test_dep87_its_own_pods_can_be_evicted_under_each_name(world: World) -> None:
+    """DEP-87: the API server cuts off what it completes, at 58 characters."""
+    await world.create(ZoneSpec(name="probe", replicas=1))
+    # Each begins in a way of its own, so that no exception is for two of them.
+    names = [f"n{length}-".ljust(length, "o") for length in range(45, 64)]
+    names.append("a.dotted-name".ljust(48, "o"))
+    hooks = [_render_eviction_hook(name, world.namespace) for name in names]
+    # Called for what none of them excepts; nothing answers there.
+    hook = hooks[0]
+    hook["webhooks"][0] |= {
+        "clientConfig": {"url": "https://localhost:1/"},
+        "matchConditions": [
+            one | {"name": name}
+            for name, each in zip(names, hooks, strict=True)
+            for one in each["webhooks"][0]["matchConditions"]
+        ],
+    }
+
+    async def evict_dry(pod: str) -> int:
+        return (await evict(world.api, world.namespace, pod, dry_run=DryRun.QUERY)).status
+
+    async def is_held() -> bool:
+        return await evict_dry("probe-0") == 500
+
+    async def create(**name: str) -> str:
+        spec = {"containers": [{"name": "main", "image": "v1"}]}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": name, "spec": spec}
+        return str((await world.post(PODS, body))["metadata"]["name"])
+
+    await world.api.create(VALIDATING_HOOKS, "", hook)
+    try:
+        await wait_true("held", is_held, SOON)
+        # As a ReplicaSet lets them be named, with hashes of all lengths.
+        own = [
+            await create(generateName=f"{name}-{HASH[:length]}-")
+            for name in names
+            for length in range(6, len(HASH) + 1)
+        ]
+        assert {pod: await evict_dry(pod) for pod in own} == dict.fromkeys(own, 201)
+        cut = names[-2][:58]
+        for pod in (f"{cut[:-1]}-x7k2p", f"{cut[:-2]}-10000", f"{cut}aeiou", f"{cut}x7k2px"):
+            assert await evict_dry(await create(name=pod)) == 500, pod
+    finally:
+        await world.api.delete(VALIDATING_HOOKS, "", hook["metadata"]["name"])
+
+
+def _render_eviction_hook(name: str, namespace: str) -> Json:
+    """Return that of a chart whose objects are called so."""
+    (hook,) = (
+        one
+        for one in render_chart({"fullnameOverride": name}, namespace=namespace)
+        if one["metadata"]["name"] == f"pod-eviction-{namespace}"
+    )
+    return hook
 
 
 async def _uids(world: World) -> set[str]:

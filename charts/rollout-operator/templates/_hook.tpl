@@ -1,3 +1,8 @@
+{{/* Name of what runs beside the operator: (list . "name"). */}}
+{{- define "ro.hookName" -}}
+{{- printf "%s-%s" (include "ro.fullname" (index . 0) | trunc 50 | trimSuffix "-") (index . 1) -}}
+{{- end -}}
+
 {{/*
 What runs beside the operator, once, with an account and rights of its own that go when it has ended:
 (dict "root" . "name" "..." "event" "..." "args" (list) "rules" (list)), with "local" rules of the
@@ -6,11 +11,14 @@ namespace, and "crds" where the kinds are mounted.
 {{- define "ro.hook" -}}
 {{- $root := .root -}}
 {{- $isTest := eq .event "test" -}}
-{{- $name := printf "%s-%s" (include "ro.fullname" $root | trunc 50 | trimSuffix "-") .name -}}
+{{- $name := include "ro.hookName" (list $root .name) -}}
 {{- $wide := printf "%s-%s" $name $root.Release.Namespace -}}
 {{- $labels := include "ro.labels" (list $root "hooks") | fromYaml -}}
 {{- /* Not those that the Service selects. */}}
 {{- $labels = merge (dict "app.kubernetes.io/name" (printf "%s-hooks" (include "ro.name" $root | trunc 57))) $labels -}}
+{{- /* What keeps a mesh out of the operator's pods has to keep it out of these: a Job with a proxy never ends. */}}
+{{- $podLabels := merge dict $labels $root.Values.hooks.podLabels $root.Values.podLabels -}}
+{{- $podAnnotations := merge dict $root.Values.hooks.podAnnotations $root.Values.podAnnotations -}}
 {{- $subject := dict "kind" "ServiceAccount" "name" $name "namespace" $root.Release.Namespace -}}
 {{- $here := dict "name" $name "namespace" $root.Release.Namespace -}}
 {{- $objects := list (dict "apiVersion" "v1" "kind" "ServiceAccount" "metadata" $here) -}}
@@ -32,11 +40,20 @@ namespace, and "crds" where the kinds are mounted.
 {{- end -}}
 {{- $objects = append $objects (dict "apiVersion" "v1" "kind" "ConfigMap" "metadata" $here "data" $files) -}}
 {{- end -}}
-{{- range $objects }}
----
-{{ merge (dict "metadata" (merge (dict "labels" $labels "annotations" (dict
+{{- $made := list -}}
+{{- range $objects -}}
+{{- $made = append $made (merge (dict "metadata" (merge (dict "labels" $labels "annotations" (dict
       "helm.sh/hook" $.event "helm.sh/hook-weight" "-5"
-      "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded,hook-failed")) .metadata)) . | toYaml }}
+      "helm.sh/hook-delete-policy" "before-hook-creation,hook-succeeded,hook-failed")) .metadata)) .) -}}
+{{- end -}}
+{{- /* `helm test --logs` reads a log for each hook, and fails where no pod has its name: one list, called like the pod. */}}
+{{- if $isTest -}}
+{{- $made = list (dict "apiVersion" "v1" "kind" "List" "items" $made
+      "metadata" (merge (dict "name" $name) (index $made 0).metadata)) -}}
+{{- end -}}
+{{- range $made }}
+---
+{{ toYaml . }}
 {{- end }}
 ---
 apiVersion: {{ $isTest | ternary "v1" "batch/v1" }}
@@ -45,10 +62,12 @@ metadata:
   name: {{ $name }}
   namespace: {{ $root.Release.Namespace | quote }}
   labels:
-    {{- toYaml $labels | nindent 4 }}
+    {{- $isTest | ternary $podLabels $labels | toYaml | nindent 4 }}
   annotations:
-    helm.sh/hook: {{ .event }}
-    helm.sh/hook-delete-policy: before-hook-creation{{ if not $isTest }},hook-succeeded{{ end }}
+    {{- $isTest | ternary $podAnnotations dict | merge (dict
+          "helm.sh/hook" .event
+          "helm.sh/hook-delete-policy" (printf "before-hook-creation%s" ($isTest | ternary "" ",hook-succeeded")))
+        | toYaml | nindent 4 }}
 {{- $pod := include "ro.hookPod" (merge (dict "account" $name) .) }}
 spec:
   {{- if $isTest }}
@@ -59,7 +78,11 @@ spec:
   template:
     metadata:
       labels:
-        {{- toYaml $labels | nindent 8 }}
+        {{- toYaml $podLabels | nindent 8 }}
+      {{- with $podAnnotations }}
+      annotations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
     spec:
       {{- $pod | nindent 6 }}
   {{- end }}

@@ -97,8 +97,8 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
     FindingCode.WEBHOOKS_MISSING: Advice(
         _ERROR,
         "the operator serves webhooks, and none is registered for it",
-        "apply the component `webhooks`; the label `grafana.com/namespace` of each configuration"
-        " names the namespace",
+        "apply the component `webhooks`, whose label `grafana.com/namespace` names the namespace,"
+        " or let the `namespaceSelector` of the operator's select this one",
     ),
     FindingCode.WEBHOOKS_NOT_SERVED: Advice(
         _ERROR,
