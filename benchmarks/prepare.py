@@ -30,7 +30,7 @@ from tests.world.webpods import PodCall, Respond, WebPods
 P99_MS: Final = 600.0
 AT_A_TIME: Final = 32
 ANSWERS_AFTER: Final = timedelta(milliseconds=50)
-# In that time the default limit of 5 requests a second lets more pass than a round needs.
+# In that time the default limit of requests lets more pass than a round needs.
 PAUSE_S: Final = 2.0
 ZONES: Final = 3
 

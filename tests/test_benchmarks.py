@@ -49,7 +49,7 @@ SYNTHETIC = {
     "D-64: cost of an event against its floor": Smoke(name="events"),
     "D-64: cost of a decision": Smoke(name="plans"),
     "D-65: many groups due at once, default limits": Smoke(
-        name="crowd", most={"limited_to_deletes": 1.2}
+        name="crowd", most={"limited_to_unlimited": 1.1}
     ),
     "D-51: cost of a rollout that a budget holds back": Smoke(
         name="held", most={"zone_growth": 1.5, "partition_growth": 1.5}

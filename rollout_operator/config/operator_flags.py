@@ -60,13 +60,13 @@ class OperatorFlags:
         " The operator has shorter limits of its own for single requests; 0 leaves only those.",
     )
     client_qps: float = flag(
-        "kubernetes.client-qps", FLOAT, 5.0, _KUBERNETES,
+        "kubernetes.client-qps", FLOAT, 50.0, _KUBERNETES,
         "Requests a second of the whole process for each API group, on average, not counting"
         " watches. Deletes go before what reviews wait for, and those before live reads and"
         " lists. 0 or less turns limiting off.",
     )
     client_burst: int = flag(
-        "kubernetes.client-burst", INT, 10, _KUBERNETES,
+        "kubernetes.client-burst", INT, 100, _KUBERNETES,
         "Requests for each API group that the whole process may send at once. At least 1 when"
         " -kubernetes.client-qps is above 0.",
     )

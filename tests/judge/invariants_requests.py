@@ -1,8 +1,8 @@
 """What is promised of how much a process requests, at rest and under contention: LI-11, D-65.
 
-Judged with the default rate limits, on what arrives at the API server. Reads are allowed to lead to
-nothing for some minutes, as often as the limits let them pass; then only at the pace at which what
-fails for long is tried again.
+Judged with the rate limits of the run, on what arrives at the API server. Reads are allowed to lead
+to nothing for some minutes, as often as the limits let them pass; then only at the pace at which
+what fails for long is tried again.
 """
 
 from collections import defaultdict, deque
@@ -21,8 +21,6 @@ from tests.judge.promises import Violation
 from tests.judge.state import World
 
 MINUTE: Final = timedelta(minutes=1)
-# Five a second and ten at once; some more for what was on its way, and for a process begun anew.
-MOST_A_MINUTE: Final = 360
 # What fails for so long is tried twice a minute, with two lists each.
 FAILING: Final = timedelta(minutes=5)
 READS_OF_A_GROUP: Final = 4
@@ -40,12 +38,12 @@ def list_excess(book: Book) -> Iterator[Violation]:
     groups = {write.now.group for write in book.writes if isinstance(write.now, Set)}
     most = READS_OF_A_GROUP * len(groups - {None}) + OTHER_READS
     for actor, own in calls.items():
-        yield from _list_too_many(actor, own)
+        yield from _list_too_many(actor, own, book.promises.requests_a_minute)
         if not book.reviews:  # else people decide how much is read
             yield from _list_fruitless(actor, own, most)
 
 
-def _list_too_many(actor: str, calls: Iterable[Called]) -> Iterator[Violation]:
+def _list_too_many(actor: str, calls: Iterable[Called], most: int) -> Iterator[Violation]:
     """The flags bound the process for each API group."""
     lately: dict[str, deque[timedelta]] = defaultdict(deque)
     for called in calls:
@@ -54,7 +52,7 @@ def _list_too_many(actor: str, calls: Iterable[Called]) -> Iterator[Violation]:
         times.append(called.begun)
         while times[0] < called.begun - MINUTE:
             times.popleft()
-        if len(times) > MOST_A_MINUTE:
+        if len(times) > most:
             text = f'{len(times)} requests for API group "{group}" by {actor} in a minute'
             yield Violation(invariant="LI-11", at=called.begun, text=text)
             return

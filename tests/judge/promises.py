@@ -35,6 +35,9 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True):
     reserves: bool = False
     """Whether SI-17 is promised for pods without a budget, too: then a request of a dead process
     is no excuse."""
+    requests_a_minute: int = 3_200
+    """Fifty a second and a hundred at once; some more for what was on its way, and for a process
+    begun anew."""
     quiet: timedelta = QUIET
     is_observed: bool = False
     """Whether the history was watched from outside, as that of a real control plane.

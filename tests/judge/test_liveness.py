@@ -233,7 +233,7 @@ def watched_often(t: HistoryBuilder) -> None:
 
 AMOUNTS = cases(
     {
-        "more than they say -> LI-11": lambda t: steady(t, 10, 400, 1),
+        "more than they say -> LI-11": lambda t: steady(t, 10, 3_300, 1),
         "each API group counts for itself": in_two_groups,
         "watches are free": watched_often,
         "many reads for minutes and no write -> LI-11": lambda t: steady(t, 10, 60, 7),

@@ -11,7 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.config.flags import get_flag
 from rollout_operator.kube.api import JsonObject, Resource
+from rollout_operator.kube.client.rate_limit import Priority, RateLimiter
 from rollout_operator.kube.event_memory import (
     BURST,
     REFILL,
@@ -53,6 +55,7 @@ class StoredEvents:
         self.loses_answer = False
         """Whether the next event is stored, and its answer lost."""
         self.hangs = False
+        self.limits = RateLimiter(0, 0)
         self.calls: list[str] = []
 
     async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
@@ -88,6 +91,7 @@ class StoredEvents:
         return [event["note"] for event in self.events.values()]
 
     async def _record(self, call: str) -> None:
+        await self.limits.take("events.k8s.io", Priority.RECORD, MINUTE)
         self.calls.append(call)
         if self.hangs:
             await asyncio.Event().wait()
@@ -279,6 +283,22 @@ async def test_where_there_is_no_room_routine_gives_way() -> None:
     await desk.sender.flush()
     assert desk.counts == {"dropped": 101, "written": MOST_WAITING}
     assert desk.api.notes.count("bake passed") == 100
+
+
+@in_virtual_time
+async def test_releases_have_all_their_events_by_the_default_limits() -> None:
+    """A hundred at once, of three zones with a pod each, have eighteen Events in a minute."""
+    qps, burst = (get_flag(f"kubernetes.client-{name}").default for name in ("qps", "burst"))
+    async with working() as desk:
+        desk.api.limits = RateLimiter(float(qps), int(burst))
+        for number in range(18):
+            for release in range(100):
+                # Seven of them are of the Rollout, the others of its zones and pods.
+                name = f"app-{release}" if number % 3 == 0 else f"zone-{release}-{number % 3}"
+                desk.sender.record(event(f"{number}", name))
+            await asyncio.sleep(60 / 18)
+        await asyncio.sleep(10)
+        assert desk.counts == {"written": 1800}
 
 
 @pytest.mark.parametrize("error", [Denied("no verb create"), NotFound("no such API")])

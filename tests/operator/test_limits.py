@@ -73,14 +73,14 @@ async def test_flag_16_the_flags_bound_the_process_for_each_api_group() -> None:
 @pytest.mark.slow
 @in_virtual_time
 async def test_li_01_sixty_groups_due_at_once_take_little_longer_than_their_deletes() -> None:
-    """LI-11: with the default flags they stood still for ever, at 600 lists a
+    """LI-11: with the limits of grafana/rollout-operator they stood still for ever, at 600 lists a
     minute: each read was too old before it was sent.
 
     240 deletes at 5 a second, 10 of them at once, take 46 s.
     """
     async with Sandbox() as sandbox:
         fleet = Fleet(sandbox, groups=60, zones=2, pods=2)
-        process = await fleet.begin()
+        process = await fleet.begin("-kubernetes.client-qps=5", "-kubernetes.client-burst=10")
         await VirtualClock().sleep(timedelta(seconds=46 * 1.2))
         calls = fleet.list_calls(process)
         assert len(list_deletes(calls)) == fleet.pods

@@ -25,6 +25,10 @@ from tests.simulation.scenarios import Scenario, name_unready
 from tests.simulation.scenarios_people import People
 
 OPERATORS: Final = "operator"
+# Those of grafana/rollout-operator: requests that wait for one another find more than the defaults.
+LIMITS: Final = ("-kubernetes.client-qps=5", "-kubernetes.client-burst=10")
+# By these; some more for what was on its way, and for a process begun anew.
+REQUESTS_A_MINUTE: Final = 360
 # Of the longest waits of clients and of zones for one another: what is not at rest then, never is.
 REST_LIMIT: Final = timedelta(hours=2)
 # After rest is reached, the operator writes its last words about it.
@@ -149,6 +153,7 @@ def judge(end: End, defects: Sequence[Violation] = ()) -> Verdict:
     promises = Promises(
         healed_at=end.healed_at,
         ended_at=end.ended_at,
+        requests_a_minute=REQUESTS_A_MINUTE,
         quiet=end.quiet,
         patches_take=end.patches_take,
     )
@@ -196,7 +201,7 @@ class _Run:
             supervisors = [
                 Supervisor(
                     sandbox,
-                    scenario.args,
+                    (*LIMITS, *scenario.args),
                     has_webhooks=scenario.has_webhooks,
                     elects=scenario.elects,
                     name=f"{OPERATORS}-{number}",

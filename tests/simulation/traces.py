@@ -32,7 +32,7 @@ from rollout_operator.model.names import DISRUPTION_RECORD
 from rollout_operator.model.units import format_duration
 from rollout_operator.planning.wording import count
 from tests.judge.promises import Verdict
-from tests.simulation.runs import End, judge
+from tests.simulation.runs import LIMITS, End, judge
 from tests.simulation.runtime import now
 from tests.simulation.scenarios import name_unready, name_unrolled
 from tests.simulation.scenarios_people import People
@@ -200,7 +200,9 @@ async def _play(scenario: GoldenScenario, take: Callable[[GoldenTrace], None]) -
     )
     faults.record = sandbox.history.add
     people = People(sandbox=sandbox, rng=_Even(0))
-    process = sandbox.process(OPERATOR, args=scenario.args, webhooks=scenario.has_webhooks)
+    process = sandbox.process(
+        OPERATOR, args=(*LIMITS, *scenario.args), webhooks=scenario.has_webhooks
+    )
     director = Director(sandbox=sandbox, people=people, process=process)
     with sandbox.listening():
         async with sandbox:

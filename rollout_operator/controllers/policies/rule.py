@@ -40,6 +40,8 @@ from rollout_operator.planning.policies.plan import plan_policy
 # So often what policies own is decided at once, and after that once for each pause.
 BURST: Final = 30
 PAUSE: Final = timedelta(seconds=1)
+# A wait computed in floating point may end so much too early, and nobody would look again.
+_ROUNDING: Final = 1e-6
 
 _AnyPolicy = WatchedPolicy | Unreadable
 _AnySet = StatefulSet | Unreadable
@@ -119,7 +121,9 @@ class Owners:
         return _get_policy(self._policies.get(head.namespace, head.name))
 
     def _share(self) -> PolicyOwnership:
-        if self._ownership is not None and (not self._is_behind or self._count_left() < 1):
+        if self._ownership is not None and (
+            not self._is_behind or self._count_left() < 1 - _ROUNDING
+        ):
             return self._ownership
         self._left -= 1
         self._is_behind = False
