@@ -23,6 +23,7 @@ from rollout_operator.config.operator_flags import (
     SHADOW,
 )
 from rollout_operator.model.errors import ConfigError, InvalidInput
+from rollout_operator.model.lease import LONGEST_LEASE, Times
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.pattern import compile_search
 from rollout_operator.model.units import format_duration, format_prometheus_duration, quote
@@ -34,6 +35,9 @@ ORDERS: Final = (BY_VERSION, AS_ANNOUNCED)
 LOG_FORMATS: Final = ("logfmt", "json")
 _HIGHEST_PORT: Final = 65535
 _DNS_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\.?")
+_SHORTEST_RETRY: Final = timedelta(milliseconds=100)
+# As much as client-go's jitter lengthens it.
+_RETRIES: Final = 1.2
 # The longest name of an object, and of a host.
 _LONGEST_NAME: Final = 253
 # What has come by then has to be answered still, before the kubelet kills the pod.
@@ -121,6 +125,9 @@ def _check_api_server(config: Config) -> Iterator[str]:
         if not config.lease_name:
             yield "-leader-election.lease-name is empty; -leader-election.enabled=false needs none"
         yield from _check_object_name("leader-election.lease-name", config.lease_name, "a Lease")
+        yield from _check_election_times(config.election_times)
+    if config.pod_name:
+        yield from _check_object_name("kubernetes.pod-name", config.pod_name, "a pod")
     qps, burst = config.client_qps, config.client_burst
     if qps > 0 and burst < 1:
         yield (
@@ -129,6 +136,25 @@ def _check_api_server(config: Config) -> Iterator[str]:
         )
     if not math.isfinite(qps):
         yield f"-kubernetes.client-qps must be a finite number: {qps}"
+
+
+def _check_election_times(times: Times) -> Iterator[str]:
+    """Yield as client-go refuses them, with the bounds of what a Lease says and a server bears."""
+    lease, deadline, retry = map(format_duration, (times.lease, times.deadline, times.retry))
+    if not timedelta(seconds=1) <= times.lease <= LONGEST_LEASE:
+        yield f"-leader-election.lease-duration must be from 1s to 10m: {lease}"
+    if times.retry < _SHORTEST_RETRY:
+        yield f"-leader-election.retry-period must be at least 100ms: {retry}"
+    if times.lease <= times.deadline:
+        yield (
+            "-leader-election.lease-duration must be more than -leader-election.renew-deadline:"
+            f" {lease} and {deadline}"
+        )
+    if times.deadline <= _RETRIES * times.retry:
+        yield (
+            f"-leader-election.renew-deadline must be more than {_RETRIES} times"
+            f" -leader-election.retry-period: {deadline} and {retry}"
+        )
 
 
 def _check_spans(config: Config) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from rollout_operator.config.environment import NOTHING, Environment
 from rollout_operator.config.grammar import Flag, fill_fields, map_flags, parse_arguments
 from rollout_operator.config.operator_flags import SHADOW, OperatorFlags
+from rollout_operator.model.lease import Times
 
 _WITHOUT_EFFECT: Final = ("zpdb.pod-ready-annotation-patch-timeout",)
 
@@ -69,6 +70,13 @@ class Config(OperatorFlags):
     def lease(self) -> str:
         """Return the name of the Lease that is held to act; empty where none is needed."""
         return self.lease_name if self.election_enabled and not self.is_shadow else ""
+
+    @property
+    def election_times(self) -> Times:
+        """Return how the process takes part in the election."""
+        return Times(
+            lease=self.lease_duration, deadline=self.renew_deadline, retry=self.retry_period
+        )
 
     @property
     def is_shadow(self) -> bool:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.config.grammar import BOOL, DURATION, FLOAT, INT, LIST, LONG_SPAN, TEXT, flag
+from rollout_operator.model.lease import LEASE_DURATION, RENEW_DEADLINE, RETRY_PERIOD
 
 UNLIMITED: Final = timedelta.max
 """The limit for `-kubernetes.client-timeout=0`."""
@@ -250,6 +251,27 @@ class OperatorFlags:
         "leader-election.lease-name", TEXT, "rollout-operator", _REPLICAS,
         "Name of that Lease, in the namespace of -kubernetes.namespace: the same in all"
         " operators that manage it.",
+    )
+    lease_duration: timedelta = flag(
+        "leader-election.lease-duration", DURATION, LEASE_DURATION, _REPLICAS,
+        "How long the Lease stays as it is before another replica takes it, or as long as its"
+        " holder has this flag set, if that is longer. From 1s to 10m.",
+    )
+    renew_deadline: timedelta = flag(
+        "leader-election.renew-deadline", DURATION, RENEW_DEADLINE, _REPLICAS,
+        "How long the holder acts without having renewed the Lease. Less than"
+        " -leader-election.lease-duration: what is between both is for clocks that run at"
+        " different rates, and for writes that are on their way.",
+    )
+    retry_period: timedelta = flag(
+        "leader-election.retry-period", DURATION, RETRY_PERIOD, _REPLICAS,
+        "How often the holder renews the Lease; the others read it twice as often. At least"
+        " 100ms, and 1.2 times of it are less than -leader-election.renew-deadline.",
+    )
+    pod_name: str = flag(
+        "kubernetes.pod-name", TEXT, "", _REPLICAS,
+        "Name of the operator's pod, with which the holder of the Lease begins. Empty: the"
+        " variable POD_NAME, then the name of the host.",
     )
     peer_port: int = flag(
         "server-tls.peer-port", INT, 8444, _REPLICAS,

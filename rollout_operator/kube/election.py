@@ -12,6 +12,7 @@ forbids everything for a moment, and a right may be granted later.
 """
 
 import asyncio
+import math
 from datetime import timedelta
 from enum import Enum, auto
 from typing import Final, Protocol
@@ -28,17 +29,14 @@ from rollout_operator.model.errors import (
     NotElected,
     NotFound,
 )
-from rollout_operator.model.lease import LEASE_DURATION, RENEW_DEADLINE, Identity, Lease
+from rollout_operator.model.lease import Identity, Lease, Times
 from rollout_operator.model.names import ADDRESS
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
-RENEW_EVERY: Final = timedelta(seconds=2)
-# A Lease that is released is to be taken at once; a read of one object costs next to nothing.
-READ_EVERY: Final = timedelta(seconds=1)
 # After another process wrote first.
 AGAIN: Final = timedelta(milliseconds=100)
-# For the last write of a process that ends: without it the others wait for `LEASE_DURATION`.
+# For the last write of a process that ends: without it the others wait until it is over.
 RELEASE_LIMIT: Final = timedelta(seconds=2)
 # A lapse that goes on is logged as often.
 LOG_EVERY: Final = timedelta(minutes=1)
@@ -88,6 +86,7 @@ class Election:
         me: Identity,
         clock: Clock,
         metrics: Metrics,
+        times: Times,
         is_shadow: bool = False,
     ) -> None:
         """Take part by the Lease of that name; with an empty name there is no election.
@@ -98,6 +97,7 @@ class Election:
         self._namespace = namespace
         self._name = name
         self._me = me
+        self._times = times
         self._clock = clock
         self._gauge = metrics.leader_status.labels(name)
         # Held by the one call that is underway: `release` waits for its answer.
@@ -113,6 +113,8 @@ class Election:
         """Since when the Lease, or that there is none, is known; None before the first answer."""
         self._unchanged_for = timedelta(0)
         """For how long it was known at the last read."""
+        self._free_after = times.lease
+        """For how long it has to be unchanged: its holder's flags may be others than ours."""
         self._failures_alone = 0
         """Attempts to take part, while it works alone."""
         self._logged_at: timedelta | None = None
@@ -147,7 +149,7 @@ class Election:
             return _SHADOW
         if self._held is not None:
             return "this process" if self.may_act else f"no process: {self._describe_lapse()}"
-        if self._error is not None and self._unchanged_for >= LEASE_DURATION:
+        if self._error is not None and self._unchanged_for >= self._free_after:
             return f"no process: lease {self._name} cannot be taken: {self._error}"
         return (self._seen.holder if self._seen is not None else "") or "no process"
 
@@ -160,7 +162,7 @@ class Election:
     def leader(self) -> Lease | None:
         """Return the Lease by which another process acts, as far as is known."""
         lease = self._seen
-        if lease is None or self._held is not None or self._unchanged_for >= RENEW_DEADLINE:
+        if lease is None or self._held is not None or self._unchanged_for >= self._times.deadline:
             return None
         return None if lease.holder in {"", self._me.holder} else lease
 
@@ -174,7 +176,7 @@ class Election:
         """Take part until cancelled."""
         while self._name and self._state in _TAKING_PART:
             try:
-                async with asyncio.timeout(RENEW_DEADLINE.total_seconds()), self._lock:
+                async with asyncio.timeout(self._times.deadline.total_seconds()), self._lock:
                     pause = await (self._follow() if self._held is None else self._renew())
                 self._error = self._failing_since = None
             except (Denied, NotFound) as error:
@@ -224,11 +226,11 @@ class Election:
         unchanged_for = self._record_seen(lease)
         if lease is None:
             # The holder of a Lease that was deleted may still act, until it notices.
-            is_free = is_first or unchanged_for >= LEASE_DURATION
+            is_free = is_first or unchanged_for >= self._free_after
         else:
-            is_free = lease.may_be_taken(self._me, unchanged_for)
+            is_free = lease.may_be_taken(self._me, unchanged_for, self._free_after)
         if not is_free:
-            return READ_EVERY
+            return self._times.read_every
         return await self._take(lease)
 
     async def _take(self, lease: Lease | None) -> timedelta:
@@ -248,19 +250,19 @@ class Election:
         log.info(
             "Elected: this process acts", lease=self._name, holder=written.holder, before=before
         )
-        return RENEW_EVERY
+        return self._times.retry
 
     async def _renew(self) -> timedelta:
         sent = self._clock.elapsed()
         try:
             self._hold(await self._write(self._held), sent)
-            return RENEW_EVERY
+            return self._times.retry
         except (Conflict, NotFound):
             lease = await self._read()
         if lease is None:  # deleted while we have it: the others wait before they make another
             self._hold(await self._write(None, is_taken=True), sent)
             log.warn("Lease was deleted; this process made it again", lease=self._name)
-            return RENEW_EVERY
+            return self._times.retry
         if lease.holder == self._me.holder:  # edited, or written by a call that had no answer
             self._held = lease
             return AGAIN
@@ -281,7 +283,7 @@ class Election:
     def _hold(self, written: Lease, sent: timedelta) -> None:
         if self._logged_at is not None:
             log.info("Lease renewed: this process acts again", lease=self._name)
-        self._held, self._until = written, sent + RENEW_DEADLINE
+        self._held, self._until = written, sent + self._times.deadline
         self._logged_at = None
         self._gauge.set(self.may_act)
 
@@ -293,6 +295,8 @@ class Election:
             self._seen_at = now
         if lease is not None and lease.holder and lease.holder != (before and before.holder):
             log.info("Another process leads", lease=self._name, holder=lease.holder)
+        if lease is not None and lease.holder:
+            self._free_after = max(self._times.lease, lease.lasts)
         self._seen, self._unchanged_for = lease, now - self._seen_at
         return self._unchanged_for
 
@@ -307,7 +311,8 @@ class Election:
 
     def _is_of_another(self, lease: Lease | None) -> bool:
         """Return whether it names a holder that this process would have to wait for."""
-        return lease is not None and not lease.may_be_taken(self._me, timedelta(0))
+        now = timedelta(0)
+        return lease is not None and not lease.may_be_taken(self._me, now, self._free_after)
 
     def _record_error(self, error: Exception) -> timedelta:
         self._error = error
@@ -315,7 +320,7 @@ class Election:
         if self._failing_since is None:
             self._failing_since = self._clock.elapsed()
         if self._state is not ElectionState.ALONE:
-            return RENEW_EVERY
+            return self._times.retry
         self._failures_alone += 1
         return ELECTIONS.bound(self._failures_alone)
 
@@ -336,10 +341,10 @@ class Election:
     def _is_kept_out(self, now: timedelta) -> bool:
         """Return whether this process has failed for some time to follow, and to act if need be."""
         since = self._failing_since if self._state is ElectionState.FOLLOWING else None
-        return since is not None and now - since >= RENEW_DEADLINE
+        return since is not None and now - since >= self._times.deadline
 
     def _describe_lapse(self) -> str:
-        since = (self._clock.elapsed() - self._until + RENEW_DEADLINE).total_seconds()
+        since = (self._clock.elapsed() - self._until + self._times.deadline).total_seconds()
         cause = f": {self._error}" if self._error is not None else ""
         return f"lease {self._name} was renewed {since:.0f} s ago{cause}"
 
@@ -366,7 +371,7 @@ class Election:
         lease: Lease | None,
         *,
         holder: str | None = None,
-        duration: timedelta = LEASE_DURATION,
+        duration: timedelta | None = None,
         is_taken: bool = False,
     ) -> Lease:
         """Write the holder of the Lease, this process unless said otherwise; return it as written.
@@ -378,7 +383,7 @@ class Election:
         now = f"{self._clock.now():%Y-%m-%dT%H:%M:%S.%fZ}"
         spec: JsonObject = {
             "holderIdentity": holder,
-            "leaseDurationSeconds": int(duration.total_seconds()),
+            "leaseDurationSeconds": math.ceil((duration or self._times.lease).total_seconds()),
             "renewTime": now,
         }
         if is_taken:

@@ -1,7 +1,7 @@
 """Which replica acts: what a Lease says, and when another replica may take it.
 
 The protocol is that of client-go (`tools/leaderelection`): a process that may take a Lease has seen
-it unchanged for `LEASE_DURATION` on its own clock, and its holder acts for `RENEW_DEADLINE` after
+it unchanged for `Times.lease` on its own clock, and its holder acts for `Times.deadline` after
 it sent the last renewal that was answered. No two clocks are compared; the times in a Lease are for
 people. What lies between both spans is for clocks that run at different rates, and for writes that
 are on their way.
@@ -16,6 +16,9 @@ import msgspec
 
 LEASE_DURATION: Final = timedelta(seconds=15)
 RENEW_DEADLINE: Final = timedelta(seconds=10)
+RETRY_PERIOD: Final = timedelta(seconds=2)
+# The longest that a flag may say. A Lease that says more was written by another program.
+LONGEST_LEASE: Final = timedelta(minutes=10)
 # The API server refuses more: a Lease that says this much could never be taken again.
 MOST_TRANSITIONS: Final = 2**31 - 1
 
@@ -44,6 +47,19 @@ def read_address(text: str) -> str:
     return text if render_address(match[1].strip("[]"), int(match[2])) == text else ""
 
 
+class Times(msgspec.Struct, frozen=True, kw_only=True):
+    """How a process takes part in an election."""
+
+    lease: timedelta = LEASE_DURATION
+    deadline: timedelta = RENEW_DEADLINE
+    retry: timedelta = RETRY_PERIOD
+
+    @property
+    def read_every(self) -> timedelta:
+        """A Lease that is released is to be taken at once; a read of one costs next to nothing."""
+        return self.retry / 2
+
+
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """A process among the replicas."""
 
@@ -70,6 +86,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     holder: str = ""
     """Empty where it was released."""
     transitions: int = 0
+    lasts: timedelta = timedelta(0)
+    """By the flags of its holder; zero where it does not say, or more than a flag may."""
     renewed: str = ""
     """When, on the holder's clock: only that it changes counts."""
     address: str = ""
@@ -84,7 +102,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         """Return how often it has changed hands once `holder` has it, as far as a Lease can say."""
         return min(self.transitions + (self.holder != holder), MOST_TRANSITIONS)
 
-    def may_be_taken(self, by: Identity, unchanged_for: timedelta) -> bool:
+    def may_be_taken(self, by: Identity, unchanged_for: timedelta, after: timedelta) -> bool:
         """Return whether a process that has seen it unchanged for so long may take it.
 
         At once where it was released, and where an earlier process of the same pod held it: its
@@ -94,4 +112,4 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
             return True
         if by.is_pod and self.holder.startswith(f"{by.name}_"):
             return True
-        return unchanged_for >= LEASE_DURATION
+        return unchanged_for >= after

@@ -162,7 +162,7 @@ def _build_namespaces(
         open_pods=HttpSender,
         clock=clock,
         rng=random.random,
-        identity=choose_identity(os.environ, config.forwarding_port),
+        identity=choose_identity(os.environ, config.forwarding_port, config.pod_name),
         writes_events=True,
     )
     process = Process(config, clients, telemetry)
@@ -185,14 +185,14 @@ def _build_webhooks(config: Config, process: Process) -> "Webhooks":
     return Webhooks(config, process, _cluster_rules(config))
 
 
-def choose_identity(environment: Mapping[str, str], port: int) -> Identity:
+def choose_identity(environment: Mapping[str, str], port: int, pod_name: str = "") -> Identity:
     """Return the identity of this process among the replicas.
 
-    The Deployment names the pod (`POD_NAME`, by the downward API); elsewhere it is the machine, and
-    two processes of one machine are distinguished by random identities. It also says the pod's
-    address (`POD_IP`), where other replicas are answered on `port`.
+    `pod_name` or the Deployment names the pod (`POD_NAME`, by the downward API); elsewhere it is
+    the machine, and two processes of one machine are distinguished by random identities. It also
+    says the pod's address (`POD_IP`), where other replicas are answered on `port`.
     """
-    pod = environment.get("POD_NAME", "")
+    pod = pod_name or environment.get("POD_NAME", "")
     return Identity(
         name=pod or socket.gethostname(),
         life=secrets.token_hex(4),

@@ -167,6 +167,7 @@ class Process:
             me=clients.identity,
             clock=self.clock,
             metrics=self.metrics,
+            times=settings.election_times,
             is_shadow=settings.is_shadow,
         )
         if settings.lease or settings.is_shadow:

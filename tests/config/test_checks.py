@@ -37,6 +37,21 @@ def needs(flag: str) -> list[str]:
 
 NOT_SPECIFIED: Final = "-kubernetes.namespace has not been specified"
 
+LEASE, RENEW, RETRY = (
+    f"leader-election.{name}" for name in ("lease-duration", "renew-deadline", "retry-period")
+)
+# What client-go refuses as well, and bounds of our own.
+ELECTIONS: Final = (
+    ({LEASE: "10s"}, f"-{LEASE} must be more than -{RENEW}: 10s and 10s"),
+    ({RENEW: "15s"}, f"-{LEASE} must be more than -{RENEW}: 15s and 15s"),
+    ({RETRY: "9s"}, f"-{RENEW} must be more than 1.2 times -{RETRY}: 10s and 9s"),
+    ({RENEW: "2400ms"}, f"-{RENEW} must be more than 1.2 times -{RETRY}: 2.4s and 2s"),
+    ({RETRY: "0"}, f"-{RETRY} must be at least 100ms: 0s"),
+    ({RETRY: "-1s"}, f"-{RETRY} must be at least 100ms: -1s"),
+    ({LEASE: "999ms", RENEW: "500ms", RETRY: "100ms"}, f"-{LEASE} must be from 1s to 10m: 999ms"),
+    ({LEASE: "601s"}, f"-{LEASE} must be from 1s to 10m: 10m1s"),
+)
+
 
 @pytest.mark.parametrize(
     ("words", "message"),
@@ -167,6 +182,15 @@ NEEDED: Final = " is needed where -server-tls.self-signed-cert.enabled is false"
             [f"{AGENTS}=(?<=a)b"],
             f'{AGENTS}: pattern "(?<=a)b": ',
             id="FLAG-25 RE2 and not Python",
+        ),
+        *(
+            pytest.param([f"-{flag}={value}" for flag, value in given.items()], text, id=text)
+            for given, text in ELECTIONS
+        ),
+        pytest.param(
+            ["-kubernetes.pod-name=$(POD_NAME)"],
+            '-kubernetes.pod-name: "$(POD_NAME)" is not a name of a pod',
+            id="a variable that is not defined",
         ),
         pytest.param(
             ["-log.format=xml"],

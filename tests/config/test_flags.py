@@ -63,6 +63,10 @@ ALL: Final = REPLACED | OURS
 GIVEN: Final[dict[str, tuple[str, object]]] = {
     "leader-election.enabled=false": ("election_enabled", False),
     "leader-election.lease-name=other": ("lease_name", "other"),
+    "leader-election.lease-duration=30s": ("lease_duration", timedelta(seconds=30)),
+    "leader-election.renew-deadline=9s": ("renew_deadline", timedelta(seconds=9)),
+    "leader-election.retry-period=1500ms": ("retry_period", timedelta(seconds=1.5)),
+    "kubernetes.pod-name=operator-0": ("pod_name", "operator-0"),
     "server-tls.peer-port=9444": ("peer_port", 9444),
     "server-tls.shutdown-delay=2s": ("shutdown_delay", timedelta(seconds=2)),
     "kubernetes.api-url=https://127.0.0.1:6443": ("api_url", "https://127.0.0.1:6443"),

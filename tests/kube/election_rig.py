@@ -9,7 +9,7 @@ from typing import Any
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.kube.election import Election
 from rollout_operator.model.errors import ApiError, Conflict, NotFound, Refused
-from rollout_operator.model.lease import Identity
+from rollout_operator.model.lease import Identity, Times
 from rollout_operator.model.names import ADDRESS
 from rollout_operator.telemetry.metrics import Metrics
 from tests.virtual_time import VirtualClock
@@ -109,8 +109,13 @@ class Rig:
     """One process that takes part."""
 
     def __init__(
-        self, address: str = HERE, lease: StoredLease | None = None, name: str = "me"
+        self,
+        address: str = HERE,
+        lease: StoredLease | None = None,
+        name: str = "me",
+        times: Times | None = None,
     ) -> None:
+        self.times = times or Times()
         self.lease = StoredLease() if lease is None else lease
         self.clock = VirtualClock()
         self.election = self.elect(Identity(name=name, life="1", address=address))
@@ -124,6 +129,7 @@ class Rig:
             me=me,
             clock=self.clock,
             metrics=Metrics(),
+            times=self.times,
         )
 
     def find_leader(self) -> tuple[str, str] | None:

@@ -12,7 +12,7 @@ import pytest
 
 from rollout_operator.kube.election import Election, ElectionState
 from rollout_operator.model.errors import Denied, NotElected, Unreachable
-from rollout_operator.model.lease import LEASE_DURATION, RENEW_DEADLINE, Identity
+from rollout_operator.model.lease import LEASE_DURATION, RENEW_DEADLINE, Identity, Times
 from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.metrics import Metrics
 from tests.kube.election_rig import HERE, SECOND, THERE, Rig, StoredLease
@@ -157,6 +157,7 @@ async def test_si25_no_write_passes_in_shadow_mode() -> None:
         me=Identity(name="here", life="1", address=HERE),
         clock=VirtualClock(),
         metrics=Metrics(),
+        times=Times(),
         is_shadow=True,
     )
     with pytest.raises(NotElected, match=r"cannot delete pod a-0: .* in shadow mode"):
@@ -192,6 +193,52 @@ async def test_d70_a_stranger_s_lease_is_waited_for_by_our_own_clock(
     await rig.run_for(3 * SECOND)
     assert rig.lease.holder == "me_1"
     assert rig.election.may_act
+
+
+@pytest.mark.parametrize(
+    ("own", "stated", "after"),
+    [
+        pytest.param(15, 40, 40, id="the holder has a longer one"),
+        pytest.param(40, 15, 40, id="this process has"),
+        pytest.param(15, 600, 600, id="the longest"),
+        pytest.param(15, 601, 15, id="more than any flag"),
+        pytest.param(3, 1, 3, id="short ones"),
+    ],
+)
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["kept", "deleted"])
+@in_virtual_time
+async def test_d70_a_lease_is_waited_for_as_long_as_either_says(
+    own: int, stated: int, after: int, is_deleted: bool
+) -> None:
+    """D-70, SI-22: replicas of two versions of a Deployment may have other flags."""
+    times = Times(lease=own * SECOND, deadline=2 * SECOND, retry=SECOND)
+    rig = Rig(times=times)
+    rig.lease.put(STRANGER, leaseDurationSeconds=stated)
+    async with running(rig):
+        await asyncio.sleep(1.1)
+        if is_deleted:
+            rig.lease.body.clear()
+        acting = []
+        for pause in (after - 1.5, 3):
+            await asyncio.sleep(pause)
+            acting.append(rig.election.may_act)
+        assert acting == [False, True]
+        assert rig.lease.body["spec"]["leaseDurationSeconds"] == own
+
+
+@in_virtual_time
+async def test_d70_the_flags_say_how_often_it_is_renewed_and_for_how_long_it_counts() -> None:
+    """D-70, SI-22."""
+    rig = Rig(times=Times(lease=60.5 * SECOND, deadline=40 * SECOND, retry=10 * SECOND))
+    async with running(rig):
+        await asyncio.sleep(95)
+        assert rig.lease.calls == 11  # a read, and a write each ten seconds
+        assert rig.lease.body["spec"]["leaseDurationSeconds"] == 61
+        rig.lease.fail = Unreachable("away", status=0)
+        await asyncio.sleep(34)
+        assert rig.election.may_act
+        await asyncio.sleep(2)
+        assert not rig.election.may_act
 
 
 @in_virtual_time

@@ -20,6 +20,11 @@ def test_dep92_a_pod_is_reached_at_its_address() -> None:
     assert (found.name, found.is_pod, found.address) == (POD["POD_NAME"], True, "10.0.0.1:8444")
 
 
+def test_d83_a_flag_names_the_pod_before_the_variable() -> None:
+    found = choose_identity(POD, 0, "operator-0")
+    assert (found.name, found.is_pod) == ("operator-0", True)
+
+
 @pytest.mark.parametrize("ip", ["", "pod", "0.0.0.0/0"])
 def test_dep92_without_an_address_it_is_not_reached(ip: str) -> None:
     assert choose_identity({**POD, "POD_IP": ip}, 8444).address == ""

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.kube.election import RENEW_EVERY
 from rollout_operator.lab.demo import releases
 from rollout_operator.lab.demo.acts import drain
 from rollout_operator.lab.demo.objects import (
@@ -29,11 +28,12 @@ from rollout_operator.lab.demo.objects import (
 )
 from rollout_operator.lab.demo.snapshot import DemoSnapshot, PodCell
 from rollout_operator.lab.demo.stage import SPARE, DemoRun, Story
+from rollout_operator.model.lease import RETRY_PERIOD
 
 # For reading what the operator says, before the story goes on.
 READ: Final = timedelta(seconds=3)
 # Two renewals are missing by then.
-MISSED: Final = 2 * RENEW_EVERY + timedelta(seconds=1)
+MISSED: Final = 2 * RETRY_PERIOD + timedelta(seconds=1)
 GOOD: Final = "v2"
 BAD: Final = "v2"
 MENDED: Final = "v3"

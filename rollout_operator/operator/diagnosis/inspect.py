@@ -67,7 +67,7 @@ MOST_SERVICES: Final = 3
 # The operator's own description is worth less than an answer now.
 OWN_LIMIT: Final = timedelta(seconds=3)
 # The times of a Lease are of its holder's clock, which may be wrong.
-STOPPED_AFTER: Final = 2 * LEASE_DURATION
+STOPPED_AFTER: Final = 2
 # Of all namespaces in one list.
 _ALL_SETS: Final = replace(STATEFULSETS, is_namespaced=False)
 _ALL_POLICIES: Final = replace(MULTI_AZ_ROLLOUTS, is_namespaced=False)
@@ -312,7 +312,7 @@ class Inspector:
             return (f"no process holds the Lease {self._lease}",)
         held = f"the Lease {self._lease} is held by {lease.holder}"
         age = _compute_age(lease, self._client.server_time() or self._clock.now())
-        if age > STOPPED_AFTER:
+        if age > STOPPED_AFTER * max(lease.lasts, LEASE_DURATION):
             held += f" and was renewed last at {lease.renewed}: no operator seems to act"
         return (held,)
 

@@ -28,7 +28,7 @@ ADMISSION_PATHS: Final = (
     "admission/zpdb-validation",
 )
 # A path is exempt where one of these follows a slash anywhere in it, as users' exclusions are.
-_OWN_FRAGMENTS: Final = ("metrics", "ready", "livez", "debug/pprof", "status", "reasons")
+_OWN_FRAGMENTS: Final = ("metrics", "ready", "livez", "debug/pprof", "status", "reasons", "ui")
 _ROOT: Final = "/"
 
 # Senders choose the label: so many different labels are shown in the metric, the rest under one.

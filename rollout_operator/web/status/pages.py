@@ -23,6 +23,8 @@ from rollout_operator.web.status.sections import Fragment, SectionRenderer
 
 Describe = Callable[[], Awaitable[Description]]
 
+# Where grafana/rollout-operator has its page. Relative: a proxy may have put a path before ours.
+_ELSEWHERE: Final = {"/ui": "status", "/ui/status": "../status"}
 _HTML: Final = "text/html"
 _JSON: Final = "application/json"
 
@@ -51,6 +53,8 @@ class StatusPages:
         """Answer on the paths of the status page."""
         for path in ("/", "/status"):
             router.add_get(path, self._answer_status)
+        for path, target in _ELSEWHERE.items():
+            router.add_get(path, partial(_lead_to, target))
         router.add_get("/status.json", self._answer_document)
         router.add_get("/status.schema.json", _answer_schema)
         router.add_get("/status/events", self._streams.answer)
@@ -101,6 +105,10 @@ def wants_html(request: web.Request) -> bool:
         if kind == _HTML and "q=0" not in parameters:
             return True
     return False
+
+
+async def _lead_to(target: str, request: web.Request) -> web.Response:
+    return web.Response(status=302, headers={hdrs.LOCATION: target})
 
 
 async def _answer_schema(request: web.Request) -> web.Response:

@@ -175,7 +175,7 @@ async def test_given_exclusions_replace_only_the_admission_routes(path: str, sta
     "path",
     [
         "/", "/status", "/status.json", "/status.schema.json", "/reasons", "/ready", "/livez",
-        "/metrics", "/debug/pprof/", "/debug/pprof/heap",
+        "/metrics", "/debug/pprof/", "/debug/pprof/heap", "/ui", "/ui/status",
     ],
 )  # fmt: skip
 async def test_our_own_pages_are_exempt(path: str) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import re
 from base64 import b64encode
 from hashlib import sha256
+from urllib.parse import urljoin
 
 import msgspec
 import pytest
@@ -160,6 +161,15 @@ async def test_nothing_is_described_without_a_request_and_once_for_many() -> Non
         paths = ("/", "/status", "/status.json")
         await asyncio.gather(*(shown.admin.get(path) for path in paths for _ in range(10)))
         assert shown.requested == 1
+
+
+@pytest.mark.parametrize("path", ["/ui", "/ui/status"])
+async def test_d83_the_paths_of_the_original_lead_to_the_page(admin: World, path: str) -> None:
+    """D-83: also behind a proxy that has a path of its own before ours."""
+    assert (await admin.get(path, **BROWSER)) == (await admin.get("/status", **BROWSER))
+    answer = await admin.send(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+    (target,) = re.findall(rb"Location: (\S+)", answer)
+    assert urljoin(f"http://a/proxy{path}", target.decode()) == "http://a/proxy/status"
 
 
 async def test_routes_in_metrics_are_few(admin: World) -> None:
