@@ -1,4 +1,4 @@
-"""Values of grafana's chart 0.51 do here what they do there (DEP-42, DEP-98), one by one."""
+"""Values of grafana's charts 0.51 and 0.52 do here what they do there (DEP-42, DEP-98), one by one."""
 
 from functools import cache
 from typing import Any, Final

@@ -287,7 +287,7 @@ async def test_where_there_is_no_room_routine_gives_way() -> None:
 
 @in_virtual_time
 async def test_releases_have_all_their_events_by_the_default_limits() -> None:
-    """A hundred at once, of three zones with a pod each, have eighteen Events in a minute."""
+    """D-84: a hundred of three zones with a pod each have eighteen Events in a minute."""
     qps, burst = (get_flag(f"kubernetes.client-{name}").default for name in ("qps", "burst"))
     async with working() as desk:
         desk.api.limits = RateLimiter(float(qps), int(burst))

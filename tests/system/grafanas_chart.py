@@ -15,11 +15,14 @@ SELECTOR: Final = {
     "app.kubernetes.io/instance": NAME,
 }
 LABELS: Final = {
-    "helm.sh/chart": "rollout-operator-0.51.1",
+    "helm.sh/chart": "rollout-operator-0.52.0",
     **SELECTOR,
-    "app.kubernetes.io/version": "v0.39.0",
+    "app.kubernetes.io/version": "v0.40.0",
     "app.kubernetes.io/managed-by": "{{ .Release.Service }}",
 }
+# Until 0.51 with `patch`.
+PODS: Final = "list get watch delete"
+PODS_051: Final = f"{PODS} patch"
 _RBAC: Final = "rbac.authorization.k8s.io"
 _ZONES: Final = "rollout-operator.grafana.com"
 _SETS: Final = ("statefulsets", "statefulsets/scale")
@@ -34,14 +37,14 @@ _WEBHOOKS: Final[tuple[tuple[str, str, str, tuple[str, ...], str], ...]] = (
 Template = dict[str, Any]
 
 
-def write_chart(folder: Path) -> Path:
-    """Write the chart into a folder and return it."""
+def write_chart(folder: Path, pods: str = PODS) -> Path:
+    """Write the chart into a folder and return it; `pods` are the verbs of its Role on them."""
     (folder / "templates").mkdir(parents=True)
-    chart = {"apiVersion": "v2", "name": "rollout-operator", "version": "0.51.1"}
+    chart = {"apiVersion": "v2", "name": "rollout-operator", "version": "0.52.0"}
     (folder / "Chart.yaml").write_text(yaml.safe_dump(chart))
     values = {"webhooks": {"timeoutSeconds": 10}, "extraArgs": []}
     (folder / "values.yaml").write_text(yaml.safe_dump(values))
-    objects = [*_accounts(), *_rights(), _service(), _deployment(), *_configurations()]
+    objects = [*_accounts(), *_rights(pods), _service(), _deployment(), *_configurations()]
     text = yaml.safe_dump_all(objects)
     # A number, and a list.
     text = text.replace(": SECONDS", ": {{ .Values.webhooks.timeoutSeconds }}")
@@ -52,7 +55,7 @@ def write_chart(folder: Path) -> Path:
 def write_unhooked_chart(folder: Path) -> Path:
     """Write what it makes of its Service where webhooks are off, and metrics are scraped."""
     (folder / "templates").mkdir(parents=True)
-    chart = {"apiVersion": "v2", "name": "rollout-operator", "version": "0.51.1"}
+    chart = {"apiVersion": "v2", "name": "rollout-operator", "version": "0.52.0"}
     (folder / "Chart.yaml").write_text(yaml.safe_dump(chart))
     port = {"port": 8001, "protocol": "TCP", "targetPort": "http-metrics", "name": "http-metrics"}
     spec = {"type": "ClusterIP", "clusterIP": "None", "ports": [port], "selector": SELECTOR}
@@ -92,9 +95,9 @@ def _accounts() -> list[Template]:
     return [_object("v1", "ServiceAccount")]
 
 
-def _rights() -> list[Template]:
+def _rights(pods: str) -> list[Template]:
     role = [
-        _rule("", "pods", "list get watch delete patch"),
+        _rule("", "pods", pods),
         _rule("apps", "statefulsets", "list get watch patch"),
         _rule("apps", "statefulsets/status", "update"),
         _rule(_ZONES, "zoneawarepoddisruptionbudgets", "get list watch"),

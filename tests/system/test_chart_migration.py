@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from rollout_operator.lab.zones import three_zones
 from tests.chart.rendering import CHART
 from tests.system.charted import HOOKS, RELEASE, Charted, charted
-from tests.system.grafanas_chart import write_chart, write_unhooked_chart
+from tests.system.grafanas_chart import PODS as PODS_052
+from tests.system.grafanas_chart import PODS_051, write_chart, write_unhooked_chart
 from tests.system.waits import wait_true
 from tests.world.api import DEPLOYMENTS, PODS, ROLES, SECRETS, SERVICES
-from tests.world.budgets import install_kinds
+from tests.world.budgets import ZONE_BUDGETS, evict, grouped_zones, install_kinds, zone_budget
 from tests.world.kubelet import Behaviour, Kind, always, image_of
 from tests.world.operatorproc import OperatorProcess
 from tests.world.world import World
@@ -38,8 +40,9 @@ BEGUN: Final = timedelta(seconds=60)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("pods", [PODS_051, PODS_052], ids=["0.51", "0.52"])
 async def test_dep99_a_release_changes_charts_in_mid_rollout_and_back(
-    world: World, tmp_path: Path
+    world: World, tmp_path: Path, pods: str
 ) -> None:
     """DEP-89, DEP-98, DEP-99: each pod is replaced once; Secret, bundles and Deployment stay."""
     await install_kinds(world.api)
@@ -47,7 +50,7 @@ async def test_dep99_a_release_changes_charts_in_mid_rollout_and_back(
     world.may_be_forbidden = True
     zones = await world.create(*three_zones(replicas=2))
     async with charted(world, tmp_path) as here:
-        theirs = write_chart(tmp_path / "theirs")
+        theirs = write_chart(tmp_path / "theirs", pods)
         await here.succeed("install", RELEASE, theirs, values=VALUES)
         operator = await here.start()
         before = await _identity(here)
@@ -60,6 +63,36 @@ async def test_dep99_a_release_changes_charts_in_mid_rollout_and_back(
         deleted = Counter(one.name for one in await world.judge.deletes() if one.is_done)
         assert set(deleted.values()) == {2}, deleted
         assert len(deleted) == 2 * len(zones)
+        await world.judge.assert_clean()
+        operator.kill()
+
+
+async def test_d83_under_the_role_of_the_newest_chart_budgets_hold(
+    world: World, tmp_path: Path
+) -> None:
+    """D-83: from memory, after the twelve seconds in which another process may have granted."""
+    await install_kinds(world.api)
+    world.may_be_forbidden = True
+    world.judge.promises = replace(world.judge.promises, are_recorded=False)
+    labels = {"rollout-group": "mock"}
+    zones = await world.create(*grouped_zones("mock", replicas=2))
+    async with charted(world, tmp_path) as here:
+        await here.succeed("install", RELEASE, write_chart(tmp_path / "theirs"), values=VALUES)
+        operator = await here.start()
+        await world.post(ZONE_BUDGETS, zone_budget("mock", labels, maxUnavailable=1))
+        first, second = f"{zones[0]}-0", f"{zones[1]}-0"
+
+        async def is_evicted() -> bool:
+            return (await evict(world.api, world.namespace, first)).status == 201
+
+        with world.kubelet.choosing(always(Behaviour(ready_after=timedelta(seconds=5)))):
+            await wait_true("evicted", is_evicted, BEGUN)
+            held = await evict(world.api, world.namespace, second)
+            assert (held.status, "not ready" in held.message) == (429, True), held
+        said = [line for line in operator.log_lines() if "not recorded on pods" in line]
+        assert len(said) == 1
+        await world.wait_ready(zones)
+        await world.roll(zones, "v2")
         await world.judge.assert_clean()
         operator.kill()
 

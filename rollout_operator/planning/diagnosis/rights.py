@@ -143,10 +143,14 @@ def _optional(rights: Iterable[Right]) -> list[Right]:
     return [replace(right, is_optional=True) for right in rights]
 
 
+_FROM_MEMORY: Final = (
+    "evictions are granted from memory: only one operator may run, and it refuses them for its"
+    " first twelve seconds"
+)
 _BASE: Final = (
     *_of("list watch", "", "pods", "the operator does not become ready"),
     *_of("get delete", "", "pods", "no pod is replaced"),
-    *_of("patch", "", "pods", "no pod under a budget is replaced or evicted"),
+    *_optional(_of("patch", "", "pods", _FROM_MEMORY)),
     *_of("list watch", "apps", "statefulsets", "the operator does not become ready"),
     *_of("get", "apps", "statefulsets", "finished rollouts are not recorded"),
     *_of("update", "apps", "statefulsets/status", "finished rollouts are not recorded"),
