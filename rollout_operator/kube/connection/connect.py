@@ -91,6 +91,11 @@ def _in_cluster(configuration: LibraryConfiguration, access: Access, clock: Cloc
                 " set both -kubernetes.api-url and -kubernetes.config-file"
             )
     token = access.service_account / "token"
+    if not token.exists():
+        raise ConfigError(
+            f"token file {token}: there is none: automountServiceAccountToken is false in the"
+            " ServiceAccount, and the pod does not set it to true"
+        )
     credential = token_file(token, clock)
     ca = access.service_account / "ca.crt"
     try:

@@ -92,7 +92,8 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
     FindingCode.OPTIONAL_RIGHT_MISSING: Advice(
         _WARN,
         "the operator works without that right, and lacks what it is for",
-        "apply the shipped Role again; that of grafana/rollout-operator does not have it",
+        "apply the shipped Role again, or add the rule; that of grafana/rollout-operator does not"
+        " have it",
     ),
     FindingCode.WEBHOOKS_MISSING: Advice(
         _ERROR,

@@ -447,6 +447,11 @@ async def test_dep_11_an_incomplete_service_account_is_named(
     assert str(account / name) in await reason_of(in_cluster(account))
 
 
+async def test_a_token_that_is_not_mounted_is_explained(account: Path) -> None:
+    (account / "token").unlink()
+    assert "automountServiceAccountToken is false" in await reason_of(in_cluster(account))
+
+
 async def test_a_ca_file_that_holds_no_certificate(account: Path) -> None:
     (account / "ca.crt").write_text("hello")
     assert "certificates for https://127.0.0.1:1" in await reason_of(in_cluster(account))
