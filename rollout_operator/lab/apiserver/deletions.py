@@ -28,7 +28,10 @@ from rollout_operator.lab.schemas.refusals import conflict, expect, expect_one_o
 from rollout_operator.lab.schemas.tidy import copy_json
 
 ORPHAN: Final = "orphan"
-_POLICIES: Final = (None, "Background", "Orphan")
+FOREGROUND: Final = "foregroundDeletion"
+_FINALIZERS: Final = {"Orphan": ORPHAN, "Foreground": FOREGROUND}
+"""Of the garbage collector, by the policy that asks for each."""
+_POLICIES: Final = (None, "Background", *_FINALIZERS)
 _FIELDS: Final = frozenset(
     {
         *("kind", "apiVersion", "gracePeriodSeconds", "preconditions", "propagationPolicy"),
@@ -185,11 +188,12 @@ def _finalizers(obj: JsonObject, options: JsonObject) -> tuple[bool, list[str]]:
     """Return whether the finalizers of the garbage collector change, and all that follow."""
     listed = metadata_of(obj).get("finalizers")
     before = [str(entry) for entry in listed] if isinstance(listed, list) else []
+    after = [finalizer for finalizer in before if finalizer not in _FINALIZERS.values()]
     # As requested, else as it was told before.
-    policy = options.get("propagationPolicy") or ("Orphan" if ORPHAN in before else "")
-    after = [finalizer for finalizer in before if finalizer != ORPHAN]
-    if policy == "Orphan":
-        after.append(ORPHAN)
+    told = next((policy for policy, one in _FINALIZERS.items() if one in before), "")
+    wanted = _FINALIZERS.get(str(options.get("propagationPolicy") or told))
+    if wanted is not None:
+        after.append(wanted)
     return set(before) != set(after), after
 
 

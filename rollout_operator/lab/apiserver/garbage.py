@@ -1,8 +1,8 @@
 """The garbage collector: what becomes of objects whose owners are gone, or are going.
 
-Decides, a little after each write, which dependants are deleted or let go. No owner waits until
-they are gone: deletions in the foreground are not modelled. An owner in another namespace is none;
-references to unknown kinds keep an object from all of this.
+Decides, a little after each write, which dependants are deleted or let go, and when an owner that
+is deleted in the foreground has outlived them. An owner in another namespace is none; references to
+unknown kinds keep an object from all of this.
 """
 
 import random
@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Final
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.apiserver.deletions import ORPHAN
+from rollout_operator.lab.apiserver.deletions import FOREGROUND, ORPHAN
 from rollout_operator.lab.apiserver.store import ObjectKey, ObjectStore
 from rollout_operator.lab.model.fields import children, is_terminating, metadata_of, text, uid_of
 from rollout_operator.lab.model.history import Commit
@@ -55,8 +55,10 @@ class GarbageCollector:
             self._index(place, before, after)
         if before is None or after is None or uid_of(before) != uid_of(after):
             self._record_life(place, before, after)
-        if after is not None and is_terminating(after) and _is_orphaning(after):
+        if after is not None and is_terminating(after) and _is_held(after):
             self._check_soon(place)
+            if _has_finalizer(after, FOREGROUND):
+                self._check_all(self._owned.get(uid_of(after), ()))
 
     def _record_life(
         self, place: ObjectKey, before: JsonObject | None, after: JsonObject | None
@@ -71,6 +73,8 @@ class GarbageCollector:
     def _index(self, place: ObjectKey, before: JsonObject | None, after: JsonObject | None) -> None:
         for uid in () if before is None else _owner_uids(before):
             self._owned[uid].pop(place, None)
+            if (home := self._alive.get(uid)) is not None and self._waits(home):
+                self._check_soon(home)
             if not self._owned[uid]:
                 del self._owned[uid]
         for uid in () if after is None else _owner_uids(after):
@@ -92,11 +96,12 @@ class GarbageCollector:
         obj = self._store.get(place)
         if obj is None:
             return
-        if is_terminating(obj):
-            if _is_orphaning(obj):
-                self._let_go(place, obj)
-            return
-        self._judge(place, obj)
+        if not is_terminating(obj):
+            self._judge(place, obj)
+        elif _has_finalizer(obj, ORPHAN):
+            self._let_go(place, obj)
+        elif _has_finalizer(obj, FOREGROUND) and not self._is_blocked(obj):
+            self._drop_finalizer(place, obj, FOREGROUND)
 
     def _judge(self, place: ObjectKey, obj: JsonObject) -> None:
         """Delete an object without a living owner; let others forget the dead owners."""
@@ -105,14 +110,38 @@ class GarbageCollector:
             return
         solid = [reference for reference in references if self._is_owned(place, reference)]
         if not solid:
-            self._delete(place, obj, "Orphan" if _is_orphaning(obj) else "Background")
+            self._delete(place, obj, self._choose_policy(obj, references))
         elif len(solid) < len(references):
             self._set_owners(place, obj, solid)
+
+    def _choose_policy(self, obj: JsonObject, references: list[JsonObject]) -> str:
+        for policy, finalizer in (("Orphan", ORPHAN), ("Foreground", FOREGROUND)):
+            if _has_finalizer(obj, finalizer):
+                return policy
+        homes = [self._alive.get(text(reference, "uid")) for reference in references]
+        is_awaited = any(home is not None and self._waits(home) for home in homes)
+        return "Foreground" if is_awaited and self._owned.get(uid_of(obj)) else "Background"
+
+    def _waits(self, place: ObjectKey) -> bool:
+        """Return whether an object goes only once its dependants are gone."""
+        obj = self._store.get(place)
+        return obj is not None and is_terminating(obj) and _has_finalizer(obj, FOREGROUND)
+
+    def _is_blocked(self, obj: JsonObject) -> bool:
+        """Return whether a dependant is left that keeps its owner from going."""
+        uid = uid_of(obj)
+        dependants = [self._store.get(place) for place in self._owned.get(uid, ())]
+        return any(
+            text(owner, "uid") == uid and owner.get("blockOwnerDeletion")
+            for dependant in dependants
+            if dependant is not None
+            for owner in _owners(dependant)
+        )
 
     def _is_owned(self, place: ObjectKey, reference: JsonObject) -> bool:
         """Return whether the owner that a reference names is there, and may own."""
         home = self._alive.get(text(reference, "uid"))
-        if home is None or home.name != text(reference, "name"):
+        if home is None or home.name != text(reference, "name") or self._waits(home):
             return False
         return not home.resource.is_namespaced or home.namespace == place.namespace
 
@@ -125,16 +154,16 @@ class GarbageCollector:
                 kept = [each for each in _owners(dependant) if text(each, "uid") != uid]
                 are_free = self._set_owners(owned, dependant, kept) and are_free
         if are_free:
-            self._drop_finalizer(place, obj)
+            self._drop_finalizer(place, obj, ORPHAN)
         else:
             self._check_soon(place, RETRY)
 
     def _set_owners(self, place: ObjectKey, obj: JsonObject, kept: list[JsonObject]) -> bool:
         return self._patch(place, obj, {"ownerReferences": kept or None})
 
-    def _drop_finalizer(self, place: ObjectKey, obj: JsonObject) -> None:
+    def _drop_finalizer(self, place: ObjectKey, obj: JsonObject, finalizer: str) -> None:
         listed = metadata_of(obj).get("finalizers")
-        kept = [entry for entry in listed if entry != ORPHAN] if isinstance(listed, list) else []
+        kept = [entry for entry in listed if entry != finalizer] if isinstance(listed, list) else []
         self._patch(place, obj, {"finalizers": kept})
 
     def _patch(self, place: ObjectKey, obj: JsonObject, metadata: JsonObject) -> bool:
@@ -181,10 +210,14 @@ def _owner_uids(obj: JsonObject) -> tuple[str, ...]:
     return tuple(text(owner, "uid") for owner in _owners(obj))
 
 
-def _is_orphaning(obj: JsonObject) -> bool:
-    """Return whether its dependants are to forget an object before it goes."""
+def _is_held(obj: JsonObject) -> bool:
+    """Return whether an object goes only once its dependants have forgotten it, or are gone."""
+    return _has_finalizer(obj, ORPHAN) or _has_finalizer(obj, FOREGROUND)
+
+
+def _has_finalizer(obj: JsonObject, finalizer: str) -> bool:
     listed = metadata_of(obj).get("finalizers")
-    return isinstance(listed, list) and ORPHAN in listed
+    return isinstance(listed, list) and finalizer in listed
 
 
 def _is_unknown(reference: JsonObject) -> bool:

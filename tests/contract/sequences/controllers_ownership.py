@@ -28,6 +28,21 @@ async def a_set_deleted_with_its_pods(rig: ControllerRig) -> None:
 
 
 @controlled
+async def a_set_deleted_in_the_foreground(rig: ControllerRig) -> None:
+    await rig.whole()
+    await rig.drop(policy="Foreground")
+    await rig.until("all going", lambda: all(map(is_going, rig.seen.pods.values())))
+    finalizers = rig.seen.sets["a"]["metadata"]["finalizers"]
+    rig.world.record("it waits for its pods", finalizers=finalizers, pods=sorted(rig.seen.pods))
+    await rig.end("a-1")
+    rig.world.record("none comes again", sets=sorted(rig.seen.sets), pods=sorted(rig.seen.pods))
+    await rig.end("a-0", "a-2")
+    await rig.until_gone("a")
+    # Whether the controller has made a revision once more meanwhile is chance.
+    rig.world.record("nothing is left", pods=sorted(rig.seen.pods))
+
+
+@controlled
 async def a_set_deleted_without_its_pods(rig: ControllerRig) -> None:
     await rig.whole()
     await _leave_pods(rig)

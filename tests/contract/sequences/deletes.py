@@ -163,10 +163,21 @@ async def dry_run_of_a_delete(world: World) -> None:
 
 
 @sequence()
-async def orphaning_leaves_a_finalizer(world: World) -> None:
+async def a_policy_leaves_a_finalizer(world: World) -> None:
     """Without a garbage collector at work, the intermediate state can be seen."""
+    for policy in ("Orphan", "Foreground"):
+        await world.make(STATEFULSETS, statefulset("a", 0))
+        await world.delete(STATEFULSETS, "a", delete_options(propagationPolicy=policy))
+        await world.get(STATEFULSETS, "a")
+        await world.delete(STATEFULSETS, "a")
+        await world.get(STATEFULSETS, "a")
+        await world.patch(STATEFULSETS, "a", {"metadata": {"finalizers": None}})
+        await world.get(STATEFULSETS, "a")
+
+
+@sequence()
+async def another_policy_takes_the_place_of_the_first(world: World) -> None:
     await world.make(STATEFULSETS, statefulset("a", 0))
-    await world.delete(STATEFULSETS, "a", delete_options(propagationPolicy="Orphan"))
-    await world.get(STATEFULSETS, "a")
-    await world.patch(STATEFULSETS, "a", {"metadata": {"finalizers": None}})
-    await world.get(STATEFULSETS, "a")
+    for policy in ("Foreground", "Orphan", "Foreground", "Background"):
+        await world.delete(STATEFULSETS, "a", delete_options(propagationPolicy=policy))
+        await world.get(STATEFULSETS, "a")

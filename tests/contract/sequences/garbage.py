@@ -40,6 +40,24 @@ async def orphans_stay_and_lose_their_reference(world: World) -> None:
 
 
 @sequence(needs=Needs.CONTROLLERS)
+async def an_owner_waits_for_dependants_that_block_it(world: World) -> None:
+    for is_blocking in (True, False):
+        made = await world.make(CONFIG_MAPS, config_map("owner"))
+        reference = owner(made, blockOwnerDeletion=is_blocking)
+        body = config_map("a", ownerReferences=[reference], finalizers=["x.org/a"])
+        await world.make(CONFIG_MAPS, body)
+        foreground = delete_options(propagationPolicy="Foreground")
+        await world.delete(CONFIG_MAPS, "owner", foreground)
+        await world.until(CONFIG_MAPS, "a", _is_going)
+        if is_blocking:
+            await world.get(CONFIG_MAPS, "owner")
+        else:
+            await world.until_gone(CONFIG_MAPS, "owner")
+        await world.patch(CONFIG_MAPS, "a", {"metadata": {"finalizers": None}})
+        await world.until_gone(CONFIG_MAPS, "owner")
+
+
+@sequence(needs=Needs.CONTROLLERS)
 async def one_of_two_owners_is_not_enough(world: World) -> None:
     one = await world.make(CONFIG_MAPS, config_map("one"))
     two = await world.make(CONFIG_MAPS, config_map("two"))
@@ -72,7 +90,7 @@ async def pods_of_a_deleted_owner_end_gracefully(world: World) -> None:
     body = pod("a", node="n", image=HELD, **held)
     await world.make(PODS, body)
     await world.delete(CONFIG_MAPS, "owner")
-    await world.until(PODS, "a", lambda answer: "deletionTimestamp" in tree(answer)["metadata"])
+    await world.until(PODS, "a", _is_going)
     with world.quietly():
         ending = tree(await world.get(PODS, "a"))["metadata"]
         await world.patch(PODS, "a", {"metadata": {"finalizers": None}})
@@ -89,6 +107,10 @@ async def a_chain_of_owners(world: World) -> None:
     await world.delete(CONFIG_MAPS, "first")
     await world.until_gone(CONFIG_MAPS, "third")
     await world.get(CONFIG_MAPS, "second")
+
+
+def _is_going(answer: ApiAnswer) -> bool:
+    return "deletionTimestamp" in tree(answer)["metadata"]
 
 
 def _owners(answer: ApiAnswer) -> list[object]:

@@ -155,7 +155,6 @@ def eviction(name: str = "p", **options: object) -> Fields:
         ("get", PODS, "p", Fields(subresource="eviction")),
         ("get", PODS, "p", Fields(query={"resourceVersion": "99"})),
         ("delete", STATEFULSETS, "p", Fields(subresource="scale")),
-        ("delete", PODS, "p", Fields(body={"propagationPolicy": "Foreground"})),
         ("delete", PODS, "p", Fields(body={"ignoreStoreReadErrorWithClusterBreakingPotential": 1})),
         ("delete", NAMESPACES, "default", NOTHING),
         ("list", PODS, "", Fields(query={"labelSelector": "a=b,"})),
