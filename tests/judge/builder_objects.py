@@ -48,8 +48,9 @@ def pod_object(
     crashing: bool = False,
     revision: str = "old",
     phase: str = "Running",
+    labels: Mapping[str, str] | None = None,
 ) -> JsonObject:
-    """Return a pod of the set that its name begins with."""
+    """Return a pod of the set that its name begins with; without one where `owner` is empty."""
     ready = ready and not crashing
     state = {"waiting": {"reason": "CrashLoopBackOff"}} if crashing else {"running": {}}
     set_uid = name.rpartition("-")[0] if owner is None else owner
@@ -57,7 +58,7 @@ def pod_object(
         "metadata": {
             "name": name,
             "uid": uid or f"{name}@0",
-            "labels": {"controller-revision-hash": revision},
+            "labels": {"controller-revision-hash": revision, **(labels or {})},
             "ownerReferences": [
                 {"kind": "StatefulSet", "name": set_uid, "uid": set_uid, "controller": True}
             ],

@@ -159,7 +159,7 @@ def get_sent(book: Book, called: Called) -> timedelta:
         if what in one.text and one.kind in DELAYING
     ]
     for fault in reversed(held):
-        due = fault.at + _span(fault) + (LATE_AFTER if fault.kind == "late" else timedelta(0))
+        due = fault.at + get_span(fault) + (LATE_AFTER if fault.kind == "late" else timedelta(0))
         arrived = [
             one.begun
             for one in book.own_calls
@@ -183,7 +183,7 @@ def get_sent(book: Book, called: Called) -> timedelta:
     return called.begun
 
 
-def _span(fault: Fault) -> timedelta:
+def get_span(fault: Fault) -> timedelta:
     """Return how long a request was held up, as its fault says; zero where it does not."""
     found = _SPAN.search(fault.text)
     if found is None:

@@ -106,7 +106,7 @@ def _judge_pair(
 
 def _judge_written(book: Book, downscale: Downscale, recorded: Recorded) -> Iterator[Violation]:
     """SI-11, D-66: a time that a person wrote lets the other zones wait."""
-    known = _first_requested(book, downscale) - PERSIST_LIMIT - book.promises.known
+    known = get_first_requested(book, downscale) - PERSIST_LIMIT - book.promises.known
     for one in downscale.members:
         if one.uid == downscale.before.uid:
             continue
@@ -184,7 +184,7 @@ def _judge_requested(book: Book, downscale: Downscale) -> Iterator[Violation]:
 def _judge_prepared(book: Book, downscale: Downscale) -> Iterator[Violation]:
     """SI-10: each pod that was removed had confirmed, and was not un-prepared after it."""
     is_observed = book.promises.is_observed
-    since = _first_requested(book, downscale)
+    since = get_first_requested(book, downscale)
     if is_observed and downscale.called is None:
         since = timedelta.min  # its request is not known
     # A write is taken only of the version that was reviewed: no other path has ever counted (D-24).
@@ -204,7 +204,7 @@ def _judge_prepared(book: Book, downscale: Downscale) -> Iterator[Violation]:
 
 def _judge_neighbours(book: Book, downscale: Downscale) -> Iterator[Violation]:
     """SI-02, PREP-19: no other zone was short when it was first requested, and still is."""
-    known = _first_requested(book, downscale) - book.promises.known
+    known = get_first_requested(book, downscale) - book.promises.known
     short = [name for name, since in downscale.short.items() if since <= known]
     if short:
         text = f"{downscale.text} while other zones are short: {', '.join(short)}"
@@ -232,7 +232,7 @@ def _name_lack(
     return "was told after it that it stays" if any(one.at > last for one in undone) else ""
 
 
-def _first_requested(book: Book, downscale: Downscale) -> timedelta:
+def get_first_requested(book: Book, downscale: Downscale) -> timedelta:
     """Return when the same was first requested: what is repeated is not prepared again (D-24)."""
     begun = downscale.begun
     for called in reversed(list(book.calls.values())):

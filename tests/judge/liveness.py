@@ -15,6 +15,7 @@ from rollout_operator.lab.model.fields import text
 from rollout_operator.lab.model.history import PodCalled
 from rollout_operator.model.releases.health import CheckClass
 from tests.judge.book import Book
+from tests.judge.departures import get_held_until
 from tests.judge.invariants_reviews import list_lasting
 from tests.judge.liveness_drains import get_last_requested, list_passed_over, list_starved
 from tests.judge.liveness_scaling import judge_counts, list_called_late
@@ -72,7 +73,8 @@ def judge_liveness(book: Book) -> Iterator[Violation | str]:
     rest = read_rest(book)
     well_at = max(promises.healed_at, book.runs.last_ready or timedelta(0))
     begin = max(well_at, rest.last_change, get_last_requested(book))
-    yield from _judge_rest(book, rest, begin)
+    held_until = get_held_until(book)
+    yield from _judge_rest(book, rest, begin, held_until)
     for calls in (book.pod_calls, book.delay_calls):
         yield from _list_left_prepared(book, rest, begin, calls)
     yield from list_back_prepared(book, rest.stays_since, begin)
@@ -80,20 +82,24 @@ def judge_liveness(book: Book) -> Iterator[Violation | str]:
     # Where nothing ever went wrong, all has been well from the start.
     calm_at = well_at if book.faults else timedelta(0)
     yield from list_lasting(book, calm_at, _lag(book, well_at))
-    yield from list_starved(book, well_at, rest.pod_time)
+    free_at = max(well_at, held_until)
+    yield from list_starved(book, free_at, rest.pod_time)
     yield from list_passed_over(book, calm_at)
     if not rest.blocked:
         bound, _ = _bound(book, rest, well_at)
-        yield from list_still(book, well_at, _lag(book, well_at))
-        yield from judge_counts(book, well_at, bound)
+        yield from list_still(book, free_at, _lag(book, well_at))
+        yield from judge_counts(book, free_at, bound)
 
 
-def _judge_rest(book: Book, rest: Rest, begin: timedelta) -> Iterator[Violation | str]:
+def _judge_rest(
+    book: Book, rest: Rest, begin: timedelta, held_until: timedelta
+) -> Iterator[Violation | str]:
     """LI-01, LI-02 and LI-10: does it come to rest, in time, and stay there?"""
     yield from rest.blocked
     bound, name = _bound(book, rest, begin)
+    free_at = max(begin, held_until)
     if rest.reached_at is None:
-        waited = book.ended_at - begin
+        waited = book.ended_at - free_at
         if waited < bound:
             left = f"{(bound - waited).total_seconds():.0f} s before it had to be at rest"
             yield f"the run ended {left}: {rest.missing[0]}"
@@ -103,7 +109,7 @@ def _judge_rest(book: Book, rest: Rest, begin: timedelta) -> Iterator[Violation 
             text += "; ".join(rest.missing)
             yield Violation(invariant=invariant, at=book.ended_at, text=text)
         return
-    took = rest.reached_at - begin
+    took = rest.reached_at - free_at
     if took > bound:
         text = f"at rest only {took.total_seconds():.0f} s after all was well, bound"
         text += f" {bound.total_seconds():.0f} s"

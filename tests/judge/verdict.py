@@ -6,6 +6,7 @@ from typing import Final
 from rollout_operator.lab.model.history import History
 from tests.judge import (
     invariants_budgets,
+    invariants_departures,
     invariants_downscales,
     invariants_election,
     invariants_policies,
@@ -47,6 +48,7 @@ def judge_book(history: History, promises: Promises = DEFAULT) -> Verdict:
         *invariants_rollouts.list_broken(book),
         *invariants_rollouts.list_foreign(book),
         *invariants_policies.list_broken(book),
+        *invariants_departures.list_broken(book),
         *invariants_releases.list_broken(book),
         *invariants_downscales.list_broken(book),
         *invariants_budgets.list_overlaps(book),
@@ -76,7 +78,11 @@ def judge_book(history: History, promises: Promises = DEFAULT) -> Verdict:
 def list_observed_violations(history: History, promises: Promises) -> list[Violation]:
     """Return what deletes and evictions break in a history that was watched from outside."""
     book = read_book(history, promises)
-    return [*invariants_rollouts.list_broken(book), *invariants_policies.list_broken(book)]
+    return [
+        *invariants_rollouts.list_broken(book),
+        *invariants_policies.list_broken(book),
+        *invariants_departures.list_broken(book),
+    ]
 
 
 def list_observed_downscales(history: History, promises: Promises) -> list[Violation]:

@@ -163,8 +163,11 @@ class RandomFaults:
         )
         if kind is None:
             return EVENT_OUTCOME
+        outcome = _event_outcome_of(kind, size)
         text = f"event {number} of {plural}: {type} {name}".rstrip()
-        return _event_outcome_of(kind, size) if self._fire(kind, actor, text) else EVENT_OUTCOME
+        if span := outcome.delay or outcome.freeze:
+            text = f"{text}: {span}"
+        return outcome if self._fire(kind, actor, text) else EVENT_OUTCOME
 
     def on_list(self, sent: SentCall) -> timedelta:
         which, size = self._random(), self._random()
