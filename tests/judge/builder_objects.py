@@ -12,6 +12,7 @@ PLACES: Final = {
     "strategy": ("spec", "updateStrategy", "type"),
     "generation": ("metadata", "generation"),
     "uid": ("metadata", "uid"),
+    "going": ("metadata", "deletionTimestamp"),
     "observed": ("status", "observedGeneration"),
     "ready": ("status", "readyReplicas"),
     "update_revision": ("status", "updateRevision"),

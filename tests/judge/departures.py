@@ -42,6 +42,8 @@ class Departure(msgspec.Struct, kw_only=True):
     az: str
     """Its zone by the policy that it left, else empty."""
     at: timedelta
+    since: timedelta
+    """When it began to leave: what goes with it in the foreground was no disruption before."""
     lacks: Mapping[str, timedelta]
     """Names of wanted pods, and since when each was not available."""
     disruptions: tuple[Disruption, ...]
@@ -65,6 +67,8 @@ class Departures:
         """By UID, what counts each set."""
         self.moved_at: dict[str, timedelta] = {}
         """By UID, when that changed last."""
+        self._going_since: dict[str, timedelta] = {}
+        """By UID, when a set was told to go that waits for its pods."""
         self._policies: dict[str, PolicySpec] = {}
         self._rules: dict[str, Rule] = {}
 
@@ -75,6 +79,8 @@ class Departures:
 
     def take(self, event: Write | Commit) -> None:
         """Move on by one write, of a pod, a set, a policy or a budget."""
+        if isinstance(event, Write) and isinstance(event.now, Set) and event.now.is_terminating:
+            self._going_since.setdefault(event.now.uid, event.at)
         if isinstance(event, Write) and not _moves(event):
             self.world.take(event)
         else:
@@ -108,6 +114,7 @@ class Departures:
                             zone=zone,
                             az=owned[uid].zone if circle.kind == POLICY else "",
                             at=event.at,
+                            since=self._going_since.get(uid, event.at),
                             lacks=lacks,
                             disruptions=tuple(open_),
                             down_since=dict(lacks),

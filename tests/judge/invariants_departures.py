@@ -38,6 +38,7 @@ from tests.judge.state import Disruption
 # A watch that breaks, or is not proven alive, is opened anew or listed within so long.
 BLIND: Final = timedelta(minutes=1)
 LONGEST_BLIND: Final = timedelta(minutes=10)
+NO_TIME: Final = timedelta(0)
 WATCHED: Final = ("pods", "statefulsets")
 
 
@@ -188,7 +189,7 @@ class _Departed:
         if is_own or act.at >= departure.at + self._held:
             return []
         promises = self._book.promises
-        left_at = departure.at if promises.is_observed else departure.at - promises.known
+        left_at = departure.since - (NO_TIME if promises.is_observed else promises.known)
         limit = min(act.known, left_at)
         lacking = [name for name, since in departure.lacks.items() if since <= limit]
         runs = self._book.runs
@@ -203,7 +204,8 @@ class _Departed:
         own = [
             one.pod.name
             for one in departure.disruptions
-            if not one.is_ghost and run is not None and run.holds(one.begun)
+            if not one.is_ghost and one.begun <= departure.since
+            if run is not None and run.holds(one.begun)
         ]
         return sorted({*lacking, *own})
 
@@ -228,7 +230,7 @@ class _Departed:
 
     def _hides(self, fault: Fault, departure: Departure) -> bool:
         """Return whether a fault may have kept from a process what a zone lacked when it left."""
-        left_at = departure.at - self._book.promises.known
+        left_at = departure.since - self._book.promises.known
         if fault.kind == "partition":
             return fault.at > left_at - LONGEST_BLIND
         if not any(plural in fault.text for plural in WATCHED):
@@ -238,7 +240,7 @@ class _Departed:
         if fault.kind in ("drop_event", "spoil_event"):
             return departure.zone.name in fault.text
         is_of_view = "event" in fault.text or "list " in fault.text or "watch " in fault.text
-        return is_of_view and fault.at > departure.at - BLIND
+        return is_of_view and fault.at > departure.since - BLIND
 
 
 def _broken(act: Act, departure: Departure, names: list[str]) -> Violation:

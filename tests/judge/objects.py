@@ -74,6 +74,7 @@ class Set(msgspec.Struct, frozen=True, kw_only=True):
     pod_labels: Mapping[str, str] = {}
     """Of its template."""
     node_selector: Mapping[str, str] = {}
+    is_terminating: bool = False
 
     @property
     def pod_names(self) -> tuple[str, ...]:
@@ -130,6 +131,7 @@ def read_set(found: Json) -> Set:
         labels=labels,
         pod_labels=template.get("metadata", {}).get("labels", {}),
         node_selector=template.get("spec", {}).get("nodeSelector", {}),
+        is_terminating="deletionTimestamp" in meta,
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 from rollout_operator.kube.api import STATEFULSETS
 from tests.judge.book import read_book
 from tests.judge.builder import PATHS, PREPARED, HistoryBuilder
+from tests.judge.builder_objects import MOMENT
 from tests.judge.departures import get_held_until
 from tests.judge.histories import Events, as_events, cases, list_broken
 from tests.judge.promises import Promises
@@ -72,6 +73,17 @@ def returned(t: HistoryBuilder, at: float, *, ready: float | None = None) -> Non
     back(gone(short(t)), 10, ready=ready).delete(at, "a-0")
 
 
+@as_events
+def in_the_foreground(t: HistoryBuilder, *, is_short: bool) -> None:
+    """Have the set go once its pods are gone."""
+    if is_short:
+        short(t)
+    t.zone(9, "b", going=MOMENT)
+    for ordinal in range(3):
+        t.gone(9.5, f"b-{ordinal}")
+    gone(t, 30).delete(31, "a-0")
+
+
 def deleted_by_us(t: HistoryBuilder) -> None:
     gone(t.delete(8.9, "b-0")).delete(9.1, "a-0")
 
@@ -115,6 +127,8 @@ GROUPS = cases(
         "short for 4 s when it was deleted": left(20, since=5),
         "deleted while it was whole, its pods go": with_its_pods(is_short=False),
         "deleted while it was short, its pods go -> SI-26": with_its_pods(is_short=True),
+        "in the foreground while it was whole": in_the_foreground(is_short=False),
+        "in the foreground while it was short -> SI-26": in_the_foreground(is_short=True),
         "back, and short still -> SI-26": returned(12),
         "back for long, and short still -> SI-02 SI-26": returned(20),
         "back, and whole": returned(20, ready=12),

@@ -93,7 +93,7 @@ class SimulatedApi:
         self.admission = Admission(self)
         self._write_admission = WriteAdmission(self._store, self.admission)
         self._writes = Writes(self._store, self._write_admission, now=self.now, rng=rng)
-        self.garbage = GarbageCollector(self._store, self.call_now, rng)
+        self.garbage = GarbageCollector(self._store, self.call_now, self.call, rng)
         self._store.listeners.append(self._notify)
         self._plant_namespace("default")
 

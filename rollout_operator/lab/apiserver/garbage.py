@@ -5,11 +5,12 @@ is deleted in the foreground has outlived them. An owner in another namespace is
 unknown kinds keep an object from all of this.
 """
 
+import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.apiserver.deletions import FOREGROUND, ORPHAN
@@ -32,12 +33,19 @@ class GarbageCollector:
     """Follows all writes, and acts in small steps by timers of the running loop."""
 
     def __init__(
-        self, store: ObjectStore, call: Callable[[ApiRequest], ApiAnswer], rng: random.Random
+        self,
+        store: ObjectStore,
+        call: Callable[[ApiRequest], ApiAnswer],
+        call_reviewed: Callable[[ApiRequest], Coroutine[Any, Any, ApiAnswer]],
+        rng: random.Random,
     ) -> None:
         self._store = store
         self._call = call
+        self._call_reviewed = call_reviewed
+        """For what webhooks may review, as they do writes of StatefulSets."""
         self._rng = rng
         self._timers = Timers()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: set[ObjectKey] = set()
         self._owned: dict[str, dict[ObjectKey, None]] = defaultdict(dict)
         """By the UID of an owner: who names it, in the order in which they came."""
@@ -47,6 +55,8 @@ class GarbageCollector:
     def stop(self) -> None:
         """Do nothing any more."""
         self._timers.stop()
+        for task in self._tasks:
+            task.cancel()
 
     def _record(self, commit: Commit) -> None:
         place = ObjectKey(commit.resource, commit.namespace, commit.name)
@@ -159,17 +169,22 @@ class GarbageCollector:
             self._check_soon(place, RETRY)
 
     def _set_owners(self, place: ObjectKey, obj: JsonObject, kept: list[JsonObject]) -> bool:
-        return self._patch(place, obj, {"ownerReferences": kept or None})
+        body = _changed(obj, {"ownerReferences": kept or None})
+        return self._send(place, "patch", body)
 
     def _drop_finalizer(self, place: ObjectKey, obj: JsonObject, finalizer: str) -> None:
         listed = metadata_of(obj).get("finalizers")
         kept = [entry for entry in listed if entry != finalizer] if isinstance(listed, list) else []
-        self._patch(place, obj, {"finalizers": kept})
+        request = _request_of(place, "patch", _changed(obj, {"finalizers": kept}))
+        self._waiting.add(place)
+        task = asyncio.get_running_loop().create_task(self._release(place, request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    def _patch(self, place: ObjectKey, obj: JsonObject, metadata: JsonObject) -> bool:
-        known: JsonObject = {key: metadata_of(obj)[key] for key in ("uid", "resourceVersion")}
-        body: JsonObject = {"metadata": {**known, **metadata}}
-        return self._send(place, "patch", body)
+    async def _release(self, place: ObjectKey, request: ApiRequest) -> None:
+        answer = await self._call_reviewed(request)
+        self._waiting.discard(place)
+        self._try_again(place, answer)
 
     def _delete(self, place: ObjectKey, obj: JsonObject, policy: str) -> None:
         known = metadata_of(obj)
@@ -182,20 +197,32 @@ class GarbageCollector:
         self._send(place, "delete", options)
 
     def _send(self, place: ObjectKey, verb: Verb, body: JsonObject) -> bool:
-        answer = self._call(
-            ApiRequest(
-                verb=verb,
-                resource=place.resource,
-                namespace=place.namespace,
-                name=place.name,
-                body=body,
-                content_type=MERGE_PATCH if verb == "patch" else "application/json",
-                user=ACTOR,
-            )
-        )
-        if not answer.is_ok and answer.status != 404:
+        answer = self._call(_request_of(place, verb, body))
+        return self._try_again(place, answer)
+
+    def _try_again(self, place: ObjectKey, answer: ApiAnswer) -> bool:
+        """Look once more where a request was refused; return whether it was not."""
+        is_done = answer.is_ok or answer.status == 404
+        if not is_done:
             self._check_soon(place, RETRY)
-        return answer.is_ok or answer.status == 404
+        return is_done
+
+
+def _changed(obj: JsonObject, metadata: JsonObject) -> JsonObject:
+    known: JsonObject = {key: metadata_of(obj)[key] for key in ("uid", "resourceVersion")}
+    return {"metadata": {**known, **metadata}}
+
+
+def _request_of(place: ObjectKey, verb: Verb, body: JsonObject) -> ApiRequest:
+    return ApiRequest(
+        verb=verb,
+        resource=place.resource,
+        namespace=place.namespace,
+        name=place.name,
+        body=body,
+        content_type=MERGE_PATCH if verb == "patch" else "application/json",
+        user=ACTOR,
+    )
 
 
 def _references(obj: JsonObject) -> object:
