@@ -6,20 +6,21 @@ Written for itself: nothing here is the operator's own reading.
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
 import msgspec
 
 from rollout_operator.kube.api import PODS, JsonObject
-from rollout_operator.lab.model.fields import child, name_of, text
+from rollout_operator.lab.model.fields import child, children, name_of, text
 from rollout_operator.lab.model.history import Called, Commit, Reviewed
 from rollout_operator.model.names import DISRUPTION_RECORD
 from tests.judge.book import Book, Write, annotations, labels
 from tests.judge.deletes import is_live
 from tests.judge.downscales import list_reviews
 from tests.judge.objects import Pod, Set, read_time
+from tests.judge.policies import holds
 
 SEVERAL: Final = "several budgets"
 ABSENT_PEERS: Final = "grafana.com/rollout-operator-absent-peers"
@@ -30,6 +31,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     selector: Mapping[str, object]
+    terms: Sequence[JsonObject] = ()
+    """What the selector wants beside labels of these values."""
     maximum: int = 1
     share: int = 0
     """In percent of the zone of the pod that goes; 0 for none."""
@@ -41,7 +44,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     def selects(self, labels: Mapping[str, object]) -> bool:
         """Return whether something with these labels is under it."""
-        return all(labels.get(key) == value for key, value in self.selector.items())
+        are_equal = all(labels.get(key) == value for key, value in self.selector.items())
+        return are_equal and all(holds(term, labels) for term in self.terms)
 
     def name_partition(self, pod: str) -> str:
         """Return the partition of a pod, empty where its name has none."""
@@ -125,6 +129,7 @@ def read_rule(budget: JsonObject) -> Rule | None:
     return Rule(
         name=name_of(budget),
         selector=child(spec, "selector", "matchLabels"),
+        terms=children(spec, "selector", "matchExpressions"),
         maximum=maximum if isinstance(maximum, int) else default,
         share=share if isinstance(share, int) else 0,
         pattern=pattern,

@@ -112,12 +112,14 @@ class _Departed:
         self, pod: Pod, disruption: JudgedDisruption, delete: Delete | None
     ) -> Iterator[Violation]:
         act = self._read_act(disruption.text, disruption.owner, disruption)
+        found: list[Violation] = []
         if delete is not None and self._is_settled(disruption.owner, act):
-            yield from self._judge_act(act, self._list_circles(disruption.owner))
-        rules = self._judge.list_rules(disruption)
-        found = [self._list_under(rule, act, pod, delete) for rule in rules]
-        if found and all(found):
-            yield found[-1][0]
+            found += self._judge_act(act, self._list_circles(disruption.owner))
+        if not found:
+            rules = self._judge.list_rules(disruption)
+            broken = [self._list_under(rule, act, pod, delete) for rule in rules]
+            found += broken[-1] if broken and all(broken) else []
+        yield from found[:1]
 
     def _judge_downscale(self, downscale: Downscale) -> Iterator[Violation]:
         zone = downscale.before

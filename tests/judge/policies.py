@@ -41,7 +41,7 @@ class PolicySpec(msgspec.Struct, frozen=True, kw_only=True):
         return (
             bool(wanted or terms)
             and all(zone.labels.get(key) == value for key, value in wanted.items())
-            and all(_holds(term, zone.labels) for term in terms)
+            and all(holds(term, zone.labels) for term in terms)
         )
 
     def name_zone(self, zone: Set) -> str:
@@ -211,7 +211,8 @@ def get_longest_pause(book: Book) -> timedelta:
     return max((one.interval for one in specs), default=timedelta(0))
 
 
-def _holds(term: Json, labels: Mapping[str, str]) -> bool:
+def holds(term: Json, labels: Mapping[str, object]) -> bool:
+    """Return whether labels are as a term of `matchExpressions` wants them."""
     value, values = labels.get(term["key"]), term.get("values") or ()
     match term["operator"]:
         case "In":

@@ -204,7 +204,7 @@ BUDGETS = cases(
         "the selector has changed -> SI-26": under(deselected),
         "the label has changed -> SI-26": unselected,
         "under no budget": evicted(),
-        "a delete by partition, the same -> SI-26 SI-26": under(
+        "a delete by partition, the same -> SI-26": under(
             deleted_by_partition("a-1"), **PARTITIONS
         ),
     }

@@ -32,6 +32,8 @@ ROTATION: Final = (
     *("s8-small", "s9-small", "s5-slow"),
     *("p1", "p2", "p3", "p3-elected"),
     *("r1", "r2", "r3", "r1-elected"),
+    *("s1-left", "s7-left", "s8-left", "s9-left", "both-left", "p1-left"),
+    *("s1-left-elected", "s8-left-elected", "both-left-elected", "p1-left-elected"),
     *("s1-elected", "s5-elected", "s7-elected", "s8-elected"),
 )
 SMALL_ONES: Final = ("s1-small", "s2-small", "s7-small", "s8-small", "r1-small")

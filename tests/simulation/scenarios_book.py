@@ -2,11 +2,18 @@
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
 
 from tests.simulation.scenarios import FULL, SMALL, Scenario, Script, Size
+from tests.simulation.scenarios_departures import (
+    deselect_by_budget,
+    deselect_by_policy,
+    leave,
+    relabel,
+)
 from tests.simulation.scenarios_downscales import downscaled, rolled_and_downscaled, widened
 from tests.simulation.scenarios_drains import (
     drained,
@@ -16,7 +23,7 @@ from tests.simulation.scenarios_drains import (
     drained_in_turns,
 )
 from tests.simulation.scenarios_people import People
-from tests.simulation.scenarios_policies import changed, grouped, sampled
+from tests.simulation.scenarios_policies import LABELS, changed, grouped, sampled
 from tests.simulation.scenarios_releases import frozen, reconsidered, released
 from tests.simulation.scenarios_rollouts import (
     crashing,
@@ -91,6 +98,9 @@ def elect(make: Maker) -> Maker:
     return make_elected
 
 
+_relabel_for_policy: Final = partial(relabel, key=next(iter(LABELS)))
+
+
 def _offer_streams(prepare: Script | None) -> Script:
     async def offer(people: People) -> None:
         people.sandbox.api.largest_page = PAGE
@@ -130,6 +140,16 @@ MAKERS: Final[Mapping[str, tuple[Maker, Size]]] = {
     "s14-watched": (watch(returned), FULL),
     "walk": (walked, FULL),
     "both": (rolled_and_downscaled, Size(3, 2)),
+    "s1-left": (leave(plain), FULL),
+    "s7-left": (leave(downscaled), FULL),
+    "s8-left": (leave(drained, deselect_by_budget), FULL),
+    "s9-left": (leave(drained_by_partition, deselect_by_budget), FULL),
+    "both-left": (leave(rolled_and_downscaled), Size(3, 2)),
+    "p1-left": (leave(sampled, _relabel_for_policy, deselect_by_policy), FULL),
+    "s1-left-elected": (elect(leave(plain)), FULL),
+    "s8-left-elected": (elect(leave(drained, deselect_by_budget)), FULL),
+    "both-left-elected": (elect(leave(rolled_and_downscaled)), Size(3, 2)),
+    "p1-left-elected": (elect(leave(sampled, _relabel_for_policy, deselect_by_policy)), FULL),
     "s1-elected": (elect(plain), FULL),
     "s5-elected": (elect(followed), Size(3, 2)),
     "s7-elected": (elect(downscaled), FULL),

@@ -8,7 +8,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
-from typing import Final, assert_never, cast
+from typing import Final, Literal, assert_never, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -61,6 +61,13 @@ class Route(StrEnum):
     SCALE_PUT_FRESH = "scale put with version"
 
 
+Propagation = Literal["Background", "Foreground", "Orphan"]
+"""What becomes of the pods of a set that is deleted."""
+_WITH_PODS: Final[Mapping[Propagation, str]] = {
+    "Background": "",
+    "Foreground": " after its pods",
+    "Orphan": ", and not its pods",
+}
 LIVELY_ROUTES: Final = tuple(route for route in Route if route is not Route.PUT_STALE)
 """Routes that lead to the count that is requested."""
 
@@ -130,13 +137,13 @@ class People(msgspec.Struct, frozen=True, kw_only=True):
                 ApiRequest(verb="create", resource=resource, body=body, user=self.name)
             )
 
-    async def delete(self, name: str, *, orphans: bool = False) -> None:
-        """Delete a set with all its pods, or leave these as orphans. Raises Refusal."""
-        self.say(f"deletes {name}{', and not its pods' if orphans else ''}")
+    async def delete(self, name: str, propagation: Propagation = "Background") -> None:
+        """Delete a set, before its pods, after them, or without them. Raises Refusal."""
+        self.say(f"deletes {name}{_WITH_PODS[propagation]}")
         options: JsonObject = {
             "kind": "DeleteOptions",
             "apiVersion": "v1",
-            "propagationPolicy": "Orphan" if orphans else "Background",
+            "propagationPolicy": propagation,
         }
         await self._send(ApiRequest(verb="delete", resource=STATEFULSETS, name=name, body=options))
 

@@ -31,7 +31,7 @@ from rollout_operator.model.names import (
 )
 from tests.simulation.scenarios import Scenario, Size, name_unrolled, usual
 from tests.simulation.scenarios_downscales import PREPARE, prepare_zone, scale_anyhow
-from tests.simulation.scenarios_people import LIVELY_ROUTES, People
+from tests.simulation.scenarios_people import LIVELY_ROUTES, People, Propagation
 from tests.simulation.scenarios_rollouts import GROUP, list_zones
 
 # More than an hour: all that was there before is long ago.
@@ -107,9 +107,9 @@ class Absence(msgspec.Struct, frozen=True, kw_only=True):
         """Change a label of it, as often as it takes."""
         await self.people.insist(partial(self.people.label, self.zone.name, key, value))
 
-    async def recreate(self, *, orphans: bool) -> None:
+    async def recreate(self, propagation: Propagation) -> None:
         """Delete the set, and create it with the pods that are left."""
-        await self.people.delete(self.zone.name, orphans=orphans)
+        await self.people.delete(self.zone.name, propagation)
         await self.people.wait(0, 40)
         smaller = replace(self.zone, replicas=self.left)
         await self.people.insist(partial(self.people.create, smaller))
@@ -129,12 +129,12 @@ async def _scale_down(absence: Absence) -> ComeBack:
 
 
 async def _recreate_over_orphans(absence: Absence) -> ComeBack:
-    await absence.recreate(orphans=True)
+    await absence.recreate("Orphan")
     return absence.come_back
 
 
 async def _recreate_over_volumes(absence: Absence) -> ComeBack:
-    await absence.recreate(orphans=False)
+    await absence.recreate("Background")
     return absence.come_back
 
 
