@@ -199,7 +199,11 @@ def _moves(write: Write) -> bool:
     before, now = write.before, write.now
     if isinstance(before, Pod) or isinstance(now, Pod):
         return False
-    return before is None or now is None or (before.uid, before.labels) != (now.uid, now.labels)
+    return before is None or now is None or _place(before) != _place(now)
+
+
+def _place(zone: Set) -> tuple[str, Mapping[str, str], bool]:
+    return zone.uid, zone.labels, zone.is_terminating
 
 
 def _is_left(write: Write) -> bool:

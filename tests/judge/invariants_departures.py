@@ -193,7 +193,11 @@ class _Departed:
         promises = self._book.promises
         left_at = departure.since - (NO_TIME if promises.is_observed else promises.known)
         limit = min(act.known, left_at)
-        lacking = [name for name, since in departure.lacks.items() if since <= limit]
+        lacking = [
+            name
+            for name, since in departure.lacks.items()
+            if since <= limit and name in departure.down_since
+        ]
         runs = self._book.runs
         run = runs.find(act.actor, act.at) or runs.find(act.actor, act.known)
         ready_at = None if run is None else run.ready_at
@@ -207,6 +211,7 @@ class _Departed:
             one.pod.name
             for one in departure.disruptions
             if not one.is_ghost and one.begun <= departure.since
+            if one.pod.name in departure.down_since
             if run is not None and run.holds(one.begun)
         ]
         return sorted({*lacking, *own})

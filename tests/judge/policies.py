@@ -155,9 +155,12 @@ def _take_set(sets: dict[str, Set], write: Write) -> bool:
 
 
 def share(specs: Iterable[PolicySpec], sets: Iterable[Set]) -> _State:
-    """Return which policy owns which sets: the oldest first, and each as a whole or not at all."""
+    """Return which policy owns which sets: the oldest first, and each as a whole or not at all.
+
+    Sets that are being deleted are left out (MAZ-28).
+    """
     owned: dict[str, Owned] = {}
-    known = list(sets)
+    known = [one for one in sets if not one.is_terminating]
     for spec in sorted(specs, key=lambda one: (one.created, one.name)):
         mine = [one for one in known if spec.selects(one)]
         uids, groups = {one.uid for one in mine}, {one.group for one in mine} - {None}

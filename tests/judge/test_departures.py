@@ -244,6 +244,7 @@ POLICIES = cases(
     {
         "a policy, deleted -> SI-26": driven(),
         "a policy, labelled otherwise -> SI-26": driven(labels={"app": "x"}, group=None),
+        "a policy, being deleted while it was short -> SI-26": driven(going=MOMENT),
         "a policy, its selector has changed -> SI-26": reselected,
         "a policy, the same zone": in_the_same_zone,
     }
