@@ -213,8 +213,8 @@ _Paths = tuple[timedelta, tuple[str, ...]]
 class Targets(msgspec.Struct):
     """All pods and sets that there have been."""
 
-    owners: dict[str, str] = {}
-    """UID of the set, by UID of the pod."""
+    owners: dict[str, list[tuple[timedelta, str]]] = {}
+    """By UID of the pod: UIDs of its sets, and since when; empty while it had none."""
     names: dict[str, str] = {}
     """Of pods, by UID."""
     paths: dict[str, list[_Paths]] = {}
@@ -226,7 +226,7 @@ class Targets(msgspec.Struct):
             return "no such call is ever made"
         if self.names.get(call.uid) != call.pod:
             return f"no pod of the namespace has the uid {call.uid}"
-        paths = self.paths.get(self.owners.get(call.uid, ""))
+        paths = self.paths.get(self._find_owner(call))
         if paths is None:
             return "no statefulset owns it"
         known = self._list_paths(paths, call.begun)
@@ -235,6 +235,15 @@ class Targets(msgspec.Struct):
             known = [path for since, each in paths if since <= call.begun for path in each]
         path = call.path.strip("/")
         return "" if path in known else f"its set wants {' or '.join(known) or 'none'}"
+
+    def _find_owner(self, call: PodCalled) -> str:
+        """Return who owns a pod, or did before it was let go: lately, or when it was prepared."""
+        owners = self.owners[call.uid]
+        known = [one for one in owners if one[0] <= call.begun] or owners[:1]
+        since, owner = known[-1]
+        if owner or len(known) == 1 or (call.method == "POST" and call.begun - since > STALE):
+            return owner
+        return known[-2][1]
 
     def _list_paths(self, paths: list[_Paths], at: timedelta) -> list[str]:
         begun = [place for place, (since, _) in enumerate(paths) if since <= at - STALE]
@@ -248,7 +257,9 @@ def read_targets(book: Book) -> Targets:
     for write in book.writes:
         match write.now:
             case Pod() as pod:
-                targets.owners[pod.uid] = pod.owner
+                owners = targets.owners.setdefault(pod.uid, [])
+                if not owners or owners[-1][1] != pod.owner:
+                    owners.append((write.at, pod.owner))
                 targets.names[pod.uid] = pod.name
             case Set() as zone:
                 after = write.commit.after

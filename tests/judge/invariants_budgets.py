@@ -288,16 +288,22 @@ def list_overlaps(book: Book) -> Iterator[Violation]:
     grants = list(list_grants(book))
     if not grants:
         return
-    groups = {
-        write.now.name: write.now.group for write in book.writes if isinstance(write.now, Set)
-    }
+    sets = [(write.at, write.now) for write in book.writes if isinstance(write.now, Set)]
+
+    def find_group(zone: str, at: timedelta) -> str | None:
+        """Return the group of a zone at a time: it may have left it meanwhile."""
+        states = [one for since, one in sets if one.name == zone and since <= at]
+        return states[-1].group if states else None
+
     disruptions: list[Delete | Eviction] = [*map_deletes(book).values(), *_list_covered(book)]
     for disruption in disruptions:
         for grant in grants:
             name = disruption.called.request.name
             zone = name.rpartition("-")[0]
-            is_other = zone != grant.zone and groups.get(zone) == groups.get(grant.zone)
-            if is_other and _is_between(book, disruption, grant):
+            if zone == grant.zone or not _is_between(book, disruption, grant):
+                continue
+            at = _get_decided(disruption)
+            if find_group(zone, at) == find_group(grant.zone, at):
                 what = "delete" if isinstance(disruption, Delete) else "eviction"
                 text = (
                     f"{what} of {name}: {grant.zone} was granted a downscale that might still be"

@@ -81,6 +81,9 @@ class PolicyWorld(msgspec.Struct):
         for policy in {one.policy.uid: one.policy for one in owned.values()}.values():
             uids = {uid for uid, one in owned.items() if one.policy.uid == policy.uid}
             pause = self.pauses.setdefault(policy.uid, Pause())
+            names = {self.world.sets[uid].name for uid in uids if uid in self.world.sets}
+            if pause.batch is not None and pause.batch.set_name not in names:
+                pause = self.pauses[policy.uid] = Pause()  # MAZ-47: its StatefulSet has left
             pause.take(self._list_outages(uids), policy.interval, write.at)
 
     def disrupt(self, one: PolicyDisruption, policies: Iterable[str]) -> None:

@@ -224,6 +224,14 @@ KEPT = cases(
 """SI-14: by each route. Nothing is to be prepared."""
 
 
+@as_events
+def let_go(t: HistoryBuilder, method: str, after: float) -> None:
+    """Have the set be deleted without its pods, and one of these be called some time later."""
+    t.write(1, STATEFULSETS, "a", None).pod(1, "a-2", owner="").prepare(
+        1 + after, "a-2", method=method
+    )
+
+
 def path_changed(later: float) -> Events:
     return lambda t: t.zone(20, "a", annotations={PATH_KEY: "x"}).prepare(20 + later, "a-2")
 
@@ -237,6 +245,9 @@ TARGETS = cases(
         "another set": lambda t: t.prepare(10, "a-2", actor="prometheus", method="GET"),
         "the former path, after a minute": path_changed(60),
         "the former path, after two -> SI-21": path_changed(121),
+        "a pod that was let go lately": let_go("POST", 9),
+        "a pod that was let go long before -> SI-21": let_go("POST", 122),
+        "a pod that was let go long before, to say that it stays": let_go("DELETE", 122),
         "a pod that no statefulset owns -> SI-21": lambda t: t.pod(
             1, "stray-0", owner="another-set"
         ).prepare(10, "stray-0"),
