@@ -262,6 +262,8 @@ def _collect_wanted_again(book: Book) -> set[str]:
         match write.before, write.now:
             case _, Set() as zone:
                 sets[zone.uid] = zone
+            case Set() as zone, None:
+                del sets[zone.uid]
             case _, Pod() as pod:
                 names.add(pod.name)
             case Pod() as pod, None:

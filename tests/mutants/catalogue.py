@@ -5,6 +5,7 @@ from typing import Final
 
 from tests.mutants.catalogue_budgets import BUDGETS
 from tests.mutants.catalogue_caches import CACHES
+from tests.mutants.catalogue_departures import DEPARTURES
 from tests.mutants.catalogue_downscales import DOWNSCALE_CONTROL
 from tests.mutants.catalogue_executing import EXECUTING
 from tests.mutants.catalogue_limits import LIMITS
@@ -22,5 +23,6 @@ ALL: Final = (
     *DOWNSCALE_CONTROL,
     *SCALING,
     *BUDGETS,
+    *DEPARTURES,
 )
 CATALOGUE: Final[Mapping[str, Mutant]] = {mutant.name: mutant for mutant in ALL}

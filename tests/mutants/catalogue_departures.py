@@ -1,0 +1,52 @@
+"""Mutants of what counts zones that have left: `guards.departed`, and who asks it."""
+
+from typing import Final
+
+from tests.mutants.entry import Mutant
+
+LEAVING: Final = ("s1-left", "both-left")
+
+DEPARTURES: Final = (
+    Mutant(
+        name="zone-that-left-forgotten",
+        old="is_whole = self._measure(sts).is_whole and self._age() <= SNAPSHOT_LIMIT",
+        new="is_whole = True",
+        breaks="SI-26: a zone that is deleted while it is short holds nothing",
+        scenarios=LEAVING,
+    ),
+    Mutant(
+        name="zone-that-left-counts-for-seconds",
+        old="COUNTS_FOR: Final = timedelta(minutes=10)",
+        new="COUNTS_FOR: Final = timedelta(seconds=10)",
+        breaks="SI-26: others go on before its StatefulSet is back",
+        scenarios=LEAVING,
+    ),
+    Mutant(
+        name="zone-that-goes-with-its-pods-taken-for-whole",
+        old="if not scopes or (new is None and self._whole_at_end.get(old.uid)):",
+        new="if not scopes or (new is None and old.uid in self._whole_at_end):",
+        breaks="SI-26: one that was short when its deletion began, and waits for its pods",
+        scenarios=LEAVING,
+    ),
+    Mutant(
+        name="zone-that-is-back-taken-for-whole",
+        old="return present is not None and self._measure(present, has_newcomers=False).is_whole",
+        new="return present is not None",
+        breaks="SI-26: a StatefulSet of its name is there, and pods of it are not ready",
+        scenarios=LEAVING,
+    ),
+    Mutant(
+        name="zone-that-left-not-counted-by-budgets",
+        old="        zones += departed\n",
+        new="",
+        breaks="SI-26: evictions in another zone",
+        scenarios=("s8-left", "s9-left"),
+    ),
+    Mutant(
+        name="zone-that-left-not-counted-by-policies",
+        old="        departed=measure_departed(snapshot.group),\n",
+        new="",
+        breaks="SI-26: the next zone of a policy",
+        scenarios=("p1-left",),
+    ),
+)
