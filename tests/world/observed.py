@@ -151,7 +151,8 @@ def match_evictions(
 ) -> dict[int, Request]:
     """Return the evictions by version of the write by which each began the end of a pod.
 
-    An answer to an eviction shows no version: name and time must do. A pod ends only once.
+    An answer to an eviction shows no version: name and time must do. A pod ends only once, and the
+    next one of its name by something else.
     `wall_offset` is from the clock of the changes to that of the requests.
     """
     late = EVICTION_SEEN_LATE.total_seconds()
@@ -161,8 +162,11 @@ def match_evictions(
         for each in evictions:
             if pod is None or each.name != pod.name or not each.is_done:
                 continue
+            if each in found.values():
+                continue
             if each.received - wall_offset <= at <= each.answered - wall_offset + late:
                 found[change.commit.revision] = each
+                break
     return found
 
 

@@ -193,3 +193,12 @@ def test_what_was_refused_has_no_write(changes: dict[str, Any]) -> None:
 
     assert [one.name for one in evicted.values()] == ["zone-a-0", "zone-b-0"]
     assert match_evictions(seen.changes, others, WALL) == {}
+
+
+def test_the_next_pod_of_a_name_was_not_evicted() -> None:
+    """SI-06: what goes with its StatefulSet right after an eviction is nobody's eviction."""
+    t = HistoryBuilder().zones().budget(0).evict(10, "a-0").replace(10.1, "a-0")
+    seen = observe(t.terminate(10.35, "a-0", PERSON))
+    (revision,) = match_evictions(seen.changes, seen.evictions, WALL)
+    (change,) = [one for one in seen.changes if one.commit.revision == revision]
+    assert change.at == s(10)
