@@ -127,10 +127,11 @@ def list_broken(book: Book) -> Iterator[Violation]:
     deletes = map_deletes(book)
     state = PolicyWorld(World(spares_new=not book.promises.is_observed))
     for write in book.writes:
-        requested = deletes.get(write.commit.call)
+        requested, owned = deletes.get(write.commit.call), policies.window(write.at, write.at)[-1]
         if write.ended_pod is not None and requested is not None:
+            state.forget_left(owned)
             yield from _judge_end(state, book, policies, (write, requested))
-        state.take(write, policies.window(write.at, write.at)[-1])
+        state.take(write, owned)
 
 
 def _judge_end(

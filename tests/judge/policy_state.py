@@ -81,10 +81,14 @@ class PolicyWorld(msgspec.Struct):
         for policy in {one.policy.uid: one.policy for one in owned.values()}.values():
             uids = {uid for uid, one in owned.items() if one.policy.uid == policy.uid}
             pause = self.pauses.setdefault(policy.uid, Pause())
-            names = {self.world.sets[uid].name for uid in uids if uid in self.world.sets}
-            if pause.batch is not None and pause.batch.set_name not in names:
-                pause = self.pauses[policy.uid] = Pause()  # MAZ-47: its StatefulSet has left
             pause.take(self._list_outages(uids), policy.interval, write.at)
+
+    def forget_left(self, owned: Mapping[str, Owned]) -> None:
+        """Forget batches whose StatefulSet a policy owns no more: they are over (MAZ-47)."""
+        kept = {(one.policy.uid, self.world.sets[uid].name) for uid, one in owned.items()}
+        for policy, pause in self.pauses.items():
+            if pause.batch is not None and (policy, pause.batch.set_name) not in kept:
+                self.pauses[policy] = Pause()
 
     def disrupt(self, one: PolicyDisruption, policies: Iterable[str]) -> None:
         """Record a delete of the operator."""
