@@ -213,6 +213,8 @@ class PodFacts(msgspec.Struct):
     """By UID: since when a pod has run without a break."""
     ready_since: dict[str, timedelta] = {}
     """By UID: since when a pod has been ready without a break."""
+    labelled_at: dict[str, timedelta] = {}
+    """By UID: since when a set has had its labels."""
     records: dict[str, Record] = {}
     """By UID of the pod: its newest one that is about itself."""
 
@@ -221,6 +223,8 @@ class PodFacts(msgspec.Struct):
         if write.now is None:
             return
         uid, after = write.now.uid, write.commit.after
+        if isinstance(write.now, Set) and self.labels.get(uid) != labels(after):
+            self.labelled_at[uid] = write.at
         self.labels[uid] = labels(after)
         if isinstance(write.now, Pod):
             _keep(self.running_since, uid, write.at, text(after or {}, "status", "phase"))

@@ -23,7 +23,7 @@ from tests.judge.budgets import (
     read_record,
     read_timeline,
 )
-from tests.judge.deletes import Delete, map_deletes
+from tests.judge.deletes import Delete, get_span, map_deletes
 from tests.judge.downscales import PREPARE_PATH, list_reviews
 from tests.judge.objects import Pod, Set
 from tests.judge.promises import Violation
@@ -34,6 +34,10 @@ LATE_RULES: Final = timedelta(minutes=10)
 # Nothing is answered on a view that nothing has proven live for so long, by a clock that may be
 # slow (SI-09).
 UNPROVEN: Final = timedelta(minutes=2)
+
+
+# Of faults: what comes after such an event waits with it.
+DELAYING_EVENTS: Final = frozenset({"delay_event", "freeze"})
 
 
 class Broken(NamedTuple):
@@ -70,7 +74,20 @@ class JudgedDisruption(msgspec.Struct, frozen=True, kw_only=True):
             zone
             for zone in self.world.sets.values()
             if zone.uid != self.owner.uid and rule.selects(self.facts.labels.get(zone.uid, {}))
+            if self.book.promises.is_observed or not self._may_be_new(zone)
         ]
+
+    def _may_be_new(self, zone: Set) -> bool:
+        """Return whether who let it go may not know yet that a set has the labels that it has."""
+        since = self.facts.labelled_at.get(zone.uid, self.since)
+        late = self.book.list_faults(self.actor, since - LATE_RULES, self.at)
+        return since > self.since or any(
+            one.kind in DELAYING_EVENTS
+            and STATEFULSETS.plural in one.text
+            and one.at <= since < one.at + get_span(one)
+            and one.at + get_span(one) > self.since
+            for one in late
+        )
 
 
 class Judge:
