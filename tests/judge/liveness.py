@@ -191,7 +191,7 @@ def _list_left_prepared(
     """Yield pods that were prepared, stay, and were not un-prepared in time (LI-05)."""
     for call in _list_prepared(calls, attrgetter("uid")):
         stays_since = rest.stays_since.get(call.uid)
-        if stays_since is None:
+        if stays_since is None or _is_set_gone_since(book, call):
             continue  # gone, going, or not wanted
         due = max(call.at, begin, stays_since) + LIMIT
         if book.ended_at < due:
@@ -213,6 +213,19 @@ def _list_prepared(
         elif call.acted and call.method == "DELETE":
             prepared.pop(place, None)
     return prepared.values()
+
+
+def _is_set_gone_since(book: Book, call: PodCalled) -> bool:
+    """Return whether the StatefulSet of a pod was deleted after the pod was called.
+
+    Not promised yet: what was prepared for it is forgotten with it.
+    """
+    zone = call.pod.rpartition("-")[0]
+    return any(
+        isinstance(one.before, Set) and one.now is None and one.before.name == zone
+        for one in book.writes
+        if one.at >= call.begun
+    )
 
 
 # A downscale that stands for so long, with its pods gone, is not reverted any more: the next
@@ -239,7 +252,7 @@ def list_back_prepared(
         uid = names.get(name, "")
         if not uid or uid == call.uid or call.uid not in gone:
             continue
-        if book.runs.count_starts(call.begun, book.ended_at):
+        if book.runs.count_starts(call.begun, book.ended_at) or _is_set_gone_since(book, call):
             continue
         due = max(begin, stays_since[uid]) + LIMIT
         if due <= book.ended_at:

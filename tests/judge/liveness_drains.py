@@ -25,9 +25,10 @@ SLACK: Final = timedelta(seconds=60)
 
 
 def get_last_requested(book: Book) -> timedelta:
-    """Return when a client last requested an eviction, or changed a budget."""
+    """Return when a client last requested an eviction, or changed a budget or a policy."""
     requested = [one.at for one in list_evictions(book)]
-    return max([*requested, *(one.at for one in book.budgets)], default=timedelta(0))
+    changed = [one.at for one in (*book.budgets, *book.policies) if not book.is_operator(one.actor)]
+    return max([*requested, *changed], default=timedelta(0))
 
 
 def list_starved(book: Book, well_at: timedelta, pod_time: timedelta) -> Iterator[Violation]:
