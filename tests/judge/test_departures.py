@@ -186,6 +186,17 @@ def unselected(t: HistoryBuilder) -> None:
     short(t).zone(9, "b", labels={"tier": "two"}).evict(10, "a-0")
 
 
+@as_events
+def joined(t: HistoryBuilder, at: float, late: str = "") -> None:
+    """Have zone b be under the budget from a time on, which may be told late."""
+    for letter in "ac":
+        t.zone(0, letter, labels=TIER)
+    t.pod(0, "a-0", labels=TIER).budget(0, selector={"matchLabels": TIER})
+    if late:
+        t.fault(at, "delay_event", f"event 3 of statefulsets: MODIFIED zone-b: {late}")
+    short(t).zone(at, "b", labels=TIER).evict(10, "a-0")
+
+
 def deleted_by_partition(name: str) -> Events:
     return lambda t: gone(short(t)).delete(10, name, record=True)
 
@@ -204,6 +215,9 @@ BUDGETS = cases(
         "the selector has changed -> SI-26": under(deselected),
         "the label has changed -> SI-26": unselected,
         "under no budget": evicted(),
+        "a zone that has joined the budget, and was short before": joined(9),
+        "a zone that had joined the budget before that was known": joined(3, "0:00:05"),
+        "a zone that had joined the budget for long -> SI-02": joined(3),
         "a delete by partition, the same -> SI-26": under(
             deleted_by_partition("a-1"), **PARTITIONS
         ),

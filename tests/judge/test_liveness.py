@@ -179,6 +179,9 @@ LEFT = cases(
             .replace(100, "c-2")
         ),
         "the set has gone": lambda t: left(t).write(31, STATEFULSETS, "c", None),
+        "the set has gone, and is made anew with the pod": lambda t: (
+            left(t).write(31, STATEFULSETS, "c", None).zone(40, "c", current_revision="new")
+        ),
         "it is not wanted any more": lambda t: left(t).zone(31, "c", replicas=2),
         "it is soon wanted again -> LI-05": gone_for(59),
         "a minute of a fast clock": gone_for(30, "clock_rate"),

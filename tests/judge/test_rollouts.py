@@ -270,6 +270,10 @@ OVERLAPS = cases(
     {
         "SI-02 D-25 a downscale is being granted -> SI-02": beside_a_grant(19.2),
         "D-25 in its own zone": beside_a_grant(19.2, "a-0"),
+        "D-25 while it is of another group, and back later": lambda t: (
+            beside_a_grant(19.2)(t.zone(10, "a", group="store"))
+            and t.zone(60, "a", group="ingester")
+        ),
         "D-25 after the write, which all processes see": beside_a_grant(20.5),
         "D-25 before it, with another write under review -> SI-02": beside_a_new_image(19.2),
         "D-25 after it, with another write under review": beside_a_new_image(20.5),
