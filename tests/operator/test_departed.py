@@ -122,7 +122,7 @@ async def running(
 
 
 async def delete_without_pods(people: People) -> None:
-    await people.delete(A.name, orphans=True)
+    await people.delete(A.name, propagation="Orphan")
 
 
 async def delete_with_pods(people: People) -> None:
