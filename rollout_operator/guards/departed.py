@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, is_older
+from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, is_older, name_set
 from rollout_operator.model.group import Deletion, Newcomers, Zone
 from rollout_operator.model.labels import selects
 from rollout_operator.model.names import REVISION_LABEL, GroupName, Uid
@@ -27,10 +27,9 @@ from rollout_operator.telemetry.logs import log
 
 # A person who makes volumes larger needs minutes; whoever removes a zone for good waits no longer.
 COUNTS_FOR: Final = timedelta(minutes=10)
-# Any client who may label a StatefulSet adds to the memory: of more, the oldest is forgotten.
+# Any client who may label a StatefulSet adds to the memory. Of more, the oldest of the StatefulSet
+# that left most scopes is forgotten: one that is labelled again and again pushes out no other.
 MOST_DEPARTED: Final = 1024
-# Of a StatefulSet that is gone so many pods are looked up by name; more count as absent.
-MOST_PODS: Final = 10_000
 # By then the watch of pods shows what was the case when the watch of StatefulSets was ahead of it.
 LATEST: Final = timedelta(minutes=1)
 
@@ -81,6 +80,14 @@ class _JustLeft(NamedTuple):
     at: timedelta
 
 
+class _Read(NamedTuple):
+    """Pods of a live read."""
+
+    owned: OwnedPods
+    orphans: Mapping[str, Sequence[Pod | Unreadable]]
+    """Those without an owner, by the StatefulSet that they are named after."""
+
+
 class DepartedZones:
     """The zones of one namespace that left while they were short."""
 
@@ -129,7 +136,7 @@ class DepartedZones:
         orphans: dict[str, list[Pod]] = {}
         for pod in self._pods.list_all():
             if isinstance(pod, Pod) and pod.revision and self._is_orphaned(pod):
-                orphans.setdefault(_name_set(pod), []).append(pod)
+                orphans.setdefault(name_set(pod), []).append(pod)
         for name, pods in orphans.items():
             sts = _without_status(_imagine(name, pods))
             if self._find_present(sts) is not None or self._measure(sts).is_whole:
@@ -137,6 +144,7 @@ class DepartedZones:
             if self._find_scopes(sts):
                 log.warn("Pods without a StatefulSet are not ready, and count still", zone=name)
             self._add(sts, [_BY_LABELS], self._clock.elapsed())
+        self._forget_surplus()
 
     def on_change(self, kind: str, callback: Callable[[str], None]) -> None:
         """Call back with the name of a scope of this kind when a zone that counts there changes."""
@@ -149,10 +157,11 @@ class DepartedZones:
         owned by the zone.
         """
         zones: list[Zone] = []
+        read = None if live is None else _index_read(live)
         for name, departed in list(self._records.items()):
             if scope in departed or _BY_LABELS in departed:
                 self._forget_old(name, departed)
-                zone = self._find_zone(departed, scope, live)
+                zone = self._find_zone(departed, scope, read)
                 zones += [] if zone is None else [zone]
         return tuple(zones)
 
@@ -182,7 +191,7 @@ class DepartedZones:
         version = new or old
         if version is None:
             return
-        name = _name_set(version)
+        name = name_set(version)
         if name in self._just_left:
             self._take_late(name, old, new)
         self._look_at(name)
@@ -198,13 +207,19 @@ class DepartedZones:
         members = [sts for name in names for sts in self._sets.list_group(GroupName(name))]
         for sts in members if groups else ():
             if sts.name != mover:
-                self.on_left(groups, sts, sts)
+                self._leave(groups, sts, sts)
+        self._forget_surplus()
 
     def on_left(self, scopes: Iterable[Scope], old: AnySet, new: AnySet | None) -> bool:
         """Record that a StatefulSet has left these scopes, where it is short; return whether it is.
 
         `new` is None where the StatefulSet itself is gone.
         """
+        is_short = self._leave(scopes, old, new)
+        self._forget_surplus()
+        return is_short
+
+    def _leave(self, scopes: Iterable[Scope], old: AnySet, new: AnySet | None) -> bool:
         scopes = tuple(scopes)
         # Pods that go with their StatefulSet were whole when that began.
         if not scopes or (new is None and self._whole_at_end.get(old.uid)):
@@ -225,12 +240,22 @@ class DepartedZones:
         departed = self._records.pop(sts.name, {})
         departed.update((scope, _Departed(sts, at)) for scope in scopes)
         self._records[sts.name] = departed
-        while len(self) > MOST_DEPARTED:
-            oldest = next(iter(self._records))
-            del self._records[oldest][next(iter(self._records[oldest]))]
-            if not self._records[oldest]:
-                del self._records[oldest]
         self._notify(departed)
+
+    def _forget_surplus(self) -> None:
+        surplus = len(self) - MOST_DEPARTED
+        if surplus <= 0:
+            return
+        # By how many newer records each StatefulSet has; sorting keeps the oldest of them first.
+        records = [
+            (len(departed) - place, name, scope)
+            for name, departed in self._records.items()
+            for place, scope in enumerate(departed)
+        ]
+        for _, name, scope in sorted(records, key=lambda record: -record[0])[:surplus]:
+            del self._records[name][scope]
+            if not self._records[name]:
+                del self._records[name]
 
     def _take_late(
         self, name: str, old: Pod | Unreadable | None, new: Pod | Unreadable | None
@@ -245,6 +270,7 @@ class DepartedZones:
         if is_late and is_own and is_older(version, left.version) and not _is_up(new):
             del self._just_left[name]
             self._add(left.sts, left.scopes, left.at)
+            self._forget_surplus()
 
     def _find_scopes(self, sts: AnySet) -> set[Scope]:
         scopes = set() if sts.group is None else {group_scope(sts.group)}
@@ -259,7 +285,7 @@ class DepartedZones:
         return _imagine(old.name, self._pods.list_by_owner(old.uid) or [old], old.labels)
 
     def _find_zone(
-        self, departed: Mapping[Scope, _Departed], scope: Scope, live: OwnedPods | None
+        self, departed: Mapping[Scope, _Departed], scope: Scope, live: _Read | None
     ) -> Zone | None:
         """Return a zone as it is now, None where it did not leave this scope, or is back."""
         record = departed.get(scope) or departed.get(_BY_LABELS)
@@ -281,16 +307,14 @@ class DepartedZones:
         owner = None if pod.owner_uid is None else self._sets.get_by_uid(pod.owner_uid)
         return owner is None and parse_ordinal(pod.name.rpartition("-")[2]) is not None
 
-    def _make_zone(self, sts: StatefulSet, live: OwnedPods | None = None) -> Zone:
+    def _make_zone(self, sts: StatefulSet, live: _Read | None = None) -> Zone:
         """Return a zone of the pods that a StatefulSet owns, and of those that nothing owns."""
         pods: list[Pod | Unreadable] = []
         if live is not None:
-            pods += (*live.get(sts.uid, ()), *live.get(None, ()))
+            pods += (*live.owned.get(sts.uid, ()), *live.orphans.get(sts.name, ()))
         else:
             pods += self._pods.list_by_owner(sts.uid)
-            names = (f"{sts.name}-{ordinal}" for ordinal in sts.ordinals[:MOST_PODS])
-            found = (self._pods.get(sts.namespace, name) for name in names)
-            pods += (pod for pod in found if pod is not None and pod.owner_uid is None)
+            pods += self._pods.list_orphans(sts.name)
         own = [_adopt(sts, pod) for pod in pods if pod.owner_uid == sts.uid or _fits(sts, pod)]
         return Zone(
             sts=sts,
@@ -345,12 +369,15 @@ class DepartedZones:
                     callback(scope[1])
 
 
+def _index_read(live: OwnedPods) -> _Read:
+    orphans: dict[str, list[Pod | Unreadable]] = {}
+    for pod in live.get(None, ()):
+        orphans.setdefault(name_set(pod), []).append(pod)
+    return _Read(live, orphans)
+
+
 def _is_terminating(sts: AnySet | None) -> bool:
     return isinstance(sts, StatefulSet) and sts.is_terminating
-
-
-def _name_set(pod: Pod | Unreadable) -> str:
-    return pod.name.rpartition("-")[0]
 
 
 def _imagine(

@@ -1,6 +1,6 @@
 """Which zones count still that have left, in whatever order watches tell of it (SI-26)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -37,8 +37,9 @@ SELECTED: Final = {"name": "zone-a", GROUP_LABEL: "ingester"}
 class World:
     """Stores as informers fill them, with zone-a of three pods at version 10."""
 
-    def __init__(self) -> None:
-        self.sets, self.pods, self.clock = StatefulSetStore(), PodStore(), FakeClock()
+    def __init__(self, pods: PodStore | None = None) -> None:
+        self.sets, self.clock = StatefulSetStore(), FakeClock()
+        self.pods = PodStore() if pods is None else pods
         self.going: dict[Uid, Deletion] = {}
         self.newcomers: Newcomers | None = None
         self.age = timedelta(0)
@@ -325,3 +326,90 @@ def test_si26_the_memory_is_bounded() -> None:
         assert isinstance(old, StatefulSet)
         world.show(replace(old, labels=labelled, resource_version=str(1000 + number)))
     assert len(world.departed) == MOST_DEPARTED
+
+
+def test_si26_a_set_that_is_labelled_again_and_again_pushes_out_no_other() -> None:
+    """D-68: who may label one StatefulSet must not have the operator forget the others."""
+    world = World()
+    world.play("down 1, delete")
+    world.show(sts("b", ready_replicas=0, resource_version="1000", labels=LABELS["none"]))
+    for number in range(1001, 1001 + MOST_DEPARTED + 10):
+        old = world.sets.get("test", "zone-b")
+        assert isinstance(old, StatefulSet)
+        labelled = {GROUP_LABEL: f"g{number}"}
+        world.show(replace(old, labels=labelled, resource_version=str(number)))
+    assert world.outline() == ["ingester 2/3 600s"]
+    assert len(world.departed) == MOST_DEPARTED
+
+
+LARGEST: Final = 2**31 - 1
+
+
+class CountedPods(PodStore):
+    """Counts how many pods are looked up by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looked_up = 0
+
+    def get(self, namespace: str, name: str) -> Pod | Unreadable | None:
+        self.looked_up += 1
+        return super().get(namespace, name)
+
+
+def delete_large(world: World) -> None:
+    large = sts("b", ready_replicas=0, resource_version="1000", replicas=LARGEST)
+    world.show(large)
+    for old, new in world.sets.remove(replace(large, resource_version="1001")):
+        world.departed.on_set(old, new)
+
+
+def leave_large_behind(world: World) -> None:
+    world.show(
+        sts(
+            "b", ready_replicas=0, resource_version="1000", replicas=LARGEST, labels=LABELS["other"]
+        )
+    )
+    mover = sts("c", 0, resource_version="1001", labels=LABELS["other"])
+    world.show(mover)
+    world.show(replace(mover, resource_version="1002", labels=LABELS["back"]))
+
+
+def find_orphans_far_apart(world: World) -> None:
+    for ordinal in (0, LARGEST - 1):
+        world.pods.upsert(pod("b", ordinal, "L", labels=SELECTED, owner_uid=None))
+    world.restart().begin()
+
+
+@pytest.mark.parametrize("leave", [delete_large, leave_large_behind, find_orphans_far_apart])
+def test_si26_replicas_that_nobody_created_cost_nothing(leave: Callable[[World], None]) -> None:
+    """SI-03: `spec.replicas` may be anything; hundreds of such sets must not stop all groups."""
+    world = World(CountedPods())
+    leave(world)
+    (zone,) = world.departed.list_zones(GROUPS[0])
+    assert (zone.sts.name, zone.sts.replicas) == ("zone-b", LARGEST)
+    assert isinstance(world.pods, CountedPods)
+    assert world.pods.looked_up == 0
+
+
+class CountedReads(list[Pod | Unreadable]):
+    """Counts how often it is gone through."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[Pod | Unreadable]:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_si26_pods_without_an_owner_are_gone_through_once_for_all_zones() -> None:
+    """SI-03: of both there may be thousands."""
+    world = World()
+    world.play("down 1, delete, orphan")
+    for zone in "bcd":
+        old = sts(zone, ready_replicas=0, resource_version="1000")
+        world.show(old)
+        world.show(replace(old, labels={}, resource_version="1001"))
+    read = CountedReads(pod("a", ordinal, owner_uid=None, labels=SELECTED) for ordinal in range(3))
+    assert len(world.departed.list_zones(GROUPS[0], {None: read})) == 4
+    assert read.times == 1

@@ -44,7 +44,7 @@ Change: TypeAlias = tuple[Cached | None, Cached | None]
 _REMEMBERED_DELETIONS: Final = 4096
 _NONE: Final[frozenset[str]] = frozenset()
 
-_Tag = TypeVar("_Tag", GroupName, Uid)
+_Tag = TypeVar("_Tag", GroupName, Uid, str)
 _Moved = TypeVar("_Moved", contravariant=True)
 
 
@@ -58,6 +58,11 @@ def is_older(version: str, than: str) -> bool:
     # As numbers of any length, without int(): that is limited to 4,300 digits and slow before.
     left, right = version.lstrip("0"), than.lstrip("0")
     return left < right if len(left) == len(right) else len(left) < len(right)
+
+
+def name_set(pod: Pod | Unreadable) -> str:
+    """Return the name of the StatefulSet that a pod is named after."""
+    return pod.name.rpartition("-")[0]
 
 
 class Store(Generic[Cached]):
@@ -208,16 +213,23 @@ class Store(Generic[Cached]):
 
 
 class PodStore(Store[Pod | Unreadable]):
-    """Pods, found by the UID of their controlling owner."""
+    """Pods, found by the UID of their controlling owner, or without one by their name."""
 
     def __init__(self) -> None:
         super().__init__()
         self._by_owner: _Index[Pod | Unreadable, Uid] = _Index(lambda item: item.owner_uid)
-        self._indexes.append(self._by_owner)
+        self._orphans: _Index[Pod | Unreadable, str] = _Index(
+            lambda item: name_set(item) if item.owner_uid is None else None
+        )
+        self._indexes += [self._by_owner, self._orphans]
 
     def list_by_owner(self, uid: Uid) -> Sequence[Pod | Unreadable]:
         """Return the pods that the object with this UID controls."""
         return self._by_owner.tagged(uid)
+
+    def list_orphans(self, name: str) -> Sequence[Pod | Unreadable]:
+        """Return the pods that nothing controls and that are named as those of a StatefulSet."""
+        return self._orphans.tagged(name)
 
 
 class StatefulSetStore(Store[StatefulSet | Unreadable]):
