@@ -200,14 +200,21 @@ class DepartedZones:
         """Count in the group that a zone joins what is short in the group that it has left.
 
         Where a person renames a group, its zones move one after the other, perhaps the short one
-        last.
+        last, or after it has left already.
         """
-        names = {name for kind, name in left if kind == GROUP}
+        before = [scope for scope in left if scope[0] == GROUP]
         groups = [scope for scope in joined if scope[0] == GROUP]
-        members = [sts for name in names for sts in self._sets.list_group(GroupName(name))]
-        for sts in members if groups else ():
-            if sts.name != mover:
-                self._leave(groups, sts, sts)
+        if not groups:
+            return
+        for departed in list(self._records.values()):
+            records = (self._get_record(departed, scope) for scope in before)
+            for record in [record for record in records if record is not None]:
+                older = [to for to in groups if to not in departed or departed[to].at < record.at]
+                self._add(record.sts, older, record.at)
+        for _, name in before:
+            for sts in self._sets.list_group(GroupName(name)):
+                if sts.name != mover:
+                    self._leave(groups, sts, sts)
         self._forget_surplus()
 
     def on_left(self, scopes: Iterable[Scope], old: AnySet, new: AnySet | None) -> bool:
@@ -288,8 +295,8 @@ class DepartedZones:
         self, departed: Mapping[Scope, _Departed], scope: Scope, live: _Read | None
     ) -> Zone | None:
         """Return a zone as it is now, None where it did not leave this scope, or is back."""
-        record = departed.get(scope) or departed.get(_BY_LABELS)
-        if record is None or (scope not in departed and scope not in self._scopes_of(record)):
+        record = self._get_record(departed, scope)
+        if record is None:
             return None
         sts, present = _without_status(record.sts), self._find_present(record.sts)
         if present is not None:
@@ -298,6 +305,12 @@ class DepartedZones:
             sts = replace(present, labels=record.sts.labels)
         left = record.at + COUNTS_FOR - self._clock.elapsed()
         return replace(self._make_zone(sts, live), counts_for=left)
+
+    def _get_record(self, departed: Mapping[Scope, _Departed], scope: Scope) -> _Departed | None:
+        record = departed.get(_BY_LABELS)
+        if record is not None and scope not in self._scopes_of(record):
+            record = None
+        return departed.get(scope) or record
 
     def _scopes_of(self, departed: _Departed) -> set[Scope]:
         return self._find_scopes(departed.sts)

@@ -219,6 +219,18 @@ and it moves, too
   down 1, follow other, label other | ingester 2/3 600s
 another zone leaves all groups
   down 1, follow none | none
+it is gone when another zone moves to another group
+  down 1, delete, orphan, wait moment, follow other | ingester 2/3 599s | other 2/3 599s
+its label is off when another zone moves
+  down 1, label none, follow other | ingester 2/3 600s | other 2/3 600s
+only its pods are left when another zone moves
+  down 1, orphan, delete, restart, follow other | ingester 2/3 600s | other 2/3 600s
+it left later where another zone moves
+  down 1, label other, wait moment, label none, follow other | ingester 2/3 599s | other 2/3 600s
+its time is over when another zone moves
+  down 1, delete, orphan, wait end, follow other | none
+it is gone when another zone leaves all groups
+  down 1, delete, orphan, follow none | ingester 2/3 600s
 another is created, and not in the group
   down 1, delete, orphan, create none 2 | ingester 2/3 600s
 until that is whole

@@ -186,6 +186,21 @@ each_way = partial(pytest.mark.parametrize, "leave", ids=lambda leave: leave.__n
 
 @in_virtual_time
 @each_way(LEAVES)
+async def test_si26_a_zone_that_left_short_holds_a_group_that_is_renamed_then(leave: Leave) -> None:
+    """SI-26: the other zones take it along to the new name."""
+    async with running() as world:
+        await world.make_short()
+        await leave(world.people)
+        await asyncio.sleep(5)
+        for zone in (B, C):
+            await world.people.label(zone.name, GROUP_LABEL, "renamed")
+        await world.roll(B, C)
+        await asyncio.sleep(60)
+        assert not world.list_deletes()
+
+
+@in_virtual_time
+@each_way(LEAVES)
 async def test_si26_a_zone_that_leaves_short_holds_a_rollout_for_ten_minutes(leave: Leave) -> None:
     """SI-26: until then no pod of another zone goes, and the reason names zone, pods and time."""
     async with running() as world:
