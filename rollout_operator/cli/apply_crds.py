@@ -91,7 +91,7 @@ def read_definitions(folder: Path) -> list[Definition]:
             for path in sorted(folder.iterdir())
             if path.suffix == ".yaml" and path.name != _NO_OBJECT
         ]
-        texts = {path: path.read_text() for path in files}
+        texts = {path: _read(path) for path in files}
     except OSError as error:
         raise ConfigError(f"{folder}: {error.strerror}") from error
     definitions = [
@@ -103,6 +103,13 @@ def read_definitions(folder: Path) -> list[Definition]:
     if not definitions:
         raise ConfigError(f"{folder}: there is no YAML file with a definition")
     return definitions
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is not text in UTF-8") from None
 
 
 def _parse(path: Path, text: str) -> list[Any]:

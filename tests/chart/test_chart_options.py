@@ -225,6 +225,42 @@ def test_dep82_errors_in_values_are_refused_with_their_place() -> None:
     assert [error for error in REFUSED.values() if error not in text] == []
 
 
+def _empty(values: Values, path: str = "") -> list[str]:
+    """Return the paths of the values that are an empty map or list."""
+    return [
+        place
+        for key, value in values.items()
+        for place in (
+            _empty(value, f"{path}{key}.")
+            if isinstance(value, dict) and value
+            else [f"{path}{key}"] * (value in ({}, []))
+        )
+    ]
+
+
+def test_a_key_without_a_value_is_an_empty_one() -> None:
+    """DEP-43: `podAnnotations:` with nothing behind it is null, which takes the default away."""
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text())
+    switches = {
+        key: {"enabled": True}
+        for key in ("multiAZRollout", "mirroring", "serviceMonitor", "prometheusRule", "dashboard")
+    }
+    empty = {
+        "podAnnotations",
+        "hooks.podLabels",
+        "imagePullSecrets",
+        "multiAZRollout.watchNamespaces",
+    }
+    nulls = [word for each in _empty(defaults) for word in ("--set", f"{each}=null")]
+    assert empty <= {*_empty(defaults)}
+
+    plain, given = (
+        run_helm("template", RELEASE, CHART, "--values=-", *words, stdin=yaml.safe_dump(switches))
+        for words in ([], nulls)
+    )
+    assert given == plain
+
+
 @pytest.mark.parametrize("given", TOGETHER)
 def test_dep82_values_that_contradict_are_refused(given: str) -> None:
     with pytest.raises(ChartError, match=TOGETHER[given]):
@@ -394,6 +430,7 @@ NOTES: Final = {
     ),
     POLICIES: ("of all namespaces, and", False),
     f"{POLICIES},namespaceSelector=null": ("of all namespaces, and", True),
+    f"{POLICIES},namespaceSelector.matchExpressions=null": ("of all namespaces, and", False),
     f"{POLICIES},namespaceSelector.matchLabels.a=b": ("of all namespaces, and", True),
     f"{POLICIES},webhooks.enabled=false": ("of all namespaces, and", True),
 }

@@ -54,6 +54,13 @@ def test_nothing_else_is_taken(tmp_path: Path, text: str, error: str) -> None:
         read_definitions(tmp_path)
 
 
+@pytest.mark.parametrize("content", [b"\xff\xfea\0", b"a: \x80", "é".encode("latin-1")])
+def test_a_file_that_is_no_text_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.yaml").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"a\.yaml: is not text in UTF-8"):
+        read_definitions(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("name", "error"),
     [("nope", "nope: no such folder"), ("a.yaml", "a.yaml: is a file: name the folder")],

@@ -49,7 +49,7 @@ labels:
 
 {{- define "ro.pullSecrets" -}}
 {{- $names := list -}}
-{{- range concat (.Values.global.imagePullSecrets | default list) .Values.imagePullSecrets -}}
+{{- range concat (.Values.global.imagePullSecrets | default list) (.Values.imagePullSecrets | default list) -}}
 {{- $names = append $names (kindIs "string" . | ternary (dict "name" .) .) -}}
 {{- end -}}
 {{- with $names | uniq }}imagePullSecrets:
@@ -123,7 +123,7 @@ rules:
     resources: [events]
     verbs: [create, patch]
   {{- if .Values.mirroring.enabled }}
-  {{- range prepend .Values.mirroring.kinds (dict "apiGroup" "rollout-operator.grafana.com" "resource" "replicatemplates") }}
+  {{- range prepend (.Values.mirroring.kinds | default list) (dict "apiGroup" "rollout-operator.grafana.com" "resource" "replicatemplates") }}
   - apiGroups: [{{ .apiGroup | quote }}]
     resources: [{{ .resource }}/scale]
     verbs: [get]

@@ -17,8 +17,8 @@ namespace, and "crds" where the kinds are mounted.
 {{- /* Not those that the Service selects. */}}
 {{- $labels = merge (dict "app.kubernetes.io/name" (printf "%s-hooks" (include "ro.name" $root | trunc 57))) $labels -}}
 {{- /* What keeps a mesh out of the operator's pods has to keep it out of these: a Job with a proxy never ends. */}}
-{{- $podLabels := merge dict $labels $root.Values.hooks.podLabels $root.Values.podLabels -}}
-{{- $podAnnotations := merge dict $root.Values.hooks.podAnnotations $root.Values.podAnnotations -}}
+{{- $podLabels := merge dict $labels ($root.Values.hooks.podLabels | default dict) ($root.Values.podLabels | default dict) -}}
+{{- $podAnnotations := merge dict ($root.Values.hooks.podAnnotations | default dict) ($root.Values.podAnnotations | default dict) -}}
 {{- $subject := dict "kind" "ServiceAccount" "name" $name "namespace" $root.Release.Namespace -}}
 {{- $here := dict "name" $name "namespace" $root.Release.Namespace -}}
 {{- $objects := list (dict "apiVersion" "v1" "kind" "ServiceAccount" "metadata" $here) -}}
