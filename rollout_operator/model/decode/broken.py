@@ -96,9 +96,19 @@ def explain(kind: str, raw: JsonBytes, problem: str) -> DecodeError:
     text, path = split_problem(problem)
     text, path = text.replace("`", ""), path.lstrip(".")
     read = _at(tree, path) if path else None
+    if text.startswith("expected str, got"):
+        path = _name_key(tree, path)
     field = f"{one_line(path)}: " if path else ""
     value = f": {show_value(read)}" if isinstance(read, str | int | float) else ""
     return DecodeError(f"{kind} {place}: {field}{text}{value}")
+
+
+def _name_key(tree: object, path: str) -> str:
+    """Return a path to a map of texts with the key that breaks it, for which msgspec has `...`."""
+    above = path.removesuffix("[...]")
+    texts = as_fields(_at(tree, above)) if above != path else {}
+    wrong = next((key for key, value in texts.items() if not isinstance(value, str)), None)
+    return path if wrong is None else f"{above}[{wrong}]"
 
 
 def _at(tree: object, path: str) -> object:

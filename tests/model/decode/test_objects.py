@@ -212,9 +212,19 @@ def test_fp29_a_terminating_set_says_so() -> None:
         ),
         pytest.param({"selector": []}, "spec.selector: expected object | null, got arr", id="list"),
         pytest.param(
-            {"selector": {"matchLabels": {"a": 1}}},
-            "spec.selector.matchLabels[...]: expected str, got int",
+            {"selector": {"matchLabels": {"a": "b", "x.io/zone": 1, "c": True}}},
+            "spec.selector.matchLabels[x.io/zone]: expected str, got int",
             id="label that is no text",
+        ),
+        pytest.param(
+            {"selector": {"matchLabels": {"a": None}}},
+            "spec.selector.matchLabels[a]: expected str, got null",
+            id="label without a value",
+        ),
+        pytest.param(
+            {"selector": {"matchLabels": {"\n" + "x" * 900: {}}}},
+            f"spec.selector.matchLabels[\\n{'x' * 40}",
+            id="label with a long name",
         ),
     ],
 )

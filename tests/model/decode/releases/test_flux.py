@@ -318,7 +318,7 @@ def test_a_tag_of_no_rollout() -> None:
         ({}, "spec: object missing required field sourceRef"),
         (
             {**SOURCE, "postBuild": {"substitute": {"a": 1}}},
-            "spec.postBuild.substitute[...]: expected str, got int",
+            "spec.postBuild.substitute[a]: expected str, got int",
         ),
     ],
 )
