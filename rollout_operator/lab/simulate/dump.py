@@ -218,6 +218,7 @@ def choose_objects(
         if not name_of(sts):
             shown = msgspec.json.encode(child(sts, "metadata").get("name")).decode()[:_SHOWN]
             raise BadDump(f"a {STATEFULSETS.kind}: metadata.name: {shown} is not the name of one")
+        _check_group(sts)
     policies = kinds.get(_POLICIES, [])
     driven = _choose_sets(kinds[_SETS], policies)
     chosen = _choose_namespace(driven, namespace)
@@ -316,6 +317,17 @@ def _choose_namespace(sets: Iterable[JsonObject], namespace: str) -> str:
             f"there are rollout groups in {join_names(there)}: choose one with -namespace"
         )
     return namespace or there[0]
+
+
+def _check_group(sts: JsonObject) -> None:
+    """Raise BadDump where the label is no text: the zone would be left out, as if it had none."""
+    labels = child(sts, "metadata", "labels")
+    for key in (GROUP_LABEL, GROUP_LABEL_LONG):
+        value = labels.get(key)
+        if value is not None and not isinstance(value, str):
+            shown = msgspec.json.encode(value).decode()[:_SHOWN]
+            where = f"{STATEFULSETS.kind} {name_of(sts)}: metadata.labels[{key}]"
+            raise BadDump(f"{where}: {shown} is no text: write it in quotes")
 
 
 def _group_of(sts: JsonObject) -> str | None:
