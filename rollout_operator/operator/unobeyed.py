@@ -108,7 +108,8 @@ async def _report_new(
     client: Reader, namespace: str, report: Callable[[EventRecord], None], reported: Set[str]
 ) -> Set[str]:
     """Report the policies that have not been; return those that are there, by UID."""
-    page = await client.fetch_page(MULTI_AZ_ROLLOUTS, namespace, limit=MOST, resource_version="0")
+    # Not at version 0, where the API server knows no limit.
+    page = await client.fetch_page(MULTI_AZ_ROLLOUTS, namespace, limit=MOST)
     found = [read_as(MULTI_AZ_ROLLOUTS.kind, raw, _POLICY).metadata for raw in page.items]
     new = [policy for policy in found if policy.uid not in reported]
     if new:

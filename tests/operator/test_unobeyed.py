@@ -11,7 +11,7 @@ from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, JsonObject, Page, Resou
 from rollout_operator.lab.zones import three_zones
 from rollout_operator.model.errors import ApiError, NotFound, Unreachable
 from rollout_operator.model.event import EventRecord
-from rollout_operator.operator.unobeyed import EVERY, NOTE, UnobeyedPolicies, report_unobeyed
+from rollout_operator.operator.unobeyed import EVERY, MOST, NOTE, UnobeyedPolicies, report_unobeyed
 from tests.operator.diagnosis.inspected import ObservedCluster, observed_cluster
 from tests.virtual_time import VirtualClock, in_virtual_time
 
@@ -43,6 +43,20 @@ async def test_each_policy_is_reported_once_in_log_and_events(lines: list[str]) 
     said = [line for line in lines if "Obeying no MultiAZRollouts" in line]
     assert [("early" in line, "late" in line) for line in said] == [(True, False), (False, True)]
     assert all("level=warn" in line and "reason=policy_not_obeyed" in line for line in said)
+
+
+@in_virtual_time
+async def test_of_very_many_policies_only_the_first_are_read_and_reported() -> None:
+    """A limit has no effect at version 0: each of a tenant's thousand policies had an Event."""
+    events: list[EventRecord] = []
+    async with observed_cluster() as world, TaskStack() as tasks:
+        for number in range(MOST + 5):
+            await world.create(MULTI_AZ_ROLLOUTS, policy(f"policy-{number:02}"))
+        clock, namespace = VirtualClock(), world.sandbox.namespace
+        tasks.start("x", report_unobeyed(Allowed(world), namespace, events.append, clock))  # type: ignore[arg-type]  # all that is used of it
+        await clock.sleep(3 * EVERY)
+
+    assert [one.regarding.name for one in events] == [f"policy-{n:02}" for n in range(MOST)]
 
 
 class Allowed:
