@@ -16,21 +16,14 @@ from benchmarks.plans import NOW, make_group
 from benchmarks.processes import measure_in_child
 from benchmarks.tasks import Task
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.guards.budgets.arbiter import Arbiter
-from rollout_operator.guards.budgets.catalog import BudgetCatalog
-from rollout_operator.guards.budgets.in_flight import InFlight
-from rollout_operator.guards.budgets.own_deletes import OwnDeletes
-from rollout_operator.guards.budgets.pod_records import Recorder
-from rollout_operator.guards.budgets.request import DisruptionRequest
-from rollout_operator.guards.budgets.snapshots import ArbiterContext
+from rollout_operator.guards.arbiter import Arbiter, ArbiterContext, BudgetCatalog
+from rollout_operator.guards.grants import DisruptionRequest, InFlight, OwnDeletes, Recorder
 from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
+from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.budget import Budget, DisruptionSource
-from rollout_operator.model.errors import Unreachable
-from rollout_operator.model.group import Group, Zone
-from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
-from rollout_operator.planning.rollout.plan import plan_group
+from rollout_operator.model.names import Uid, Unreachable
+from rollout_operator.model.objects import Group, Pod, StatefulSet, Unreadable, Zone
+from rollout_operator.planning.rollout import plan_group
 from rollout_operator.telemetry.metrics import Metrics
 
 # Replicas of a zone.

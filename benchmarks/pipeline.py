@@ -12,13 +12,11 @@ from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.worker import Waker
 from rollout_operator.kube.api import PODS, STATEFULSETS, Resource
-from rollout_operator.kube.cache.collection import Collection
-from rollout_operator.kube.cache.informer import Informer
-from rollout_operator.kube.cache.store import Cached, PodStore, StatefulSetStore, Store
-from rollout_operator.kube.client.client import Client
-from rollout_operator.kube.client.rate_limit import RateLimiter
-from rollout_operator.kube.connection.connect import Access, connect
-from rollout_operator.kube.connection.transport import Transport
+from rollout_operator.kube.client import Client
+from rollout_operator.kube.connection import Access, Transport, connect
+from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.rate_limit import RateLimiter
+from rollout_operator.kube.store import Cached, PodStore, StatefulSetStore, Store
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable

@@ -12,9 +12,9 @@ from benchmarks.objects import ZONES, Place, encode_pod, encode_set
 from benchmarks.processes import measure_in_child
 from benchmarks.tasks import Task
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
-from rollout_operator.model.group import Group, Zone
 from rollout_operator.model.names import GroupName, Revision
-from rollout_operator.planning.rollout.plan import plan_group
+from rollout_operator.model.objects import Group, Zone
+from rollout_operator.planning.rollout import plan_group
 
 # Replicas of a zone. The work grows with the pods: the last one is as large as zones get.
 SIZES: Final = (3, 100, 600)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from benchmarks.objects import NAMESPACE, OBJECT_VERSION
-from rollout_operator.kube import release_kinds as kinds
+from rollout_operator.kube import api as kinds
 from rollout_operator.kube.api import Resource
 
 Json = dict[str, Any]

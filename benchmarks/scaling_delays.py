@@ -27,7 +27,7 @@ from rollout_operator.model.names import (
     MIRROR_KIND,
     MIRROR_NAME,
 )
-from rollout_operator.pods.client import AT_MOST_PER_REVIEW
+from rollout_operator.pods import AT_MOST_PER_REVIEW
 from tests.world.api import PODS, STATEFULSETS
 from tests.world.assets import locate_assets
 from tests.world.budgets import REPLICA_TEMPLATES, install_kinds

@@ -19,7 +19,7 @@ from benchmarks.pipeline import open_pipeline
 from benchmarks.processes import measure_in_child, open_server
 from benchmarks.tasks import Loop, Task
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.kube.cache.informer import Informer
+from rollout_operator.kube.informer import Informer
 from rollout_operator.model.objects import Pod, Unreadable
 
 TICK: Final = 0.001

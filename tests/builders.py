@@ -14,7 +14,6 @@ from typing import Final, TypeVar, assert_never
 from msgspec import structs
 from msgspec.structs import replace
 
-from rollout_operator.model.group import Deletion, Group, Zone
 from rollout_operator.model.names import (
     GROUP_LABEL,
     MAX_UNAVAILABLE,
@@ -23,7 +22,7 @@ from rollout_operator.model.names import (
     Revision,
     Uid,
 )
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.model.objects import Deletion, Group, Pod, StatefulSet, Unreadable, Zone
 from rollout_operator.model.outcome import (
     Action,
     Code,

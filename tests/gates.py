@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from rollout_operator.guards.budgets.arbiter import Arbiter
-from rollout_operator.guards.budgets.request import Answer, DisruptionRequest, GrantedPod
+from rollout_operator.guards.arbiter import Arbiter
+from rollout_operator.guards.grants import Answer, DisruptionRequest, GrantedPod
 from rollout_operator.model.objects import Pod
-from rollout_operator.planning.budgets.rule import Refusal
+from rollout_operator.planning.budgets import Refusal
 
 
 class OpenArbiter(Arbiter):

@@ -3,14 +3,10 @@
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.guards.downscales.backlog import DueCancel, PreparedPod
-from rollout_operator.guards.downscales.reservations import (
-    DownscaleReservation,
-    Downscales,
-    ReservationState,
-)
-from rollout_operator.model.downscale import Key, Target
+from rollout_operator.guards.downscales import DownscaleReservation, Downscales, ReservationState
+from rollout_operator.guards.prepared_pods import DueCancel, PreparedPod
 from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.objects import Key, Target
 from tests.builders import sts, sts_uid
 from tests.fakes_clock import EPOCH, FakeClock
 

@@ -2,9 +2,13 @@
 
 from typing import Final
 
+from rollout_operator.telemetry.extra import (
+    PolicyMetrics,
+    ReleaseCounters,
+    show_releases,
+    show_schedules,
+)
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.policies import PolicyMetrics
-from rollout_operator.telemetry.releases import ReleaseCounters, show_releases, show_schedules
 
 _NAMESPACE: Final = "default"
 

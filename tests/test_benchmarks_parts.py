@@ -33,13 +33,13 @@ from benchmarks.prepare import count_in_flight
 from benchmarks.questions import NO_DOWNSCALE_PATH, REFUSED, Kind, make_eviction, make_review
 from benchmarks.server import Feed, Spec, World
 from benchmarks.tasks import Load, Task
-from rollout_operator.kube.cache.store import decides
+from rollout_operator.kube.store import decides
 from rollout_operator.model.budget import Budget
-from rollout_operator.model.decode.budget import decode_budget
+from rollout_operator.model.decode.custom import decode_budget
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.decode.review import decode_review
-from rollout_operator.model.review import Scalable
-from rollout_operator.planning.rollout.plan import plan_group
+from rollout_operator.model.scaling import Scalable
+from rollout_operator.planning.rollout import plan_group
 from tests.world.pki import make_pki
 from tests.world.webpods import PodCall
 

@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rollout_operator.config.usage import render_flag_table
-from rollout_operator.model.event import EventAction, EventKind
-from rollout_operator.model.outcome import NEVER_HOLDING, REVIEW_CODES, Code
-from rollout_operator.model.reasons.meanings import MEANINGS
-from rollout_operator.model.reasons.remedies import REMEDIES
+from rollout_operator.config.checks import render_flag_table
+from rollout_operator.model.budget import EventAction, EventKind
+from rollout_operator.model.outcome import MEANINGS, NEVER_HOLDING, REMEDIES, REVIEW_CODES, Code
 from rollout_operator.planning.events import NAMED_REASONS
 from rollout_operator.planning.wording import camel_case
 from rollout_operator.telemetry.metrics import EVENT_OUTCOMES, WAIT_CODES

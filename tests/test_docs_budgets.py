@@ -8,11 +8,10 @@ import msgspec
 import pytest
 import yaml
 
-from rollout_operator.controllers.budgets.controller import UNTOUCHED_FOR
-from rollout_operator.guards.budgets.pod_records import RECORD_COUNTS
-from rollout_operator.guards.budgets.request import QUARANTINE
+from rollout_operator.controllers.budgets import UNTOUCHED_FOR
+from rollout_operator.guards.grants import QUARANTINE, RECORD_COUNTS
 from rollout_operator.model.budget import Budget, BudgetStatus
-from rollout_operator.model.decode.budget import parse_budget
+from rollout_operator.model.decode.custom import parse_budget
 from rollout_operator.model.names import ABSENT_PEERS, DISRUPTION_RECORD, READY_TIME
 from tests.code_rules import ROOT
 

@@ -1,8 +1,8 @@
 """`docs/doctor.md` says of each finding what the command says, and of flags what there is."""
 
 from rollout_operator.cli.doctor import OUTPUT, STRICT, render_usage
-from rollout_operator.planning.diagnosis.checks import CHECKS
-from rollout_operator.planning.diagnosis.remedies import render_table
+from rollout_operator.planning.doctor import CHECKS
+from rollout_operator.planning.doctor_remedies import render_table
 from tests.code_rules import ROOT
 
 PAGE = (ROOT / "docs/doctor.md").read_text()

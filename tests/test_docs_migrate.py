@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from rollout_operator.model.adoption.proposal import AdoptionCode
+from rollout_operator.model.adoption import AdoptionCode
 from rollout_operator.model.outcome import Code
 from tests.code_rules import ROOT
 from tests.system.grants import shipped_grants

@@ -9,10 +9,10 @@ from prometheus_client import CollectorRegistry
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.model import names
 from rollout_operator.operator import reviews
-from rollout_operator.telemetry.health import Health
 from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.telemetry.states import Health
 from rollout_operator.web.admin import AdminServer
-from rollout_operator.web.http.cluster import ClusterRules
+from rollout_operator.web.middleware import ClusterRules
 from tests.code_rules import ROOT
 from tests.own_metrics import make_all_metrics
 from tests.site.reference import PAGE, render_page

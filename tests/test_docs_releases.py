@@ -8,16 +8,16 @@ import pytest
 import yaml
 
 from rollout_operator.model import names
-from rollout_operator.model.decode.releases.flux import (
+from rollout_operator.model.decode.flux import (
     decode_image_policy,
     decode_image_repository,
     decode_kustomization,
     decode_oci_repository,
 )
-from rollout_operator.model.decode.releases.rollout import decode_rollout
-from rollout_operator.model.releases.rollout import ReleaseRollout
-from rollout_operator.planning.description.releases.waits import REMEDIES
-from rollout_operator.planning.releases.intents import FIELDS
+from rollout_operator.model.decode.releases import decode_rollout
+from rollout_operator.model.releases import ReleaseRollout
+from rollout_operator.planning.candidates import FIELDS
+from rollout_operator.planning.describe_releases import REMEDIES
 from tests.code_rules import ROOT
 
 PAGE: Final = (ROOT / "docs/releases.md").read_text()

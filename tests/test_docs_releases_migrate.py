@@ -7,8 +7,8 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from rollout_operator.model.releases.rollout import KUBERIK
-from rollout_operator.planning.releases import conditions, deployment
+from rollout_operator.model.releases import KUBERIK
+from rollout_operator.planning import candidates
 from tests.code_rules import ROOT
 from tests.world.kuberik import SCHEMAS
 
@@ -134,14 +134,14 @@ def test_each_component_and_value_of_the_chart_is_there() -> None:
 def test_each_condition_that_stays_is_named() -> None:
     """Those that kuberik's controller does not know, and does not write."""
     ours = {
-        *(conditions.RECONCILING, conditions.STALLED, conditions.PATH_UNKNOWN),
-        *(conditions.WANTED_FOUND, conditions.TARGET_CONFLICT),
+        *(candidates.RECONCILING, candidates.STALLED, candidates.PATH_UNKNOWN),
+        *(candidates.WANTED_FOUND, candidates.TARGET_CONFLICT),
     }
     (row,) = [
         cells for cells in list_rows("5. Start kuberik's controller") if "Stalled" in cells[0]
     ]
     assert {*re.findall(r"`(\w+)`", row[0])} == ours
-    assert {*conditions._ORDER} - ours - OF_KUBERIK == {deployment.RECOVERING}
+    assert {*candidates._ORDER} - ours - OF_KUBERIK == {candidates.RECOVERING}
 
 
 def test_the_steps_are_numbered_and_the_page_is_run() -> None:

@@ -11,20 +11,20 @@ from typing import Final
 import msgspec
 import pytest
 
-from rollout_operator.controllers.downscales.controller import DownscaleController
-from rollout_operator.guards.budgets.pod_records import is_recorded, read_record
+from rollout_operator.controllers.downscales import DownscaleController
+from rollout_operator.guards.grants import is_recorded, read_record
 from rollout_operator.model.decode.objects import decode_pod
-from rollout_operator.model.errors import InvalidInput
 from rollout_operator.model.names import (
     DISRUPTION_RECORD,
     DOWNSCALE_RECORD,
     LAST_DOWNSCALE,
     READY_TIME,
+    InvalidInput,
 )
 from rollout_operator.model.objects import Pod, StatefulSet
-from rollout_operator.model.tracker import format_entry
+from rollout_operator.model.scaling import format_entry
 from rollout_operator.model.units import format_rfc3339, parse_rfc3339
-from rollout_operator.planning.downscales.spacing import format_downscale_time
+from rollout_operator.planning.downscales import format_downscale_time
 from rollout_operator.telemetry import logs
 from tests.controllers.downscales.granted import granted, write
 from tests.virtual_time import in_virtual_time

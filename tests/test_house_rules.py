@@ -10,7 +10,7 @@ from tests.code_rules import Module, dotted, list_calls, load_modules, load_pack
 
 # Where anything may arrive and the show must go on: the worker of a queue, and the answer to a
 # review.
-CATCH_ALL = {"controllers/worker.py", "web/reviews/dispatch.py"}
+CATCH_ALL = {"controllers/worker.py", "web/dispatch.py"}
 TASK_MAKERS = {"aio/tasks.py"}
 
 

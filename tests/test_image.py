@@ -94,7 +94,7 @@ def test_every_library_finds_what_it_needs(tree: Path) -> None:
         "rollout_operator.operator.main, aiohttp, msgspec, prometheus_client, re2, uvloop, yaml"
     )
     code = f"import sys; sys.path.insert(0, '{LIBRARY}'); import {modules}"
-    code += "; from rollout_operator.web.status.page import make_policy; make_policy()"
+    code += "; from rollout_operator.web.admin import make_policy; make_policy()"
     interpreter = LAUNCHER.with_name("python3.13")
 
     ended = image_tree.run(tree, interpreter, "-IBc", code)

@@ -9,9 +9,8 @@ import pytest
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, ZONE_BUDGETS
 from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
-from rollout_operator.model.budget import BudgetStatus
-from rollout_operator.model.condition import StatusCondition
-from rollout_operator.model.policy.status import (
+from rollout_operator.model.budget import BudgetStatus, StatusCondition
+from rollout_operator.model.policy import (
     PolicySetStatus,
     PolicyStatus,
     PolicyZoneStatus,

@@ -8,11 +8,11 @@ import pytest
 import yaml
 
 from rollout_operator.config.checks import read_config
-from rollout_operator.config.environment import read_environment
+from rollout_operator.config.flags import read_environment
 from rollout_operator.model.decode.adoption import decode_adoptable
-from rollout_operator.model.decode.policy import decode_policy
+from rollout_operator.model.decode.custom import decode_policy
 from rollout_operator.model.names import TOPOLOGY_KEYS
-from rollout_operator.model.policy.policy import Policy
+from rollout_operator.model.policy import Policy
 from tests.kustomize import render
 from tests.rendered import (
     BASE,

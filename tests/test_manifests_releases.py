@@ -7,11 +7,10 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from rollout_operator.model.condition import StatusCondition
-from rollout_operator.model.releases.health import HealthCheckStatus
-from rollout_operator.model.releases.schedule import ScheduleStatus
-from rollout_operator.model.releases.status import HistoryEntry, ReleaseStatus
-from rollout_operator.planning.releases.kstatus import JUDGED
+from rollout_operator.model.budget import StatusCondition
+from rollout_operator.model.release_plan import HealthCheckStatus
+from rollout_operator.model.releases import HistoryEntry, ReleaseStatus, ScheduleStatus
+from rollout_operator.planning.flux import JUDGED
 from tests.kustomize import Object, render
 from tests.rendered import (
     MANIFESTS,

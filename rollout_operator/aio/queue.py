@@ -3,6 +3,11 @@
 A key that is added many times before it is taken comes out once. A key is never out twice at a
 time: added while it is out, it comes again after `done`. A delayed key comes at its earliest time.
 After `close` nothing comes out any more; waiters get an error.
+
+How long to wait before something is tried again: doubling, bounded, with full jitter.
+
+Decides only the span. Counting the failures, and what counts as a failure, is left to the caller;
+the random source is an argument, so that a test owns it.
 """
 
 import asyncio
@@ -10,6 +15,10 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from datetime import timedelta
 from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from rollout_operator.aio.clock import Clock
 
 AT_ONCE: Final = timedelta(0)
 
@@ -119,3 +128,127 @@ class WorkQueue(Generic[K]):
     def _drop(self, taker: asyncio.Future[None]) -> None:
         if taker in self._takers:
             self._takers.remove(taker)
+
+
+# 2**40 times any span of use is beyond any bound of use; more would overflow a float at 2**1024.
+_MOST_DOUBLINGS: Final = 40
+
+# An object that is made anew wants its value anew, and two of our reconciles may want the same.
+FREE: Final = 3
+# A value that stayed for so long counts as accepted.
+MEMORY: Final = timedelta(minutes=15)
+
+_Place = TypeVar("_Place", bound=Hashable)
+_Value = TypeVar("_Value")
+
+
+class Backoff(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of delays that doubles from `first` up to `most`."""
+
+    first: timedelta
+    most: timedelta
+
+    def __post_init__(self) -> None:
+        if not timedelta(0) < self.first <= self.most:
+            raise ValueError(f"backoff: first {self.first} is not above 0 and within {self.most}")
+
+    def bound(self, failures: int) -> timedelta:
+        """Return the longest delay after so many failures in a row; the first failure is 1."""
+        if failures < 1:
+            return timedelta(0)
+        factor = float(2 ** min(failures - 1, _MOST_DOUBLINGS))
+        # Compared as ratio: the product could be more than a timedelta holds.
+        return self.most if factor >= self.most / self.first else self.first * factor
+
+    def delay(self, failures: int, rng: float) -> timedelta:
+        """Return a delay anywhere in 0..`bound`, as `rng` (0..1) chooses.
+
+        Full jitter: clients that failed together do not come back together.
+        """
+        return self.bound(failures) * min(max(rng, 0.0), 1.0)
+
+
+# All back-offs, so that one place shows how often each call is repeated. `longest` is a setting.
+WATCHES: Final = Backoff(first=timedelta(seconds=0.1), most=timedelta(seconds=10))
+# Only a person can mend a refusal; repeating the call more often only fills the audit log.
+REFUSED_WATCHES: Final = Backoff(first=timedelta(seconds=1), most=timedelta(seconds=30))
+# A reconcile that ends with a bug.
+BUGS: Final = Backoff(first=timedelta(milliseconds=500), most=timedelta(seconds=15))
+# An object that cannot be decoded is read again.
+UNREADABLES: Final = Backoff(first=timedelta(seconds=5), most=timedelta(minutes=5))
+# The store contradicts the cache.
+CONTRADICTIONS: Final = Backoff(first=timedelta(milliseconds=50), most=timedelta(seconds=5))
+# `kubectl drain` tries again after five seconds, and others have their turn before that.
+REFUSED_EVICTIONS: Final = Backoff(first=timedelta(seconds=5), most=timedelta(minutes=1))
+# An unreachable pod is tried this often at first, and at last: LI-05 allows a minute.
+CANCELLATIONS: Final = Backoff(first=timedelta(seconds=1), most=timedelta(seconds=15))
+# A pod that gave no time is most often about to start.
+POD_CALLS: Final = Backoff(first=timedelta(seconds=5), most=timedelta(minutes=1))
+BUDGET_STATUSES: Final = Backoff(first=timedelta(seconds=5), most=timedelta(minutes=5))
+REFERENCES: Final = Backoff(first=timedelta(seconds=2), most=timedelta(seconds=30))
+# Another writer puts its own value back.
+REWRITES: Final = Backoff(first=timedelta(seconds=10), most=timedelta(minutes=5))
+CERTIFICATES: Final = Backoff(first=timedelta(seconds=1), most=timedelta(seconds=20))
+WEBHOOK_CONFIGURATIONS: Final = Backoff(
+    first=timedelta(milliseconds=500), most=timedelta(seconds=30)
+)
+# A process that is alone tries whether an election has become possible.
+ELECTIONS: Final = Backoff(first=timedelta(seconds=10), most=timedelta(minutes=5))
+EVENT_WRITES: Final = Backoff(first=timedelta(seconds=1), most=timedelta(seconds=10))
+# A right is granted by a person; but an API server that has just started forbids everything.
+REFUSED_EVENTS: Final = Backoff(first=timedelta(seconds=30), most=timedelta(minutes=10))
+# A watch, or an object that is mirrored, is not left alone for longer, whatever a server wants.
+LONGEST_RETRY_AFTER: Final = timedelta(seconds=30)
+
+
+def attempts(longest: timedelta) -> Backoff:
+    """Return the delays of an action that failed; at most `longest`."""
+    return Backoff(first=min(timedelta(milliseconds=100), longest), most=longest)
+
+
+class _Row(msgspec.Struct, Generic[_Value]):
+    value: _Value
+    times: int
+    last_at: timedelta
+
+
+class Rewrites(Generic[_Place, _Value]):
+    """What was written last to each place, and how often in a row.
+
+    A value that is written again and again does not stay: something else writes it. Decides how
+    long to wait before the same value is written to the same place once more. Another writer that
+    puts its own value back at once would else be fought for ever, at the speed of both.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._rows: dict[_Place, _Row[_Value]] = {}
+
+    def wait_before(self, place: _Place, value: _Value) -> timedelta:
+        """Return how long writing a value must wait, zero for go; another value never waits."""
+        row = self._find(place, value)
+        if row is None:
+            return timedelta(0)
+        # The bound of no failure is no wait.
+        left = row.last_at + REWRITES.bound(row.times - FREE + 1) - self._clock.elapsed()
+        return max(left, timedelta(0))
+
+    def count(self, place: _Place, value: _Value) -> int:
+        """Return how often a value was written in a row."""
+        row = self._find(place, value)
+        return 0 if row is None else row.times
+
+    def record(self, place: _Place, value: _Value) -> None:
+        """Remember that a value was written."""
+        times = self.count(place, value) + 1
+        self._rows[place] = _Row(value, times, self._clock.elapsed())
+
+    def forget(self, place: _Place) -> None:
+        """Begin anew with a place."""
+        self._rows.pop(place, None)
+
+    def _find(self, place: _Place, value: _Value) -> _Row[_Value] | None:
+        row = self._rows.get(place)
+        if row is None or row.value != value:
+            return None
+        return row if self._clock.elapsed() - row.last_at < MEMORY else None

@@ -16,11 +16,12 @@ from rollout_operator.cli.access import (
     ACCESS_FLAGS,
     CONTEXT,
     KUBECONFIG,
+    be_quiet,
     choose_access,
     open_client,
 )
 from rollout_operator.cli.access import NAMESPACE as NAMESPACE_FLAG
-from rollout_operator.cli.inspection import be_quiet
+from rollout_operator.config.checks import render_entries
 from rollout_operator.config.grammar import (
     LIST,
     TEXT,
@@ -30,7 +31,6 @@ from rollout_operator.config.grammar import (
     parse_mixed,
     refuse_other_choices,
 )
-from rollout_operator.config.usage import render_entries
 from rollout_operator.kube.api import (
     NATIVE_BUDGETS,
     PODS,
@@ -39,25 +39,24 @@ from rollout_operator.kube.api import (
     JsonObject,
     Resource,
 )
-from rollout_operator.kube.connection.connect import Access
+from rollout_operator.kube.connection import Access
 from rollout_operator.lab.model.fields import is_of
 from rollout_operator.lab.simulate.input import read_all
-from rollout_operator.model.adoption.namespace import (
+from rollout_operator.model.adoption import (
     AdoptableNamespace,
     AdoptableSet,
     AdoptionChoice,
+    AdoptionPlan,
 )
-from rollout_operator.model.adoption.proposal import AdoptionPlan
 from rollout_operator.model.decode.adoption import decode_adoptable
-from rollout_operator.model.decode.budget import decode_budget
+from rollout_operator.model.decode.custom import decode_budget
 from rollout_operator.model.decode.installation import decode_labelled_pod, decode_native_budget
-from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.model.names import ExitCode, InvalidInput
 from rollout_operator.model.units import quote
-from rollout_operator.operator.diagnosis.copies import ObjectsCopy, copy_namespace
-from rollout_operator.planning.adoption.plan import plan_adoption
-from rollout_operator.planning.adoption.text import (
+from rollout_operator.operator.copies import ObjectsCopy, copy_namespace
+from rollout_operator.planning.adoption import (
     list_budgets,
+    plan_adoption,
     render_component,
     render_objects,
     render_text,

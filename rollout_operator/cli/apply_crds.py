@@ -15,8 +15,8 @@ import msgspec
 import yaml
 
 from rollout_operator.cli.access import ACCESS_FLAGS, choose_access, open_client
+from rollout_operator.config.checks import render_entries
 from rollout_operator.config.grammar import UsageError, parse_mixed
-from rollout_operator.config.usage import render_entries
 from rollout_operator.kube.api import (
     DEFINITIONS,
     MULTI_AZ_ROLLOUTS,
@@ -25,9 +25,8 @@ from rollout_operator.kube.api import (
     Patcher,
     Resource,
 )
-from rollout_operator.kube.connection.connect import Access
-from rollout_operator.model.errors import ConfigError, NotFound
-from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.kube.connection import Access
+from rollout_operator.model.names import ConfigError, ExitCode, NotFound
 from rollout_operator.model.units import quote
 from rollout_operator.telemetry import logs
 

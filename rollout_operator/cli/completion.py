@@ -8,9 +8,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from rollout_operator.cli.commands import COMMANDS, PROGRAM
+from rollout_operator.cli.main import COMMANDS, PROGRAM
 from rollout_operator.config.grammar import UsageError, parse_mixed
-from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.model.names import ExitCode
 from rollout_operator.model.units import quote
 
 _FLAG: Final = re.compile(r"^  -([a-zA-Z][-.\w]*)", re.MULTILINE)

@@ -14,6 +14,7 @@ import msgspec
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.cli.access import ACCESS_FLAGS, choose_access, open_client
+from rollout_operator.config.checks import render_entries
 from rollout_operator.config.grammar import (
     BOOL,
     TEXT,
@@ -22,12 +23,11 @@ from rollout_operator.config.grammar import (
     refuse_leftovers,
     refuse_other_choices,
 )
-from rollout_operator.config.usage import render_entries
-from rollout_operator.kube.connection.connect import Access
-from rollout_operator.model.diagnosis.findings import Diagnosis, Finding, FindingCode
-from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.kube.connection import Access
+from rollout_operator.model.diagnosis import Diagnosis, Finding, FindingCode
+from rollout_operator.model.names import ExitCode
 from rollout_operator.model.outcome import Severity
-from rollout_operator.operator.diagnosis.examine import examine
+from rollout_operator.operator.examine import examine
 from rollout_operator.planning.wording import format_json, one_line
 from rollout_operator.telemetry import logs
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from rollout_operator.cli.access import ACCESS_FLAGS
-from rollout_operator.cli.inspection import (
+from rollout_operator.cli.access import (
+    ACCESS_FLAGS,
     GROUP_WORDS,
     POLICY_WORDS,
     Named,
@@ -20,21 +20,26 @@ from rollout_operator.cli.inspection import (
     open_inspector,
     suggest,
 )
-from rollout_operator.cli.text.layout import StatusLayout, wrap_text
-from rollout_operator.cli.text.policies import draw_policy
-from rollout_operator.cli.text.releases import draw_checks, draw_gate, draw_release, draw_schedules
-from rollout_operator.cli.text.screen import OutputStream, read_output
-from rollout_operator.cli.text.status_renderer import draw_group
+from rollout_operator.cli.render import (
+    OutputStream,
+    StatusLayout,
+    draw_checks,
+    draw_gate,
+    draw_group,
+    draw_policy,
+    draw_release,
+    draw_schedules,
+    read_output,
+    wrap_text,
+)
+from rollout_operator.config.checks import render_entries
 from rollout_operator.config.grammar import Flag, ParsedArguments, UsageError, parse_mixed
-from rollout_operator.config.usage import render_entries
 from rollout_operator.lab.lines import Line, Style
 from rollout_operator.model.description import Description, Explanation
-from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.exit_codes import ExitCode
-from rollout_operator.model.group import Group
-from rollout_operator.model.objects import Pod
-from rollout_operator.operator.diagnosis.inspect import Inspection
-from rollout_operator.planning.description.explain import (
+from rollout_operator.model.names import ExitCode, InvalidInput
+from rollout_operator.model.objects import Group, Pod
+from rollout_operator.operator.inspect import Inspection
+from rollout_operator.planning.explain import (
     explain_driven_pod,
     explain_driven_set,
     explain_pod,

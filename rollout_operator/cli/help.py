@@ -3,9 +3,9 @@
 import sys
 from collections.abc import Sequence
 
-from rollout_operator.cli.commands import OPERATOR, get_command
+from rollout_operator.cli.main import OPERATOR, get_command
 from rollout_operator.config.grammar import ParsedArguments, parse_arguments, refuse_leftovers
-from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.model.names import ExitCode
 
 
 def run(arguments: Sequence[str]) -> int:

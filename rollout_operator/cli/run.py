@@ -7,12 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from rollout_operator.cli.commands import PROGRAM, render_commands
-from rollout_operator.config.checks import read_config
-from rollout_operator.config.environment import read_environment
-from rollout_operator.config.flags import Config
-from rollout_operator.config.usage import render_flags
-from rollout_operator.model.errors import OperatorError
+from rollout_operator.cli.main import PROGRAM, render_commands
+from rollout_operator.config.checks import read_config, render_flags
+from rollout_operator.config.flags import Config, read_environment
+from rollout_operator.model.names import OperatorError
 
 _MOUNTED_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 

@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.cli.access import CONTEXT, KUBECONFIG, choose_access, open_client
-from rollout_operator.cli.inspection import be_quiet
+from rollout_operator.cli.access import CONTEXT, KUBECONFIG, be_quiet, choose_access, open_client
 from rollout_operator.config.grammar import ParsedArguments
-from rollout_operator.kube.connection.connect import Access
+from rollout_operator.kube.connection import Access
 from rollout_operator.lab.simulate import command
 from rollout_operator.lab.simulate.flags import render_simulate_usage
-from rollout_operator.model.errors import InvalidInput
-from rollout_operator.operator.diagnosis.copies import ObjectsCopy, copy_namespace, copy_releases
+from rollout_operator.model.names import InvalidInput
+from rollout_operator.operator.copies import ObjectsCopy, copy_namespace, copy_releases
 
 # -namespace is its own: a file may hold several.
 _FLAGS: Final = (KUBECONFIG, CONTEXT)

@@ -1,16 +1,19 @@
-"""`rollout-operator status`: what each rollout group does, and what it waits for."""
+"""`rollout-operator status`: what each rollout group does, and what it waits for.
+
+Changes between two snapshots, one line each: for pipes, logs and `wait`.
+"""
 
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock, LoopClock
-from rollout_operator.cli.inspection import (
+from rollout_operator.cli.access import (
     GROUP,
     INSPECTION_FLAGS,
     SERVICE,
@@ -19,10 +22,14 @@ from rollout_operator.cli.inspection import (
     open_inspector,
     read_named,
 )
-from rollout_operator.cli.text.layout import StatusLayout
-from rollout_operator.cli.text.screen import LiveFrame, OutputStream, read_output
-from rollout_operator.cli.text.status_changes import list_changes, map_facts
-from rollout_operator.cli.text.status_renderer import draw_status
+from rollout_operator.cli.render import (
+    LiveFrame,
+    OutputStream,
+    StatusLayout,
+    draw_status,
+    read_output,
+)
+from rollout_operator.config.checks import render_entries
 from rollout_operator.config.grammar import (
     BOOL,
     TEXT,
@@ -32,13 +39,67 @@ from rollout_operator.config.grammar import (
     parse_mixed,
     refuse_other_choices,
 )
-from rollout_operator.config.usage import render_entries
 from rollout_operator.lab.lines import BLANK, Line, Style
-from rollout_operator.model.description import Description
-from rollout_operator.model.errors import ApiError
-from rollout_operator.model.exit_codes import ExitCode
-from rollout_operator.operator.diagnosis.inspect import Inspection
-from rollout_operator.planning.wording import format_json
+from rollout_operator.model.description import Description, GroupDescription, ZoneDescription
+from rollout_operator.model.names import ApiError, ExitCode
+from rollout_operator.operator.inspect import Inspection
+from rollout_operator.planning.text import (
+    render_health_check,
+    render_policy,
+    render_release,
+    render_schedule,
+)
+from rollout_operator.planning.wording import format_json, one_line
+
+
+def map_facts(description: Description, remarks: Sequence[str] = ()) -> Mapping[str, str]:
+    """Return a line for each group, zone and budget of a namespace, by its subject.
+
+    Nothing in it changes with time alone: the same state gives the same lines.
+    """
+    where = description.namespace
+    facts = dict(_list_groups(description))
+    for policy in description.list_policies():
+        facts[f"{where} policy {policy.name}"] = render_policy(policy)
+    for release in description.list_releases():
+        facts[f"{where} release {release.name}"] = render_release(release)
+    for schedule in description.list_schedules():
+        facts[f"{where} {schedule.title}"] = render_schedule(schedule)
+    for check in description.list_checks():
+        facts[f"{where} health {check.title}"] = render_health_check(check)
+    for budget in description.budgets:
+        code = f" [{budget.waits[0].code}]" if budget.waits else ""
+        facts[f"{where} budget {budget.name}"] = f"budget {budget.name}: {budget.text}{code}"
+    if remarks:
+        facts[f"{where} notes"] = "; ".join(remarks)
+    return {about: one_line(text) for about, text in facts.items()}
+
+
+def list_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    """Yield the lines that are new or different, then those that are gone."""
+    yield from (text for about, text in now.items() if before.get(about) != text)
+    yield from (one_line(f"{about} is gone") for about in before if about not in now)
+
+
+def render_group_line(group: GroupDescription, what: str = "group") -> str:
+    """Return a group in one line, or a `what` that is described as a group."""
+    ready = f"{group.ready}/{group.desired} ready, {group.updated}/{group.desired} updated"
+    code = "" if group.code is None else f" [{group.code}]"
+    return one_line(f"{what} {group.name}: {group.phase}, {ready}: {group.headline}{code}")
+
+
+def _list_groups(description: Description) -> Iterator[tuple[str, str]]:
+    for group in description.groups:
+        yield f"{description.namespace} group {group.name}", render_group_line(group)
+        for zone in group.zones:
+            yield f"{description.namespace} zone {zone.name}", _render_zone(zone)
+
+
+def _render_zone(zone: ZoneDescription) -> str:
+    paused = ", paused" if zone.is_paused else ""
+    numbers = f"{zone.ready}/{zone.desired} ready, {zone.updated}/{zone.desired} updated"
+    return f"zone {zone.name}: {numbers}{paused}"
+
 
 FORMATS: Final = ("text", "wide", "json")
 WATCH: Final = Flag(

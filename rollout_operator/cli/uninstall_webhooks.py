@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from rollout_operator.cli.access import ACCESS_FLAGS, choose_access, open_client
-from rollout_operator.config.checks import read_config
+from rollout_operator.config.checks import read_config, render_entries
 from rollout_operator.config.flags import Config, get_flag
 from rollout_operator.config.grammar import (
     BOOL,
@@ -25,7 +25,6 @@ from rollout_operator.config.grammar import (
     parse_arguments,
     refuse_leftovers,
 )
-from rollout_operator.config.usage import render_entries
 from rollout_operator.kube.api import (
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
@@ -34,21 +33,21 @@ from rollout_operator.kube.api import (
     Resource,
     Writer,
 )
-from rollout_operator.kube.connection.connect import Access
-from rollout_operator.model.decode.webhooks import (
+from rollout_operator.kube.connection import Access
+from rollout_operator.model.decode.installation import (
     decode_mutating_webhooks,
     decode_validating_webhooks,
 )
-from rollout_operator.model.errors import (
+from rollout_operator.model.names import (
+    NAMESPACE_LABEL,
     ConfigError,
     Conflict,
+    ExitCode,
     InvalidInput,
     NotFound,
     OperatorError,
     UnknownOutcome,
 )
-from rollout_operator.model.exit_codes import ExitCode
-from rollout_operator.model.names import NAMESPACE_LABEL
 from rollout_operator.model.objects import WebhookConfiguration
 from rollout_operator.telemetry import logs
 

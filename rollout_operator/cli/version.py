@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from rollout_operator import __version__
-from rollout_operator.cli.commands import PROGRAM
+from rollout_operator.cli.main import PROGRAM
 from rollout_operator.config.grammar import parse_arguments, refuse_leftovers
-from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.model.names import ExitCode
 
 _USAGE: Final = f"Usage: {PROGRAM} version\n\nPrints the version.\n"
 

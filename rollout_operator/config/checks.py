@@ -1,32 +1,41 @@
-"""The checks across all flags, in the order of the contract: the first problem is reported."""
+"""The checks across all flags, in the order of the contract: the first problem is reported.
+
+The flags as help text, by groups with type and default, and as `docs/flags.md` lists them.
+"""
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
-from rollout_operator.config.environment import (
-    METRICS_PORT,
-    NOTHING,
-    POD_NAMESPACE,
-    Environment,
-    is_label,
-)
-from rollout_operator.config.flags import Config, read_arguments
-from rollout_operator.config.operator_flags import (
+from rollout_operator.config.flags import (
     ACTIVE,
     AS_ANNOUNCED,
     BY_VERSION,
+    FLAGS,
     KUBERIK,
+    METRICS_PORT,
+    NOTHING,
+    POD_NAMESPACE,
     REGISTRY,
     SHADOW,
+    Config,
+    Environment,
+    is_label,
+    read_arguments,
 )
-from rollout_operator.model.errors import ConfigError, InvalidInput
+from rollout_operator.config.grammar import BOOL, Flag
 from rollout_operator.model.lease import LONGEST_LEASE, Times
+from rollout_operator.model.names import ConfigError, InvalidInput
 from rollout_operator.model.outcome import Severity
-from rollout_operator.model.pattern import compile_search
-from rollout_operator.model.units import format_duration, format_prometheus_duration, quote
+from rollout_operator.model.units import (
+    compile_search,
+    format_duration,
+    format_prometheus_duration,
+    quote,
+)
 
 MODES: Final = (ACTIVE, SHADOW)
 COMPATS: Final = ("", KUBERIK)
@@ -242,3 +251,62 @@ def _check_object_name(flag: str, name: str, kind: str) -> Iterator[str]:
 
 def _is_dns_name(name: str) -> bool:
     return len(name) <= _LONGEST_NAME and _DNS_NAME.fullmatch(name) is not None
+
+
+_WIDTH: Final = 92
+_INDENT: Final = " " * 6
+
+_HEAD: Final = """\
+Replaces the pods of StatefulSets that use the OnDelete strategy, one zone of a rollout group at a
+time and only while all pods of the other zones are ready.
+
+Flags take one dash or two; -name=value and -name value are the same, but a bool takes its value
+only through '='. A duration is a number with unit, such as 300ms, 1.5h or 1h30m. The last of
+several counts.
+"""
+
+_FOOT: Final = """\
+Signals:
+  SIGTERM and SIGINT stop the operator after the work at hand; a second one stops it at once.
+
+Exit codes:
+  0 after a clean stop, 1 if it cannot start or a part of it fails, 2 if the command line is wrong.
+  Commands may also end with 3 if their time is over, and with 4 if a person has to act.
+"""
+
+
+def render_flags() -> str:
+    """Return the purpose of the operator and all its flags, no line longer than 100 columns."""
+    parts = [_HEAD]
+    for group in dict.fromkeys(flag.group for flag in FLAGS):
+        flags = (flag for flag in FLAGS if flag.group == group)
+        parts.append(f"{group}:\n{''.join(render_entries(flags))}")
+    return "\n".join([*parts, _FOOT])
+
+
+def render_entries(flags: Iterable[Flag[Any]]) -> Iterator[str]:
+    """Yield the lines of each flag, no line longer than 100 columns."""
+    for flag in flags:
+        default = flag.kind.show(flag.default)
+        text = f"{flag.help} (default {default})" if default else flag.help
+        # As for Go: a bool is shown without type, because it takes no separate value.
+        word = "" if flag.kind is BOOL else f" {flag.kind.word}"
+        body = textwrap.fill(
+            text,
+            _WIDTH,
+            initial_indent=_INDENT,
+            subsequent_indent=_INDENT,
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+        yield f"  -{flag.name}{word}\n{body}\n"
+
+
+def render_flag_table() -> str:
+    """Return all flags as a Markdown table, one line each, for `docs/flags.md`."""
+    lines = ["| Flag | Default | Meaning |", "| --- | --- | --- |"]
+    for flag in FLAGS:
+        default = flag.kind.show(flag.default)
+        shown = f"`{default}`" if default else "empty"
+        lines.append(f"| `-{flag.name}` {flag.kind.word} | {shown} | {flag.help} |")
+    return "\n".join(lines) + "\n"

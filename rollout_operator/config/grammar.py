@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any, Final, Generic, TypeVar, cast
 
-from rollout_operator.model.errors import ConfigError, InvalidInput, OperatorError
-from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.model.names import ConfigError, ExitCode, InvalidInput, OperatorError
 from rollout_operator.model.units import (
     format_duration,
     format_prometheus_duration,

@@ -3,25 +3,367 @@
 The snapshot of the caches is free and says whether there is anything to do. The live snapshot costs
 a list of the group's StatefulSets and one of their pods, read from the store (see `live_reads`); it
 is taken before every act that is final.
+
+Read groups from the store; one read serves all groups that wait for their turn together.
+
+While many groups are due at once, a token of the process's own rate limits is what each of them
+waits for. The first caller waits for the tokens of one read; all callers that wait when it
+is sent share it, as long as it is one page. The age of a read counts from when it is sent.
 """
 
+import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Final, Protocol, TypeVar
+
+import msgspec
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.controllers.live_reads import GroupReader
-from rollout_operator.guards.budgets.in_flight import InFlight
-from rollout_operator.guards.budgets.snapshots import compose_zone
+from rollout_operator.aio.tasks import both
+from rollout_operator.guards.arbiter import compose_zone
 from rollout_operator.guards.departed import OwnedPods
-from rollout_operator.kube.api import STATEFULSETS, LiveReader
-from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
-from rollout_operator.model.decode.objects import decode_statefulset
-from rollout_operator.model.downscale import Underway
-from rollout_operator.model.group import Group, Newcomers, OtherRollout, Zone
-from rollout_operator.model.names import GroupName, Uid
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.guards.grants import InFlight
+from rollout_operator.kube.api import PODS, STATEFULSETS, LiveReader, Resource
+from rollout_operator.kube.store import PodStore, StatefulSetStore
+from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
+from rollout_operator.model.decode.wire import decode_or_salvage
+from rollout_operator.model.names import (
+    GROUP_LABEL,
+    GROUP_LABEL_LONG,
+    ApiError,
+    GroupName,
+    Uid,
+    Unreachable,
+)
+from rollout_operator.model.objects import (
+    Group,
+    Newcomers,
+    OtherRollout,
+    Pod,
+    StatefulSet,
+    Underway,
+    Unreadable,
+    Zone,
+)
+
+# SI-09: a live read must not be older than this when a delete is sent.
+LIVE_READ_LASTS: Final = timedelta(seconds=5)
+# An answer that takes longer is not waited for: it is of no use, and records wait for it (LI-07).
+ANSWER_LASTS: Final = timedelta(seconds=8)
+# A read that is too old so often in a row is reported as a failure.
+EXPIRED_IN_A_ROW: Final = 3
+# Groups that are read and acted upon at a time, where the API client has no rate limits.
+MOST_LIVE_READS: Final = 32
+# The deletes of those that are read at a time are to be sent within so much of LOOK_LASTS.
+DELETES_WITHIN: Final = timedelta(seconds=3)
+LIVE_PAGE: Final = 500
+# A selector is part of a URL, of which proxies take 8 KiB; a comma becomes three characters.
+LONGEST_SELECTOR: Final = 3000
+
+Decoded = TypeVar("Decoded", StatefulSet, Pod)
+
+
+def choose_most_live_reads(qps: float) -> int:
+    """Return how many groups may be acted upon at a time.
+
+    More would only wait for tokens until their live reads are too old (SI-09), and read again. With
+    zero or less there are no rate limits.
+    """
+    if qps <= 0:
+        return MOST_LIVE_READS
+    return min(max(int(qps * DELETES_WITHIN.total_seconds()), 1), MOST_LIVE_READS)
+
+
+def describe_slow(zone: str) -> str:
+    """Return the text for a live read whose answer came too late."""
+    lasts = f"{LIVE_READ_LASTS.total_seconds():g} s"
+    return f"a live read of {zone} counts for {lasts} and took longer: the API server is slow"
+
+
+def describe_slow_call(listed_in: timedelta, times_in: timedelta) -> str:
+    """Return the text that names the slow call of a live read."""
+    call, took = "the lists of its group", listed_in
+    if times_in > listed_in:
+        call, took = "the read of the times of its group", times_in
+    lasts = f"{LIVE_READ_LASTS.total_seconds():g} s"
+    return f"a live read counts for {lasts}, and {call} took {took.total_seconds():.1f} s"
+
+
+class GroupRead(msgspec.Struct, frozen=True, kw_only=True):
+    """The sets and pods of one group in the store."""
+
+    members: Sequence[StatefulSet | Unreadable]
+    pods: OwnedPods
+    """Pods of other groups may be among them."""
+    sent_at: timedelta
+    """When the first request was sent, on the clock's `elapsed`."""
+
+
+@dataclass(eq=False, slots=True)
+class _Waiter:
+    """A group that is to be read, until `outcome` is there."""
+
+    cached: Group
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    outcome: GroupRead | ApiError | None = None
+
+
+class GroupReader:
+    """Live reads through one client, shared by the groups that wait for them at a time."""
+
+    def __init__(self, reader: LiveReader, namespace: str, clock: Clock) -> None:
+        self._reader = reader
+        self._namespace = namespace
+        self._clock = clock
+        self._line: list[_Waiter] = []
+        self._is_led = False
+
+    async def read(self, cached: Group) -> GroupRead:
+        """Return a group as the store has it; no request of it is sent before the call.
+
+        Sets and pods are read at the same time, the pods in one list by the labels that the
+        selectors of all cached members have; where they have none in common, in one list per
+        member. Pods of members that only the cache cannot decode are read after that, by the
+        selectors that the store has. Raises what `LiveReader.fetch_page` raises.
+        """
+        waiter = _Waiter(cached)
+        self._line.append(waiter)
+        try:
+            while waiter.outcome is None:
+                if self._is_led or waiter not in self._line:
+                    await waiter.woken.wait()
+                    waiter.woken.clear()
+                else:
+                    await self._lead(waiter)
+        finally:
+            if waiter in self._line:
+                self._line.remove(waiter)
+            self._wake_next()
+        if isinstance(waiter.outcome, ApiError):
+            raise waiter.outcome.with_traceback(None)
+        return waiter.outcome
+
+    async def read_selected(self, cached: Group, selector: str) -> GroupRead:
+        """Return the StatefulSets that a selector finds, and the pods of those in `cached`.
+
+        As `read`, for sets without a common label of ours: no other caller shares it.
+        """
+        pages = await self._wait_turns(cached)
+        sent_at = self._clock.elapsed()
+        try:
+            async with asyncio.timeout(ANSWER_LASTS.total_seconds()):
+                members, pods = await both(
+                    self._list(STATEFULSETS, decode_statefulset, selector, 1),
+                    self.list_pods([zone.sts for zone in cached.counted], turns=pages),
+                )
+        except TimeoutError as error:
+            raise _give_up() from error
+        return GroupRead(members=members, pods=_group_by_owner(pods), sent_at=sent_at)
+
+    async def list_pods(
+        self, sets: Sequence[StatefulSet], *, turns: int = 0
+    ) -> list[Pod | Unreadable]:
+        """Return all pods of these sets as the store has them now, and perhaps others.
+
+        The caller has waited for the turns of so many pages. Raises what `LiveReader.fetch_page`
+        raises.
+        """
+        # Several selectors may match one pod, which must count once.
+        pods: dict[tuple[Uid, str], Pod | Unreadable] = {}
+        for selector in choose_selectors(sets):
+            for pod in await self._list(PODS, decode_pod, selector, turns):
+                pods[pod.uid, pod.name] = pod
+            turns = 0
+        return list(pods.values())
+
+    async def _lead(self, leader: _Waiter) -> None:
+        """Wait for the turn of a read, and make it for all callers that wait by then."""
+        self._is_led = True
+        try:
+            await asyncio.sleep(0)  # callers of this very moment join in
+            pages = await self._wait_turns(leader.cached)
+        finally:
+            self._is_led = False
+        together = _choose_together(leader, self._line)
+        self._line = [each for each in self._line if each not in together]
+        self._wake_next()
+        try:
+            await self._read_together(together, pages)
+        finally:
+            # What ends the leader, such as the end of its task, ends no other caller.
+            left = [each for each in together if each.outcome is None and each is not leader]
+            self._line = [*left, *self._line]
+            for waiter in together:
+                waiter.woken.set()
+
+    async def _wait_turns(self, cached: Group) -> int:
+        """Wait until all requests of a read may be sent; return how many pages of pods it has.
+
+        A request that waits for its turn makes those before it older.
+        """
+        pages = -(-_count_pods(cached) // LIVE_PAGE) or 1
+        for resource in (STATEFULSETS, *(PODS for _ in range(pages))):
+            await self._reader.wait_turn(resource, self._namespace)
+        return pages
+
+    async def _read_together(self, together: Sequence[_Waiter], pages: int) -> None:
+        groups = [waiter.cached for waiter in together]
+        sets = [zone.sts for group in groups for zone in group.counted]
+        sent_at = self._clock.elapsed()
+        try:
+            async with asyncio.timeout(ANSWER_LASTS.total_seconds()):
+                members, pods = await both(
+                    self._fetch_members(groups), self.list_pods(sets, turns=pages)
+                )
+                pods += await self.list_pods(_list_decoded(groups, members))
+        except (ApiError, TimeoutError) as failure:
+            error = failure if isinstance(failure, ApiError) else _give_up()
+            for waiter in together:
+                waiter.outcome = error
+            return
+        owned = _group_by_owner(pods)
+        for waiter in together:
+            own = members.get(waiter.cached.name, ())
+            waiter.outcome = GroupRead(members=own, pods=owned, sent_at=sent_at)
+
+    async def _fetch_members(
+        self, groups: Sequence[Group]
+    ) -> Mapping[GroupName, Sequence[StatefulSet | Unreadable]]:
+        names = {group.name for group in groups}
+        sets: dict[GroupName, dict[Uid, StatefulSet | Unreadable]] = defaultdict(dict)
+        for number, selector in enumerate(_group_selectors(groups)):
+            turns = 0 if number else 1
+            for sts in await self._list(STATEFULSETS, decode_statefulset, selector, turns):
+                if sts.group in names:
+                    sets[sts.group][sts.uid] = sts
+        return {name: tuple(members.values()) for name, members in sets.items()}
+
+    async def _list(
+        self,
+        resource: Resource,
+        decode: Callable[[msgspec.Raw], Decoded],
+        selector: str,
+        turns: int,
+    ) -> list[Decoded | Unreadable]:
+        objects: list[Decoded | Unreadable] = []
+        token = ""
+        while True:
+            page = await self._reader.fetch_page(
+                resource,
+                self._namespace,
+                selector=selector,
+                limit=LIVE_PAGE,
+                token=token,
+                has_turn=turns > 0,
+            )
+            objects.extend(decode_or_salvage(resource.kind, decode, raw) for raw in page.items)
+            token, turns = page.next_token, turns - 1
+            if not token:
+                return objects
+
+    def _wake_next(self) -> None:
+        if self._line and not self._is_led:
+            self._line[0].woken.set()
+
+
+def _group_by_owner(pods: Iterable[Pod | Unreadable]) -> OwnedPods:
+    owned: dict[Uid | None, list[Pod | Unreadable]] = defaultdict(list)
+    for pod in pods:
+        owned[pod.owner_uid].append(pod)
+    return owned
+
+
+def _list_decoded(
+    groups: Iterable[Group], members: Mapping[GroupName, Sequence[StatefulSet | Unreadable]]
+) -> list[StatefulSet]:
+    """Return the members that the caches could not decode, and that the store has readable.
+
+    An event was spoiled on its way: without its selector no pod of such a member was found.
+    """
+    return [
+        member
+        for group in groups
+        for member in members.get(group.name, ())
+        if isinstance(member, StatefulSet) and member.uid in {lost.uid for lost in group.unreadable}
+    ]
+
+
+def _give_up() -> Unreachable:
+    lasts = f"{ANSWER_LASTS.total_seconds():g} s"
+    return Unreachable(f"cannot read groups live: no answer within {lasts}", call="list")
+
+
+def _choose_together(leader: _Waiter, line: Iterable[_Waiter]) -> list[_Waiter]:
+    """Return the callers that share the leader's read: as many as its pages serve."""
+    chosen, keys = [leader], _find_keys(leader.cached)
+    if keys is None:
+        return chosen
+    room = LIVE_PAGE - _count_pods(leader.cached)
+    length = _measure_selectors(leader.cached)
+    for waiter in line:
+        pods, added = _count_pods(waiter.cached), _measure_selectors(waiter.cached)
+        is_alike = waiter is not leader and _find_keys(waiter.cached) == keys
+        if is_alike and pods <= room and length + added <= LONGEST_SELECTOR:
+            chosen.append(waiter)
+            room -= pods
+            length += added
+    return chosen
+
+
+def _find_keys(group: Group) -> frozenset[str] | None:
+    """Return the keys of the selectors of all members; None where the group must be read alone."""
+    keys = {frozenset(zone.sts.selector) for zone in group.counted}
+    if len(keys) != 1 or not group.name:  # an empty value in a set of values is hard to read
+        return None
+    return next(iter(keys)) or None
+
+
+def _count_pods(group: Group) -> int:
+    shown = sum(len(zone.pods) + len(zone.unreadable_pods) for zone in group.counted)
+    return max(shown, sum(zone.sts.replicas for zone in group.counted))
+
+
+def _measure_selectors(group: Group) -> int:
+    values = [value for zone in group.counted for value in zone.sts.selector.values()]
+    return len(group.name) + sum(len(value) + len("%2C") for value in values)
+
+
+def _group_selectors(groups: Sequence[Group]) -> tuple[str, ...]:
+    """Return selectors that find every member: one, or two where the long spelling is in use."""
+    names = [f"{group.name}" for group in groups]
+    first = _choose_values(GROUP_LABEL, names)
+    members = [zone.sts.labels for group in groups for zone in group.zones]
+    members += [broken.labels for group in groups for broken in group.unreadable]
+    if all(GROUP_LABEL in labels for labels in members):
+        return (first,)
+    return (first, f"{_choose_values(GROUP_LABEL_LONG, names)},!{GROUP_LABEL}")
+
+
+def choose_selectors(sets: Sequence[StatefulSet]) -> tuple[str, ...]:
+    """Return selectors that together match all pods of the sets: one if they share any key.
+
+    A pod that a set controls carries the set's selector labels, else the controller lets it go. So
+    `name in (zone-a,zone-b)` finds the pods of both.
+    """
+    if not sets:
+        return ()
+    shared = set(sets[0].selector).intersection(*(sts.selector for sts in sets))
+    if shared:
+        parts = (_choose_values(key, [sts.selector[key] for sts in sets]) for key in sorted(shared))
+        return (",".join(parts),)
+    return tuple(dict.fromkeys(join_labels(sts.selector) for sts in sets))
+
+
+def _choose_values(key: str, values: Iterable[str]) -> str:
+    values = sorted(set(values))
+    return f"{key}={values[0]}" if len(values) == 1 else f"{key} in ({','.join(values)})"
+
+
+def join_labels(labels: Mapping[str, str]) -> str:
+    """Return the selector of objects that have all these labels."""
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
 class Freshness(Protocol):

@@ -16,13 +16,19 @@ from typing import Final, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.kube.cache.store import PodStore, StatefulSetStore, is_older, name_set
-from rollout_operator.model.group import Deletion, Newcomers, Zone
-from rollout_operator.model.labels import selects
+from rollout_operator.kube.store import PodStore, StatefulSetStore, is_older, name_set
 from rollout_operator.model.names import REVISION_LABEL, GroupName, Uid
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, parse_ordinal
-from rollout_operator.planning.rollout.readiness import Readiness, measure_readiness
-from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
+from rollout_operator.model.objects import (
+    Deletion,
+    Newcomers,
+    Pod,
+    StatefulSet,
+    Unreadable,
+    Zone,
+    parse_ordinal,
+    selects,
+)
+from rollout_operator.planning.readiness import SNAPSHOT_LIMIT, Readiness, measure_readiness
 from rollout_operator.telemetry.logs import log
 
 # A person who makes volumes larger needs minutes; whoever removes a zone for good waits no longer.

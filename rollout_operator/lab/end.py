@@ -7,7 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.model.names import ExitCode
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -17,8 +17,14 @@ from typing import Final, NamedTuple, NoReturn
 import msgspec
 
 from rollout_operator.aio.queue import WorkQueue
-from rollout_operator.kube.api import STATEFULSETS, JsonObject, Resource
-from rollout_operator.kube.release_kinds import IMAGE_POLICIES, KUSTOMIZATIONS, OCI_REPOSITORIES
+from rollout_operator.kube.api import (
+    IMAGE_POLICIES,
+    KUSTOMIZATIONS,
+    OCI_REPOSITORIES,
+    STATEFULSETS,
+    JsonObject,
+    Resource,
+)
 from rollout_operator.lab.apiserver.api import SimulatedApi
 from rollout_operator.lab.model.fields import (
     child,

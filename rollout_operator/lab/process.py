@@ -16,10 +16,9 @@ import msgspec
 
 from rollout_operator.aio.tasks import TaskDied, TaskStack, race
 from rollout_operator.config.flags import Config
-from rollout_operator.kube.api import Fence
-from rollout_operator.kube.cache.store import Configuration
-from rollout_operator.kube.call import DEFAULT_TIMEOUTS
-from rollout_operator.kube.client.rate_limit import Priority, RateLimiter
+from rollout_operator.kube.api import DEFAULT_TIMEOUTS, Fence
+from rollout_operator.kube.rate_limit import Priority, RateLimiter
+from rollout_operator.kube.store import Configuration
 from rollout_operator.lab.admission.webhooks import HookCall
 from rollout_operator.lab.apiserver.api import SimulatedApi
 from rollout_operator.lab.model.history import Lived
@@ -32,17 +31,15 @@ from rollout_operator.lab.virtual_loop.clock import SimulatedClock
 from rollout_operator.lab.virtual_loop.loop import IS_GONE
 from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.description import Description
-from rollout_operator.model.errors import DecodeError, OperatorError
 from rollout_operator.model.lease import Identity
-from rollout_operator.operator.budgets import Budgets
-from rollout_operator.operator.configurations import Configurations
-from rollout_operator.operator.context import Context
+from rollout_operator.model.names import DecodeError, OperatorError
+from rollout_operator.operator.context import Clients, Context, Feature, Process, Telemetry
 from rollout_operator.operator.engine import Engine
+from rollout_operator.operator.features import Budgets
 from rollout_operator.operator.fleet import Fleet
-from rollout_operator.operator.process import Clients, Feature, Process, Telemetry
-from rollout_operator.operator.reviews import Reviews
-from rollout_operator.telemetry.registry import GroupState
-from rollout_operator.web.reviews.dispatch import Reviewer
+from rollout_operator.operator.reviews import Configurations, Reviews
+from rollout_operator.telemetry.metrics import GroupState
+from rollout_operator.web.dispatch import Reviewer
 
 SYNC_LIMIT: Final = timedelta(seconds=60)
 # The kubelet starts a container that has ended by itself again after ten seconds, at first.

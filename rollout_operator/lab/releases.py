@@ -8,8 +8,7 @@ from typing import Final
 
 import msgspec
 
-from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.kube.release_kinds import (
+from rollout_operator.kube.api import (
     HEALTH_CHECKS,
     IMAGE_POLICIES,
     IMAGE_REPOSITORIES,
@@ -18,6 +17,8 @@ from rollout_operator.kube.release_kinds import (
     ROLLOUT_GATES,
     ROLLOUT_SCHEDULES,
     ROLLOUTS,
+    JsonObject,
+    Resource,
 )
 from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest, api_version_of
 

@@ -2,6 +2,14 @@
 
 How a budget is read from the API's object, and what is refused, is written in
 `model.decode.budget`.
+
+What of a StatefulSet says in which zone its pods run.
+
+One condition in the `status` of an object of ours, as it is written and as it is described.
+
+What is reported as a Kubernetes Event: about which object, and in which words.
+
+How often an object may have one, and how it is written, is decided in `kube.events`.
 """
 
 from collections.abc import Mapping
@@ -12,9 +20,70 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from rollout_operator.model.condition import StatusCondition
-from rollout_operator.model.labels import selects
 from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import selects
+from rollout_operator.model.outcome import Severity
+
+NodeTerm = Mapping[str, tuple[str, ...]]
+"""A term of a required node affinity: the values that it allows for each label of nodes."""
+
+
+@unique
+class ZoneSource(StrEnum):
+    """What says in which zone the pods of a StatefulSet run. Scripts compare these."""
+
+    LABEL = "Label"
+    """The topology label of the StatefulSet or of its pods."""
+    NODE_SELECTOR = "NodeSelector"
+    NODE_AFFINITY = "NodeAffinity"
+    NODES = "Nodes"
+    ZONE_LABEL = "ZoneLabel"
+    NAME_SUFFIX = "NameSuffix"
+    SET_NAME = "StatefulSetName"
+    """Nothing does: it is a zone of its own."""
+    NONE = ""
+
+
+class PlacedSet(msgspec.Struct, frozen=True, kw_only=True):
+    """A StatefulSet as far as it says where its pods run."""
+
+    name: str
+    labels: Mapping[str, str] = {}
+    pod_labels: Mapping[str, str] = {}
+    """Of the template; so is the next field."""
+    node_selector: Mapping[str, str] = {}
+    node_terms: tuple[NodeTerm, ...] = ()
+    """Of the required node affinity: each of them is enough."""
+    pod_nodes: tuple[str, ...] = ()
+    """The nodes that its scheduled pods run on, where they were read."""
+
+
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
+"""A time without a zone is refused where a description is read: it compares with no other."""
+
+
+class StatusCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One condition, as Kubernetes has them."""
+
+    type: str
+    status: str
+    """`True` or `False`."""
+    reason: str = ""
+    """One of our codes in CamelCase, such as `DisruptionBudgetUsed`."""
+    message: str = ""
+    last_transition_time: str = ""
+    """When `status` changed last, as RFC 3339."""
+    observed_generation: int = 0
+
+
+class ConditionDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """One condition of a status, for people."""
+
+    type: str
+    is_true: bool
+    reason: str
+    message: str
+    since: Time | None = None
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,3 +226,73 @@ class ShownStatus(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     uid: Uid
     status: BudgetStatus
+
+
+@unique
+class EventKind(StrEnum):
+    """The kinds of objects that Events are about, as the API names them."""
+
+    STATEFULSET = "StatefulSet"
+    POD = "Pod"
+    BUDGET = "ZoneAwarePodDisruptionBudget"
+    POLICY = "MultiAZRollout"
+    RELEASE = "Rollout"
+    SCHEDULE = "RolloutSchedule"
+    CLUSTER_SCHEDULE = "ClusterRolloutSchedule"
+
+
+@unique
+class EventAction(StrEnum):
+    """What was done to the object, or was not."""
+
+    ROLL_OUT = "RollOut"
+    WAIT = "Wait"
+    DELETE = "Delete"
+    REFUSE_EVICTION = "RefuseEviction"
+    SCALE = "Scale"
+    REFUSE_DOWNSCALE = "RefuseDownscale"
+    VALIDATE = "Validate"
+    RELEASE = "Release"
+
+
+class Regarding(msgspec.Struct, frozen=True):
+    """The object that an Event is about."""
+
+    kind: EventKind
+    namespace: str
+    name: str
+    uid: Uid
+
+
+class ObjectEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened to an object."""
+
+    reason: str
+    note: str
+    severity: Severity = Severity.INFO
+    is_routine: bool = False
+    """Whether it is one of many that a rollout has of its kind: they crowd out no other."""
+
+    def record(self, regarding: Regarding, action: EventAction) -> "EventRecord":
+        """Return it as an Event about that object."""
+        return EventRecord(
+            regarding=regarding,
+            action=action,
+            reason=self.reason,
+            note=self.note,
+            severity=self.severity,
+            is_routine=self.is_routine,
+        )
+
+
+class EventRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happened. Two equal records are one Event that happens again."""
+
+    regarding: Regarding
+    action: EventAction
+    reason: str
+    """A code of `outcome.Code` in CamelCase, or a word for what no code says."""
+    note: str
+    severity: Severity = Severity.INFO
+    is_routine: bool = False
+    """Whether it is one of many that a rollout has of its kind: they crowd out no other."""

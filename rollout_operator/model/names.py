@@ -1,6 +1,13 @@
-"""Every label, annotation and API path segment that we read or write, once."""
+"""Every label, annotation and API path segment that we read or write, once.
 
-from typing import Final, NewType
+The error tree: a class says what the caller should do.
+
+The exit codes of all commands: what a script learns without reading a word.
+"""
+
+from datetime import timedelta
+from enum import IntEnum, unique
+from typing import Final, NewType, Self
 
 GroupName = NewType("GroupName", str)
 """Value of the group label. Empty is a group like any other."""
@@ -134,3 +141,123 @@ SCHEDULE_NAMESPACE: Final = "gate.kuberik.com/schedule-namespace"
 SCHEDULE_KIND: Final = "gate.kuberik.com/schedule-kind"
 GATED_ROLLOUT: Final = "gate.kuberik.com/rollout-name"
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+
+
+class OperatorError(Exception):
+    """Root of all errors that we raise on purpose."""
+
+
+class InvalidInput(OperatorError):
+    """A person must change something: report it, do not retry."""
+
+
+class ConfigError(InvalidInput):
+    """Flags or files do not make a configuration. The process ends with `exit_code`."""
+
+    def __init__(self, message: str, *, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class DecodeError(InvalidInput):
+    """An API object does not have the shape that its kind promises. Names the field."""
+
+
+class ApiError(OperatorError):
+    """A call to the API server did not succeed.
+
+    `call` reads like `list pods in namespace prod`; `status` is the HTTP status, 0 where none came.
+    `problem` is the message without the call that it names.
+    """
+
+    def __init__(self, message: str, *, call: str = "", status: int = 0, reason: str = "") -> None:
+        super().__init__(message)
+        self.call = call
+        self.status = status
+        self.reason = reason
+        self.problem = message
+
+    @classmethod
+    def of(cls, call: str, problem: str, *, status: int = 0, reason: str = "") -> Self:
+        """Return the error of a call that did not succeed since there is a problem."""
+        error = cls(f"cannot {call}: {problem}", call=call, status=status, reason=reason)
+        error.problem = problem
+        return error
+
+
+class NotFound(ApiError):
+    """The object does not exist: look again, it may have been replaced."""
+
+
+class Conflict(ApiError):
+    """Another client wrote first, or a precondition failed: read again, plan again."""
+
+
+class Gone(ApiError):
+    """The version or list token is too old: list again."""
+
+
+class Denied(ApiError):
+    """Not authorised (401, or 403 by RBAC): a person must change the role it names."""
+
+
+class Refused(ApiError):
+    """The API server understood and will not do it (admission, validation): try another object."""
+
+
+class TooManyRequests(ApiError):
+    """The server refuses calls for now: call again after `retry_after`, where it names a time."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        call: str = "",
+        status: int = 429,
+        reason: str = "",
+        retry_after: timedelta | None = None,
+    ) -> None:
+        super().__init__(message, call=call, status=status, reason=reason)
+        self.retry_after = retry_after
+
+
+class Throttled(ApiError):
+    """Our own rate limiter would not send the request before its deadline: nothing was sent."""
+
+
+class NotElected(ApiError):
+    """This replica does not lead, or cannot be sure of it: nothing was sent."""
+
+
+class DeadlinePassed(ApiError):
+    """Our own time for a decision ended before the answer came, sent or not: decide again."""
+
+
+class Unreachable(ApiError):
+    """No useful answer (connection refused, 5xx, time-out of a read): back off."""
+
+
+class UnknownOutcome(ApiError):
+    """A write was sent and not answered: it may be committed now, later or never. Read back."""
+
+
+@unique
+class ExitCode(IntEnum):
+    """How a command ended. `docs/commands.md` has the table."""
+
+    DONE = 0
+    FAILED = 1
+    """The command could not begin, or not complete what was requested; stderr says why."""
+    BAD_COMMAND_LINE = 2
+    """Nothing was tried."""
+    TIMED_OUT = 3
+    """What it waited for has not come yet."""
+    NEEDS_A_PERSON = 4
+    """What it waited for, or looked at, will not come by itself."""
+    BOUND_CROSSED = 5
+    """`simulate`: more would be down at a time than a rollout may take down."""
+    UNREACHED = 124
+    """`doctor`: the API server does not reach a webhook in time; as `timeout` of a shell ends."""
+    # As shells count a process that a signal ended.
+    INTERRUPTED = 130
+    UNREAD = 141

@@ -2,19 +2,189 @@
 
 A zone follows another zone, or mirrors the count of any object with a `scale` subresource; every
 other count belongs to people. A snapshot in, `ScalingPlan` out: see `planning.scaling.plan`.
+
+An admission review as far as it decides: which user changes what, from what, to what.
+
+The zone tracker: a ConfigMap that holds when each zone was scaled down last.
+
+Its format is that of grafana/rollout-operator: by the name of a StatefulSet a JSON object with one
+field. Everything else in the ConfigMap belongs to others, and is only carried along.
 """
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from enum import StrEnum, unique
+from typing import Final
 
 import msgspec
 
-from rollout_operator.model.downscale import Endpoint
-from rollout_operator.model.group import Group
-from rollout_operator.model.names import GroupName, Uid
-from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.names import DecodeError, GroupName, InvalidInput, Uid
+from rollout_operator.model.objects import Endpoint, Group, StatefulSet
 from rollout_operator.model.outcome import Reason
-from rollout_operator.model.tracker import TimesSource
+from rollout_operator.model.units import parse_rfc3339, quote
+
+# Names of service accounts have at most 339 characters.
+MAX_USER: Final = 384
+
+
+@unique
+class Version(StrEnum):
+    """Versions of AdmissionReview; the answer has the version of the question."""
+
+    V1 = "admission.k8s.io/v1"
+    V1BETA1 = "admission.k8s.io/v1beta1"
+
+
+class Scalable(msgspec.Struct, frozen=True, kw_only=True):
+    """An object with a replica count inside of a review: a workload, or the Scale of one."""
+
+    kind: str
+    """StatefulSet, Deployment, ReplicaSet or Scale."""
+    uid: Uid = Uid("")
+    resource_version: str = ""
+    """Of the workload, also where it is its Scale."""
+    replicas: int | None = None
+    """None where it is absent; never None for a Scale."""
+    labels: Mapping[str, str] = {}
+    """Those that decide; a Scale has none."""
+    annotations: Mapping[str, str] = {}
+    """Those that decide."""
+    has_annotations: bool = False
+    """Whether it has a map of annotations, those that decide nothing included."""
+    service_name: str = ""
+    first_ordinal: int = 0
+    """`spec.ordinals.start`; 0 for a Scale, which leaves it as it is."""
+
+
+class Unusable(msgspec.Struct, frozen=True):
+    """An object inside of a review that is absent, broken or of an unknown kind."""
+
+    error: str
+
+
+class Review(msgspec.Struct, frozen=True, kw_only=True):
+    """A question of the API server.
+
+    `resource` is the plural of `request.resource`, such as `statefulsets`, and `subresource` such
+    as `scale`. `dry_run` is False where the request leaves it out.
+    """
+
+    version: Version
+    uid: str
+    operation: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    dry_run: bool = False
+    user: str = ""
+    """The user that sent the request, by the API server, on one line of at most `MAX_USER`."""
+    old: Scalable | Unusable
+    new: Scalable | Unusable
+    body: bytes = b""
+    """`request.object` as it came where `new` is Unusable: for hooks on other kinds of objects."""
+    sent: bytes = b""
+    """The question in JSON with all that decides, only where it may be sent to another replica."""
+
+
+_FIELD = "lastDownscaled"
+
+
+class TimesSource(StrEnum):
+    """Where the times of downscales are kept."""
+
+    ANNOTATIONS = "annotations"
+    """Of the StatefulSets themselves."""
+    TRACKER = "tracker"
+    """In the ConfigMap; annotations mean nothing then, whatever they say."""
+
+
+class ZoneMap(msgspec.Struct, frozen=True, kw_only=True):
+    """One state of the ConfigMap."""
+
+    version: str
+    """`metadata.resourceVersion`."""
+    data: Mapping[str, str]
+    body: bytes
+    """The whole object as it was read."""
+
+
+class TrackerEntry(msgspec.Struct, frozen=True):
+    """What was written for a downscale, and what it took the place of."""
+
+    text: str
+    before: str | None
+    """None where there was no entry."""
+
+
+class _Meta(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str
+
+
+class _Map(msgspec.Struct, frozen=True):
+    metadata: _Meta
+    data: dict[str, str] | None = None
+
+
+_MAP = msgspec.json.Decoder(_Map)
+
+
+def decode_zone_map(body: bytes) -> ZoneMap:
+    """Return a ConfigMap. Raises DecodeError for what is none."""
+    try:
+        config_map = _MAP.decode(body)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise DecodeError(f"not a ConfigMap: {error}") from error
+    return ZoneMap(
+        version=config_map.metadata.resource_version, data=config_map.data or {}, body=body
+    )
+
+
+def render_changed(zone_map: ZoneMap, key: str, text: str | None) -> dict[str, object]:
+    """Return the whole ConfigMap with one other entry, without it where `text` is None."""
+    body = msgspec.json.decode(zone_map.body, type=dict[str, object])
+    data: dict[str, object] = {**zone_map.data}
+    if text is None:
+        data.pop(key, None)
+    else:
+        data[key] = text
+    return {**body, "data": data}
+
+
+def format_entry(time: str) -> str:
+    """Return the entry that holds a time in RFC 3339."""
+    return msgspec.json.encode({_FIELD: time}).decode()
+
+
+def decode_entry(text: str) -> str:
+    """Return the time in an entry as it is written, empty where it holds none.
+
+    As Go reads JSON: whatever the case of the field, the last of several, null as nothing. Raises
+    InvalidInput.
+    """
+    try:
+        entry = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise InvalidInput(f"{quote(text)} is no JSON: {error}") from error
+    if entry is None:
+        return ""
+    if not isinstance(entry, dict):
+        raise InvalidInput(f"{quote(text)} is no JSON object")
+    time = ""
+    for key, value in entry.items():
+        if key.casefold() == _FIELD.casefold() and value is not None:
+            if not isinstance(value, str):
+                raise InvalidInput(f"{quote(text)}: {_FIELD} is no text")
+            time = value
+    return time
+
+
+def is_recorded(text: str | None, at: datetime) -> bool:
+    """Return whether an entry holds this time or a later time."""
+    try:
+        return text is not None and parse_rfc3339(decode_entry(text)) >= at
+    except InvalidInput:
+        return False
 
 
 class Reference(msgspec.Struct, frozen=True, order=True):

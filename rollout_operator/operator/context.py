@@ -2,43 +2,407 @@
 
 Each feature (`rollout`, `scaling`, `budgets`, `reviews`) takes it whole and adds its own callbacks;
 the order of start and stop is decided in `engine`.
+
+What the namespaces of one process share: its clients, its clock, the election, and its end.
+
+What belongs to one namespace stands in `context`, the order of start and stop in `fleet`.
+
+Composition of Events: what the parts of an operator do, reported where it can be read.
+
+Takes steps and decisions, and has `planning.events` choose which of them are reported. No
+task waits for it, and nothing is decided by it. Start: before all else. Stop: after all else that
+calls the API server. The process that acts reports what no single process has done.
 """
 
-from collections.abc import Callable
+import asyncio
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 import msgspec
 
+from rollout_operator.aio.clock import Clock, refine_time
+from rollout_operator.aio.queue import WorkQueue
+from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.flags import Config
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.guards.budgets.in_flight import InFlight
-from rollout_operator.guards.budgets.own_deletes import OwnDeletes
+from rollout_operator.controllers.worker import Workers
 from rollout_operator.guards.departed import DepartedZones, group_scope
-from rollout_operator.guards.downscales.newcomers import SeenNewcomers
-from rollout_operator.guards.downscales.reservations import Downscales
-from rollout_operator.guards.downscales.times import AnnotationTimes, DownscaleTimes
-from rollout_operator.guards.downscales.zone_tracker import Tracker
-from rollout_operator.guards.locks import Locks
-from rollout_operator.kube.api import PODS, STATEFULSETS, ApiClient, Resource
-from rollout_operator.kube.cache.collection import Collection
-from rollout_operator.kube.cache.informer import Informer
-from rollout_operator.kube.cache.shares import AnyInformer
-from rollout_operator.kube.cache.store import Cached, PodStore, StatefulSetStore, Store
-from rollout_operator.kube.client.rate_limit import Priority
+from rollout_operator.guards.downscales import AnnotationTimes, Downscales, DownscaleTimes
+from rollout_operator.guards.grants import InFlight, OwnDeletes
+from rollout_operator.guards.newcomers import SeenNewcomers
+from rollout_operator.guards.tracker import Tracker
+from rollout_operator.guards.turns import Locks
+from rollout_operator.kube.api import PODS, STATEFULSETS, ApiClient, Fence, Resource, no_fence
+from rollout_operator.kube.election import Election
 from rollout_operator.kube.events import EventSender
+from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.kinds import AnyInformer
+from rollout_operator.kube.rate_limit import Priority
+from rollout_operator.kube.store import AnyBudget, Cached, PodStore, StatefulSetStore, Store
+from rollout_operator.model.budget import EventAction, EventRecord
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
-from rollout_operator.model.errors import Throttled, TooManyRequests, Unreachable
-from rollout_operator.model.names import GroupName
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
-from rollout_operator.operator.events import Events
-from rollout_operator.operator.process import Process, Telemetry
-from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
-from rollout_operator.pods.client import PodClient
+from rollout_operator.model.description import ELECTION_PART
+from rollout_operator.model.lease import Identity
+from rollout_operator.model.names import GroupName, Throttled, TooManyRequests, Unreachable
+from rollout_operator.model.objects import Group, Pod, StatefulSet, Unreadable
+from rollout_operator.model.outcome import Plan, RecordRevision, Replacement, Verdict
+from rollout_operator.model.scaling import Review, Scalable, ScaleZone
+from rollout_operator.planning.events import (
+    Choice,
+    ReportedGroup,
+    choose_budget_event,
+    choose_delete_events,
+    choose_finish_events,
+    choose_revision_events,
+    choose_wait_events,
+    is_reported,
+    next_wait_report,
+    record_waits,
+    render_held,
+    render_refused_downscale,
+    render_scaled,
+)
+from rollout_operator.planning.readiness import SNAPSHOT_LIMIT
+from rollout_operator.pods import PodClient, Sender
+from rollout_operator.telemetry.metrics import GroupState, GroupStates, Metrics, Subject
+from rollout_operator.telemetry.states import Health
 
 if TYPE_CHECKING:
-    from rollout_operator.kube.cache.cluster import ClusterKind, ClusterKinds
+    from rollout_operator.controllers.release_sources import WideChecks
+    from rollout_operator.controllers.schedules import WideSchedules
+    from rollout_operator.kube.kinds import ClusterKind, ClusterKinds, FollowedKind
+    from rollout_operator.kube.nodes import FollowedNodes
+    from rollout_operator.model.release_plan import CheckFinding, HealthCheck
+    from rollout_operator.model.releases import ReleaseRollout
+
+
+# Dozens of namespaces begin at the same time, and a page of pods is about 5 MB. One namespace lists
+# its StatefulSets and its pods at once.
+PAGES: Final = 2
+
+
+class Feature(ABC):
+    """A part of the operator that works once this process acts, by workers of its own."""
+
+    _workers: Workers[Any]
+    """Set by each feature."""
+
+    @property
+    def busy(self) -> int:
+        """Return how many keys are reconciled now."""
+        return self._workers.busy
+
+    @abstractmethod
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to work."""
+
+    def close(self) -> None:
+        """Begin nothing new from now on."""
+        self._workers.close()
+
+    async def finish(self) -> None:
+        """Wait until no key is reconciled."""
+        await self._workers.wait_idle()
+
+
+class NamespaceChecks(Protocol):
+    """The HealthChecks of one namespace, for Rollouts of others as well."""
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace."""
+        ...
+
+    def find_stall(self, group: str) -> "CheckFinding | None":
+        """Return why a rollout group of this namespace is held until a person acts."""
+        ...
+
+    def list_selecting(self, check: "HealthCheck") -> list["ReleaseRollout"]:
+        """Return the Rollouts of this namespace that may select a check of another namespace."""
+        ...
+
+    def describe_wait(self, rollout: "ReleaseRollout") -> str:
+        """Return what Flux has yet to do for a Rollout of this namespace."""
+        ...
+
+    def wake(self, rollouts: Sequence["ReleaseRollout"]) -> None:
+        """Reconcile the checks that Rollouts of any namespace may select."""
+        ...
+
+
+class Clients(msgspec.Struct, frozen=True, kw_only=True):
+    """The clients of an operator: to the cluster, to pods, time and random numbers."""
+
+    open: Callable[[str, Priority, Fence], ApiClient]
+    """Opens a client of the API server for one component; all share the rate limits of the process.
+
+    The name says for what: `following`, `observing`, `acting`, `checking`, ... The priority is that
+    of its reads. The fence is called before each of its writes.
+    """
+    clock: Clock
+    rng: Callable[[], float]
+    """Returns numbers in 0..1."""
+    open_pods: Callable[[str], Sender]
+    """Opens a client of the pods of a namespace, with connections of its own."""
+    identity: Identity
+    """The identity of this process among the replicas."""
+    writes_events: bool = False
+    """Whether it writes Kubernetes Events."""
+
+
+class Telemetry(msgspec.Struct, frozen=True):
+    """Metrics, states and health of an operator; they exist before any client is open."""
+
+    metrics: Metrics
+    health: Health
+    group_states: GroupStates
+
+    @classmethod
+    def begin(cls, clock: Clock) -> "Telemetry":
+        """Return the telemetry of an operator that has done nothing yet; needs a running loop."""
+        return cls._make(Metrics(), Health(clock), clock)
+
+    def for_namespace(self, namespace: str, clock: Clock) -> "Telemetry":
+        """Return the telemetry of one of several namespaces, which says what it lacks by itself."""
+        return self._make(
+            self.metrics.for_namespace(namespace), Health(clock, is_whole=False), clock
+        )
+
+    @classmethod
+    def _make(cls, metrics: Metrics, health: Health, clock: Clock) -> "Telemetry":
+        return cls(metrics, health, GroupStates(metrics, clock))
+
+
+class Process:
+    """One running operator, whatever namespaces it watches."""
+
+    def __init__(self, settings: Config, clients: Clients, telemetry: Telemetry) -> None:
+        """`settings` name the namespace of the operator itself."""
+        self.settings = settings
+        self.namespace = settings.namespace
+        self.clients = clients
+        self.clock = clients.clock
+        self.rng = clients.rng
+        self.metrics = telemetry.metrics
+        self.health = telemetry.health
+        self.address = clients.identity.address
+        """Where this process answers other replicas, `IP:port`; empty for nowhere."""
+        self.pages = asyncio.Semaphore(PAGES)
+        """Entered while a page of a list of StatefulSets or pods is held."""
+        self.cluster: ClusterKinds | None = None
+        """Kinds that are followed in the whole cluster, where all namespaces are watched."""
+        self.followed_schedules: list[FollowedKind] = []
+        """Schedules of releases, of each namespace and of the cluster."""
+        self.wide_schedules: WideSchedules | None = None
+        """Those of the cluster, as the Rollouts of all namespaces obey them."""
+        self.health_checks: list[NamespaceChecks] = []
+        """The HealthChecks of each namespace: a Rollout may select checks of several."""
+        self.stopping_since: timedelta | None = None
+        """Since when nothing new is begun, on the clock's `elapsed`."""
+        self.election = Election(
+            self.open_unfenced("election", Priority.ANSWER),
+            namespace=self.namespace,
+            name=settings.lease,
+            me=clients.identity,
+            clock=self.clock,
+            metrics=self.metrics,
+            times=settings.election_times,
+            is_shadow=settings.is_shadow,
+        )
+        if settings.lease or settings.is_shadow:
+            self.health.part(ELECTION_PART, describe=self._describe_election)
+
+    @property
+    def is_stopping(self) -> bool:
+        """Return whether nothing new is begun any more."""
+        return self.stopping_since is not None
+
+    @property
+    def drives_policies(self) -> bool:
+        """Return whether it drives MultiAZRollouts; a shadow drives nothing."""
+        return self.settings.drives_policies and not self.settings.is_shadow
+
+    @cached_property
+    def nodes(self) -> "FollowedNodes":
+        """Return the nodes, which are the cluster's: all namespaces share them.
+
+        `fleet` has them followed, from the first use on.
+        """
+        # Not before: most operators never need it.
+        from rollout_operator.kube.nodes import FollowedNodes
+
+        client = self.open("following nodes", Priority.LIST)
+        return FollowedNodes(
+            client, lambda of: Informer(client, of, self.metrics, self.clock, self.rng), self.clock
+        )
+
+    @cached_property
+    def wide_checks(self) -> "WideChecks":
+        """Return the HealthChecks of all namespaces, which are followed like the nodes."""
+        from rollout_operator.controllers.release_sources import build_wide_checks
+
+        client = self.open("following health of the cluster", Priority.LIST)
+        return build_wide_checks(
+            client, lambda of: Informer(client, of, self.metrics, self.clock, self.rng)
+        )
+
+    def open(self, name: str, reads: Priority) -> ApiClient:
+        """Return the client of a component; it writes only where this process leads."""
+        return self.clients.open(name, reads, self.election.check)
+
+    def open_unfenced(self, name: str, reads: Priority) -> ApiClient:
+        """Return the client of a component that writes in each replica."""
+        return self.clients.open(name, reads, no_fence)
+
+    def refine_time(self, client: ApiClient) -> datetime:
+        """Return the API server's time, with the fractions of a second of our own clock."""
+        return refine_time(client.server_time(), self.clock.now())
+
+    def _describe_election(self) -> str:
+        """Say which process acts, and that its own page alone shows what it does."""
+        where = "" if self.election.leader is None else "; what it does is on its own page"
+        return f"acts: {self.election.text}{where}"
+
+
+# The group that was used longest ago is forgotten first.
+MOST_GROUPS: Final = 4096
+_NOTHING: Final = ReportedGroup()
+
+
+class Events:
+    """The Events of one operator; without a sender it does nothing at all."""
+
+    def __init__(
+        self,
+        sender: EventSender | None,
+        *,
+        sets: StatefulSetStore,
+        pods: PodStore,
+        find_state: Callable[[GroupName], GroupState | None],
+        clock: Clock,
+        is_acting: Callable[[], bool],
+    ) -> None:
+        self._sender = sender
+        self._sets = sets
+        self._pods = pods
+        self._find_state = find_state
+        self._clock = clock
+        self._is_acting = is_acting
+        self._groups: OrderedDict[GroupName, ReportedGroup] = OrderedDict()
+        self._waiting: WorkQueue[GroupName] = WorkQueue()
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to write."""
+        if self._sender is not None:
+            tasks.start("events", self._sender.run())
+            tasks.start("events of waits", self._report_waits())
+
+    async def flush(self) -> None:
+        """Write the Events that are left, for a moment at most, once the tasks have ended."""
+        if self._sender is not None:
+            await self._sender.flush()
+
+    def on_step(self, group: Group, step: Replacement | RecordRevision) -> None:
+        """Report a step of a rollout."""
+        if self._sender is None:
+            return
+        reported = self._get_reported(group.name)
+        match step:
+            case Replacement():
+                now = self._clock.elapsed()
+                choice = choose_delete_events(reported, group, step, now)
+            case RecordRevision():
+                choice = choose_revision_events(reported, step)
+        self._take(group.name, choice)
+
+    def on_scaled(self, action: ScaleZone) -> None:
+        """Report that a count was written."""
+        self._record(render_scaled(action))
+
+    def on_post(self, subject: Subject, plan: Plan, state: GroupState) -> None:
+        """Report the end of a rollout, and in a while what the group waits for if it still does."""
+        if self._sender is None:
+            return
+        reported = record_waits(self._get_reported(plan.group), state.plan)
+        choice: Choice = (reported, ())
+        if subject is Subject.ROLLOUT:
+            choice = choose_finish_events(reported, plan, self._clock.elapsed())
+        self._take(plan.group, choice)
+        self._report_wait(state)
+
+    def on_refusal(self, review: Review, verdict: Verdict) -> None:
+        """Report a refusal at the object under review, where that is in a group or under a budget.
+
+        A client that reaches the port may send a review of any object.
+        """
+        sender = self._sender
+        if sender is None or review.dry_run or not is_reported(verdict):
+            return
+        if review.subresource == "eviction":
+            pod = self._pods.get(review.namespace, review.name)
+            if isinstance(pod, Pod) and sender.admit(pod.uid, EventAction.REFUSE_EVICTION):
+                sender.enqueue(render_held(pod, verdict))
+        elif review.resource == "statefulsets" and isinstance(review.old, Scalable):
+            sts = self._sets.get(review.namespace, review.name)
+            if not isinstance(sts, StatefulSet) or sts.uid != review.old.uid:
+                return
+            if sender.admit(sts.uid, EventAction.REFUSE_DOWNSCALE):
+                sender.enqueue(render_refused_downscale(sts, verdict, review.user))
+
+    def on_budget(self, old: AnyBudget | None, new: AnyBudget | None) -> None:
+        """Report a budget that cannot be obeyed, or can be again."""
+        if self._sender is not None and self._is_acting():
+            self._record(choose_budget_event(old, new))
+
+    def report_budgets(self, budgets: Iterable[AnyBudget]) -> None:
+        """Report which budgets cannot be obeyed, once this process acts."""
+        for budget in budgets:
+            self._record(choose_budget_event(None, budget))
+
+    def report(self, event: EventRecord) -> None:
+        """Report an Event that was chosen elsewhere."""
+        self._record(event)
+
+    async def _report_waits(self) -> NoReturn:
+        while True:
+            group = await self._waiting.take()
+            state = self._find_state(group)
+            if state is not None and self._is_acting():
+                self._report_wait(state)
+            self._waiting.done(group)
+
+    def _report_wait(self, state: GroupState) -> None:
+        """Report what a group waits for, now or when it has stood long enough."""
+        plan = state.plan
+        reported = self._get_reported(plan.group)
+        wait = next_wait_report(reported, plan, self._clock.now() - state.since)
+        if wait is None:
+            return
+        if wait:
+            self._waiting.add_after(plan.group, wait)
+            return
+        members = self._sets.list_group(plan.group)
+        self._take(plan.group, choose_wait_events(reported, plan, members))
+
+    def _get_reported(self, group: GroupName) -> ReportedGroup:
+        return self._groups.get(group, _NOTHING)
+
+    def _take(self, group: GroupName, choice: Choice) -> None:
+        self._groups[group], events = choice
+        self._groups.move_to_end(group)
+        if len(self._groups) > MOST_GROUPS:
+            self._groups.popitem(last=False)
+        for event in events:
+            self._record(event)
+
+    def _record(self, event: EventRecord | None) -> None:
+        if self._sender is not None and event is not None:
+            self._sender.record(event)
+
 
 # So many time-outs after a call was given up, the pod has handled it or never will.
 LATE_TIMEOUTS: Final = 2

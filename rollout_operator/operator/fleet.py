@@ -8,22 +8,87 @@ step waits for a bounded time.
 
 Of several namespaces none waits for another: a namespace whose objects may not be read holds
 nothing but itself, and joins when they may be.
+
+The namespaces of one process: an engine for each of them, and one description of all.
+
+Decides what each namespace has for itself. One namespace alone has the metrics and the health of
+the process; several have their own, so that each says what it lacks.
+
+Finds the namespaces of a whole cluster that the operator has to watch.
+
+Decides what makes a namespace one of those: a StatefulSet of a rollout group, a budget, a policy
+or, where releases are switched on, a Rollout. The first three are followed here for all namespaces,
+each of which has a share in them: `kube.cache.cluster`. Where StatefulSets of the cluster may not
+be listed, nothing is found, and the operator watches its own namespace.
+
+Which namespaces of a cluster this process watches because a review has named them.
+
+Others are found by the objects in them; these may hold a Deployment that is not to be scaled down.
+Every client that reaches the port may name a namespace, also a namespace that never was. So many
+are believed at a time, and a namespace that has proven to hold something counts no more. Where that
+many are empty, another namespace is watched once the API server shows something in it, as long as
+not too many are read.
+
+Say of MultiAZRollouts that this operator does not obey them, while they are switched off.
+
+Their kind may be installed, and a policy be applied, long before the flag is set: nothing would
+happen, and nobody would say so. Without the right to list them nothing is said.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+import dataclasses
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Set
 from contextlib import AsyncExitStack, suppress
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol
 
+import msgspec
+from msgspec.structs import replace
+
+from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import TaskStack, gather_all, race
+from rollout_operator.config.flags import Config, is_label
+from rollout_operator.kube.api import (
+    MULTI_AZ_ROLLOUTS,
+    PODS,
+    ROLLOUTS,
+    SELF_ACCESS_REVIEWS,
+    STATEFULSETS,
+    ZONE_BUDGETS,
+    ApiClient,
+    JsonObject,
+    Reader,
+    Resource,
+)
 from rollout_operator.kube.election import ElectionState
-from rollout_operator.model.errors import OperatorError
-from rollout_operator.model.event import EventRecord
-from rollout_operator.operator.engine import Engine
-from rollout_operator.operator.process import Process
-from rollout_operator.telemetry.health import Health
+from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.kinds import ClusterKind, ClusterKinds, OptionalInformer
+from rollout_operator.kube.rate_limit import Priority
+from rollout_operator.kube.store import Cached, Store
+from rollout_operator.model.budget import (
+    EventAction,
+    EventKind,
+    EventRecord,
+    ObjectEvent,
+    Regarding,
+)
+from rollout_operator.model.decode.custom import decode_budget, decode_watched_policy
+from rollout_operator.model.decode.installation import decode_allowed
+from rollout_operator.model.decode.objects import decode_statefulset, place_decoder, read_as
+from rollout_operator.model.decode.wire import WirePlaced
+from rollout_operator.model.description import Description
+from rollout_operator.model.names import ApiError, DecodeError, OperatorError, Uid
+from rollout_operator.model.objects import AnyWatched, StatefulSet, Unreadable
+from rollout_operator.model.outcome import REMEDIES, Code, Severity
+from rollout_operator.operator.context import Context, Feature, Process, Telemetry
+from rollout_operator.operator.engine import BudgetReports, Engine, ReviewSource
+from rollout_operator.operator.features import Budgets
+from rollout_operator.planning.describe_groups import merge_descriptions
+from rollout_operator.planning.wording import camel_case, join_names
 from rollout_operator.telemetry.logs import bind_keys, log
+from rollout_operator.telemetry.states import Health
 
 # The kubelet kills us after 30 s (`terminationGracePeriodSeconds`); this much is for the workers.
 FINISH_LIMIT: Final = timedelta(seconds=20)
@@ -275,8 +340,7 @@ class Fleet:
         if not self._process.settings.drives_releases:
             return {}
         # Not before: most operators never need them.
-        from rollout_operator.operator.releases.checks import OtherHealthChecks
-        from rollout_operator.operator.releases.cluster_schedules import ClusterSchedules
+        from rollout_operator.operator.releases import ClusterSchedules, OtherHealthChecks
 
         return {
             "schedules": ClusterSchedules(self._process, self._report),
@@ -314,3 +378,339 @@ def _name_answer(engine: Engine, question: Question) -> str | None:
 def _name_dead(tasks: TaskStack) -> str | None:
     dead = tasks.list_dead()
     return f"ended: {', '.join(dead)}" if dead else None
+
+
+# A kind that is not listed by then has no share for the namespaces that begin now.
+LISTED_WITHIN: Final = timedelta(seconds=5)
+
+
+class _Located(Protocol):
+    @property
+    def namespace(self) -> str: ...
+
+
+class Discovery:
+    """Follows the objects of all namespaces by which a namespace has to be watched."""
+
+    def __init__(self, process: Process, found: Callable[[str], None]) -> None:
+        """`found` is called with a namespace for each of its objects, any number of times."""
+        self._process = process
+        self._found = found
+        self._client = process.open("following the cluster", Priority.LIST)
+        self._kinds = kinds = ClusterKinds(
+            sets=self._follow(STATEFULSETS, decode_statefulset),
+            budgets=self._follow(ZONE_BUDGETS, decode_budget),
+            policies=self._follow(MULTI_AZ_ROLLOUTS, decode_watched_policy),
+        )
+        kinds.sets.informer.on_change(self._on_set)
+        kinds.budgets.informer.on_change(self._on_object)
+        kinds.policies.informer.on_change(self._on_object)
+        self._rollouts = self._follow_rollouts() if process.settings.drives_releases else None
+        self._early: dict[str, None] = {}
+        """Namespaces that were found before all kinds were listed."""
+        self._answered = asyncio.Event()
+
+    @property
+    def is_forbidden(self) -> bool:
+        """Return whether the objects of the cluster may not be listed."""
+        return self._kinds.sets.follow.is_forbidden
+
+    async def wait_answered(self) -> None:
+        """Wait until the namespaces with rollout groups are found, or may not be."""
+        await self._answered.wait()
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        kinds, clock = self._kinds, self._process.clock
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(kinds.sets.follow.run(clock), name="StatefulSets of the cluster")
+            await self._wait_permitted()
+            # An account that may not list StatefulSets need not try the others: a warning is
+            # enough.
+            for kind in (kinds.budgets, kinds.policies):
+                tasks.create_task(kind.follow.run(clock), name="budgets and policies")
+            if self._rollouts is not None:
+                tasks.create_task(self._rollouts.run(clock), name="Rollouts of the cluster")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LISTED_WITHIN.total_seconds()):
+                    await kinds.budgets.follow.wait_answered()
+                    await kinds.policies.follow.wait_answered()
+            self._process.cluster = kinds
+            for namespace in self._early:
+                self._found(namespace)
+            self._answered.set()
+
+    async def _wait_permitted(self) -> None:
+        """Wait until the StatefulSets of the cluster are known."""
+        sets = self._kinds.sets
+        await sets.follow.wait_answered()
+        if self.is_forbidden:
+            log.info("Looking after its own namespace alone", namespace=self._process.namespace)
+            self._answered.set()
+        await sets.informer.wait_synced()
+
+    def _follow(
+        self, resource: Resource, decode: Callable[[bytes | msgspec.Raw], Cached]
+    ) -> ClusterKind[Cached]:
+        of_all = replace(resource, is_namespaced=False)
+        return ClusterKind(
+            lambda store: self._make_informer(of_all, decode, store), self._client, of_all
+        )
+
+    def _follow_rollouts(self) -> OptionalInformer[AnyWatched]:
+        of_all = replace(ROLLOUTS, is_namespaced=False)
+        store: Store[AnyWatched] = Store()
+        informer = self._make_informer(of_all, place_decoder(ROLLOUTS.kind), store)
+        informer.on_change(self._on_object)
+        return OptionalInformer(informer, self._client, of_all, "")
+
+    def _make_informer(
+        self,
+        resource: Resource,
+        decode: Callable[[bytes | msgspec.Raw], Cached],
+        store: Store[Cached],
+    ) -> Informer[Cached]:
+        process = self._process
+        of = Collection(
+            resource=resource, namespace="", decode=decode, store=store, slots=process.pages
+        )
+        return Informer(self._client, of, process.metrics, process.clock, process.rng)
+
+    def _on_set(
+        self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
+    ) -> None:
+        if new is not None and new.group is not None:
+            self._on_object(old, new)
+
+    def _on_object(self, old: _Located | None, new: _Located | None) -> None:
+        if new is None or not new.namespace:
+            return
+        if self._process.cluster is None:
+            self._early[new.namespace] = None
+        else:
+            self._found(new.namespace)
+
+
+# Namespaces in which nothing has been seen, and which are watched all the same.
+MOST_UNPROVEN: Final = 64
+# A request for each kind, in all this time: a client that makes up names has no more of our tokens.
+PAUSE: Final = timedelta(seconds=1)
+# The review waits for it.
+ANSWER_WITHIN: Final = timedelta(seconds=1)
+# A namespace in which nothing was is not read again so soon.
+EMPTY_LASTS: Final = timedelta(seconds=30)
+MOST_EMPTY: Final = 256
+
+
+@dataclass(slots=True)
+class ReviewedNamespaces:
+    """Watches namespaces of which a review is the first sign. For one event loop."""
+
+    reader: Reader
+    clock: Clock
+    _: KW_ONLY
+    begin: Callable[[str], None]
+    """Watches a namespace."""
+    is_empty: Callable[[str], bool]
+    """Says that nothing has been seen in a namespace."""
+    _unproven: set[str] = field(default_factory=set, init=False)
+    _empty: OrderedDict[str, timedelta] = field(default_factory=OrderedDict, init=False)
+    """When nothing was found, by namespace."""
+    _next_at: timedelta = field(default=timedelta(0), init=False)
+
+    async def add(self, namespace: str) -> None:
+        """Watch a namespace, if it is believed."""
+        self._unproven = {*filter(self.is_empty, self._unproven)}
+        if len(self._unproven) < MOST_UNPROVEN:
+            self._unproven.add(namespace)
+            self.begin(namespace)
+        elif self._may_read(namespace) and await self._holds_anything(namespace):
+            self.begin(namespace)
+
+    def _may_read(self, namespace: str) -> bool:
+        now, empty_at = self.clock.elapsed(), self._empty.get(namespace)
+        if now < self._next_at or (empty_at is not None and now - empty_at < EMPTY_LASTS):
+            return False
+        self._next_at = now + PAUSE
+        return True
+
+    async def _holds_anything(self, namespace: str) -> bool:
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN.total_seconds()):
+                for resource in (STATEFULSETS, PODS):
+                    page = await self.reader.fetch_page(resource, namespace, limit=1)
+                    if page.items:
+                        return True
+        except (ApiError, TimeoutError) as error:
+            log.debug("Namespace of a review not read", namespace=namespace, err=error)
+            return False
+        self._empty[namespace] = self.clock.elapsed()
+        self._empty.move_to_end(namespace)
+        if len(self._empty) > MOST_EMPTY:
+            self._empty.popitem(last=False)
+        return False
+
+
+# A person who waits for a policy looks at it sooner; the requests are few.
+EVERY: Final = timedelta(minutes=5)
+IF_DENIED: Final = timedelta(hours=1)
+# Of more policies the first say enough.
+MOST: Final = 20
+_POLICY: Final = msgspec.json.Decoder(WirePlaced)
+NOTE: Final = f"this operator obeys no MultiAZRollouts: {REMEDIES[Code.POLICY_NOT_OBEYED]}"
+
+
+class UnobeyedPolicies(Feature):
+    """Reports the policies of one namespace, in the process that acts."""
+
+    def __init__(self, context: Context, budgets: Budgets) -> None:
+        self._context = context
+        self._client = context.open("finding policies", Priority.LIST)
+
+    @property
+    def busy(self) -> int:
+        """Return that nothing is being reconciled."""
+        return 0
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to look for policies."""
+        context = self._context
+        report = context.events.report
+        looking = report_unobeyed(self._client, context.namespace, report, context.clock)
+        tasks.start("policies that are not obeyed", looking)
+
+    def close(self) -> None:
+        """Go on: it ends with the other tasks."""
+
+    async def finish(self) -> None:
+        """Wait for nothing: a report is no work that is left unfinished."""
+
+
+async def report_unobeyed(
+    client: ApiClient, namespace: str, report: Callable[[EventRecord], None], clock: Clock
+) -> NoReturn:
+    """Report each policy once, now and then looking for more, until cancelled."""
+    reported: Set[str] = frozenset()
+    while True:
+        wait = EVERY
+        try:
+            if await _may_list(client, namespace):
+                reported = await _report_new(client, namespace, report, reported)
+            else:
+                wait = IF_DENIED
+        except (ApiError, DecodeError) as error:
+            # Mostly the kind is not installed.
+            log.debug("Found no MultiAZRollouts", err=error)
+        await clock.sleep(wait)
+
+
+async def _may_list(client: ApiClient, namespace: str) -> bool:
+    """Return whether we have the right, which is asked for: a request is not denied."""
+    right = {
+        "verb": "list",
+        "group": MULTI_AZ_ROLLOUTS.group,
+        "resource": MULTI_AZ_ROLLOUTS.plural,
+        "namespace": namespace,
+    }
+    review: JsonObject = {
+        "apiVersion": f"{SELF_ACCESS_REVIEWS.group}/{SELF_ACCESS_REVIEWS.version}",
+        "kind": SELF_ACCESS_REVIEWS.kind,
+        "spec": {"resourceAttributes": right},
+    }
+    body = await client.create(SELF_ACCESS_REVIEWS, "", review)
+    return decode_allowed(SELF_ACCESS_REVIEWS.kind, body)
+
+
+async def _report_new(
+    client: Reader, namespace: str, report: Callable[[EventRecord], None], reported: Set[str]
+) -> Set[str]:
+    """Report the policies that have not been; return those that are there, by UID."""
+    # Not at version 0, where the API server knows no limit.
+    page = await client.fetch_page(MULTI_AZ_ROLLOUTS, namespace, limit=MOST)
+    found = [read_as(MULTI_AZ_ROLLOUTS.kind, raw, _POLICY).metadata for raw in page.items]
+    new = [policy for policy in found if policy.uid not in reported]
+    if new:
+        names = join_names([policy.name for policy in new])
+        log.warn("Obeying no MultiAZRollouts", policies=names, reason=Code.POLICY_NOT_OBEYED)
+    for policy in new:
+        regarding = Regarding(EventKind.POLICY, policy.namespace, policy.name, Uid(policy.uid))
+        event = ObjectEvent(
+            reason=camel_case(Code.POLICY_NOT_OBEYED), note=NOTE, severity=Severity.WARN
+        )
+        report(event.record(regarding, EventAction.WAIT))
+    return {policy.uid for policy in found}
+
+
+class Namespaces:
+    """The watched namespaces."""
+
+    def __init__(
+        self, config: Config, process: Process, telemetry: Telemetry, reviews: ReviewSource | None
+    ) -> None:
+        """`reviews` makes the reviews of each namespace, where webhooks are switched on."""
+        self._config = config
+        self._process = process
+        self._telemetry = telemetry
+        self._reviews = reviews
+        self.fleet = Fleet(process, is_several=config.watches_several)
+        self._discovery: Discovery | None = None
+        self._reviewed: ReviewedNamespaces | None = None
+        for namespace in config.namespaces or (config.namespace,):
+            self.add(namespace)
+
+    def discover(self) -> Mapping[str, Coroutine[None, None, None]]:
+        """Return the task that finds all namespaces of the cluster, where all are watched."""
+        if not self._config.watches_all:
+            return {}
+        self._discovery = discovery = Discovery(self._process, self.add)
+        self._reviewed = ReviewedNamespaces(
+            self._process.open("believing reviews", Priority.LIST),
+            self._process.clock,
+            begin=self.add,
+            is_empty=lambda namespace: self.fleet.engines[namespace].is_empty,
+        )
+        self.fleet.wait_for(discovery.wait_answered)
+        return {"namespaces": discovery.run()}
+
+    async def add_for_review(self, namespace: str) -> None:
+        """Watch a namespace of the cluster of whose objects a review is the first sign."""
+        discovery, reviewed = self._discovery, self._reviewed
+        if discovery is None or reviewed is None or discovery.is_forbidden:
+            return
+        if is_label(namespace):
+            await reviewed.add(namespace)
+
+    def add(self, namespace: str) -> None:
+        """Watch a namespace from now on."""
+        if namespace in self.fleet.engines:
+            return
+        if not self._config.watches_several:
+            self._add(namespace, self._telemetry)
+            return
+        with bind_keys(namespace=namespace):
+            self._add(namespace, self._telemetry.for_namespace(namespace, self._process.clock))
+
+    async def describe(self) -> Description:
+        """Return the description of all its namespaces, for people; at any time."""
+        engines = tuple(self.fleet.engines.values())
+        if not self._config.watches_several:
+            return await engines[0].describe()
+        own = Description(
+            namespace=self._process.namespace,
+            now=self._process.clock.now(),
+            operator=self._process.health.describe(
+                is_acting=any(engine.is_leading for engine in self.fleet.engines.values())
+            ),
+        )
+        return merge_descriptions(own, [await engine.describe() for engine in engines])
+
+    def _add(self, namespace: str, telemetry: Telemetry) -> None:
+        settings = dataclasses.replace(self._config, namespace=namespace)
+        engine = Engine(settings, self._process, telemetry)
+        if not settings.is_shadow:
+            engine.add_feature(BudgetReports)
+            if not self._process.drives_policies:
+                engine.add_feature(UnobeyedPolicies)
+        if self._reviews is not None:
+            engine.add_reviews(self._reviews)
+        self.fleet.add(engine)

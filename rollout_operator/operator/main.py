@@ -19,27 +19,23 @@ import msgspec
 
 from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock, MachineClock
-from rollout_operator.config.environment import METRICS_PORT
-from rollout_operator.config.flags import Config
-from rollout_operator.kube.api import Fence
-from rollout_operator.kube.call import Timeouts
-from rollout_operator.kube.client.client import Client
-from rollout_operator.kube.client.rate_limit import Priority
-from rollout_operator.kube.client.rate_limit import RateLimiter as RateLimits
-from rollout_operator.kube.connection.connect import Access, connect
-from rollout_operator.kube.connection.transport import Transport
-from rollout_operator.model.errors import ConfigError
+from rollout_operator.config.flags import METRICS_PORT, Config
+from rollout_operator.kube.api import Fence, Timeouts
+from rollout_operator.kube.client import Client
+from rollout_operator.kube.connection import Access, Transport, connect
+from rollout_operator.kube.rate_limit import Priority
+from rollout_operator.kube.rate_limit import RateLimiter as RateLimits
 from rollout_operator.model.lease import Identity, render_address
-from rollout_operator.model.names import FIELD_MANAGER
-from rollout_operator.operator.namespaces import Namespaces
-from rollout_operator.operator.process import Clients, Process, Telemetry
-from rollout_operator.pods.sender import HttpSender
+from rollout_operator.model.names import FIELD_MANAGER, ConfigError
+from rollout_operator.operator.context import Clients, Process, Telemetry
+from rollout_operator.operator.fleet import Namespaces
+from rollout_operator.pods import HttpSender
 from rollout_operator.telemetry import logs
-from rollout_operator.telemetry.health import Heartbeat
 from rollout_operator.telemetry.logs import log
-from rollout_operator.telemetry.trace_switch import traced
+from rollout_operator.telemetry.states import Heartbeat
+from rollout_operator.telemetry.tracing import traced
 from rollout_operator.web.admin import AdminServer
-from rollout_operator.web.http.cluster import ClusterRules
+from rollout_operator.web.middleware import ClusterRules
 
 if TYPE_CHECKING:
     from rollout_operator.operator.webhooks import Webhooks

@@ -13,40 +13,34 @@ from typing import Final
 
 from rollout_operator.aio.queue import AT_ONCE, WorkQueue
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.controllers.live_reads import choose_most_live_reads
-from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.policies.controller import RESYNC, PolicyController, Switches
-from rollout_operator.controllers.policies.placements import Placements
-from rollout_operator.controllers.policies.reports import PolicyReports
-from rollout_operator.controllers.policies.rule import Owners, PolicyRule
-from rollout_operator.controllers.policies.statuses import PolicyStatuses
-from rollout_operator.controllers.retries import Attempts
-from rollout_operator.controllers.rollout.executor import Executor
-from rollout_operator.controllers.rollout.steps import Steps
-from rollout_operator.controllers.worker import Workers
-from rollout_operator.guards.budgets.arbiter import Arbiter
+from rollout_operator.controllers.executor import Executor
+from rollout_operator.controllers.observe import Observer, choose_most_live_reads
+from rollout_operator.controllers.policies import (
+    RESYNC,
+    PolicyController,
+    PolicyReports,
+    PolicyStatuses,
+    Switches,
+)
+from rollout_operator.controllers.policy_zones import Owners, Placements, PolicyRule
+from rollout_operator.controllers.rollout import Steps
+from rollout_operator.controllers.worker import Attempts, Workers
+from rollout_operator.guards.arbiter import Arbiter
 from rollout_operator.guards.departed import POLICY, AnySet, Scope, policy_scope
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, ApiClient
-from rollout_operator.kube.cache.collection import Collection
-from rollout_operator.kube.cache.optional import OptionalInformer
-from rollout_operator.kube.cache.store import PolicyStore
-from rollout_operator.kube.client.rate_limit import Priority
-from rollout_operator.model.decode.status import decode_watched_policy
+from rollout_operator.kube.informer import Collection
+from rollout_operator.kube.kinds import OptionalInformer
+from rollout_operator.kube.rate_limit import Priority
+from rollout_operator.kube.store import PolicyStore
+from rollout_operator.model.decode.custom import decode_watched_policy
 from rollout_operator.model.description import PolicyDescription
-from rollout_operator.model.downscale import Underway
-from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.names import GroupName, Uid
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
-from rollout_operator.model.policy.policy import Policy, PolicyScope
-from rollout_operator.model.policy.watched import WatchedPolicy
-from rollout_operator.operator.context import Context
-from rollout_operator.operator.process import Feature
-from rollout_operator.planning.description.policies import (
-    describe_policy,
-    describe_unreadable_policy,
-)
-from rollout_operator.planning.policies.conditions import REASONS
-from rollout_operator.telemetry.policies import PolicyMetrics
+from rollout_operator.model.objects import LabelSelector, Pod, StatefulSet, Underway, Unreadable
+from rollout_operator.model.policy import Policy, PolicyScope, WatchedPolicy
+from rollout_operator.operator.context import Context, Feature
+from rollout_operator.planning.conditions import REASONS
+from rollout_operator.planning.describe_policies import describe_policy, describe_unreadable_policy
+from rollout_operator.telemetry.extra import PolicyMetrics
 from rollout_operator.telemetry.spans import trace_keys
 
 # Policies that are reconciled at a time; each mostly waits for the API server.

@@ -3,45 +3,123 @@
 Between its clients: which server serves the reviews, and under which certificate, is decided in
 `operator.webhooks`. Start: downscales of an earlier process adopted, then the controller. Stop: no
 new downscale is begun, those whose pods are being called are waited for.
+
+Which namespace answers a review: that of its object, where several are watched.
+
+A review of an object elsewhere is answered by the first of them, as a process of one namespace
+does: it says that the namespace is not watched. A review of a namespace that is not followed yet is
+refused, to be tried again.
+
+The webhook configurations of the cluster, followed once for all namespaces of the process.
+
+They are of the cluster, and a role may forbid them: nothing waits for them.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.flags import Config
-from rollout_operator.controllers.downscales.controller import DownscaleController
+from rollout_operator.controllers.downscales import DownscaleController
 from rollout_operator.controllers.worker import Workers
-from rollout_operator.guards.downscales.pod_records import PodRecords
-from rollout_operator.guards.downscales.reservations import ReservationState
-from rollout_operator.kube.api import MUTATING_WEBHOOKS, ApiClient
-from rollout_operator.kube.client.rate_limit import Priority
+from rollout_operator.guards.downscales import ReservationState
+from rollout_operator.guards.prepared_pods import PodRecords
+from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, ApiClient, Resource
+from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.rate_limit import Priority
+from rollout_operator.kube.store import Configuration, ConfigurationStore
+from rollout_operator.model.decode.installation import webhook_decoder
 from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.model.objects import (
+    Pod,
+    StatefulSet,
+    Unreadable,
+    WebhookConfiguration,
+    list_failure_policies,
+)
 from rollout_operator.model.outcome import Code, Verdict
-from rollout_operator.model.review import Review, Scalable
-from rollout_operator.operator.budgets import Budgets
-from rollout_operator.operator.configurations import Configurations
-from rollout_operator.operator.context import Context
-from rollout_operator.planning.budgets.reviews import is_running
-from rollout_operator.planning.downscales.request import assess_unprepared
-from rollout_operator.telemetry.families import Counter
-from rollout_operator.telemetry.logs import log
+from rollout_operator.model.scaling import Review, Scalable
+from rollout_operator.operator.context import Context, Process
+from rollout_operator.operator.features import Budgets
+from rollout_operator.pki.bundle import is_ours
+from rollout_operator.planning.budgets import is_running
+from rollout_operator.planning.requests import RETRY, assess_unprepared, refuse
+from rollout_operator.telemetry.logs import bind_keys, log
+from rollout_operator.telemetry.metrics import Counter
 from rollout_operator.telemetry.spans import trace_keys
-from rollout_operator.web.http.metrics import name_route
-from rollout_operator.web.reviews.budget_validation import ZpdbValidation
-from rollout_operator.web.reviews.dispatch import Reviewer, ReviewHook
-from rollout_operator.web.reviews.eviction import PodEviction
-from rollout_operator.web.reviews.forward import Forwarder, LeaderOnly
-from rollout_operator.web.reviews.no_downscale import NoDownscale
-from rollout_operator.web.reviews.prepare_downscale import PrepareDownscale
-from rollout_operator.web.reviews.prepare_reservation import PrepareContext
-from rollout_operator.web.reviews.read_shares import RepeatedReads, UnconfirmedReads, UnknownPods
-from rollout_operator.web.reviews.scale_parent import Parents
+from rollout_operator.web.dispatch import Forwarder, LeaderOnly, Reviewer, ReviewHook
+from rollout_operator.web.eviction import PodEviction, ZpdbValidation
+from rollout_operator.web.middleware import name_route
+from rollout_operator.web.no_downscale import (
+    NoDownscale,
+    Parents,
+    RepeatedReads,
+    UnconfirmedReads,
+    UnknownPods,
+)
+from rollout_operator.web.prepare_downscale import PrepareContext, PrepareDownscale
+
+OnConfiguration = Callable[[Configuration | None, Configuration | None], None]
+
+
+class Configurations:
+    """Webhook configurations of both kinds, as far as they may be read."""
+
+    def __init__(self, process: Process, names: Sequence[str]) -> None:
+        """Without names all configurations are followed."""
+        self._process = process
+        self._names = tuple(names) or ("",)
+        self._stores: list[ConfigurationStore] = []
+
+    def list_all(self) -> list[Configuration]:
+        """Return the cached configurations."""
+        return [configuration for store in self._stores for configuration in store.list_all()]
+
+    def collect_kinds(self, path: str) -> set[str]:
+        """Return the kinds of our configurations that call this path."""
+        return {
+            configuration.kind
+            for configuration in self.list_all()
+            if isinstance(configuration, WebhookConfiguration)
+            and is_ours(configuration, self._process.namespace)
+            for hook in configuration.webhooks
+            if hook.path == path
+        }
+
+    def follow(self, tasks: TaskStack, on_change: OnConfiguration) -> None:
+        """Begin to follow them, and call back with each change."""
+        process = self._process
+        client = process.open("following configurations", Priority.LIST)
+        for resource in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS):
+            for name in self._names:
+                informer = self._make_informer(client, resource, name)
+                informer.on_change(on_change)
+                tasks.start(f"{resource.plural} informer {name}".strip(), informer.run())
+        process.metrics.failure_policies(
+            lambda: list_failure_policies(self.list_all(), process.namespace)
+        )
+
+    def _make_informer(
+        self, client: ApiClient, resource: Resource, name: str
+    ) -> Informer[Configuration]:
+        store = ConfigurationStore()
+        self._stores.append(store)
+        collection = Collection(
+            resource=resource,
+            namespace="",
+            decode=webhook_decoder(resource.kind),
+            store=store,
+            field_selector=f"metadata.name={name}" if name else "",
+        )
+        process = self._process
+        return Informer(client, collection, process.metrics, process.clock, process.rng)
+
 
 NO_DOWNSCALE_PATH: Final = "/admission/no-downscale"
 PREPARE_PATH: Final = "/admission/prepare-downscale"
@@ -325,3 +403,55 @@ class Reviews:
         states.labels("undoing").set_function(downscales.backlog.count)
         states.labels("unreached").set_function(downscales.backlog.count_unreached)
         self._context.health.part("pods", describe=downscales.backlog.describe_unreached)
+
+
+# A namespace of which a review is the first sign is listed in a few milliseconds.
+KNOWN_WITHIN: Final = timedelta(seconds=1)
+
+Choose = Callable[[Reviews], Reviewer]
+Begin = Callable[[str], Awaitable[None]]
+
+
+class _Routes(msgspec.Struct, frozen=True):
+    """The reviews of all namespaces; more may come."""
+
+    reviews: Mapping[str, Reviews]
+    choose: Choose
+    begin: Begin
+
+    def get(self, namespace: str) -> Reviews:
+        """Return the reviews of a namespace, those of the first for an unknown one."""
+        reviews = self.reviews.get(namespace)
+        return next(iter(self.reviews.values())) if reviews is None else reviews
+
+    def count(self, path: str, review: Review, verdict: Verdict) -> None:
+        """Count a verdict where it was made."""
+        self.choose(self.get(review.namespace)).on_verdict(path, review, verdict)
+
+
+class _RoutedHook(msgspec.Struct, frozen=True):
+    """The hooks of one path, of all namespaces. Implements `web.reviews.dispatch.ReviewHook`."""
+
+    path: str
+    routes: _Routes
+
+    async def review(self, review: Review, until: timedelta) -> Verdict | bytes:
+        if review.namespace not in self.routes.reviews:
+            await self.routes.begin(review.namespace)
+        reviews = self.routes.get(review.namespace)
+        if review.namespace == reviews.namespace and not await reviews.is_known(KNOWN_WITHIN):
+            text = f"namespace {review.namespace} is not followed yet: {reviews.find_lack()}"
+            return refuse(Code.CANNOT_CHECK, f"{text}; try again", status=RETRY)
+        with bind_keys(namespace=review.namespace):
+            return await self.routes.choose(reviews).hooks[self.path].review(review, until)
+
+
+def route_reviews(reviews: Mapping[str, Reviews], choose: Choose, begin: Begin) -> Reviewer:
+    """Return a reviewer that has each namespace answer its reviews; there must be one at least.
+
+    `begin` is called with a namespace that is not among them, and may add it.
+    """
+    routes = _Routes(reviews, choose, begin)
+    first = choose(next(iter(reviews.values())))
+    hooks = {path: _RoutedHook(path, routes) for path in first.paths}
+    return replace(first, hooks=hooks, on_verdict=routes.count)

@@ -14,27 +14,29 @@ from typing import Final
 
 from rollout_operator.aio.tasks import TaskStack, gather_all
 from rollout_operator.config.flags import Config
-from rollout_operator.kube.cache.store import Configuration
-from rollout_operator.kube.client.rate_limit import Priority
 from rollout_operator.kube.election import ElectionState
-from rollout_operator.model.errors import ConfigError, InvalidInput
-from rollout_operator.operator.budgets import Budgets
-from rollout_operator.operator.configurations import Configurations
-from rollout_operator.operator.context import Context
-from rollout_operator.operator.process import Process
-from rollout_operator.operator.review_routes import Begin, Choose, route_reviews
-from rollout_operator.operator.reviews import LED_PATHS, Reviews
+from rollout_operator.kube.rate_limit import Priority
+from rollout_operator.kube.store import Configuration
+from rollout_operator.model.names import ConfigError, InvalidInput
+from rollout_operator.operator.context import Context, Process
+from rollout_operator.operator.features import Budgets
+from rollout_operator.operator.reviews import (
+    LED_PATHS,
+    Begin,
+    Choose,
+    Configurations,
+    Reviews,
+    route_reviews,
+)
 from rollout_operator.pki.bundle import BundleInjector, Injection
+from rollout_operator.pki.certificates import SecretStore
 from rollout_operator.pki.manager import CertificateCallbacks, CertificateController
 from rollout_operator.pki.serving import CertificateFiles, CertificatePaths, ServingCertificate
-from rollout_operator.pki.store import SecretStore
 from rollout_operator.planning.certificate import Wanted, choose_ca_life, choose_names
-from rollout_operator.telemetry.health import Health
 from rollout_operator.telemetry.logs import log
-from rollout_operator.web.http.cluster import ClusterRules
-from rollout_operator.web.http.metrics import name_route
-from rollout_operator.web.reviews.dispatch import Reviewer
-from rollout_operator.web.reviews.forward import Forwarder, ForwardOutcome, Peers
+from rollout_operator.telemetry.states import Health
+from rollout_operator.web.dispatch import Forwarder, ForwardOutcome, Peers, Reviewer
+from rollout_operator.web.middleware import ClusterRules, name_route
 from rollout_operator.web.webhooks import ServerOptions, WebhookServer
 
 PEER_FLAG: Final = "-server-tls.peer-port"

@@ -17,20 +17,20 @@ from typing import Final
 
 import msgspec
 
-from rollout_operator.aio.backoff import WEBHOOK_CONFIGURATIONS
 from rollout_operator.aio.clock import Clock
-from rollout_operator.aio.queue import WorkQueue
+from rollout_operator.aio.queue import WEBHOOK_CONFIGURATIONS, WorkQueue
 from rollout_operator.aio.tasks import both
 from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, JsonObject, Patcher
-from rollout_operator.kube.cache.store import Configuration
-from rollout_operator.model.errors import (
+from rollout_operator.kube.store import Configuration
+from rollout_operator.model.names import (
+    INJECT_CA_LABEL,
+    NAMESPACE_LABEL,
     Conflict,
     Denied,
     OperatorError,
     TooManyRequests,
     UnknownOutcome,
 )
-from rollout_operator.model.names import INJECT_CA_LABEL, NAMESPACE_LABEL
 from rollout_operator.model.objects import Unreadable, Webhook, WebhookConfiguration
 from rollout_operator.model.outcome import Severity
 from rollout_operator.planning.certificate import matches_name

@@ -16,9 +16,9 @@ from typing import Final, NoReturn
 import msgspec
 from msgspec.structs import replace
 
-from rollout_operator.aio.backoff import CERTIFICATES
 from rollout_operator.aio.clock import Clock
-from rollout_operator.model.errors import (
+from rollout_operator.aio.queue import CERTIFICATES
+from rollout_operator.model.names import (
     ApiError,
     Conflict,
     Denied,
@@ -27,11 +27,16 @@ from rollout_operator.model.errors import (
     OperatorError,
     UnknownOutcome,
 )
-from rollout_operator.pki.authority import carry_out
-from rollout_operator.pki.facts import read_leaf_name, read_material, trusted_bundle
-from rollout_operator.pki.key_pair import KeyMaterial
+from rollout_operator.pki.certificates import (
+    KeyMaterial,
+    SecretStore,
+    Stored,
+    carry_out,
+    read_leaf_name,
+    read_material,
+    trusted_bundle,
+)
 from rollout_operator.pki.serving import ServingCertificate
-from rollout_operator.pki.store import SecretStore, Stored
 from rollout_operator.planning.certificate import (
     BrokenCertificate,
     CertificateStep,
@@ -40,7 +45,7 @@ from rollout_operator.planning.certificate import (
     Wanted,
     plan_certificate,
 )
-from rollout_operator.planning.ownership import Marks, plan_secret
+from rollout_operator.planning.policy_zones import Marks, plan_secret
 from rollout_operator.telemetry.logs import log
 
 # A broken Secret is repaired within a minute: one reconcile, and time for failures of the API.

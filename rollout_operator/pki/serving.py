@@ -19,15 +19,16 @@ from typing import Final, NoReturn
 import msgspec
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.model.errors import ConfigError, InvalidInput
-from rollout_operator.pki.facts import (
+from rollout_operator.model.names import ConfigError, InvalidInput
+from rollout_operator.pki.certificates import (
+    KeyMaterial,
+    Pair,
     is_for_clients,
     load_chain,
     load_key,
     read_validity,
     trusted_bundle,
 )
-from rollout_operator.pki.key_pair import KeyMaterial, Pair
 from rollout_operator.telemetry.logs import log
 
 # Of TLS 1.2 only what has forward secrecy and authenticates what it encrypts; 1.3 has no other.

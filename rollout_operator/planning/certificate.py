@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from rollout_operator.model.errors import ConfigError
+from rollout_operator.model.names import ConfigError
 from rollout_operator.model.units import format_duration, format_rfc3339, quote
 
 # Clocks of nodes differ: what was issued just now has to be valid on a node that is behind.

@@ -13,11 +13,16 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from rollout_operator.model.budget import Budget, FlawedBudget
-from rollout_operator.model.event import EventAction, EventKind, EventRecord, Regarding
-from rollout_operator.model.group import Group, Zone
+from rollout_operator.model.budget import (
+    Budget,
+    EventAction,
+    EventKind,
+    EventRecord,
+    FlawedBudget,
+    Regarding,
+)
 from rollout_operator.model.names import Revision, Uid
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.model.objects import Group, Pod, StatefulSet, Unreadable, Zone
 from rollout_operator.model.outcome import (
     Code,
     Plan,
@@ -26,8 +31,8 @@ from rollout_operator.model.outcome import (
     Replacement,
     Severity,
     Verdict,
+    find_leading,
 )
-from rollout_operator.model.reasons.urgency import find_leading
 from rollout_operator.model.scaling import ScaleZone
 from rollout_operator.model.units import format_duration
 from rollout_operator.planning.wording import camel_case, count, verb

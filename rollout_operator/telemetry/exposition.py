@@ -4,12 +4,26 @@ Differs from the library's own writer in two ways that users' rules see: whole n
 fraction (`le="1"`, not `le="1.0"`), and there are no `_created` series. It is also several times
 faster, and does its work in steps: a scrape runs on the event loop, between two reconciles. How
 large a step may be is decided in `families`.
+
+One exposition of several namespaces: series of each carry its name as a label.
+
+Decides which families are of the process as a whole: they are there once, without the label. What a
+family holds is decided in `metrics`, how it reads on the wire in `exposition`.
+
+Where log lines go: a file descriptor that may be closed, full or stuck.
+
+Decides what is lost when no process reads. Never raises, and never keeps the event loop waiting for
+longer than one short grace: a decision is worth more than its log line.
 """
 
-from collections.abc import Iterable, Iterator
+import os
+import select
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
-from prometheus_client import Metric
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar, Sample
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -114,3 +128,194 @@ def _render_label(key: str, value: str) -> str:
 
 def _escape_help(text: str) -> str:
     return text.replace("\\", r"\\").replace("\n", r"\n")
+
+
+LABEL: Final = "namespace"
+# Of which a process has one set, whatever namespaces it watches; by attribute of `Metrics`.
+OF_PROCESS: Final = (
+    "http_request_duration",
+    "http_request_bytes",
+    "http_response_bytes",
+    "http_inflight",
+    "server_invalid_cluster",
+    "api_request_duration",
+    "api_rate_limited",
+    "pod_request_duration",
+    "client_invalid_cluster",
+    "forwarded_reviews",
+    "certificate_expiry",
+    "ca_bundle_writes",
+    "loop_lag_seconds",
+    "leader_status",
+)
+ALWAYS_OF_PROCESS: Final = (
+    "rollout_operator_build_info",
+    "kube_validating_webhook_failure_policy",
+    "ProcessCollector",
+)
+"""The others of a process, by name."""
+
+
+def name_family(collector: Collector) -> str:
+    """Return the name of a family; its class where the collector has no name."""
+    describe = getattr(collector, "describe", list)
+    return next((family.name for family in describe()), type(collector).__name__)
+
+
+def share(metrics: object, others: object) -> None:
+    """Give `others` what a process has once, of its `metrics`."""
+    for name in OF_PROCESS:
+        setattr(others, name, getattr(metrics, name))
+
+
+def list_shared(metrics: object) -> list[str]:
+    """Return the names of the families that a process has once."""
+    return [*(name_family(getattr(metrics, name)) for name in OF_PROCESS), *ALWAYS_OF_PROCESS]
+
+
+class FamilyRegistry(CollectorRegistry):
+    """A registry that knows its families by name, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.families: dict[str, Collector] = {}
+
+    def register(self, collector: Collector) -> None:
+        """Add a family."""
+        super().register(collector)
+        self.families[name_family(collector)] = collector
+
+    def unregister(self, collector: Collector) -> None:
+        """Remove what was added."""
+        super().unregister(collector)
+        self.families.pop(name_family(collector), None)
+
+
+class MergedRegistry:
+    """The families of a process, and of the namespaces that it watches."""
+
+    def __init__(self, process: CollectorRegistry, of_process: Iterable[str]) -> None:
+        """`of_process` names the families that are there once; all others are of namespaces."""
+        self._process = _map_families(process)
+        self._of_process = frozenset(of_process)
+        self._namespaces: dict[str, Mapping[str, Collector]] = {}
+
+    def add(self, namespace: str, registry: CollectorRegistry) -> None:
+        """Show what a namespace has as well."""
+        self._namespaces[namespace] = _map_families(registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all families, those of one name one after the other, in pieces."""
+        names = dict.fromkeys(self._process)
+        for families in tuple(self._namespaces.values()):
+            names |= dict.fromkeys(families)
+        for name in names:
+            yield from self._collect_family(name)
+
+    def _collect_family(self, name: str) -> Iterator[Metric]:
+        own = self._process.get(name)
+        if own is not None:
+            # A plain number of the process says nothing of namespaces.
+            yield from own.collect() if name in self._of_process else _list_labelled(own)
+        if name in self._of_process:
+            return
+        for namespace, families in tuple(self._namespaces.items()):
+            family = families.get(name)
+            for piece in () if family is None else family.collect():
+                yield _add_label(piece, namespace)
+
+
+def _map_families(registry: CollectorRegistry) -> Mapping[str, Collector]:
+    """Return the families of a registry as they are at any later time."""
+    assert isinstance(registry, FamilyRegistry), "no other registry knows its families by name"
+    return registry.families
+
+
+def _list_labelled(family: Collector) -> Iterator[Metric]:
+    for piece in family.collect():
+        piece.samples = [sample for sample in piece.samples if sample.labels]
+        yield piece
+
+
+def _add_label(piece: Metric, namespace: str) -> Metric:
+    own = {LABEL: namespace}
+    piece.samples = [sample._replace(labels={**own, **sample.labels}) for sample in piece.samples]
+    return piece
+
+
+# A pipe that polls as writable takes this much without blocking (PIPE_BUF on Linux).
+_PIECE: Final = 4096
+
+# A burst may fill a pipe faster than the reader empties it; a reader that needs longer than this
+# has stopped, and is not waited for again until it has read something.
+_GRACE_MILLISECONDS: Final = 20
+
+
+class Sink:
+    """Write whole lines to a descriptor, as far as its reader takes them.
+
+    A line of which only a part was taken is finished before the next one starts, so that no two
+    records are ever mixed. Lines that found no room are counted; `describe_loss` turns that count
+    into the line which is written in their place once there is room again.
+    """
+
+    def __init__(self, descriptor: int, describe_loss: Callable[[int], bytes]) -> None:
+        self._descriptor = descriptor
+        self._describe_loss = describe_loss
+        self._poller = select.poll()
+        self._poller.register(descriptor, select.POLLOUT)
+        self._unfinished = b""
+        self._lost = 0
+        self._is_stuck = False
+        # Threads write too, such as those that resolve names. A finalizer may log in the middle of
+        # a write of its own thread, hence the re-entrant kind.
+        self._lock = threading.RLock()
+
+    @property
+    def lost(self) -> int:
+        """Return how many lines were lost since the last line that got through."""
+        return self._lost
+
+    def write(self, line: bytes) -> None:
+        """Write one line, or count it as lost. May be called from any thread."""
+        with self._lock:
+            if not (self._finish() and self._write_loss() and self._push(line)):
+                self._lost += 1
+
+    def _finish(self) -> bool:
+        """Write the rest of the last line; return False where some of it is still missing."""
+        if not self._unfinished:
+            return True
+        rest, self._unfinished = self._unfinished, b""
+        if not self._push(rest):
+            self._unfinished = rest
+        return not self._unfinished
+
+    def _write_loss(self) -> bool:
+        """Write how many lines were lost, if any; return False where there was no room for it."""
+        if not self._lost:
+            return True
+        if not self._push(self._describe_loss(self._lost)):
+            return False
+        self._lost = 0
+        return not self._unfinished
+
+    def _push(self, line: bytes) -> bool:
+        """Write what there is room for; return False where not even the start was taken."""
+        taken = 0
+        while taken < len(line):
+            if not self._has_room():
+                break
+            try:
+                taken += os.write(self._descriptor, line[taken : taken + _PIECE])
+            except OSError:  # EPIPE, EBADF, EAGAIN, ENOSPC: nothing that a log line could change
+                self._is_stuck = True
+                break
+        if 0 < taken < len(line):
+            self._unfinished = line[taken:]
+        return taken > 0
+
+    def _has_room(self) -> bool:
+        ready = self._poller.poll(0 if self._is_stuck else _GRACE_MILLISECONDS)
+        self._is_stuck = not any(event & select.POLLOUT for _, event in ready)
+        return not self._is_stuck

@@ -2,22 +2,432 @@
 
 Names and labels that the specs fix are listed first and never change; ours follow. What is counted
 is decided by the callers, how it reads on the wire in `exposition`.
+
+The last plan of each group: remembered for pages, shown as a gauge, logged when it changes.
+
+A reason is written to the log when it is new for its zone, when its text is another, or when it has
+become more severe, so that a group which waits for an hour says so once, and the last line about a
+zone is always what holds it now.
+
+Counters, gauges and histograms of the library that are collected in pieces.
+
+Decides how much of a family is read at a time: the library's own classes collect a family at once,
+tens of milliseconds with a thousand groups. How a piece reads on the wire is left to `exposition`,
+what happens between two pieces to the renderer.
+
+Which users the webhooks refuse: one counter, by hook and user.
+
+Decides which names it shows. Reviews are hostile input: a client that reaches the port may send any
+name, and as many as it likes. So few names have series of their own, those that were refused most
+often of late; all others have one together. A name gets a series by being refused again and again:
+a name that is sent once displaces none.
+
+How far each rollout group is: pods of each zone by state, and since when nothing has changed.
+
+One gauge a number, because the numbers overlap and make no sum. Times are moments, from which a
+query makes seconds. Series are written where a number has changed, and go with their zone or group;
+what the numbers mean is decided in `planning.rollout.readiness`.
+
+Metrics of disruption budgets (METR-30), and of disruptions requested of them (METR-31, METR-32).
+
+What is in force is decided in `guards.budgets.catalog`. The values of `reason` are those of all
+releases, one for several of our codes: dashboards select on them. The exact reason is in the log,
+and in `rollout_operator_reviews_total`.
 """
 
+import dataclasses
+import math
 import platform
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Final
 
+import msgspec
+import prometheus_client
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from rollout_operator import __version__
-from rollout_operator.model.outcome import NEVER_HOLDING, POLICY_CODES, REVIEW_CODES, Code
-from rollout_operator.telemetry.budgets import BudgetMetrics, DisruptionMetrics
-from rollout_operator.telemetry.denials import Denials
-from rollout_operator.telemetry.exposition import render, render_openmetrics
-from rollout_operator.telemetry.families import Counter, Gauge, Histogram, Rebuilt
-from rollout_operator.telemetry.namespaces import FamilyRegistry, MergedRegistry, list_shared, share
-from rollout_operator.telemetry.progress import ProgressMetrics
+from rollout_operator.aio.clock import Clock
+from rollout_operator.model.names import GroupName
+from rollout_operator.model.outcome import (
+    NEVER_HOLDING,
+    POLICY_CODES,
+    REVIEW_CODES,
+    Code,
+    Plan,
+    Reason,
+    Severity,
+    ZoneProgress,
+    find_leading,
+)
+from rollout_operator.telemetry.exposition import (
+    FamilyRegistry,
+    MergedRegistry,
+    list_shared,
+    render,
+    render_openmetrics,
+    share,
+)
+from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.spans import tracing
+
+# At 4 µs a sample, from reading to text, a piece stays near 2 ms.
+PIECE: Final = 500
+# A piece never ends within a group: what a group waits for changes by two series at a time. Zones
+# are as many as there are StatefulSets with the label, and change one by one.
+GROUP: Final = "rollout_group"
+ZONE: Final = "zone"
+
+
+class _InPieces(MetricWrapperBase):
+    """A family that gives itself as several `Metric` of the same name, one after the other."""
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield at least one piece; the next is read only when the caller wants it.
+
+        The series are those of the start, whatever is added or removed meanwhile.
+        """
+        piece = self._begin()
+        group: str | None = None
+        may_end_anywhere = GROUP not in self._labelnames or ZONE in self._labelnames
+        for suffix, labels, value, time, exemplar, *_ in self._samples():
+            before, group = group, labels.get(GROUP)
+            may_end = may_end_anywhere or group != before
+            if len(piece.samples) >= PIECE and may_end:
+                yield piece
+                piece = self._begin()
+            piece.add_sample(self._name + suffix, labels, value, time, exemplar)
+        yield piece
+
+    def _begin(self) -> Metric:
+        (head,) = self.describe()
+        return head
+
+
+class Counter(_InPieces, prometheus_client.Counter):
+    """The library's counter."""
+
+
+class Gauge(_InPieces, prometheus_client.Gauge):
+    """The library's gauge."""
+
+
+class Histogram(_InPieces, prometheus_client.Histogram):
+    """The library's histogram."""
+
+
+class Rebuilt(Collector):
+    """A gauge whose series are made anew at each scrape: what is gone leaves none behind."""
+
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        labels: Sequence[str],
+        read: Callable[[], Iterable[tuple[Sequence[str], float]]],
+    ) -> None:
+        """Make a gauge of what `read()` returns: values of the labels, each once, and the value."""
+        self._name = name
+        self._text = text
+        self._labels = tuple(labels)
+        self._read = read
+
+    def describe(self) -> Iterator[Metric]:
+        """Yield the gauge without series."""
+        yield GaugeMetricFamily(self._name, self._text, labels=self._labels)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauge as it is now, in pieces; at least one."""
+        gauge = GaugeMetricFamily(self._name, self._text, labels=self._labels)
+        for values, number in self._read():
+            if len(gauge.samples) >= PIECE:
+                yield gauge
+                gauge = GaugeMetricFamily(self._name, self._text, labels=self._labels)
+            gauge.add_metric(values, number)
+        yield gauge
+
+
+MAX_USERS: Final = 64
+OTHER: Final = "other"
+# After so long a refusal counts half: a name that was refused a thousand times makes room for one
+# that is refused now after some hours, and what was refused once within minutes.
+HALF_LIFE: Final = timedelta(hours=1)
+# Names without series whose refusals are counted; those refused longest ago are forgotten first.
+MAX_CANDIDATES: Final = 1024
+
+
+class _Score(msgspec.Struct):
+    """How often a name was refused, each time worth less as time goes by, in half lives."""
+
+    value: float
+    at: float
+
+    def read(self, now: float) -> float:
+        return self.value * math.exp2(self.at - now)
+
+    def add(self, now: float) -> None:
+        self.value, self.at = self.value * math.exp2(self.at - now) + 1, now
+
+
+class Denials:
+    """Counts refusals of all hooks."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._counter = Counter(
+            "rollout_operator_webhook_denials_total",
+            "Admission reviews that were refused, or that failed, by the user who sent the "
+            "request; user is other beyond those that are refused most often of late.",
+            ("hook", "user"),
+            registry=registry,
+        )
+        self._shown: dict[str, _Score] = {}
+        self._candidates: OrderedDict[str, _Score] = OrderedDict()
+        self._children: dict[tuple[str, str], Counter] = {}
+
+    def begin(self, hook: str) -> None:
+        """Make the series of a hook exist that does not depend on a user. Counts nothing."""
+        self._get_child(hook, OTHER)
+
+    def count(self, hook: str, user: str, now: timedelta) -> None:
+        """Count one refusal, `now` on a clock's `elapsed`; without a user it is of the others."""
+        self._get_child(hook, self._choose_label(user, now / HALF_LIFE)).inc()
+
+    def _get_child(self, hook: str, user: str) -> Counter:
+        child = self._children.get((hook, user))
+        if child is None:
+            child = self._children[hook, user] = self._counter.labels(hook, user)
+        return child
+
+    def _choose_label(self, user: str, now: float) -> str:
+        score = self._shown.get(user)
+        if score is not None:
+            score.add(now)
+            return user
+        if not user or user == OTHER:
+            return OTHER
+        score = self._candidates.pop(user, None) or _Score(0, now)
+        score.add(now)
+        if not self._make_room(score.value, now):
+            self._candidates[user] = score
+            if len(self._candidates) > MAX_CANDIDATES:
+                self._candidates.popitem(last=False)
+            return OTHER
+        self._shown[user] = score
+        return user
+
+    def _make_room(self, score: float, now: float) -> bool:
+        """Drop the name refused least of late for one of this score; return whether there is room.
+
+        By one refusal at least: names that are refused alike do not take turns.
+        """
+        if len(self._shown) < MAX_USERS:
+            return True
+        if score <= 1:
+            return False
+        seldom = min(self._shown, key=lambda user: self._shown[user].read(now))
+        if self._shown[seldom].read(now) + 1 > score:
+            return False
+        self._candidates[seldom] = self._shown.pop(seldom)
+        for hook, user in [key for key in self._children if key[1] == seldom]:
+            del self._children[hook, user]
+            self._counter.remove(hook, user)
+        return True
+
+
+class ProgressMetrics:
+    """The gauges of all groups and zones. Must be used from one event loop."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._since = Gauge(
+            "rollout_operator_group_state_since_timestamp_seconds",
+            "Unix time since when the leading reason of a rollout group is the same.",
+            ("rollout_group",),
+            registry=registry,
+        )
+        self._desired = _make_gauge(registry, "desired", "Pods that a zone is to have.")
+        self._ready = _make_gauge(
+            registry, "ready", "Desired pods of a zone that are up, by the lower of two counts."
+        )
+        self._updated = _make_gauge(
+            registry, "updated", "Desired pods of a zone at the update revision, ready or not."
+        )
+        self._outdated = _make_gauge(
+            registry, "outdated", "Desired pods of a zone that exist at another revision."
+        )
+        self._changed = _make_gauge(
+            registry,
+            "last_change_timestamp_seconds",
+            "Unix time at which the pods of a zone in any state last changed in number, as far as "
+            "this process has seen.",
+        )
+        self._moments: dict[str, datetime] = {}
+        self._zones: dict[str, dict[str, ZoneProgress]] = {}
+
+    def show_state(self, group: str, since: datetime) -> None:
+        """Show since when the leading reason of a group is the same."""
+        if self._moments.get(group) != since:
+            self._moments[group] = since
+            self._since.labels(group).set(since.timestamp())
+
+    def show_zones(self, group: str, zones: Sequence[ZoneProgress], now: datetime) -> None:
+        """Show `zones` as all zones of a group."""
+        before = self._zones.get(group, {})
+        current = {zone.zone: zone for zone in zones}
+        for name in before.keys() - current.keys():
+            self._remove(group, name)
+        for name, state in current.items():
+            if before.get(name) != state:
+                self._set(group, state, now)
+        self._zones[group] = current
+
+    def forget(self, group: str) -> None:
+        """Remove all series of a group; an unknown name is fine."""
+        if self._moments.pop(group, None) is not None:
+            self._since.remove(group)
+        for name in self._zones.pop(group, {}):
+            self._remove(group, name)
+
+    def _set(self, group: str, zone_progress: ZoneProgress, now: datetime) -> None:
+        self._desired.labels(group, zone_progress.zone).set(zone_progress.desired)
+        self._ready.labels(group, zone_progress.zone).set(zone_progress.ready)
+        self._updated.labels(group, zone_progress.zone).set(zone_progress.updated)
+        self._outdated.labels(group, zone_progress.zone).set(zone_progress.outdated)
+        self._changed.labels(group, zone_progress.zone).set(now.timestamp())
+
+    def _remove(self, group: str, zone: str) -> None:
+        for gauge in (self._desired, self._ready, self._updated, self._outdated, self._changed):
+            gauge.remove(group, zone)
+
+
+def _make_gauge(registry: CollectorRegistry, name: str, text: str) -> Gauge:
+    return Gauge(
+        f"rollout_operator_zone_pods_{name}", text, ("rollout_group", "zone"), registry=registry
+    )
+
+
+BUDGET_RESULTS: Final = ("updated", "deleted", "invalid", "ignored", "delete-ignored")
+
+_ALLOWED: Final = 200
+_DENIED: Final = "denied"
+_UNDETERMINED: Final = "err: sts-pod-status-not-determined"
+_REASONS: Final = {
+    Code.NOT_AN_EVICTION: "invalid-request",
+    Code.OTHER_NAMESPACE: "invalid-request",
+    Code.POD_NOT_FOUND: "pod-not-found",
+    Code.POD_NOT_RUNNING: "pod-not-ready",
+    Code.BUDGETS_OVERLAP: "cfg-not-found",
+    Code.BUDGETS_NOT_READ: "cfg-not-found",
+    Code.POD_NOT_IN_SCOPE: "pod-not-in-scope",
+    Code.OWNER_NOT_STATEFULSET: "sts-no-found",
+    Code.BUDGET_ZERO: "max-unavailable-0",
+    Code.BUDGET_INVALID: "max-unavailable-0",
+    Code.TOO_FEW_ZONES: "min-sts-not-found",
+    Code.PARTITION_UNKNOWN: "partition-not-identified",
+    Code.GRANT_NOT_RECORDED: _UNDETERMINED,
+    Code.SNAPSHOT_STALE: _UNDETERMINED,
+    Code.STATUS_BEHIND: _UNDETERMINED,
+    Code.OBJECT_UNREADABLE: _UNDETERMINED,
+    Code.CANNOT_CHECK: _UNDETERMINED,
+    Code.DISRUPTION_BUDGET_USED: _DENIED,
+    Code.DISRUPTION_GRANTED: "allowed",
+}
+# What these come to is known beforehand: an alert sees a zero and not an absence.
+_FROM_START: Final = (
+    (Code.DISRUPTION_GRANTED, _ALLOWED),
+    (Code.POD_NOT_IN_SCOPE, _ALLOWED),
+    (Code.DISRUPTION_BUDGET_USED, 429),
+)
+
+
+class BudgetMetrics:
+    """One counter of all budgets, and two gauges of each."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._observed = Counter(
+            "rollout_operator_zpdb_configurations_observed_total",
+            "Changes of zone-aware disruption budgets that were observed: updated (now in force), "
+            "deleted, invalid (what was in force before stays), ignored and delete-ignored (older "
+            "than what is known).",
+            ("result",),
+            registry=registry,
+        )
+        for result in BUDGET_RESULTS:
+            self._observed.labels(result)
+        self._maximum = Gauge(
+            "rollout_operator_zpdb_max_unavailable",
+            "How many pods a zone-aware disruption budget lets be gone at a time, as in force; 0 "
+            "while it cannot be obeyed and none was in force before. None for a percentage.",
+            ("zpdb",),
+            registry=registry,
+        )
+        self._valid = Gauge(
+            "rollout_operator_zpdb_valid",
+            "1 where the newest version of a zone-aware disruption budget can be obeyed, else 0.",
+            ("zpdb",),
+            registry=registry,
+        )
+
+    def count(self, result: str) -> None:
+        """Count one change, as one of `BUDGET_RESULTS`."""
+        self._observed.labels(result).inc()
+
+    def show(self, name: str, *, maximum: int | None, is_valid: bool) -> None:
+        """Show a budget as it is now; `maximum` None for a budget without a number."""
+        self._valid.labels(name).set(is_valid)
+        if maximum is None:
+            self._maximum.remove_by_labels({"zpdb": name})
+        else:
+            self._maximum.labels(name).set(maximum)
+
+    def forget(self, name: str) -> None:
+        """Remove the series of a budget that is gone."""
+        self._valid.remove_by_labels({"zpdb": name})
+        self._maximum.remove_by_labels({"zpdb": name})
+
+
+class DisruptionMetrics:
+    """Disruptions that evictions and rollouts requested of the arbiter, and their outcomes."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._requests = Counter(
+            "rollout_operator_zpdb_eviction_requests_total",
+            "Disruptions that evictions and rollouts request, by reason and HTTP status.",
+            ("reason", "status"),
+            registry=registry,
+        )
+        self.inflight = Gauge(
+            "rollout_operator_zpdb_inflight_eviction_requests",
+            "Disruptions that are being decided on now.",
+            registry=registry,
+        )
+        self.unused = Counter(
+            "rollout_operator_zpdb_unused_grants_total",
+            "Evictions that were allowed and did not happen: the pod stayed until the grant was "
+            "released.",
+            registry=registry,
+        )
+        self._children: dict[tuple[Code, int], Counter] = {}
+        for code, status in _FROM_START:
+            self._get_child(code, status)
+
+    def count(self, code: Code, status: int = 0) -> None:
+        """Count one answer; without a status it was granted."""
+        self._get_child(code, status or _ALLOWED).inc()
+
+    def _get_child(self, code: Code, status: int) -> Counter:
+        child = self._children.get((code, status))
+        if child is None:  # looking it up by labels costs more than counting
+            child = self._requests.labels(_REASONS.get(code, _DENIED), str(status))
+            self._children[code, status] = child
+        return child
+
 
 GROUP_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 REQUEST_BUCKETS: Final = (*GROUP_BUCKETS, 25, 50, 100)
@@ -392,3 +802,235 @@ def _list_failure_policies(
     for (kind, hook), policy in series.items():
         for each in ("Fail", "Ignore"):
             yield (kind, hook, each), each == policy
+
+
+# A reason whose numbers change with each event is written at most this often per zone.
+QUIET: Final = timedelta(seconds=1)
+# A reason that passes by in every rollout is worth a line only when it stays: a zone whose only pod
+# is replaced owns none for a moment.
+PATIENCE: Final = {Code.PODS_MISSING: timedelta(seconds=30)}
+
+# Severities are strings, which are ordered by their letters.
+_LOUDNESS: Final = {severity: place for place, severity in enumerate(Severity)}
+_FAULT: Final = "Group is held by a fault"
+_MESSAGES: Final = {
+    Code.UP_TO_DATE: "Group is up to date",
+    Code.BACKING_OFF: "Group waits after an error",
+    Code.SHADOW_MODE: "Group would move",
+    Code.WRONG_STRATEGY: _FAULT,
+    Code.REVISION_EMPTY: _FAULT,
+    Code.OBJECT_UNREADABLE: _FAULT,
+    Code.PODS_MISSING: _FAULT,
+}
+
+_Key = tuple[Code, str]
+
+
+class Subject(StrEnum):
+    """A part of a group that is decided on its own, in the order in which pages show them."""
+
+    ROLLOUT = "rollout"
+    SCALING = "scaling"
+
+
+_NOT_ROLLOUT: Final = tuple(each for each in Subject if each is not Subject.ROLLOUT)
+
+
+class GroupState(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one group now."""
+
+    plan: Plan
+    since: datetime
+    """Since when the leading reason, `model.reasons.urgency`, is the same for the same zone."""
+    looked: datetime
+    """When the plan was made."""
+    is_underway: bool = False
+    """Whether it is being carried out, which may take long."""
+
+
+class _Logged(msgspec.Struct):
+    """What the log says about one group: the reasons that stand, and when each was written."""
+
+    reasons: dict[_Key, Reason] = {}
+    times: dict[_Key, timedelta] = {}
+    begun: dict[_Key, timedelta] = {}
+    """Since when a reason holds that is written only when it stays."""
+
+    def covers(self, key: _Key, reason: Reason) -> bool:
+        """Return whether the log says this already, and no less loudly."""
+        stands = self.reasons.get(key)
+        if stands is None or _stable_text(stands) != _stable_text(reason):
+            return False
+        return _LOUDNESS[stands.severity] >= _LOUDNESS[reason.severity]
+
+    def wait_before(self, key: _Key, now: timedelta) -> timedelta:
+        """Return how long a reason that is new must still wait; zero or less means write it."""
+        if key in self.times:
+            return QUIET
+        return PATIENCE.get(key[0], timedelta(0)) - (now - self.begun.get(key, now))
+
+
+class GroupStates:
+    """The last plan per group. Must be used from one event loop."""
+
+    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self._entries: dict[GroupName, GroupState] = {}
+        self._plans: dict[GroupName, dict[Subject, Plan]] = {}
+        self._underway: dict[GroupName, GroupState] = {}
+        self._logged: dict[GroupName, _Logged] = {}
+        self._callbacks: list[Callable[[Subject, Plan, GroupState], None]] = []
+
+    def on_post(self, callback: Callable[[Subject, Plan, GroupState], None]) -> None:
+        """Call back with each plan that is posted, and with what is known of its group by then."""
+        self._callbacks.append(callback)
+
+    def post(self, plan: Plan, subject: Subject = Subject.ROLLOUT) -> timedelta | None:
+        """Take `plan` as what is known of one subject of its group now.
+
+        Returns after how long to post again where the log still lacks a reason, which changed too
+        soon after it was last written or has not stayed long enough; else None.
+        """
+        tracing.spans.get_current().record_reasons((*plan.waits, *plan.problems))
+        plans = self._plans.setdefault(plan.group, {})
+        plans[subject] = plan
+        posted, plan = plan, merge_plans([plans[each] for each in Subject if each in plans])
+        now = self._clock.now()
+        before = self._entries.get(plan.group)
+        holds_still = before is not None and _leading(before.plan) == _leading(plan)
+        since = before.since if before is not None and holds_still else now
+        state = self._entries[plan.group] = GroupState(plan=plan, since=since, looked=now)
+        self._metrics.show_blockers(plan.group, (reason.code for reason in plan.waits))
+        self._metrics.progress.show_state(plan.group, since)
+        if subject is Subject.ROLLOUT:
+            self._show_progress(plan)
+        for callback in self._callbacks:
+            callback(subject, posted, state)
+        return self._log_news(plan)
+
+    @contextmanager
+    def carrying_out(self, plan: Plan) -> Iterator[None]:
+        """Have pages show, inside the block, that `plan` is being carried out.
+
+        A live read waits for its turn and for the API server, and what was posted last may be over
+        by then. Pods are counted as the plan saw them. What holds the group, and the log, wait for
+        what comes of it: a budget that refuses the same pods again and again never stops holding,
+        and an alert that waits for an hour of it must not begin anew.
+        """
+        if plan.actions:
+            self._show_progress(plan)
+            now = self._clock.now()
+            state = GroupState(plan=plan, since=now, looked=now, is_underway=True)
+            self._underway[plan.group] = state
+        try:
+            yield
+        finally:
+            self._underway.pop(plan.group, None)
+
+    def forget(self, group: GroupName) -> None:
+        """Drop what is known of a group that no longer exists; an unknown name is fine."""
+        self._entries.pop(group, None)
+        self._plans.pop(group, None)
+        self._logged.pop(group, None)
+
+    def find(self, group: GroupName) -> GroupState | None:
+        """Return what is known of a group, None where nothing is."""
+        return self._entries.get(group)
+
+    def find_newest(self, group: GroupName) -> GroupState | None:
+        """Return the same, by the plan that is being carried out where there is one.
+
+        What was posted before it may be over: its waits would contradict the pods beside them.
+        """
+        underway, state = self._underway.get(group), self._entries.get(group)
+        if underway is None:
+            return state
+        plans = self._plans.get(group, {})
+        plan = merge_plans(
+            [underway.plan, *(plans[each] for each in _NOT_ROLLOUT if each in plans)]
+        )
+        is_same = state is not None and _leading(state.plan) == _leading(plan)
+        since = state.since if state is not None and is_same else underway.since
+        return replace(underway, plan=plan, since=since)
+
+    def entries(self) -> tuple[GroupState, ...]:
+        """Return all groups in the order of their names."""
+        return tuple(entry for _, entry in sorted(self._entries.items()))
+
+    def _show_progress(self, plan: Plan) -> None:
+        if plan.progress is not None:
+            self._metrics.progress.show_zones(plan.group, plan.progress, self._clock.now())
+
+    def _log_news(self, plan: Plan) -> timedelta | None:
+        """Write what is new; return when to try again with what was held back."""
+        logged = self._logged.setdefault(plan.group, _Logged())
+        now = self._clock.elapsed()
+        logged.times = {key: at for key, at in logged.times.items() if now - at < QUIET}
+        current = _gather(plan)
+        # What no longer holds is new when it comes back.
+        logged.reasons = {key: reason for key, reason in logged.reasons.items() if key in current}
+        logged.begun = {key: logged.begun.get(key, now) for key in current if key[0] in PATIENCE}
+        waits: list[timedelta] = []
+        for key, reason in current.items():
+            if logged.covers(key, reason):
+                continue
+            wait = logged.wait_before(key, now)
+            if wait > timedelta(0):
+                waits.append(wait)
+                continue
+            logged.reasons[key] = reason
+            logged.times[key] = now
+            _write(plan.group, reason)
+        return min(waits, default=None)
+
+
+def merge_plans(plans: Sequence[Plan]) -> Plan:
+    """Return the plans of all subjects of a group as one; with a wait of any, it is not at rest."""
+    first = plans[0]
+    if len(plans) == 1:
+        return first
+    waits = tuple(wait for plan in plans for wait in plan.waits)
+    held = tuple(wait for wait in waits if wait.code is not Code.UP_TO_DATE)
+    problems = tuple(problem for plan in plans for problem in plan.problems)
+    return dataclasses.replace(first, waits=held or waits, problems=problems)
+
+
+def _gather(plan: Plan) -> dict[_Key, Reason]:
+    """Return one reason per code and zone, the texts of several joined under the most severe."""
+    reasons: dict[_Key, list[Reason]] = {}
+    for reason in (*plan.waits, *plan.problems):
+        reasons.setdefault(_key(reason), []).append(reason)
+    return {key: _join(same) for key, same in reasons.items()}
+
+
+def _join(same: list[Reason]) -> Reason:
+    if len(same) == 1:
+        return same[0]
+    texts = dict.fromkeys(reason.text for reason in same)
+    gists = dict.fromkeys(_stable_text(reason) for reason in same)
+    loudest = max((reason.severity for reason in same), key=_LOUDNESS.__getitem__)
+    return replace(same[0], text="; ".join(texts), stable_text="; ".join(gists), severity=loudest)
+
+
+def _stable_text(reason: Reason) -> str:
+    return reason.stable_text or reason.text
+
+
+def _leading(plan: Plan) -> _Key | None:
+    leading = find_leading(plan.waits)
+    return None if leading is None else _key(leading)
+
+
+def _key(reason: Reason) -> _Key:
+    return (reason.code, reason.zone)
+
+
+def _write(group: GroupName, reason: Reason) -> None:
+    zone = {"zone": reason.zone} if reason.zone else {}
+    write = log.at(reason.severity)
+    write(_message(reason.code), group=group, **zone, reason=reason.code, why=reason.text)
+
+
+def _message(code: Code) -> str:
+    return _MESSAGES.get(code, "Group waits" if code in WAIT_CODES else "Group has an odd setting")

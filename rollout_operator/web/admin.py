@@ -3,28 +3,524 @@
 Plain HTTP on all addresses, read-only, and it shows nothing that a reader of the namespace could
 not see. It is started first and stopped last, so that probes and scrapes always get an answer.
 `show` says what the status page shows; until then the page says what is missing.
+
+The routes of the status page, and which clients share what.
+
+Nothing is described while no client sends a request. All requests within a second get renderings of
+one description, and each rendering is made once.
+
+The whole HTML page around sections: style, script, icons, and what a browser may do with it.
+
+It needs nothing from elsewhere: style sheet and script stand in the page, and the policy names them
+by their hashes. Without the script the page is loaded again every few seconds.
+
+The description as JSON, and the schema of that.
+
+News of the page for browsers that stay: server-sent events, to a bounded number of them.
+
+Each client has a place in the second, so that all of them together never keep the loop for long. A
+client is sent only what has changed since the last time, and nothing while that is still on its
+way; a client that takes nothing for a while is cut.
+
+All reasons with their meaning and remedy, as a page that links lead to.
 """
 
 import asyncio
-from datetime import timedelta
-from functools import partial
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from datetime import datetime, timedelta
+from functools import cache, partial
+from hashlib import sha256
+from heapq import heapify, heappop, heappush
+from http import HTTPStatus
+from importlib.resources import files
 from typing import Final
 
+import msgspec
 from aiohttp import hdrs, web
 
-from rollout_operator.aio.clock import LoopClock
-from rollout_operator.aio.shared import Shared, join_pieces, keep_if_dear
-from rollout_operator.model.description import Description
+from rollout_operator import __version__
+from rollout_operator.aio.clock import Clock, LoopClock
+from rollout_operator.aio.tasks import Shared, join_pieces, keep_if_dear
+from rollout_operator.model.description import SCHEMA_VERSION, Description
+from rollout_operator.model.outcome import MEANINGS, REMEDIES, Code
+from rollout_operator.planning.text import render_description
 from rollout_operator.planning.wording import one_line
 from rollout_operator.telemetry.exposition import CONTENT_TYPE, OPENMETRICS_TYPE
-from rollout_operator.telemetry.health import Health
 from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.spans import tracing
-from rollout_operator.web.http.cluster import ClusterRules, validate_cluster
-from rollout_operator.web.http.connection import SERVER, WRITE_LIMIT, Connection, end_silence
-from rollout_operator.web.http.listener import bind
-from rollout_operator.web.http.metrics import measure
-from rollout_operator.web.status.pages import Describe, StatusPages
+from rollout_operator.telemetry.states import Health
+from rollout_operator.web.cards import (
+    POD_ICONS,
+    Fragment,
+    SectionRenderer,
+    escape,
+    gather,
+    render_icon,
+    render_prose,
+    render_remedy,
+    render_time,
+)
+from rollout_operator.web.connection import (
+    SERVER,
+    WRITE_LIMIT,
+    Connection,
+    bind,
+    end_silence,
+    write_pieces,
+)
+from rollout_operator.web.middleware import ClusterRules, measure, validate_cluster
+
+RELOAD_SECONDS: Final = 5
+
+# Each in a square of 16, drawn with the colour of the text beside it.
+_ICONS: Final = {
+    "done": '<path d="M3 8.5l3.5 3.5L13 4.5"/>',
+    "moving": '<path d="M4 3l8 5-8 5z" class="f"/>',
+    "scaling": '<path d="M8 2v12M4.5 5.5L8 2l3.5 3.5M4.5 10.5L8 14l3.5-3.5"/>',
+    "waiting": '<circle cx="8" cy="8" r="6"/><path d="M8 4.5V8l2.5 2"/>',
+    "held": '<path d="M8 1.5L15 14H1z"/><path d="M8 6v4M8 11.8v.4"/>',
+    "turn": '<path d="M2 8h11M9 4l4 4-4 4"/>',
+    "ready": '<path d="M3 8.5l3.5 3.5L13 4.5"/>',
+    "starting": '<circle cx="8" cy="8" r="5.5"/><path d="M8 2.5a5.5 5.5 0 010 11z" class="f"/>',
+    "unready": '<path d="M8 2.5v7M8 12.8v.4"/>',
+    "going": '<path d="M4 4l8 8M12 4l-8 8"/>',
+    "missing": '<path d="M4 8h8"/>',
+    "unknown": '<path d="M5.5 6a2.5 2.5 0 115 0c0 2-2.5 2-2.5 4M8 12.8v.4"/>',
+}
+_FAVICON: Final = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
+    "%3Crect width='16' height='16' rx='3' fill='%230b6bcb'/%3E"
+    "%3Cpath d='M4 4h8M4 8h8M4 12h5' stroke='white' stroke-width='2'/%3E%3C/svg%3E"
+)
+
+
+@cache
+def read_asset(name: str) -> str:
+    """Return a file that lies beside this module."""
+    return files(__package__).joinpath(name).read_text("utf-8")
+
+
+@cache
+def make_policy() -> str:
+    """Return the Content-Security-Policy of every page here."""
+    style, script = (_hash(read_asset(name)) for name in ("page.css", "page.js"))
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"style-src '{style}'",
+            f"script-src '{script}'",
+            "connect-src 'self'",
+            "img-src data:",  # the icon in the tab
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+        )
+    )
+
+
+def list_page(namespace: str, now: datetime, sections: Iterable[str]) -> Iterator[bytes]:
+    """Yield the pieces of the status page."""
+    yield _render_head(namespace, now).encode()
+    yield from gather(sections)
+    yield _render_foot().encode()
+
+
+def list_plain_page(title: str, body: Iterable[str]) -> Iterator[bytes]:
+    """Yield the pieces of a page that does not change while it is read."""
+    head = f"{_begin_document(title, '')}<body><main>"
+    yield head.encode()
+    yield from gather(body)
+    yield b"</main></body></html>\n"
+
+
+def _render_head(namespace: str, now: datetime) -> str:
+    name = escape(namespace)
+    reload = f'<noscript><meta http-equiv="refresh" content="{RELOAD_SECONDS}"></noscript>'
+    return (
+        f"{_begin_document(f'{namespace} - rollout-operator', reload)}"
+        f'<body data-now="{int(now.timestamp() * 1000)}">{_render_icons()}'
+        f'<header class="top"><h1><span>rollout-operator</span> <b>{name}</b></h1>'
+        f'<p id="link" class="link" role="status"><span id="link-text">'
+        f"as of {render_time(now, 'at')}</span></p></header>{_render_legend()}<main>"
+        f'<div id="live" data-name="{name}">'
+    )
+
+
+def _render_foot() -> str:
+    links = " ".join(
+        f'<a href="{path}">{word}</a>'
+        for path, word in (
+            ("status.json", "JSON"),
+            ("status.schema.json", "schema"),
+            ("reasons", "all reasons"),
+            ("metrics", "metrics"),
+        )
+    )
+    return (
+        f"</div></main><footer><span>rollout-operator {__version__}</span>"
+        f"<nav>{links}</nav></footer><script>{read_asset('page.js')}</script></body></html>\n"
+    )
+
+
+def _render_legend() -> str:
+    cells = "".join(
+        f"<li>{_render_cell(icon, 'new')}{state}</li>" for state, icon in POD_ICONS.items()
+    )
+    return (
+        f'<aside class="legend" aria-label="Legend"><ul>{cells}'
+        f"<li>{_render_cell('ready', 'new')}filled: update revision</li>"
+        f"<li>{_render_cell('ready', 'old')}hollow: older revision</li>"
+        "</ul></aside>"
+    )
+
+
+def _render_cell(icon: str, age: str) -> str:
+    return f'<span class="cell {icon} {age}">{render_icon(icon)}</span>'
+
+
+def _begin_document(title: str, extra: str) -> str:
+    return (
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f'{extra}<title>{escape(title)}</title><link rel="icon" href="{_FAVICON}">'
+        f"<style>{read_asset('page.css')}</style></head>"
+    )
+
+
+@cache
+def _render_icons() -> str:
+    symbols = "".join(
+        f'<symbol id="i-{name}" viewBox="0 0 16 16">{shape}</symbol>'
+        for name, shape in _ICONS.items()
+    )
+    return f'<svg class="icons" aria-hidden="true">{symbols}</svg>'
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
+
+
+def list_document(description: Description) -> Iterator[bytes]:
+    """Yield the pieces of the JSON, one for each element of what the description lists.
+
+    A thousand groups take longer to encode than the loop may stand still.
+    """
+    for number, field in enumerate(msgspec.structs.fields(Description)):
+        value = getattr(description, field.name)
+        if value is msgspec.UNSET:
+            continue
+        yield b"%s%s:" % (b"," if number else b"{", msgspec.json.encode(field.encode_name))
+        if isinstance(value, tuple):
+            yield from _list_elements(value)
+        else:
+            yield msgspec.json.encode(value)
+    yield b"}\n"
+
+
+def _list_elements(elements: tuple[object, ...]) -> Iterator[bytes]:
+    yield b"["
+    for number, element in enumerate(elements):
+        yield (b"," if number else b"") + msgspec.json.encode(element)
+    yield b"]"
+
+
+@cache
+def render_schema() -> bytes:
+    """Return the JSON schema of what `list_document` yields."""
+    return render_schema_of(Description, f"rollout-operator /status.json, version {SCHEMA_VERSION}")
+
+
+def render_schema_of(kind: type[msgspec.Struct], title: str) -> bytes:
+    """Return the JSON schema of a type, with a title."""
+    schema = msgspec.json.schema(kind)
+    # Reasons are added without a new version: a program must not refuse an unknown reason.
+    schema["$defs"][Code.__name__] = {"title": Code.__name__, "type": "string"}
+    titled = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": title,
+        **schema,
+    }
+    return msgspec.json.format(msgspec.json.encode(titled), indent=2) + b"\n"
+
+
+MOST_CLIENTS: Final = 256
+INTERVAL: Final = timedelta(seconds=1)
+# So many clients are served each second: more of them have their turn more seldom.
+CLIENTS_A_SECOND: Final = 50
+# Proxies cut what is silent for a minute or less; the page warns of a lost connection after 25 s.
+HEARTBEAT: Final = timedelta(seconds=10)
+# How long a browser waits until it connects again, also where it found no place.
+RETRY: Final = timedelta(seconds=3)
+RETRY_AFTER: Final = timedelta(seconds=10)
+_PLACES: Final = MOST_CLIENTS.bit_length() - 1
+
+
+class EventStreams:
+    """The streams of one server. Must be used from one event loop."""
+
+    def __init__(
+        self, get: Callable[[], Awaitable[Fragment]], *, write_limit: timedelta = WRITE_LIMIT
+    ) -> None:
+        """`get` returns what a page shows now; `write_limit` is a client's time to take a piece."""
+        self._get = get
+        self._write_limit = write_limit
+        self._free = list(range(MOST_CLIENTS))
+        heapify(self._free)
+        self._closing = asyncio.Event()
+
+    @property
+    def clients(self) -> int:
+        """Return how many streams there are."""
+        return MOST_CLIENTS - len(self._free)
+
+    def close(self) -> None:
+        """End all streams, and begin no other."""
+        self._closing.set()
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Send news until the client goes or the server stops; 503 where all places are taken."""
+        if not self._free or self._closing.is_set():
+            return web.Response(
+                status=HTTPStatus.SERVICE_UNAVAILABLE,
+                text="too many live pages: load /status again\n",
+                headers={hdrs.RETRY_AFTER: f"{RETRY_AFTER.total_seconds():.0f}"},
+            )
+        place = heappop(self._free)
+        try:
+            return await self._stream(request, place)
+        finally:
+            heappush(self._free, place)
+
+    async def _stream(self, request: web.Request, place: int) -> web.StreamResponse:
+        response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream"})
+        # nginx would gather what is sent.
+        response.headers["X-Accel-Buffering"] = "no"
+        transport = request.transport
+        if request.method == hdrs.METH_HEAD or transport is None:
+            return response
+        transport.set_write_buffer_limits(high=0)
+        client = _Client(response, transport, self._write_limit)
+        try:
+            await response.prepare(request)
+            await client.send(b"retry: %d\n\n" % (RETRY // timedelta(milliseconds=1)))
+            while not transport.is_closing() and not self._closing.is_set():
+                if not client.is_behind():
+                    await client.update(await self._get())
+                await self._wait(_measure_wait(place, self._choose_interval()))
+        except TimeoutError:
+            transport.abort()
+        except ConnectionError:
+            return response  # the client has gone; the server sees the same and cleans up
+        return response
+
+    def _choose_interval(self) -> float:
+        return max(INTERVAL.total_seconds(), self.clients / CLIENTS_A_SECOND)
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._closing.wait()
+        except TimeoutError:
+            return
+
+
+class _Client:
+    """The last news to one client, and since when it takes nothing."""
+
+    def __init__(
+        self, response: web.StreamResponse, transport: asyncio.WriteTransport, limit: timedelta
+    ) -> None:
+        self._response = response
+        self._transport = transport
+        self._limit = limit.total_seconds()
+        self._seen: Fragment | None = None
+        self._sent = 0.0
+        """When something was sent last, on the loop's time."""
+
+    def is_behind(self) -> bool:
+        """Return whether bytes still wait for the client. Raises TimeoutError after a while."""
+        if not self._transport.get_write_buffer_size():
+            return False
+        if _now() - self._sent > self._limit:
+            raise TimeoutError
+        return True
+
+    async def update(self, fragment: Fragment) -> None:
+        """Send what has changed, or after some time without it that all is well."""
+        if self._seen is None or fragment.number != self._seen.number:
+            news = fragment.render_news(self._seen)
+            self._seen = fragment
+            await self.send(news)
+        elif _now() - self._sent >= HEARTBEAT.total_seconds():
+            await self.send(b"event: alive\ndata: 1\n\n")
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes. Raises TimeoutError and ConnectionError."""
+        self._sent = _now()
+        async with asyncio.timeout(self._limit):
+            await write_pieces(self._response, data, len(data))
+
+
+def _measure_wait(place: int, interval: float) -> float:
+    """Return the seconds until the next turn of a place: neighbours are half a round apart."""
+    turn = int(f"{place:0{_PLACES}b}"[::-1], 2) / MOST_CLIENTS * interval
+    wait = (turn - _now()) % interval
+    return wait if wait > interval / 2 else wait + interval
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@cache
+def render_reasons() -> bytes:
+    """Return the page: one anchor for each code."""
+    return b"".join(list_plain_page("Reasons - rollout-operator", _list_codes()))
+
+
+@cache
+def render_plain_reasons() -> str:
+    """Return the same as text."""
+    return "".join(f"{line}\n" for code in Code for line in _list_lines(code))
+
+
+def _list_codes() -> Iterator[str]:
+    yield (
+        '<header class="top"><h1><span>rollout-operator</span> <b>Reasons</b></h1>'
+        '<p><a href="status">status</a></p></header><div class="card"><dl class="code-list">'
+    )
+    for code in Code:
+        to_do = render_remedy(REMEDIES.get(code, ""))
+        yield (
+            f'<dt id="{code}"><a class="code" href="#{code}">{code}</a></dt>'
+            f"<dd>{render_prose(MEANINGS[code])}{to_do}</dd>"
+        )
+    yield "</dl></div>"
+
+
+def _list_lines(code: Code) -> Iterator[str]:
+    yield f"{code}"
+    yield f"    {MEANINGS[code]}"
+    if code in REMEDIES:
+        yield f"    To do: {REMEDIES[code]}"
+
+
+Describe = Callable[[], Awaitable[Description]]
+
+# Where grafana/rollout-operator has its page. Relative: a proxy may have put a path before ours.
+_ELSEWHERE: Final = {"/ui": "status", "/ui/status": "../status"}
+_HTML: Final = "text/html"
+_JSON: Final = "application/json"
+
+
+class StatusPages:
+    """The pages of one server."""
+
+    def __init__(self, describe: Describe, clock: Clock) -> None:
+        """`describe` is called at most once a second, and only for a request."""
+        self._clock = clock
+        self._describe = describe
+        self._sections = SectionRenderer()
+        self._renderings = Shared(self._begin, clock)
+        self._streams = EventStreams(self._get_fragment)
+
+    def show(self, describe: Describe) -> None:
+        """Show another description from now on."""
+        self._describe = describe
+        self._renderings = Shared(self._begin, self._clock)
+
+    def close(self) -> None:
+        """End the streams of events."""
+        self._streams.close()
+
+    def add_routes(self, router: web.UrlDispatcher) -> None:
+        """Answer on the paths of the status page."""
+        for path in ("/", "/status"):
+            router.add_get(path, self._answer_status)
+        for path, target in _ELSEWHERE.items():
+            router.add_get(path, partial(_lead_to, target))
+        router.add_get("/status.json", self._answer_document)
+        router.add_get("/status.schema.json", _answer_schema)
+        router.add_get("/status/events", self._streams.answer)
+        router.add_get("/reasons", _answer_reasons)
+
+    async def _begin(self) -> "_Renderings":
+        return _Renderings(await self._describe(), self._sections, self._clock)
+
+    async def _get_fragment(self) -> Fragment:
+        return await (await self._renderings.get()).fragment.get()
+
+    async def _answer_status(self, request: web.Request) -> web.Response:
+        renderings = await self._renderings.get()
+        if wants_html(request):
+            return _make_page(await renderings.page.get())
+        return _make_text(await renderings.text.get())
+
+    async def _answer_document(self, request: web.Request) -> web.Response:
+        body = await (await self._renderings.get()).document.get()
+        return web.Response(body=body, content_type=_JSON)
+
+
+class _Renderings:
+    """One description, and its renderings as far as they were requested."""
+
+    def __init__(self, description: Description, sections: SectionRenderer, clock: Clock) -> None:
+        self._description = description
+        self.fragment = Shared(partial(sections.render, description), clock)
+        self.page = Shared(self._make_page, clock)
+        self.text = Shared(partial(join_pieces, self._list_text), clock)
+        list_all = partial(list_document, description)
+        self.document = Shared(partial(join_pieces, list_all), clock)
+
+    async def _make_page(self) -> bytes:
+        description, sections = self._description, (await self.fragment.get()).sections
+        return await join_pieces(
+            lambda: list_page(description.namespace, description.now, sections.values())
+        )
+
+    def _list_text(self) -> Iterator[bytes]:
+        return gather(f"{line}\n" for line in render_description(self._description))
+
+
+def wants_html(request: web.Request) -> bool:
+    """Return whether the client is a browser: it names HTML, and `*/*` is for all others."""
+    for choice in request.headers.get(hdrs.ACCEPT, "").split(","):
+        kind, *parameters = (part.strip().lower() for part in choice.split(";"))
+        if kind == _HTML and "q=0" not in parameters:
+            return True
+    return False
+
+
+async def _lead_to(target: str, request: web.Request) -> web.Response:
+    return web.Response(status=302, headers={hdrs.LOCATION: target})
+
+
+async def _answer_schema(request: web.Request) -> web.Response:
+    return web.Response(body=render_schema(), content_type=_JSON)
+
+
+async def _answer_reasons(request: web.Request) -> web.Response:
+    if wants_html(request):
+        return _make_page(render_reasons())
+    return _make_text(render_plain_reasons().encode())
+
+
+def _make_page(body: bytes) -> web.Response:
+    response = web.Response(body=body, content_type=_HTML, charset="utf-8")
+    response.headers[hdrs.VARY] = hdrs.ACCEPT
+    response.headers["Content-Security-Policy"] = make_policy()
+    response.headers["Referrer-Policy"] = "no-referrer"
+    response.headers["Cross-Origin-Resource-Policy"] = "same-origin"
+    return response
+
+
+def _make_text(body: bytes) -> web.Response:
+    response = web.Response(body=body, content_type="text/plain", charset="utf-8")
+    response.headers[hdrs.VARY] = hdrs.ACCEPT
+    return response
+
 
 # As many connections may wait for being accepted; the operating system's own limit comes first.
 BACKLOG: Final = 128

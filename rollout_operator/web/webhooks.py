@@ -3,26 +3,366 @@
 Decides which requests are worth a review. How a review is answered, and when at the latest, is
 decided in `web.reviews.dispatch`, which clients may connect in `web.http.listener`, how much may be
 sent in `web.http.bodies`.
+
+Bodies of reviews: read within limits of size, memory and time, and decoded.
+
+Decides how much one body may have, how fast it must come, where it is decoded, and how much memory
+all large bodies may take together: by what has arrived, never by what was announced. What a body
+means is decided in `model.decode.review`.
 """
 
+import asyncio
+import mmap
 import ssl
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 from typing import Final, cast
 
 import msgspec
-from aiohttp import hdrs, web
+from aiohttp import StreamReader, hdrs, web
 
 from rollout_operator.aio.clock import Clock
+from rollout_operator.model.decode.review import decode_review
+from rollout_operator.model.decode.wire import SMALL
+from rollout_operator.model.names import DecodeError, OperatorError
+from rollout_operator.model.scaling import Review
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.web.http.bodies import Bodies, Rejected
-from rollout_operator.web.http.cluster import ClusterCheck, ClusterRules, clean_header
-from rollout_operator.web.http.connection import SERVER, WRITE_LIMIT, Connections, ReviewConnection
-from rollout_operator.web.http.listener import FLAG, ConnectionLimits, ConnectionListener
-from rollout_operator.web.http.metrics import TRACE, UNMATCHED, Meter, name_method, name_route
-from rollout_operator.web.reviews.dispatch import Deadline, Reviewer
+from rollout_operator.web.connection import (
+    FLAG,
+    SERVER,
+    WRITE_LIMIT,
+    ConnectionLimits,
+    ConnectionListener,
+    Connections,
+    ReviewConnection,
+)
+from rollout_operator.web.dispatch import Deadline, Reviewer
+from rollout_operator.web.middleware import (
+    TRACE,
+    UNMATCHED,
+    ClusterCheck,
+    ClusterRules,
+    Meter,
+    clean_header,
+    name_method,
+    name_route,
+)
+
+# The API server takes objects up to 3 MiB; a review holds two, with their JSON escapes.
+MAX_BODY: Final = 7 << 20
+# Of all bodies beyond SMALL together. Small bodies do not count: connections are few, and a client
+# that fills the room with large bodies must not hold up common bodies.
+MAX_BODIES: Final = 16 << 20
+# Decoding more than this would delay all others on the loop.
+MAX_ON_LOOP: Final = 256 << 10
+# How often the rate of a large body is measured, and how many bytes must have come in each such
+# time since its first: on average, and of late where others wait for room.
+BEAT: Final = timedelta(seconds=1)
+LEAST: Final = 64 << 10
+LEAST_CROWDED: Final = 1 << 20
+# A body that waits still has its first 64 KiB, and as much again in the buffers of its connection.
+MAX_WAITING: Final = 32
+
+
+class Rejected(OperatorError):
+    """A request that is no review: its answer is an HTTP status and this text.
+
+    `closes` says whether the connection ends with the answer.
+    """
+
+    def __init__(self, status: int, text: str, *, closes: bool = False) -> None:
+        super().__init__(text)
+        self.status = status
+        self.closes = closes
+
+
+class Bodies:
+    """Reads bodies; those that are not small take of one room."""
+
+    def __init__(self, clock: Clock, thread: Executor | None = None) -> None:
+        """Make a reader that decodes large bodies in `thread`, which it ends with itself."""
+        self._clock = clock
+        self.room: Final = Room(MAX_BODIES, largest=MAX_BODY)
+        # One: several would only wait for each other, and the loop for all of them.
+        self._thread = thread or ThreadPoolExecutor(max_workers=1, thread_name_prefix="bodies")
+
+    def close(self) -> None:
+        """End the thread after what it decodes."""
+        self._thread.shutdown(wait=False)
+
+    async def read(
+        self, request: web.BaseRequest, until: timedelta, *, keeps: bool = False
+    ) -> Review:
+        """Return the review in the body, which must be there `until`, on `clock.elapsed()`.
+
+        With `keeps` it can be passed on. Raises Rejected.
+        """
+        content = request.content
+        if content.is_eof() and content.total_bytes <= SMALL:
+            # The common case: it has come whole with its head.
+            body = _decode(content.read_nowait(), keeps=keeps)
+        else:
+            body = await self._read_slowly(request, until, keeps=keeps)
+        if isinstance(body, str):
+            raise Rejected(400, body)
+        return body
+
+    async def _read_slowly(
+        self, request: web.BaseRequest, until: timedelta, *, keeps: bool
+    ) -> Review | str:
+        share = RoomShare(self.room, _size(request))
+        body = _Body(share.announced)
+        try:
+            await self._collect(request, body, share, until)
+            if body.size > MAX_ON_LOOP:
+                return await self._decode_beside(body, share, keeps=keeps)
+            return _decode(body.take(), keeps=keeps)
+        finally:
+            # Not left to the garbage collector: a task that was cancelled is part of a cycle.
+            body.take()
+            share.leave()
+
+    async def _decode_beside(
+        self, body: "_Body", share: "RoomShare", *, keeps: bool
+    ) -> Review | str:
+        decoding = asyncio.wrap_future(self._thread.submit(_decode, body.take(), keeps=keeps))
+        # A thread goes on where the task that waits for it is cancelled.
+        decoding.add_done_callback(share.hold())
+        return await asyncio.shield(decoding)
+
+    async def _collect(
+        self, request: web.BaseRequest, body: "_Body", share: "RoomShare", until: timedelta
+    ) -> None:
+        content = request.content
+        if content.is_eof():
+            body.add(content.read_nowait())
+            return
+        is_large = request.content_length is not None and share.announced > SMALL
+        rate = _BodyRate(self._clock.elapsed(), is_large=is_large)
+        try:
+            while not content.at_eof():
+                body.add(await self._receive(content, rate, until))
+                if body.size > share.announced:
+                    raise _too_large()
+                if body.size > SMALL:
+                    await self._take(share, body.size, rate, until)
+                rate.add(self._clock.elapsed(), body.size, is_crowded=self.room.is_crowded)
+        except web.RequestPayloadError as error:
+            raise Rejected(400, "the body is broken", closes=True) from error
+
+    async def _receive(self, content: StreamReader, rate: "_BodyRate", until: timedelta) -> bytes:
+        """Return the next part of the body."""
+        while True:
+            try:
+                async with asyncio.timeout(self._left(min(until, rate.due))):
+                    return await content.readany()
+            except TimeoutError as error:
+                now = self._clock.elapsed()
+                if now >= until:
+                    raise Rejected(408, "the body did not come in time", closes=True) from error
+                rate.check(now, is_crowded=self.room.is_crowded)
+
+    async def _take(
+        self, share: "RoomShare", size: int, rate: "_BodyRate", until: timedelta
+    ) -> None:
+        """Take room for what has come of the body."""
+        begin = self._clock.elapsed()
+        try:
+            async with asyncio.timeout(self._left(until)):
+                await self.room.take(share, size - share.size)
+        except (TimeoutError, RoomFullError) as error:
+            raise _too_many() from error
+        rate.pause(self._clock.elapsed() - begin)
+
+    def _left(self, until: timedelta) -> float:
+        return (until - self._clock.elapsed()).total_seconds()
+
+
+class _Body:
+    """The part of a body that has come. A large body lies in memory of its own.
+
+    As bytes it would be copied whenever it grows, and its memory would stay with the process.
+    """
+
+    __slots__ = ("_memory", "_parts", "announced", "size")
+
+    def __init__(self, announced: int) -> None:
+        self.announced = announced
+        self.size = 0
+        self._parts: list[bytes] = []
+        self._memory: mmap.mmap | None = None
+
+    def add(self, part: bytes) -> None:
+        """Put a part behind the others; beyond the length announced it is only counted."""
+        begin, self.size = self.size, self.size + len(part)
+        if self._memory is None and self.size <= SMALL:
+            self._parts.append(part)
+        elif self.size <= self.announced:
+            if self._memory is None:
+                # Pages are there from when something is written to them.
+                self._memory = mmap.mmap(-1, self.announced)
+                self._memory[:begin] = b"".join(self._parts)
+                self._parts.clear()
+            self._memory[begin : self.size] = part
+
+    def take(self) -> bytes | memoryview:
+        """Return the bytes that have come, and keep none of them."""
+        memory, parts = self._memory, self._parts
+        self._memory, self._parts = None, []
+        return b"".join(parts) if memory is None else memoryview(memory)[: self.size]
+
+
+class _BodyRate:
+    """The rate at which a body comes, without the time in which it waits for room.
+
+    Raises Rejected where that is too slow. A body that may be small has time enough.
+    """
+
+    __slots__ = ("_before", "_begin", "_is_large", "_size", "due")
+
+    def __init__(self, begin: timedelta, *, is_large: bool) -> None:
+        self._begin = begin
+        self._is_large = is_large
+        self._size = self._before = 0
+        self.due = begin + BEAT
+        """When it is measured next."""
+
+    def add(self, now: timedelta, size: int, *, is_crowded: bool) -> None:
+        """Take in how much has come."""
+        self._size = size
+        self._is_large = self._is_large or size > SMALL
+        if now >= self.due:
+            self.check(now, is_crowded=is_crowded)
+
+    def check(self, now: timedelta, *, is_crowded: bool) -> None:
+        """Compare what has come since the last time with the least rate."""
+        if self._is_large and self._size < LEAST * ((now - self._begin) / BEAT):
+            raise Rejected(408, f"the body comes with less than {LEAST} bytes/s", closes=True)
+        if self._is_large and is_crowded and self._size - self._before < LEAST_CROWDED:
+            raise _too_many()
+        self._before, self.due = self._size, now + BEAT
+
+    def pause(self, span: timedelta) -> None:
+        """Leave out a time in which nothing was read."""
+        self._begin += span
+        self.due += span
+
+
+def _size(request: web.BaseRequest) -> int:
+    """Return how large the body is: as it says, or the most where it does not say."""
+    size = request.content_length
+    if size is None:
+        return MAX_BODY if request.can_read_body else 0
+    if size > MAX_BODY:
+        raise _too_large()
+    return size
+
+
+def _decode(body: bytes | memoryview, *, keeps: bool) -> Review | str:
+    """Return the review, or why it is none: an exception would keep the body by its traceback."""
+    try:
+        return decode_review(body, keeps=keeps)
+    except DecodeError as error:
+        return str(error)
+
+
+def _too_large() -> Rejected:
+    return Rejected(413, f"request body: more than {MAX_BODY} bytes", closes=True)
+
+
+def _too_many() -> Rejected:
+    return Rejected(429, "too many large requests at a time; try again", closes=True)
+
+
+class RoomFullError(Exception):
+    """There is no room, and too many bodies wait for it already."""
+
+
+class RoomShare:
+    """What one body takes of the room. It releases all when `leave` was called by each holder."""
+
+    __slots__ = ("_holders", "_room", "announced", "size")
+
+    def __init__(self, room: "Room", announced: int) -> None:
+        self._room = room
+        self._holders = 1
+        self.announced = announced
+        self.size = 0
+
+    def hold(self) -> Callable[[object], None]:
+        """Keep the share for another holder; return the callback by which that holder leaves."""
+        self._holders += 1
+        return lambda _: self.leave()
+
+    def leave(self) -> None:
+        """Give up the share for one holder."""
+        self._holders -= 1
+        if not self._holders:
+            self._room.release(self)
+
+
+class Room:
+    """Memory for bodies: `size` bytes at a time, for bodies of at most `largest` each.
+
+    Where it is used up, bodies wait with what they have; one of them goes on, so that half of each
+    never keeps all from being whole.
+    """
+
+    def __init__(self, most: int, *, largest: int) -> None:
+        # Any body can become whole in what is left beyond that.
+        self._common = most - largest
+        self._used = 0
+        self._favourite: RoomShare | None = None
+        self._waiting: dict[RoomShare, tuple[int, asyncio.Future[None]]] = {}
+
+    @property
+    def used(self) -> int:
+        """Return how many bytes are taken."""
+        return self._used
+
+    @property
+    def is_crowded(self) -> bool:
+        """Return whether bodies wait."""
+        return bool(self._waiting)
+
+    async def take(self, share: "RoomShare", size: int) -> None:
+        """Give a share `size` bytes more. Raises RoomFullError."""
+        if self._give(share, size):
+            return
+        if len(self._waiting) >= MAX_WAITING:
+            raise RoomFullError
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[share] = (size, turn)
+        try:
+            await turn
+        finally:
+            self._waiting.pop(share, None)
+
+    def release(self, share: "RoomShare") -> None:
+        """End a share, and let waiting bodies go on that now fit."""
+        self._used -= share.size
+        share.size = 0
+        if self._favourite is share:
+            self._favourite = None
+        # The body that lacks least is whole soonest, and then there is more room.
+        for waiting in sorted(self._waiting, key=lambda share: share.announced - share.size):
+            size, turn = self._waiting[waiting]
+            if not turn.done() and self._give(waiting, size):
+                del self._waiting[waiting]
+                turn.set_result(None)
+
+    def _give(self, share: "RoomShare", size: int) -> bool:
+        if self._used + size > self._common:
+            self._favourite = self._favourite or share
+            if self._favourite is not share:
+                return False
+        self._used += size
+        share.size += size
+        return True
+
 
 JSON: Final = "application/json"
 STOP_LIMIT: Final = timedelta(seconds=1)

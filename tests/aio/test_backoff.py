@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout_operator.aio.backoff import Backoff, Rewrites
+from rollout_operator.aio.queue import Backoff, Rewrites
 from tests.examples import repeatable
 from tests.virtual_time import VirtualClock, in_virtual_time
 

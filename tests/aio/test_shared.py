@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.aio.shared import (
+from rollout_operator.aio.tasks import (
     Shared,
     SingleFlight,
     join_pieces,

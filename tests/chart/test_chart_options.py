@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from rollout_operator.cli.commands import get_command
+from rollout_operator.cli.main import get_command
 from rollout_operator.config.checks import read_config
 from rollout_operator.config.flags import Config
 from tests.chart.rendering import (

@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 
 from rollout_operator.config.checks import read_config
-from rollout_operator.config.environment import Environment, read_environment
+from rollout_operator.config.flags import Environment, read_environment
 from tests.chart.rendering import ChartError, Values, is_hook, render_all, render_chart
 from tests.chart.test_chart_grafana_values import CONTAINER
 from tests.rendered import NAMESPACE, get_field, granted

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from rollout_operator.config.checks import read_config
-from rollout_operator.config.environment import read_environment
+from rollout_operator.config.flags import read_environment
 from tests.chart.rendering import ChartError, Values, render_chart
 from tests.chart.test_chart_grafana_values import CONTAINER
 from tests.rendered import MANIFESTS, NAMESPACE, get_field, granted

@@ -9,8 +9,8 @@ import yaml
 from rollout_operator.cli.access import ACCESS_FLAGS, choose_access, open_client
 from rollout_operator.config.grammar import UsageError, parse_mixed
 from rollout_operator.kube.api import PODS
-from rollout_operator.kube.connection.connect import Access
-from rollout_operator.model.errors import ConfigError
+from rollout_operator.kube.connection import Access
+from rollout_operator.model.names import ConfigError
 from tests.kube.fake_api import FakeApi, reply
 
 POD = "/api/v1/namespaces/mimir/pods/a-0"

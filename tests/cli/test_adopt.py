@@ -9,7 +9,7 @@ import yaml
 
 from rollout_operator.cli.main import main
 from rollout_operator.lab.zones import ZoneSpec, statefulset
-from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.model.names import ExitCode
 
 Json = dict[str, Any]
 STATUS: Json = {

@@ -9,7 +9,7 @@ import pytest
 from rollout_operator.cli.apply_crds import read_definitions
 from rollout_operator.cli.main import main
 from rollout_operator.kube.api import DEFINITIONS
-from rollout_operator.model.errors import ConfigError
+from rollout_operator.model.names import ConfigError
 from rollout_operator.telemetry import logs
 from tests.cli.test_uninstall_command import kubeconfig
 from tests.code_rules import ROOT

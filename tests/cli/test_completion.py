@@ -5,10 +5,9 @@ import subprocess
 
 import pytest
 
-from rollout_operator.cli.commands import COMMANDS
 from rollout_operator.cli.completion import map_flags, render_bash, render_fish, render_zsh
-from rollout_operator.cli.main import main
-from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.cli.main import COMMANDS, main
+from rollout_operator.model.names import ExitCode
 
 
 def test_all_flags_of_a_command_are_known() -> None:

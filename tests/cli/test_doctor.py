@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from rollout_operator.cli.doctor import choose_exit_code, render_json, render_text, run
 from rollout_operator.config.grammar import HelpRequested, UsageError
-from rollout_operator.model.diagnosis.findings import Diagnosis, Finding, FindingCode, SkippedCheck
-from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.model.diagnosis import Diagnosis, Finding, FindingCode, SkippedCheck
+from rollout_operator.model.names import ExitCode
 from rollout_operator.model.outcome import Severity
 
 WARNING: Final = Finding(

@@ -10,14 +10,12 @@ from rollout_operator.cli.explain import (
     read_target,
 )
 from rollout_operator.cli.main import main
-from rollout_operator.cli.text.layout import StatusLayout
+from rollout_operator.cli.render import StatusLayout
 from rollout_operator.config.grammar import UsageError
 from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject
 from rollout_operator.lab.lines import render_line
 from rollout_operator.lab.zones import ZoneSpec, three_zones
-from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.exit_codes import ExitCode
-from rollout_operator.model.names import GROUP_LABEL
+from rollout_operator.model.names import GROUP_LABEL, ExitCode, InvalidInput
 from tests.operator.diagnosis.inspected import ObservedCluster, observed_cluster
 from tests.operator.diagnosis.test_inspect import requesting
 from tests.virtual_time import VirtualClock, in_virtual_time

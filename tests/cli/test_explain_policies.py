@@ -3,12 +3,12 @@
 import pytest
 
 from rollout_operator.cli.explain import draw_explanation, read_target
-from rollout_operator.cli.text.layout import StatusLayout
+from rollout_operator.cli.render import StatusLayout
 from rollout_operator.lab.lines import render_line
 from rollout_operator.lab.world import Sandbox
-from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.names import InvalidInput
 from rollout_operator.model.outcome import Code
-from rollout_operator.operator.diagnosis.inspect import Inspection, list_namespaces
+from rollout_operator.operator.inspect import Inspection, list_namespaces
 from tests.controllers.policies.world import PolicyWorld
 from tests.operator.diagnosis.inspected import observe_sandbox
 from tests.virtual_time import in_virtual_time

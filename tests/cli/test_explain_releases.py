@@ -2,18 +2,14 @@
 
 import pytest
 
+from rollout_operator.cli.access import Named, choose_named
 from rollout_operator.cli.explain import draw_explanation, read_target
-from rollout_operator.cli.inspection import Named, choose_named
-from rollout_operator.cli.text.layout import StatusLayout
-from rollout_operator.kube.release_kinds import (
-    CLUSTER_ROLLOUT_SCHEDULES,
-    ROLLOUT_GATES,
-    ROLLOUT_SCHEDULES,
-)
+from rollout_operator.cli.render import StatusLayout
+from rollout_operator.kube.api import CLUSTER_ROLLOUT_SCHEDULES, ROLLOUT_GATES, ROLLOUT_SCHEDULES
 from rollout_operator.lab.lines import render_line
 from rollout_operator.lab.world import Sandbox
-from rollout_operator.model.errors import InvalidInput
-from rollout_operator.operator.diagnosis.inspect import Inspection
+from rollout_operator.model.names import InvalidInput
+from rollout_operator.operator.inspect import Inspection
 from tests.controllers.releases.world import ReleaseSandbox
 from tests.lab.releasing import create_release, create_zones
 from tests.operator.diagnosis.inspected import observe_sandbox

@@ -11,14 +11,13 @@ import pytest
 
 from rollout_operator import __version__
 from rollout_operator.aio.tasks import TaskDied
-from rollout_operator.cli.commands import COMMANDS, Command
-from rollout_operator.cli.main import main
+from rollout_operator.cli.main import COMMANDS, Command, main
 from rollout_operator.cli.run import render_usage
+from rollout_operator.config.checks import render_flag_table
 from rollout_operator.config.flags import FLAGS, Config
 from rollout_operator.config.grammar import BOOL
-from rollout_operator.config.usage import render_flag_table
 from rollout_operator.lab.demo.flags import render_demo_usage
-from rollout_operator.model.errors import ConfigError, DecodeError, Unreachable
+from rollout_operator.model.names import ConfigError, DecodeError, Unreachable
 
 Captured = pytest.CaptureFixture[str]
 Start = Callable[[Callable[[Config], int]], int]

@@ -9,15 +9,14 @@ import pytest
 import yaml
 
 from rollout_operator.cli.main import main
+from rollout_operator.cli.render import read_output
 from rollout_operator.cli.status import STATUS_FLAGS, render_json, report_changes, show
-from rollout_operator.cli.text.screen import read_output
 from rollout_operator.config.grammar import parse_mixed
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.lab.zones import three_zones
 from rollout_operator.model.description import SCHEMA_VERSION
-from rollout_operator.model.errors import ApiError, Denied, InvalidInput, Unreachable
-from rollout_operator.model.exit_codes import ExitCode
-from rollout_operator.operator.diagnosis.inspect import Inspection
+from rollout_operator.model.names import ApiError, Denied, ExitCode, InvalidInput, Unreachable
+from rollout_operator.operator.inspect import Inspection
 from tests.cli.described import EXAMPLE
 from tests.kube.fake_api import FakeApi, refuse, reply
 from tests.operator.diagnosis.inspected import ObservedCluster, observed_cluster

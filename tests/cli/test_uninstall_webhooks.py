@@ -7,7 +7,7 @@ import pytest
 
 from rollout_operator.cli.uninstall_webhooks import LeftOver, Uninstall
 from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, JsonObject
-from rollout_operator.model.errors import ApiError, Conflict, Denied, NotFound, UnknownOutcome
+from rollout_operator.model.names import ApiError, Conflict, Denied, NotFound, UnknownOutcome
 from tests.controllers.fake_client import FakeClient
 
 Captured = pytest.CaptureFixture[str]

@@ -8,16 +8,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rollout_operator.cli.awaited import Goal, Progress
-from rollout_operator.cli.inspection import NOTHING, Named
+from rollout_operator.cli.access import NOTHING, Named
 from rollout_operator.cli.main import main
-from rollout_operator.cli.wait import HELD_FOR, RolloutWait
+from rollout_operator.cli.wait import HELD_FOR, Goal, Progress, RolloutWait
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
 from rollout_operator.lab.nodes.behaviour import Behaviour, StartKind, image_of
 from rollout_operator.lab.zones import three_zones
-from rollout_operator.model.errors import ApiError, Denied, InvalidInput, Unreachable
-from rollout_operator.model.exit_codes import ExitCode
-from rollout_operator.operator.diagnosis.inspect import Inspection
+from rollout_operator.model.names import ApiError, Denied, ExitCode, InvalidInput, Unreachable
+from rollout_operator.operator.inspect import Inspection
 from tests.operator.diagnosis.inspected import ObservedCluster, observed_cluster
 from tests.virtual_time import VirtualClock, elapsed, in_virtual_time
 

@@ -7,15 +7,13 @@ from typing import Any, Final
 
 import pytest
 
-from rollout_operator.cli.awaited import Goal
-from rollout_operator.cli.inspection import Named, read_named
-from rollout_operator.cli.wait import HELD_FOR
+from rollout_operator.cli.access import Named, read_named
+from rollout_operator.cli.wait import HELD_FOR, Goal
 from rollout_operator.config.grammar import UsageError
 from rollout_operator.lab.nodes.behaviour import Behaviour, StartKind, image_of
 from rollout_operator.lab.world import Sandbox
-from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.exit_codes import ExitCode
-from rollout_operator.planning.description.policies import OBEYED_WITHIN
+from rollout_operator.model.names import ExitCode, InvalidInput
+from rollout_operator.planning.describe_policies import OBEYED_WITHIN
 from tests.cli.test_wait import Wait
 from tests.controllers.policies.world import PolicyWorld
 from tests.operator.diagnosis.inspected import observe_sandbox

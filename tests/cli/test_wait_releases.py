@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.cli.awaited import AwaitedRelease, Goal
-from rollout_operator.cli.inspection import Named, read_named
-from rollout_operator.cli.wait import run
+from rollout_operator.cli.access import Named, read_named
+from rollout_operator.cli.wait import AwaitedRelease, Goal, run
 from rollout_operator.config.grammar import UsageError
-from rollout_operator.kube.release_kinds import ROLLOUT_GATES, ROLLOUTS
-from rollout_operator.model.described.releases import ReleasePhase
-from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.kube.api import ROLLOUT_GATES, ROLLOUTS
+from rollout_operator.model.description import ReleasePhase
+from rollout_operator.model.names import ExitCode, InvalidInput
 from tests.cli.test_wait import Wait
 from tests.controllers.releases.world import ReleaseSandbox
 from tests.lab.releasing import create_release, create_zones

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from rollout_operator.config.checks import read_config
-from rollout_operator.model.errors import ConfigError
+from rollout_operator.model.names import ConfigError
 
 IN_NAMESPACE: Final = "-kubernetes.namespace=prod"
 SOFT: Final = "-server.cluster-validation.http.soft-validation"

@@ -6,9 +6,8 @@ from typing import Final
 import pytest
 
 from rollout_operator.config.checks import read_config
-from rollout_operator.config.environment import read_environment
-from rollout_operator.config.flags import Config
-from rollout_operator.model.errors import ConfigError
+from rollout_operator.config.flags import Config, read_environment
+from rollout_operator.model.names import ConfigError
 
 OWN: Final = {"POD_NAMESPACE": "ops"}
 TLS: Final = ["-server-tls.enabled=true", "-server-tls.port=8080"]

@@ -8,12 +8,10 @@ from typing import Any, Final
 
 import pytest
 
-from rollout_operator.config.checks import read_config
-from rollout_operator.config.flags import FLAGS, Config
+from rollout_operator.config.checks import read_config, render_flag_table
+from rollout_operator.config.flags import FLAGS, UNLIMITED, Config
 from rollout_operator.config.grammar import HelpRequested
-from rollout_operator.config.operator_flags import UNLIMITED
-from rollout_operator.config.usage import render_flag_table
-from rollout_operator.model.errors import ConfigError
+from rollout_operator.model.names import ConfigError
 from tests.code_rules import PACKAGE
 
 IN_NAMESPACE: Final = "-kubernetes.namespace=prod"

@@ -12,7 +12,7 @@ import aiohttp
 import msgspec
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.kube.client.client import Client
+from rollout_operator.kube.client import Client
 from rollout_operator.lab.model.request import ApiAnswer, ApiRequest, Verb
 from tests.contract.hook_server import HookServer
 from tests.contract.sides import Clients, Decide

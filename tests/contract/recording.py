@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Final, Self
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.kube.client.client import Client
-from rollout_operator.kube.client.rate_limit import RateLimiter
-from rollout_operator.kube.connection.connect import Access, connect
+from rollout_operator.kube.client import Client
+from rollout_operator.kube.connection import Access, connect
+from rollout_operator.kube.rate_limit import RateLimiter
 from rollout_operator.telemetry.metrics import Metrics
 from tests.contract.controllers_pods import REAL_CHOICE
 from tests.contract.hook_server import HookServer

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.kube.client.rate_limit import RateLimiter
+from rollout_operator.kube.rate_limit import RateLimiter
 from rollout_operator.lab.admission.webhooks import HookCall
 from rollout_operator.lab.apiserver.api import SimulatedApi
 from rollout_operator.lab.cluster import Cluster

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.lab.model.request import MERGE_PATCH, ApiAnswer, ApiRequest, Body, Verb
-from rollout_operator.model.errors import ApiError
+from rollout_operator.model.names import ApiError
 from tests.contract.reviews import Rounds, write_configuration
 from tests.contract.sides import CONFIG_MAPS, Clients, Hook, HookKind, Side
 from tests.contract.transcript import Transcript

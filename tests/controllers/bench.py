@@ -7,22 +7,18 @@ from typing import Final
 
 import msgspec
 
+from rollout_operator.controllers.executor import Executor, LabelRule, Report
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.retries import Attempts
-from rollout_operator.controllers.rollout.controller import RolloutController
-from rollout_operator.controllers.rollout.executor import Executor
-from rollout_operator.controllers.rollout.reports import Report
-from rollout_operator.controllers.rollout.rule import LabelRule
-from rollout_operator.guards.budgets.in_flight import InFlight
-from rollout_operator.guards.budgets.own_deletes import OwnDeletes
-from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
+from rollout_operator.controllers.rollout import RolloutController
+from rollout_operator.controllers.worker import Attempts
+from rollout_operator.guards.grants import InFlight, OwnDeletes
+from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
-from rollout_operator.model.group import Deletion
 from rollout_operator.model.names import GroupName
+from rollout_operator.model.objects import Deletion
 from rollout_operator.model.outcome import Code
-from rollout_operator.planning.rollout.plan import plan_group
-from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.registry import GroupStates
+from rollout_operator.planning.rollout import plan_group
+from rollout_operator.telemetry.metrics import GroupStates, Metrics
 from tests.controllers.fake_client import FakeClient, Json, pod_json, set_json
 from tests.fakes_clock import FakeClock
 from tests.gates import OpenArbiter

@@ -15,7 +15,7 @@ import msgspec
 from rollout_operator.kube.api import JsonObject, Page, Precondition, Resource
 from rollout_operator.lab.apiserver.selection import read_selection
 from rollout_operator.lab.schemas.patches import merge, patched
-from rollout_operator.model.errors import ApiError, Conflict, NotFound
+from rollout_operator.model.names import ApiError, Conflict, NotFound
 
 Json = dict[str, Any]
 

@@ -15,35 +15,24 @@ from typing import Final
 
 import msgspec
 
-from rollout_operator.aio.backoff import Backoff
-from rollout_operator.aio.queue import WorkQueue
+from rollout_operator.aio.queue import Backoff, WorkQueue
+from rollout_operator.controllers.executor import Executor, LabelRule
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.retries import Attempts
-from rollout_operator.controllers.rollout.controller import RolloutController
-from rollout_operator.controllers.rollout.executor import Executor
-from rollout_operator.controllers.rollout.rule import LabelRule
-from rollout_operator.controllers.scaling.contests import Contests
-from rollout_operator.controllers.scaling.controller import ScalingController
-from rollout_operator.controllers.scaling.intents import IntentWriter
-from rollout_operator.controllers.scaling.pod_calls import PodCaller
-from rollout_operator.controllers.scaling.removals import Removals
-from rollout_operator.controllers.scaling.replicas import Replicas
-from rollout_operator.controllers.scaling.writes import ScalingWrites
-from rollout_operator.controllers.worker import Result, Workers
-from rollout_operator.guards.budgets.in_flight import InFlight
-from rollout_operator.guards.budgets.own_deletes import OwnDeletes
-from rollout_operator.guards.downscales.reservations import Downscales
-from rollout_operator.guards.downscales.times import AnnotationTimes
-from rollout_operator.guards.locks import Locks
-from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
+from rollout_operator.controllers.replicas import IntentWriter, Removals, Replicas, ScalingWrites
+from rollout_operator.controllers.rollout import RolloutController
+from rollout_operator.controllers.scaling import Contests, PodCaller, ScalingController
+from rollout_operator.controllers.worker import Attempts, Result, Workers
+from rollout_operator.guards.downscales import AnnotationTimes, Downscales
+from rollout_operator.guards.grants import InFlight, OwnDeletes
+from rollout_operator.guards.turns import Locks
+from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.lab.trace.log_lines import strip_time
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.outcome import Reason
-from rollout_operator.pods.client import PodClient
+from rollout_operator.pods import PodClient
 from rollout_operator.telemetry import logs
-from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.registry import GroupStates
+from rollout_operator.telemetry.metrics import GroupStates, Metrics
 from tests.controllers.fake_client import Json
 from tests.controllers.scaling_objects import (
     KEYS,

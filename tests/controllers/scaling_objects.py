@@ -16,8 +16,6 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.model.downscale import Endpoint
-from rollout_operator.model.errors import ApiError, Refused, UnknownOutcome
 from rollout_operator.model.names import (
     DOWNSCALE_DELAY,
     DOWNSCALE_DELAY_URL,
@@ -33,11 +31,15 @@ from rollout_operator.model.names import (
     MIRROR_WRITE_BACK,
     PREPARE_DOWNSCALE,
     UPSCALE_WHEN_READY,
+    ApiError,
     GroupName,
+    Refused,
+    UnknownOutcome,
 )
+from rollout_operator.model.objects import Endpoint
 from rollout_operator.model.scaling import Reading, Reference, Scale
-from rollout_operator.planning.downscales.spacing import format_downscale_time
-from rollout_operator.pods.client import Method
+from rollout_operator.planning.downscales import format_downscale_time
+from rollout_operator.pods import Method
 from tests.controllers.fake_client import FakeClient, Json, apply_steps, pod_json, set_json
 from tests.virtual_time import EPOCH, elapsed
 from tests.web.downscale_world import part

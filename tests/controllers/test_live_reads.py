@@ -10,11 +10,16 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.controllers.live_reads import MOST_LIVE_READS, choose_most_live_reads
-from rollout_operator.model.errors import ApiError, DecodeError, NotFound, Throttled, Unreachable
-from rollout_operator.model.group import Group
-from rollout_operator.model.names import GroupName
-from rollout_operator.model.objects import Unreadable
+from rollout_operator.controllers.observe import MOST_LIVE_READS, choose_most_live_reads
+from rollout_operator.model.names import (
+    ApiError,
+    DecodeError,
+    GroupName,
+    NotFound,
+    Throttled,
+    Unreachable,
+)
+from rollout_operator.model.objects import Group, Unreadable
 from tests.controllers.bench import GROUP, Bench, bench
 from tests.controllers.fake_client import Json, pod_json, set_json
 from tests.web.downscale_world import part

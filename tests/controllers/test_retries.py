@@ -5,22 +5,17 @@ from typing import Final
 
 import pytest
 
-from rollout_operator.controllers.retries import (
-    RECHECK,
-    Attempt,
-    Attempts,
-    Reconciles,
-    name_attempt,
-)
-from rollout_operator.model.errors import (
+from rollout_operator.controllers.worker import RECHECK, Attempt, Attempts, Reconciles, name_attempt
+from rollout_operator.model.names import (
     Conflict,
     DecodeError,
     NotFound,
     OperatorError,
     Refused,
+    Revision,
     TooManyRequests,
+    Uid,
 )
-from rollout_operator.model.names import Revision, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Reason, RecordRevision, ReplacePods
 from tests.fakes_clock import FakeClock

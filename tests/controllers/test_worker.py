@@ -8,10 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.aio.backoff import Backoff
-from rollout_operator.aio.queue import WorkQueue
+from rollout_operator.aio.queue import Backoff, WorkQueue
 from rollout_operator.controllers.worker import Result, Waker, Workers
-from rollout_operator.kube.cache.store import StatefulSetStore
+from rollout_operator.kube.store import StatefulSetStore
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet
 from tests.builders import pod, sts

@@ -18,7 +18,7 @@ from rollout_operator.lab.demo.screen import Screen, choose_screen
 from rollout_operator.lab.end import end_by_signal
 from rollout_operator.lab.lines import Line, Style
 from rollout_operator.lab.zones import ZoneSpec
-from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.model.names import ExitCode
 from rollout_operator.planning.wording import count
 from tests.demo.flags import Settings, read_settings, render_usage
 from tests.demo.kept import stay

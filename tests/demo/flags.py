@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from rollout_operator.config.checks import render_entries
 from rollout_operator.config.grammar import (
     BOOL,
     DURATION,
@@ -18,7 +19,6 @@ from rollout_operator.config.grammar import (
     parse_arguments,
     refuse_leftovers,
 )
-from rollout_operator.config.usage import render_entries
 from rollout_operator.model.units import format_duration
 
 MOST_PODS: Final = 20

@@ -8,15 +8,15 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from rollout_operator.model.decode.releases.flux import decode_kustomization, decode_oci_repository
-from rollout_operator.model.releases.health import ObjectStatus
-from rollout_operator.planning.releases.checks.evaluate import (
+from rollout_operator.model.decode.flux import decode_kustomization, decode_oci_repository
+from rollout_operator.model.release_plan import ObjectStatus
+from rollout_operator.planning.flux import map_flux_waits, name_manager
+from rollout_operator.planning.health_checks import (
     assess_object,
     has_lasted,
     parse_inventory_id,
     track_failure,
 )
-from rollout_operator.planning.releases.flux import map_flux_waits, name_manager
 from tests.flux.record import GENERATION, TIME, normalise, read_record
 from tests.world.api import Json
 from tests.world.flux import (

@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from rollout_operator.kube.api import STATEFULSETS
-from rollout_operator.kube.release_kinds import KUSTOMIZATIONS, OCI_REPOSITORIES
+from rollout_operator.kube.api import KUSTOMIZATIONS, OCI_REPOSITORIES, STATEFULSETS
 from rollout_operator.lab.flux import label_owner
 from rollout_operator.lab.model.request import ApiRequest
 from rollout_operator.lab.zones import ZoneSpec, statefulset

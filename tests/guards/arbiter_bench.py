@@ -15,27 +15,29 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.guards.budgets.arbiter import Arbiter
-from rollout_operator.guards.budgets.catalog import BudgetCatalog
-from rollout_operator.guards.budgets.in_flight import InFlight
-from rollout_operator.guards.budgets.own_deletes import OwnDeletes
-from rollout_operator.guards.budgets.pod_records import Recorder
-from rollout_operator.guards.budgets.request import (
+from rollout_operator.guards.arbiter import Arbiter, ArbiterContext, BudgetCatalog
+from rollout_operator.guards.grants import (
     Answer,
     DisruptionRequest,
     GrantedPod,
     GrantState,
+    InFlight,
+    OwnDeletes,
+    Recorder,
 )
-from rollout_operator.guards.budgets.snapshots import ArbiterContext
 from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
+from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.budget import Budget, DisruptionSource
-from rollout_operator.model.decode.broken import salvage
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
-from rollout_operator.model.downscale import Underway
-from rollout_operator.model.errors import ApiError, DecodeError, UnknownOutcome
-from rollout_operator.model.names import DISRUPTION_RECORD, Uid
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.model.decode.wire import salvage
+from rollout_operator.model.names import (
+    DISRUPTION_RECORD,
+    ApiError,
+    DecodeError,
+    Uid,
+    UnknownOutcome,
+)
+from rollout_operator.model.objects import Pod, StatefulSet, Underway, Unreadable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.controllers.bench import meta_of
 from tests.controllers.fake_client import FakeClient, Json, pod_json, set_json

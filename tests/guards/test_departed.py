@@ -15,11 +15,10 @@ from rollout_operator.guards.departed import (
     DepartedZones,
     group_scope,
 )
-from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
-from rollout_operator.model.group import Deletion, Newcomers, Zone
+from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.names import GROUP_LABEL, GroupName, Uid
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
-from rollout_operator.planning.rollout.readiness import measure_readiness
+from rollout_operator.model.objects import Deletion, Newcomers, Pod, StatefulSet, Unreadable, Zone
+from rollout_operator.planning.readiness import measure_readiness
 from tests.builders import NOW, pod, sts, unreadable
 from tests.fakes_clock import FakeClock
 from tests.planning.tables import read_table

@@ -8,7 +8,7 @@ from weakref import ref
 
 import pytest
 
-from rollout_operator.guards.locks import Locks, calls_lock, group_lock
+from rollout_operator.guards.turns import Locks, calls_lock, group_lock
 from rollout_operator.model.names import GroupName, Uid
 
 TURNS: Final = 20

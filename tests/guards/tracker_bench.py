@@ -5,14 +5,17 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from rollout_operator.guards.downscales.reservations import DownscaleReservation, Downscales
-from rollout_operator.guards.downscales.times import DownscaleGrant, GroupTimes
-from rollout_operator.guards.downscales.zone_tracker import Tracker
-from rollout_operator.model.errors import ApiError
-from rollout_operator.model.names import GROUP_LABEL, MIN_TIME_BETWEEN_DOWNSCALES, Uid
+from rollout_operator.guards.downscales import (
+    DownscaleGrant,
+    DownscaleReservation,
+    Downscales,
+    GroupTimes,
+)
+from rollout_operator.guards.tracker import Tracker
+from rollout_operator.model.names import GROUP_LABEL, MIN_TIME_BETWEEN_DOWNSCALES, ApiError, Uid
 from rollout_operator.model.objects import StatefulSet
-from rollout_operator.model.tracker import format_entry
-from rollout_operator.planning.downscales.spacing import Blocker, format_downscale_time
+from rollout_operator.model.scaling import format_entry
+from rollout_operator.planning.downscales import Blocker, format_downscale_time
 from tests.builders import sts
 from tests.controllers.fake_client import FakeClient, Json
 from tests.fakes_clock import EPOCH, FakeClock

@@ -13,13 +13,14 @@ from typing import Final
 
 import msgspec
 
-from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.kube.release_kinds import (
+from rollout_operator.kube.api import (
     KUSTOMIZATIONS,
     OCI_REPOSITORIES,
     ROLLOUT_GATES,
     ROLLOUT_SCHEDULES,
     ROLLOUTS,
+    JsonObject,
+    Resource,
 )
 from rollout_operator.lab.model.fields import child, children, number, text
 from rollout_operator.lab.model.history import Commit

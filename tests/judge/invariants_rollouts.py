@@ -15,8 +15,12 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from rollout_operator.kube.api import NODES, SELF_ACCESS_REVIEWS, Resource
-from rollout_operator.kube.release_kinds import CLUSTER_ROLLOUT_SCHEDULES
+from rollout_operator.kube.api import (
+    CLUSTER_ROLLOUT_SCHEDULES,
+    NODES,
+    SELF_ACCESS_REVIEWS,
+    Resource,
+)
 from tests.judge.book import Book, Write
 from tests.judge.budgets import Eviction, Rule
 from tests.judge.deletes import Delete, map_deletes

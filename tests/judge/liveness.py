@@ -13,7 +13,7 @@ from typing import Final
 from rollout_operator.kube.api import SECRETS
 from rollout_operator.lab.model.fields import text
 from rollout_operator.lab.model.history import PodCalled
-from rollout_operator.model.releases.health import CheckClass
+from rollout_operator.model.release_plan import CheckClass
 from tests.judge.book import Book
 from tests.judge.departures import get_held_until
 from tests.judge.invariants_reviews import list_lasting

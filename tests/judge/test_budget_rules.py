@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject
-from rollout_operator.model.decode.budget import parse_budget
-from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.decode.custom import parse_budget
+from rollout_operator.model.names import InvalidInput
 from tests.judge.book import read_book
 from tests.judge.budgets import Rule, Timeline, read_rule, read_timeline
 from tests.judge.builder import HistoryBuilder, s

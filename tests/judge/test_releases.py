@@ -8,14 +8,16 @@ from copy import deepcopy
 
 import pytest
 
-from rollout_operator.kube.api import SELF_ACCESS_REVIEWS, JsonObject, Resource
-from rollout_operator.kube.release_kinds import (
+from rollout_operator.kube.api import (
     CLUSTER_ROLLOUT_SCHEDULES,
     HEALTH_CHECKS,
     OCI_REPOSITORIES,
     ROLLOUT_GATES,
     ROLLOUT_SCHEDULES,
     ROLLOUTS,
+    SELF_ACCESS_REVIEWS,
+    JsonObject,
+    Resource,
 )
 from rollout_operator.lab.model.request import Verb
 from tests.judge.book import read_book

@@ -11,20 +11,21 @@ import msgspec
 
 from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.kube.api import (
+    DEFAULT_TIMEOUTS,
     PODS,
     STATEFULSETS,
     Fence,
     JsonObject,
     Precondition,
+    Timeouts,
     WatchEvent,
     no_fence,
 )
-from rollout_operator.kube.call import DEFAULT_TIMEOUTS, Timeouts
-from rollout_operator.kube.client.client import Client
-from rollout_operator.kube.client.rate_limit import Priority, RateLimiter
-from rollout_operator.kube.connection.credential import Credential
-from rollout_operator.kube.connection.lean import new_configuration
-from rollout_operator.kube.connection.transport import Transport, open_transport
+from rollout_operator.kube.client import Client
+from rollout_operator.kube.connection import Transport, open_transport
+from rollout_operator.kube.kubeconfig import Credential
+from rollout_operator.kube.lean import new_configuration
+from rollout_operator.kube.rate_limit import Priority, RateLimiter
 from rollout_operator.model.names import Uid
 from rollout_operator.telemetry.metrics import Metrics
 from tests.kube.fake_api import FakeApi

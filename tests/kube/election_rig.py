@@ -8,9 +8,8 @@ from typing import Any
 
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.kube.election import Election
-from rollout_operator.model.errors import ApiError, Conflict, NotFound, Refused
 from rollout_operator.model.lease import Identity, Times
-from rollout_operator.model.names import ADDRESS
+from rollout_operator.model.names import ADDRESS, ApiError, Conflict, NotFound, Refused
 from rollout_operator.telemetry.metrics import Metrics
 from tests.virtual_time import VirtualClock
 

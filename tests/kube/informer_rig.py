@@ -10,11 +10,10 @@ import msgspec
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import PODS
-from rollout_operator.kube.cache.collection import Collection
-from rollout_operator.kube.cache.informer import Informer
-from rollout_operator.kube.cache.store import PodStore
+from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.store import PodStore
 from rollout_operator.model.decode.objects import decode_pod
-from rollout_operator.model.errors import ApiError
+from rollout_operator.model.names import ApiError
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.kube.scripted_watch import NAMESPACE, Listing, ScriptedApi, Step

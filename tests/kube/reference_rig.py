@@ -17,8 +17,8 @@ from datetime import timedelta
 from typing import Any, Final
 
 from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.kube.client.rate_limit import RateLimiter
-from rollout_operator.kube.scales.references import References
+from rollout_operator.kube.rate_limit import RateLimiter
+from rollout_operator.kube.scales import References
 from rollout_operator.lab.apiserver.api import SimulatedApi
 from rollout_operator.lab.apiserver.streams import Stream
 from rollout_operator.lab.model.history import Called, History

@@ -13,7 +13,7 @@ from datetime import timedelta
 import msgspec
 
 from rollout_operator.kube.api import Page, Resource, WatchEvent
-from rollout_operator.model.errors import ApiError, NotFound, Refused
+from rollout_operator.model.names import ApiError, NotFound, Refused
 
 NAMESPACE = "prod"
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from rollout_operator.kube.election import Election, ElectionState
-from rollout_operator.model.errors import Denied, NotElected, Unreachable
 from rollout_operator.model.lease import LEASE_DURATION, RENEW_DEADLINE, Identity, Times
+from rollout_operator.model.names import Denied, NotElected, Unreachable
 from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.metrics import Metrics
 from tests.kube.election_rig import HERE, SECOND, THERE, Rig, StoredLease

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from rollout_operator.kube.event_memory import (
+from rollout_operator.kube.events import (
     BURST,
     MOST_OBJECTS,
     MOST_SERIES,
@@ -11,7 +11,7 @@ from rollout_operator.kube.event_memory import (
     EventRank,
     SeriesMemory,
 )
-from rollout_operator.model.event import EventAction
+from rollout_operator.model.budget import EventAction
 from rollout_operator.model.names import Uid
 from tests.kube.test_events import event, working
 from tests.virtual_time import VirtualClock, in_virtual_time

@@ -13,17 +13,22 @@ from msgspec.structs import replace
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.flags import get_flag
 from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.kube.client.rate_limit import Priority, RateLimiter
-from rollout_operator.kube.event_memory import (
+from rollout_operator.kube.events import (
+    ATTEMPTS,
     BURST,
+    MAX_NOTE,
+    MOST_WAITING,
     REFILL,
     REFUSALS_BURST,
     REFUSALS_REFILL,
     SERIES_LASTS,
     EventLimits,
+    EventSender,
+    cut_note,
 )
-from rollout_operator.kube.events import ATTEMPTS, MAX_NOTE, MOST_WAITING, EventSender, cut_note
-from rollout_operator.model.errors import (
+from rollout_operator.kube.rate_limit import Priority, RateLimiter
+from rollout_operator.model.budget import EventAction, EventKind, EventRecord, Regarding
+from rollout_operator.model.names import (
     ApiError,
     Conflict,
     Denied,
@@ -31,11 +36,10 @@ from rollout_operator.model.errors import (
     Refused,
     Throttled,
     TooManyRequests,
+    Uid,
     UnknownOutcome,
     Unreachable,
 )
-from rollout_operator.model.event import EventAction, EventKind, EventRecord, Regarding
-from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Severity
 from rollout_operator.telemetry.metrics import EVENT_OUTCOMES, Metrics
 from tests.virtual_time import EPOCH, VirtualClock, in_virtual_time

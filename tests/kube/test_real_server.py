@@ -21,18 +21,24 @@ from rollout_operator.kube.api import (
     JsonObject,
     Precondition,
 )
-from rollout_operator.kube.cache.collection import Collection
-from rollout_operator.kube.cache.lists import StateStream
-from rollout_operator.kube.cache.store import PodStore, is_older
-from rollout_operator.kube.client.client import Client
-from rollout_operator.kube.client.rate_limit import RateLimiter
-from rollout_operator.kube.connection.connect import Access, connect
+from rollout_operator.kube.client import Client
+from rollout_operator.kube.connection import Access, connect
+from rollout_operator.kube.informer import Collection, StateStream
+from rollout_operator.kube.rate_limit import RateLimiter
+from rollout_operator.kube.store import PodStore, is_older
 from rollout_operator.lab.zones import ZoneSpec, statefulset
-from rollout_operator.model.decode.managers import decode_replica_writers
-from rollout_operator.model.decode.objects import decode_pod
-from rollout_operator.model.decode.webhooks import decode_validating_webhooks
-from rollout_operator.model.errors import Conflict, Denied, Refused, Unreachable
-from rollout_operator.model.names import FIELD_MANAGER, INJECT_CA_LABEL, NAMESPACE_LABEL, Uid
+from rollout_operator.model.decode.installation import decode_validating_webhooks
+from rollout_operator.model.decode.objects import decode_pod, decode_replica_writers
+from rollout_operator.model.names import (
+    FIELD_MANAGER,
+    INJECT_CA_LABEL,
+    NAMESPACE_LABEL,
+    Conflict,
+    Denied,
+    Refused,
+    Uid,
+    Unreachable,
+)
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.pki.bundle import plan_patch
 from rollout_operator.telemetry.metrics import Metrics

@@ -13,7 +13,7 @@ from typing import Final
 
 from rollout_operator.aio.tasks import race
 from rollout_operator.kube.api import SECRETS, JsonObject, Page, Precondition
-from rollout_operator.kube.client.rate_limit import RateLimiter
+from rollout_operator.kube.rate_limit import RateLimiter
 from rollout_operator.lab.apiserver.api import SimulatedApi
 from rollout_operator.lab.model.history import Called, Commit, Fault, History
 from rollout_operator.lab.model.request import ApiRequest

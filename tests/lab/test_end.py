@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from rollout_operator.lab.end import cancel_once, end_by_signal, is_only
-from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.model.names import ExitCode
 
 
 @pytest.mark.parametrize(("result", "code"), [(True, 0), (False, 1)])

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from rollout_operator.kube.release_kinds import KUSTOMIZATIONS, OCI_REPOSITORIES
+from rollout_operator.kube.api import KUSTOMIZATIONS, OCI_REPOSITORIES
 from rollout_operator.lab.model.fields import condition_of
 from rollout_operator.lab.model.request import NotModelled
 from tests.controllers.releases.world import ReleaseSandbox

@@ -2,11 +2,11 @@
 
 import pytest
 
-from rollout_operator.controllers.releases import look_ups
-from rollout_operator.kube.client import exchange
-from rollout_operator.kube.connection import kubeconfig, login
+from rollout_operator.controllers import release_sources
+from rollout_operator.kube import client, kubeconfig
+from rollout_operator.kube import kubeconfig as login
 from rollout_operator.model.units import Confidential
-from rollout_operator.oci import keyring, tokens
+from rollout_operator.oci import exchange
 
 
 @pytest.mark.parametrize(
@@ -15,8 +15,8 @@ from rollout_operator.oci import keyring, tokens
         *(kubeconfig.Kubeconfig, kubeconfig.UserCredentials, kubeconfig._File),
         *(kubeconfig._User, kubeconfig._NamedUser),
         *(login.LoginProgram, login.ProgramCredentials, login._Printed),
-        *(keyring._Entry, tokens._TokenAnswer, look_ups._Secret),
-        exchange.HttpRequest,
+        *(exchange._KeyringEntry, exchange._TokenAnswer, release_sources._Secret),
+        client.HttpRequest,
     ],
 )
 def test_its_text_is_its_name(kind: type[Confidential]) -> None:

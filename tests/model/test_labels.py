@@ -7,20 +7,26 @@ from typing import Any
 
 import pytest
 
-from rollout_operator.model.decode.broken import salvage
 from rollout_operator.model.decode.objects import LONGEST_RECORD, decode_pod, decode_statefulset
-from rollout_operator.model.errors import DecodeError
-from rollout_operator.model.labels import (
+from rollout_operator.model.decode.wire import salvage
+from rollout_operator.model.names import (
+    DISRUPTION_RECORD,
+    DOWNSCALE_INTENT,
+    DOWNSCALE_RECORD,
+    DecodeError,
+)
+from rollout_operator.model.objects import (
     LEFT_OUT,
     MOST_LABELS,
     LabelSelector,
+    Pod,
     SelectorTerm,
+    StatefulSet,
+    Unreadable,
     bound_labels,
     is_certain,
     selects,
 )
-from rollout_operator.model.names import DISRUPTION_RECORD, DOWNSCALE_INTENT, DOWNSCALE_RECORD
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from tests.model.wire_trees import as_json, pod_tree, set_tree, with_metadata
 
 LONG = "x" * (255 << 10)

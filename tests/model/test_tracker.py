@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout_operator.model.errors import DecodeError, InvalidInput
-from rollout_operator.model.tracker import (
+from rollout_operator.model.names import DecodeError, InvalidInput
+from rollout_operator.model.scaling import (
     decode_entry,
     decode_zone_map,
     format_entry,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.names import InvalidInput
 from rollout_operator.model.units import (
     format_go_time,
     format_prometheus_duration,

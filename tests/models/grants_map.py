@@ -6,13 +6,13 @@ A step that is done by no function of ours says by whom it is done.
 from collections.abc import Mapping
 from typing import Final
 
-GATE: Final = "rollout_operator.guards.budgets.arbiter:Arbiter"
-PENDING: Final = "rollout_operator.guards.budgets.in_flight:InFlight"
-RELEASES: Final = "rollout_operator.guards.budgets.in_flight:GrantReleases"
-RECORDER: Final = "rollout_operator.guards.budgets.pod_records:Recorder"
-SNAPSHOTS: Final = "rollout_operator.guards.budgets.snapshots:Snapshots"
-READER: Final = "rollout_operator.controllers.live_reads:GroupReader"
-RECLAIMER: Final = "rollout_operator.controllers.budgets.controller:DisruptionController"
+GATE: Final = "rollout_operator.guards.arbiter:Arbiter"
+PENDING: Final = "rollout_operator.guards.grants:InFlight"
+RELEASES: Final = "rollout_operator.guards.grants:GrantReleases"
+RECORDER: Final = "rollout_operator.guards.grants:Recorder"
+SNAPSHOTS: Final = "rollout_operator.guards.arbiter:Snapshots"
+READER: Final = "rollout_operator.controllers.observe:GroupReader"
+RECLAIMER: Final = "rollout_operator.controllers.budgets:DisruptionController"
 
 FUNCTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "reserve": (f"{GATE}.request", f"{GATE}.reserve", f"{PENDING}.reserve"),

@@ -19,12 +19,16 @@ from typing import Any, Self
 from aiohttp import web
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.model.releases.reference import ImageReference, Repository
+from rollout_operator.model.releases import ImageReference, Repository
 from rollout_operator.oci.client import RegistryAccess, RegistryClient
-from rollout_operator.oci.exchange import RegistryExchange
-from rollout_operator.oci.keyring import Keyring, decode_pull_secret
-from rollout_operator.oci.sender import RegistrySender, Route
-from rollout_operator.pki.authority import issue_ca, issue_leaf
+from rollout_operator.oci.exchange import (
+    Keyring,
+    RegistryExchange,
+    RegistrySender,
+    Route,
+    decode_pull_secret,
+)
+from rollout_operator.pki.certificates import issue_ca, issue_leaf
 from rollout_operator.pki.serving import server_context
 from rollout_operator.planning.certificate import Wanted
 

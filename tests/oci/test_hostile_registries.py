@@ -12,15 +12,17 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from rollout_operator.oci.client import RESULTS, parse_retry_after
-from rollout_operator.oci.errors import (
+from rollout_operator.oci.exchange import (
+    AT_MOST,
+    AT_MOST_PER_HOST,
     RegistryBusy,
     RegistryDenied,
     RegistryDistrusted,
     RegistryError,
+    RegistryExchange,
     RegistryUnreachable,
     ReleaseNotFound,
 )
-from rollout_operator.oci.exchange import AT_MOST, AT_MOST_PER_HOST, RegistryExchange
 from tests.oci.registries import (
     CONFIG,
     INDEX,

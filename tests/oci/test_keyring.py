@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.releases.reference import parse_repository
-from rollout_operator.oci.keyring import Keyring, RegistryCredential, decode_pull_secret
+from rollout_operator.model.names import InvalidInput
+from rollout_operator.model.releases import parse_repository
+from rollout_operator.oci.exchange import Keyring, RegistryCredential, decode_pull_secret
 from tests.examples import repeatable
 
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rollout_operator.model.releases.release import ReleaseMetadata
-from rollout_operator.oci.errors import RegistryDistrusted, ReleaseNotFound
+from rollout_operator.model.releases import ReleaseMetadata
+from rollout_operator.oci.exchange import RegistryDistrusted, ReleaseNotFound
 from tests.oci.registries import (
     CONFIG,
     INDEX,

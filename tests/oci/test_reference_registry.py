@@ -8,11 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from rollout_operator.model.releases.reference import parse_reference
-from rollout_operator.model.releases.release import ReleaseMetadata
+from rollout_operator.model.releases import ReleaseMetadata, parse_reference
 from rollout_operator.oci.client import RegistryAccess
-from rollout_operator.oci.errors import RegistryDenied, RegistryUnreachable, ReleaseNotFound
-from rollout_operator.oci.keyring import decode_pull_secret
+from rollout_operator.oci.exchange import (
+    RegistryDenied,
+    RegistryUnreachable,
+    ReleaseNotFound,
+    decode_pull_secret,
+)
 from tests.oci.registries import CONFIG, INDEX, MANIFEST, NAME, Reader, labels
 from tests.world.images import authorization, push, push_blob, push_image
 from tests.world.pki import make_pki

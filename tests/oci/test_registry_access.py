@@ -11,11 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.model.releases.release import ReleaseMetadata
+from rollout_operator.model.releases import ReleaseMetadata
 from rollout_operator.oci.client import RegistryAccess
-from rollout_operator.oci.errors import RegistryDenied, RegistryDistrusted, RegistryUnreachable
-from rollout_operator.oci.sender import Route
-from rollout_operator.oci.tokens import Challenge, parse_challenges
+from rollout_operator.oci.exchange import (
+    Challenge,
+    RegistryDenied,
+    RegistryDistrusted,
+    RegistryUnreachable,
+    Route,
+    parse_challenges,
+)
 from tests.examples import repeatable
 from tests.oci.registries import NAME, FakeRegistry, Reader, access, open_reader, refuse, reply
 

@@ -13,7 +13,7 @@ from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
 from rollout_operator.lab.process import SimulatedProcess
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.lab.zones import ZoneSpec
-from rollout_operator.operator.budget_status import BudgetReports
+from rollout_operator.operator.engine import BudgetReports
 from tests.operator.acting import call, change, create, patch
 from tests.simulation.drainers import zone_budget
 from tests.virtual_time import in_virtual_time

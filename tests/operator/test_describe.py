@@ -11,10 +11,9 @@ from rollout_operator.lab.model.request import ApiRequest
 from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.description import Description, GroupDescription, Phase
 from rollout_operator.model.names import Revision
-from rollout_operator.model.outcome import Code, Reason, RecordRevision
-from rollout_operator.model.reasons.remedies import REMEDIES
-from rollout_operator.planning.description import zones
-from rollout_operator.planning.description.text import render_description
+from rollout_operator.model.outcome import REMEDIES, Code, Reason, RecordRevision
+from rollout_operator.planning import describe_groups
+from rollout_operator.planning.text import render_description
 from tests.builders import zone
 from tests.operator.acting import SHADOW, call, change, create, patch, running
 from tests.operator.test_failover import list_election, replicas, sort_by_leading
@@ -154,7 +153,7 @@ async def test_many_zones_show_fewer_pods_each() -> None:
     """D-50: what is made for one request has a bound, whatever replicas tenants request."""
     async with running("operator-1") as (_, (process,)):
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(zones, "MOST_PODS_IN_ALL", 4)
+            patched.setattr(describe_groups, "MOST_PODS_IN_ALL", 4)
             group = only_group(await process.describe())
 
     assert outline(group) == ["RR", "RR"]

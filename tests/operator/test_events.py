@@ -8,20 +8,17 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
-from rollout_operator.kube.event_memory import BURST
-from rollout_operator.kube.events import EventSender
-from rollout_operator.model.budget import FlawedBudget
-from rollout_operator.model.event import EventRecord
+from rollout_operator.kube.events import BURST, EventSender
+from rollout_operator.kube.store import PodStore, StatefulSetStore
+from rollout_operator.model.budget import EventRecord, FlawedBudget
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code, Plan, Reason, Severity, Verdict
-from rollout_operator.model.review import Review, Scalable, Unusable, Version
-from rollout_operator.operator import events
-from rollout_operator.operator.events import MOST_GROUPS, Events
+from rollout_operator.model.scaling import Review, Scalable, Unusable, Version
+from rollout_operator.operator import context
+from rollout_operator.operator.context import MOST_GROUPS, Events
 from rollout_operator.planning.events import WAIT_STAYS, render_refused_downscale
-from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.registry import GroupStates, Subject
+from rollout_operator.telemetry.metrics import GroupStates, Metrics, Subject
 from tests.builders import pod, sts
 from tests.kube.test_events import StoredEvents
 from tests.virtual_time import VirtualClock, in_virtual_time
@@ -164,7 +161,7 @@ async def test_a_refusal_that_has_no_room_is_not_put_into_words(
         worded += 1
         return render_refused_downscale(sts, verdict, user)
 
-    monkeypatch.setattr(events, "render_refused_downscale", render)
+    monkeypatch.setattr(context, "render_refused_downscale", render)
     async with working() as desk:
         for _ in range(BURST * 3):
             desk.events.on_refusal(review("zone-a"), REFUSED)

@@ -4,10 +4,10 @@ import socket
 
 import pytest
 
-from rollout_operator.config import environment
+from rollout_operator.config import flags as environment
 from rollout_operator.config.checks import read_config
-from rollout_operator.config.environment import read_environment
-from rollout_operator.model.errors import ConfigError
+from rollout_operator.config.flags import read_environment
+from rollout_operator.model.names import ConfigError
 from rollout_operator.operator.main import choose_identity, listen_also
 from tests.web.admin_world import serving
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from rollout_operator.guards.downscales.intents import REFUSED_LIMIT
+from rollout_operator.guards.downscales import REFUSED_LIMIT
 from rollout_operator.kube.api import PODS, STATEFULSETS
 from rollout_operator.lab.model.fields import name_of
 from rollout_operator.lab.nodes.behaviour import Behaviour, image_of

@@ -8,7 +8,7 @@ from rollout_operator.kube.api import PODS
 from rollout_operator.lab.model.history import Called
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.outcome import Code
-from rollout_operator.planning.rollout.zones import LEFT_ALONE
+from rollout_operator.planning.readiness import LEFT_ALONE
 from tests.operator.acting import ZONES, change, delete, is_rolled_out, running
 from tests.virtual_time import in_virtual_time
 

@@ -6,10 +6,9 @@ from datetime import timedelta
 from typing import cast
 
 from rollout_operator.model.outcome import Code, Reason, Verdict
-from rollout_operator.model.review import Review, Unusable, Version
-from rollout_operator.operator.review_routes import route_reviews
-from rollout_operator.operator.reviews import Reviews
-from rollout_operator.web.reviews.dispatch import Reviewer
+from rollout_operator.model.scaling import Review, Unusable, Version
+from rollout_operator.operator.reviews import Reviews, route_reviews
+from rollout_operator.web.dispatch import Reviewer
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 PATH = "/admission/pod-eviction"

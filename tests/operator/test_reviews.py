@@ -5,13 +5,17 @@ from typing import cast
 from rollout_operator.config.checks import read_config
 from rollout_operator.kube.api import ApiClient
 from rollout_operator.model.lease import Identity, Lease
-from rollout_operator.operator.budgets import Budgets
-from rollout_operator.operator.configurations import Configurations
-from rollout_operator.operator.context import Context
-from rollout_operator.operator.process import Clients, Process, Telemetry
-from rollout_operator.operator.reviews import EVICTION_PATH, LED_PATHS, PREPARE_PATH, Reviews
-from rollout_operator.pods.client import Sender
-from rollout_operator.web.reviews.forward import Forwarder, LeaderOnly, Peers
+from rollout_operator.operator.context import Clients, Context, Process, Telemetry
+from rollout_operator.operator.features import Budgets
+from rollout_operator.operator.reviews import (
+    EVICTION_PATH,
+    LED_PATHS,
+    PREPARE_PATH,
+    Configurations,
+    Reviews,
+)
+from rollout_operator.pods import Sender
+from rollout_operator.web.dispatch import Forwarder, LeaderOnly, Peers
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 LEADER = Lease(version="1", holder="other_1", address="10.0.0.2:8444")

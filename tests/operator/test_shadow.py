@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 from prometheus_client import generate_latest
 
-from rollout_operator.controllers.shadow.differences import MOST_SETTLING, STAYS_FOR
+from rollout_operator.controllers.shadow import MOST_SETTLING, STAYS_FOR
 from rollout_operator.kube.api import STATEFULSETS
 from rollout_operator.lab.model.history import Called
 from rollout_operator.lab.model.request import ApiRequest

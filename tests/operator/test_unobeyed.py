@@ -9,9 +9,9 @@ import pytest
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, JsonObject, Page, Resource
 from rollout_operator.lab.zones import three_zones
-from rollout_operator.model.errors import ApiError, NotFound, Unreachable
-from rollout_operator.model.event import EventRecord
-from rollout_operator.operator.unobeyed import EVERY, MOST, NOTE, UnobeyedPolicies, report_unobeyed
+from rollout_operator.model.budget import EventRecord
+from rollout_operator.model.names import ApiError, NotFound, Unreachable
+from rollout_operator.operator.fleet import EVERY, MOST, NOTE, UnobeyedPolicies, report_unobeyed
 from tests.operator.diagnosis.inspected import ObservedCluster, observed_cluster
 from tests.virtual_time import VirtualClock, in_virtual_time
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rollout_operator.model.errors import ConfigError
+from rollout_operator.model.names import ConfigError
 from rollout_operator.operator.webhooks import make_serving
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Final
 
-from rollout_operator.web.status.document import render_schema
+from rollout_operator.web.admin import render_schema
 from tests.code_rules import ROOT
 from tests.lab.forecasts.schema import render_forecast_schema
 from tests.lab.simulate.schema import render_simulation_schema

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 from xml.sax.saxutils import escape
 
-from rollout_operator.cli.text.layout import StatusLayout
-from rollout_operator.cli.text.status_renderer import draw_status
+from rollout_operator.cli.render import StatusLayout, draw_status
 from rollout_operator.lab.lines import BLANK, Line, Style
 from tests.pictures.stage import NAMESPACE, busy_operator
 

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import NoReturn, Protocol
 
+from rollout_operator.pki.certificates import SecretStore
 from rollout_operator.pki.manager import CertificateCallbacks, CertificateController
 from rollout_operator.pki.serving import ServingCertificate
-from rollout_operator.pki.store import SecretStore
 from rollout_operator.planning.certificate import Wanted
 from tests.fakes_clock import FakeClock
 from tests.pki.certificates import WANTED, client_context, shake_hands

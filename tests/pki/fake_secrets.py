@@ -5,7 +5,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 
 from rollout_operator.kube.api import SECRETS, JsonObject, Resource
-from rollout_operator.model.errors import ApiError, Conflict, NotFound, UnknownOutcome
+from rollout_operator.model.names import ApiError, Conflict, NotFound, UnknownOutcome
 
 NAMESPACE = "prod"
 NAME = "certificate"

@@ -15,9 +15,15 @@ from msgspec.structs import replace
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, JsonObject, Resource
-from rollout_operator.kube.cache.store import Configuration, ConfigurationStore
-from rollout_operator.model.errors import ApiError, Conflict, NotFound
-from rollout_operator.model.names import INJECT_CA_LABEL, NAMESPACE_LABEL, Uid
+from rollout_operator.kube.store import Configuration, ConfigurationStore
+from rollout_operator.model.names import (
+    INJECT_CA_LABEL,
+    NAMESPACE_LABEL,
+    ApiError,
+    Conflict,
+    NotFound,
+    Uid,
+)
 from rollout_operator.model.objects import Webhook, WebhookConfiguration
 from rollout_operator.pki.bundle import BundleInjector, Injection
 from rollout_operator.telemetry.metrics import Metrics

@@ -10,16 +10,18 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
 from rollout_operator.kube.api import MUTATING_WEBHOOKS
-from rollout_operator.model.errors import (
+from rollout_operator.model.names import (
+    INJECT_CA_LABEL,
+    NAMESPACE_LABEL,
     ApiError,
     Conflict,
     Denied,
     NotFound,
     Refused,
+    Uid,
     UnknownOutcome,
     Unreachable,
 )
-from rollout_operator.model.names import INJECT_CA_LABEL, NAMESPACE_LABEL, Uid
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.pki.bundle import is_ours, plan_patch
 from tests.kube.informer_rig import after

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from msgspec.structs import replace
 
-from rollout_operator.model.errors import (
+from rollout_operator.model.names import (
     ApiError,
     Conflict,
     Denied,

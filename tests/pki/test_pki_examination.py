@@ -2,7 +2,7 @@
 
 from base64 import b64encode
 
-from rollout_operator.pki.examination import read_bundle
+from rollout_operator.pki.certificates import read_bundle
 from tests.fakes_clock import EPOCH
 from tests.pki.certificates import YEAR, Legacy
 

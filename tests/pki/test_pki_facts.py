@@ -9,10 +9,16 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from rollout_operator.model.errors import InvalidInput
-from rollout_operator.pki.authority import carry_out, issue_ca, issue_leaf
-from rollout_operator.pki.facts import read_material, trusted_bundle
-from rollout_operator.pki.key_pair import KeyMaterial, Pair
+from rollout_operator.model.names import InvalidInput
+from rollout_operator.pki.certificates import (
+    KeyMaterial,
+    Pair,
+    carry_out,
+    issue_ca,
+    issue_leaf,
+    read_material,
+    trusted_bundle,
+)
 from rollout_operator.planning.certificate import (
     BACKDATING,
     BrokenCertificate,

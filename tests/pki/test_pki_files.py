@@ -9,9 +9,8 @@ import pytest
 import pytest_asyncio
 from cryptography import x509
 
-from rollout_operator.model.errors import ConfigError
-from rollout_operator.pki.authority import carry_out
-from rollout_operator.pki.key_pair import KeyMaterial, Pair
+from rollout_operator.model.names import ConfigError
+from rollout_operator.pki.certificates import KeyMaterial, Pair, carry_out
 from rollout_operator.pki.serving import CertificateFiles, CertificatePaths, ServingCertificate
 from rollout_operator.planning.certificate import CertificateStep, Decision
 from tests.fakes_clock import EPOCH, FakeClock

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.model.errors import (
+from rollout_operator.model.names import (
     Conflict,
     Denied,
     OperatorError,

@@ -10,9 +10,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from msgspec.structs import replace
 
 from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.model.errors import Unreachable
-from rollout_operator.pki.facts import read_material
-from rollout_operator.pki.key_pair import KeyMaterial
+from rollout_operator.model.names import Unreachable
+from rollout_operator.pki.certificates import KeyMaterial, read_material
 from rollout_operator.pki.manager import CHECK_EVERY
 from rollout_operator.planning.certificate import OVERLAP, UsableCertificate
 from tests.fakes_clock import EPOCH, FakeClock

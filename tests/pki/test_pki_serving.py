@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from rollout_operator.model.errors import InvalidInput
-from rollout_operator.pki.authority import carry_out, issue_ca, issue_leaf
-from rollout_operator.pki.key_pair import KeyMaterial, Pair
+from rollout_operator.model.names import InvalidInput
+from rollout_operator.pki.certificates import KeyMaterial, Pair, carry_out, issue_ca, issue_leaf
 from rollout_operator.pki.serving import ServingCertificate, server_context
 from rollout_operator.planning.certificate import CertificateStep, Decision
 from tests.pki.certificates import HOST, WANTED, Legacy, client_context, load, shake_hands

@@ -3,9 +3,8 @@
 import pytest
 
 from rollout_operator.kube.api import Resource
-from rollout_operator.model.errors import Conflict, Denied, NotFound, Unreachable
-from rollout_operator.pki.key_pair import KeyMaterial
-from rollout_operator.pki.store import SecretStore
+from rollout_operator.model.names import Conflict, Denied, NotFound, Unreachable
+from rollout_operator.pki.certificates import KeyMaterial, SecretStore
 from tests.pki.fake_secrets import MADE_BY_US, NAME, NAMESPACE, FakeSecrets
 
 FULL = KeyMaterial(

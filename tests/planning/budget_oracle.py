@@ -7,9 +7,8 @@ the last number of a name.
 from datetime import timedelta
 
 from rollout_operator.model.budget import DisruptionSource
-from rollout_operator.model.group import Zone
-from rollout_operator.model.objects import Pod
-from rollout_operator.planning.budgets.rule import BudgetSnapshot
+from rollout_operator.model.objects import Pod, Zone
+from rollout_operator.planning.budgets import BudgetSnapshot
 
 
 def expect_disruption(snapshot: BudgetSnapshot) -> str:

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rollout_operator.model.budget import Budget, DisruptionSource
-from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import Uid
-from rollout_operator.planning.budgets.rule import BudgetSnapshot
+from rollout_operator.model.objects import Deletion, Zone
+from rollout_operator.planning.budgets import BudgetSnapshot
 from tests.builders import NOW
 from tests.examples import repeatable
 from tests.planning.disruptions import budget, by_partition, ingesters, member

@@ -12,11 +12,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from rollout_operator.model.budget import Budget, DisruptionSource
-from rollout_operator.model.downscale import Underway
-from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import Pod, Unreadable
-from rollout_operator.planning.budgets.rule import BudgetSnapshot, assess_disruption
+from rollout_operator.model.objects import Deletion, Pod, Underway, Unreadable, Zone
+from rollout_operator.planning.budgets import BudgetSnapshot, assess_disruption
 from tests.builders import NOW, pod, sts, sts_uid, unreadable
 from tests.planning.tables import LEFT_FOR, change_pods, read_arguments
 

@@ -5,10 +5,10 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from rollout_operator.model.downscale import Decrease
 from rollout_operator.model.names import NO_DOWNSCALE, PREPARE_DOWNSCALE, Uid
+from rollout_operator.model.objects import Decrease
 from rollout_operator.model.outcome import Code, Reason, Severity, Verdict
-from rollout_operator.model.review import Review, Scalable, Unusable, Version
+from rollout_operator.model.scaling import Review, Scalable, Unusable, Version
 
 BROKEN: Final = Unusable("no kind")
 KINDS: Final = {"scale": "Scale", "deployment": "Deployment", "replicaset": "ReplicaSet"}

@@ -12,8 +12,6 @@ from typing import Any, Final
 from msgspec import structs
 from msgspec.structs import replace
 
-from rollout_operator.model.downscale import Endpoint, Underway
-from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import (
     DOWNSCALE_DELAY,
     DOWNSCALE_DELAY_URL,
@@ -30,7 +28,7 @@ from rollout_operator.model.names import (
     UPSCALE_WHEN_READY,
     Uid,
 )
-from rollout_operator.model.objects import Unreadable
+from rollout_operator.model.objects import Deletion, Endpoint, Underway, Unreadable, Zone
 from rollout_operator.model.outcome import Reason
 from rollout_operator.model.scaling import (
     CallPods,
@@ -45,8 +43,8 @@ from rollout_operator.model.scaling import (
     Written,
 )
 from rollout_operator.model.units import parse_prometheus_duration
-from rollout_operator.planning.downscales.spacing import format_downscale_time
-from rollout_operator.planning.scaling.plan import plan_scaling
+from rollout_operator.planning.downscales import format_downscale_time
+from rollout_operator.planning.scaling import plan_scaling
 from tests.builders import NOW, group, sts_uid, unreadable, with_pods, zone
 from tests.planning.tables import change_pods, read_arguments
 

@@ -18,9 +18,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.model.downscale import Underway
-from rollout_operator.model.group import Deletion, Group, OtherRollout, Zone
 from rollout_operator.model.names import LAST_DOWNSCALE, MIN_TIME_BETWEEN_DOWNSCALES, Uid
+from rollout_operator.model.objects import Deletion, Group, OtherRollout, Underway, Zone
 from rollout_operator.model.units import format_rfc3339
 from tests.builders import NOW, group, prev, unreadable, zone
 

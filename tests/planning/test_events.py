@@ -5,11 +5,9 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.model.budget import Budget, FlawedBudget
-from rollout_operator.model.event import EventAction, EventKind
-from rollout_operator.model.group import Group
+from rollout_operator.model.budget import Budget, EventAction, EventKind, FlawedBudget
 from rollout_operator.model.names import GroupName, Revision, Uid
-from rollout_operator.model.objects import StatefulSet, Unreadable
+from rollout_operator.model.objects import Group, StatefulSet, Unreadable
 from rollout_operator.model.outcome import (
     Code,
     Plan,
@@ -37,8 +35,8 @@ from rollout_operator.planning.events import (
     render_refused_downscale,
     render_scaled,
 )
-from rollout_operator.planning.rollout.plan import plan_group
-from rollout_operator.planning.scaling.plan import plan_scaling
+from rollout_operator.planning.rollout import plan_group
+from rollout_operator.planning.scaling import plan_scaling
 from rollout_operator.planning.wording import camel_case
 from tests.builders import group, pod, sts, unreadable, zone
 from tests.planning.scalings import read_snapshot

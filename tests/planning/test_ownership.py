@@ -12,7 +12,7 @@ from rollout_operator.planning.certificate import (
     Validity,
     Wanted,
 )
-from rollout_operator.planning.ownership import Marks, plan_secret
+from rollout_operator.planning.policy_zones import Marks, plan_secret
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 DAY = timedelta(days=1)

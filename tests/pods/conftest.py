@@ -7,8 +7,7 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.pods.client import PodClient
-from rollout_operator.pods.sender import HttpSender
+from rollout_operator.pods import HttpSender, PodClient
 from rollout_operator.telemetry.metrics import Metrics
 
 # No answer is late here, however slow the machine is.

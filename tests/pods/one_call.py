@@ -1,7 +1,7 @@
 """One call to one pod, as the product makes it: as the only one of a downscale."""
 
-from rollout_operator.model.downscale import Endpoint
-from rollout_operator.pods.client import Method, PodClient, PodError
+from rollout_operator.model.objects import Endpoint
+from rollout_operator.pods import Method, PodClient, PodError
 from rollout_operator.telemetry.metrics import Metrics
 from tests.samples import read_samples
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Endpoint
 
 Answer = Callable[["Seen"], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"

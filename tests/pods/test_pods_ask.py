@@ -12,10 +12,10 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Endpoint
 from rollout_operator.model.scaling import PodAnswer
-from rollout_operator.pods.client import AT_MOST_PER_REVIEW, Method, PodClient
+from rollout_operator.pods import AT_MOST_PER_REVIEW, Method, PodClient
 from rollout_operator.telemetry.metrics import Metrics
 from tests.pods.one_call import count_calls
 from tests.pods.pod_servers import Answer, PodServers, Seen, endless, hang, reply, reset, status

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from rollout_operator import __version__
-from rollout_operator.pods.client import MOST_PATHS, Method, PodClient
+from rollout_operator.pods import MOST_PATHS, Method, PodClient
 from rollout_operator.telemetry.metrics import REQUEST_BUCKETS, Metrics
 from tests.pods.conftest import LONG, opened
 from tests.pods.one_call import confirm, count_calls, fail

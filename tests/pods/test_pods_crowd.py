@@ -12,7 +12,7 @@ from functools import partial
 import pytest
 
 from rollout_operator.model.names import Uid
-from rollout_operator.pods.client import AT_MOST_PER_REVIEW, PodClient
+from rollout_operator.pods import AT_MOST_PER_REVIEW, PodClient
 from rollout_operator.telemetry.metrics import Metrics
 from tests.pods.conftest import SHORT, opened
 from tests.pods.pod_servers import OK, Answer, PodServers, Seen, hang, status

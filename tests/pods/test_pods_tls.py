@@ -9,12 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.model.downscale import Endpoint
-from rollout_operator.pki.authority import issue_ca, issue_leaf
+from rollout_operator.model.objects import Endpoint
+from rollout_operator.pki.certificates import issue_ca, issue_leaf
 from rollout_operator.pki.serving import server_context
 from rollout_operator.planning.certificate import Wanted
-from rollout_operator.pods.client import PodClient
-from rollout_operator.pods.sender import HttpSender
+from rollout_operator.pods import HttpSender, PodClient
 from rollout_operator.telemetry.metrics import Metrics
 from tests.pods.pod_servers import PodServers, status
 

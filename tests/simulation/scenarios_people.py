@@ -37,7 +37,7 @@ from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.names import LAST_DOWNSCALE
-from rollout_operator.model.tracker import format_entry
+from rollout_operator.model.scaling import format_entry
 
 # As a person tries again.
 TRY_AGAIN: Final = 20.0  # seconds

@@ -11,12 +11,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rollout_operator.kube.api import STATEFULSETS, JsonObject
-from rollout_operator.kube.release_kinds import (
+from rollout_operator.kube.api import (
     OCI_REPOSITORIES,
     ROLLOUT_GATES,
     ROLLOUT_SCHEDULES,
     ROLLOUTS,
+    STATEFULSETS,
+    JsonObject,
 )
 from rollout_operator.lab.flux import label_owner
 from rollout_operator.lab.model.fields import child, children, name_of, text

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from rollout_operator.kube.release_kinds import ROLLOUTS
+from rollout_operator.kube.api import ROLLOUTS
 from rollout_operator.lab.model.fields import children, number, text
 from rollout_operator.lab.model.history import Called, Commit, Fault, Lived, PodCalled
 from rollout_operator.lab.network.faults import Failure, FaultDecision

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rollout_operator.kube.release_kinds import OCI_REPOSITORIES, ROLLOUTS
+from rollout_operator.kube.api import OCI_REPOSITORIES, ROLLOUTS
 from rollout_operator.lab.model.fields import child, children, text
 from rollout_operator.lab.model.history import Commit, History
 from tests.simulation.scenarios import SMALL, Size

@@ -18,7 +18,7 @@ from rollout_operator.lab.model.request import ApiRefusal, ApiRequest
 from rollout_operator.lab.process import SimulatedProcess
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.lab.zones import ZoneSpec
-from rollout_operator.model.tracker import format_entry
+from rollout_operator.model.scaling import format_entry
 from tests.simulation.chaos import later_webhook
 from tests.simulation.scenarios_book import get_scenario
 from tests.simulation.scenarios_downscales import prepare_zone

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from rollout_operator.kube.api import JsonObject
-from rollout_operator.kube.release_kinds import HEALTH_CHECKS
+from rollout_operator.kube.api import HEALTH_CHECKS, JsonObject
 from rollout_operator.lab.model.fields import text
 from rollout_operator.lab.releases import foreign_check, gate, patch, schedule
 from rollout_operator.model.units import format_rfc3339

@@ -7,8 +7,7 @@ from typing import Final
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from msgspec.structs import replace
 
-from rollout_operator.pki.authority import issue_ca, issue_leaf
-from rollout_operator.pki.key_pair import Pair
+from rollout_operator.pki.certificates import Pair, issue_ca, issue_leaf
 from rollout_operator.planning.certificate import Wanted
 from tests.pki.certificates import PKCS8, Legacy
 from tests.system.hooked import HOST

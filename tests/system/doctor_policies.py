@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
-from rollout_operator.model.diagnosis.findings import Diagnosis, FindingCode
+from rollout_operator.model.diagnosis import Diagnosis, FindingCode
 from tests.world.api import DEPLOYMENTS, Resource
 from tests.world.world import World
 

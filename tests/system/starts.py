@@ -27,7 +27,7 @@ import sys
 from datetime import timedelta
 from rollout_operator.operator.main import LifeLimits, run
 from rollout_operator.config.checks import read_config
-from rollout_operator.model.errors import OperatorError
+from rollout_operator.model.names import OperatorError
 
 try:
     limits = LifeLimits(sync=timedelta(seconds=float(sys.argv[1])))

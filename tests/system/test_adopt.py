@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from rollout_operator.lab.zones import ZoneSpec, statefulset
-from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.model.names import ExitCode
 from tests.demo.kept import write_kubeconfig
 from tests.system.grants import READER, grant_reads
 from tests.world.api import BUDGETS, PODS, STATEFULSETS, Json, Resource

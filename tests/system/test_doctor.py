@@ -20,10 +20,10 @@ import pytest
 from rollout_operator.cli.access import ACCESS_FLAGS, choose_access, open_client
 from rollout_operator.config.grammar import parse_arguments
 from rollout_operator.lab.zones import ZoneSpec, statefulset
-from rollout_operator.model.diagnosis.findings import Diagnosis, FindingCode
-from rollout_operator.model.exit_codes import ExitCode
-from rollout_operator.operator.diagnosis.examine import examine
-from rollout_operator.planning.diagnosis.checks import CHECKS
+from rollout_operator.model.diagnosis import Diagnosis, FindingCode
+from rollout_operator.model.names import ExitCode
+from rollout_operator.operator.examine import examine
+from rollout_operator.planning.doctor import CHECKS
 from tests.pki.certificates import Legacy
 from tests.rendered import WEBHOOKS
 from tests.system.doctor_policies import provoke_policies

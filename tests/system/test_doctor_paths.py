@@ -10,8 +10,8 @@ import pytest
 from rollout_operator.cli.access import ACCESS_FLAGS, choose_access, open_client
 from rollout_operator.config.grammar import parse_arguments
 from rollout_operator.lab.zones import ZoneSpec
-from rollout_operator.model.diagnosis.findings import Diagnosis, FindingCode
-from rollout_operator.operator.diagnosis.examine import examine
+from rollout_operator.model.diagnosis import Diagnosis, FindingCode
+from rollout_operator.operator.examine import examine
 from tests.system.guarded import PATH, prepared_zone
 from tests.system.test_status_command import find_address
 from tests.world import webpods

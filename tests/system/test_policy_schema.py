@@ -12,11 +12,9 @@ import pytest
 import yaml
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
-from rollout_operator.model.decode.policy import decode_policy
-from rollout_operator.model.decode.status import decode_watched_policy
-from rollout_operator.model.policy.policy import Policy, RefusedPolicy
-from rollout_operator.model.policy.status import PolicyStatus
-from rollout_operator.planning.policies.status import render_batch
+from rollout_operator.model.decode.custom import decode_policy, decode_watched_policy
+from rollout_operator.model.policy import Policy, PolicyStatus, RefusedPolicy
+from rollout_operator.planning.policy_status import render_batch
 from tests.kustomize import render
 from tests.model.policy_trees import SELECTOR, policy_tree
 from tests.planning.policies.snapshots import batch

@@ -15,7 +15,7 @@ import pytest
 
 from rollout_operator import __version__
 from rollout_operator.lab.zones import three_zones
-from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.model.names import ExitCode
 from tests.system.grants import READER, Grant, grant_reads
 from tests.terminal import on_terminal, read_until
 from tests.world.api import PODS, ROLES, SERVICES, STATEFULSETS, Json, Resource

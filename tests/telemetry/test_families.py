@@ -10,8 +10,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from rollout_operator.model.outcome import Code
-from rollout_operator.telemetry.families import PIECE, Counter, Gauge, Histogram
-from rollout_operator.telemetry.metrics import WAIT_CODES, Metrics
+from rollout_operator.telemetry.metrics import PIECE, WAIT_CODES, Counter, Gauge, Histogram, Metrics
 
 pytestmark = pytest.mark.thorough
 

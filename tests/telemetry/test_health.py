@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.telemetry.health import BEAT, STALL, WINDOW, Health, Heartbeat
 from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.telemetry.states import BEAT, STALL, WINDOW, Health, Heartbeat
 from tests.fakes_clock import FakeClock
 
 SECOND = timedelta(seconds=1)

@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.names import InvalidInput
 from rollout_operator.model.outcome import Severity
 from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.logs import log

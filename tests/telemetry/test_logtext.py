@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.names import InvalidInput
 from rollout_operator.model.outcome import Severity
-from rollout_operator.telemetry.logtext import MAX_VALUE, describe_error, render_json, render_logfmt
+from rollout_operator.telemetry.logs import MAX_VALUE, describe_error, render_json, render_logfmt
 from tests.examples import repeatable
 
 TS: Final = "2026-01-02T03:04:05.000000006Z"

@@ -6,9 +6,9 @@ from typing import Final
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from rollout_operator.model.policy.status import PolicySetStatus, PolicyStatus, PolicyZoneStatus
+from rollout_operator.model.policy import PolicySetStatus, PolicyStatus, PolicyZoneStatus
+from rollout_operator.telemetry.extra import PolicyMetrics
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.policies import PolicyMetrics
 
 REASONS: Final = ("Conflict", "MultipleZonesUnavailable")
 SPECIFIED: Final = {

@@ -7,9 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Action, Code, Plan, Reason, RecordRevision, ZoneProgress
-from rollout_operator.telemetry.families import PIECE, Gauge
-from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.registry import GroupStates, Subject
+from rollout_operator.telemetry.metrics import PIECE, Gauge, GroupStates, Metrics, Subject
 from tests.builders import zone
 from tests.fakes_clock import FakeClock
 

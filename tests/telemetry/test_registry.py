@@ -9,8 +9,14 @@ import pytest
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Action, Code, Plan, Reason, RecordRevision, Severity
 from rollout_operator.telemetry import logs
-from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.registry import PATIENCE, QUIET, GroupState, GroupStates, Subject
+from rollout_operator.telemetry.metrics import (
+    PATIENCE,
+    QUIET,
+    GroupState,
+    GroupStates,
+    Metrics,
+    Subject,
+)
 from tests.builders import zone
 from tests.fakes_clock import EPOCH, FakeClock
 

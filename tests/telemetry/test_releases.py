@@ -5,18 +5,18 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
-from rollout_operator.model.condition import StatusCondition
-from rollout_operator.model.releases.schedule import ScheduleStatus
-from rollout_operator.model.releases.status import (
+from rollout_operator.model.budget import StatusCondition
+from rollout_operator.model.releases import (
     BakeStatus,
     GateSummary,
     HistoryEntry,
     ReleaseStatus,
+    ScheduleStatus,
     TriggeredBy,
     TriggerKind,
 )
+from rollout_operator.telemetry.extra import ReleaseCounters, show_releases, show_schedules
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.releases import ReleaseCounters, show_releases, show_schedules
 from tests.planning.releases.builders import at, check, entry, releases, rollout
 from tests.planning.releases.schedules.schedule_builders import schedule
 

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from rollout_operator.telemetry.spans import NO_SPAN, tracing
-from rollout_operator.telemetry.trace_switch import TraceChoice, choose_traces, traced
+from rollout_operator.telemetry.tracing import TraceChoice, choose_traces, traced
 
 ENDPOINT: Final = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
 OFF: Final = TraceChoice()
@@ -77,7 +77,7 @@ def test_off_nothing_of_it_is_imported() -> None:
     script = (
         "import sys, threading\n"
         "import rollout_operator.operator.main, rollout_operator.web.webhooks\n"
-        "from rollout_operator.telemetry.trace_switch import traced\n"
+        "from rollout_operator.telemetry.tracing import traced\n"
         "with traced({}): pass\n"
         "names = [name for name in sys.modules if name.startswith('opentelemetry')]\n"
         "print(names, threading.active_count())"

@@ -12,16 +12,14 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from rollout_operator.kube.api import PODS
-from rollout_operator.model.errors import NotFound
-from rollout_operator.model.names import GroupName
+from rollout_operator.model.names import GroupName, NotFound
 from rollout_operator.model.outcome import Code, Plan, Reason, Verdict
-from rollout_operator.model.review import Review, Unusable, Version
-from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.registry import GroupStates
+from rollout_operator.model.scaling import Review, Unusable, Version
+from rollout_operator.telemetry.metrics import GroupStates, Metrics
 from rollout_operator.telemetry.spans import get_trace_keys, tracing
-from rollout_operator.telemetry.trace_switch import traced
 from rollout_operator.telemetry.traces import LONGEST_TEXT, QUIET, RarelyLogged
-from rollout_operator.web.reviews.dispatch import Deadline, Reviewer
+from rollout_operator.telemetry.tracing import traced
+from rollout_operator.web.dispatch import Deadline, Reviewer
 from tests.fakes_clock import FakeClock
 from tests.kube.client_bench import POD, open_bench
 from tests.kube.fake_api import FakeApi, refuse, reply

@@ -8,11 +8,11 @@ from datetime import timedelta
 
 from aiohttp import ClientSession, web
 
-from rollout_operator.telemetry.health import Health
 from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.telemetry.states import Health
 from rollout_operator.web.admin import AdminServer
-from rollout_operator.web.http.cluster import ClusterRules
-from rollout_operator.web.http.connection import Connection
+from rollout_operator.web.connection import Connection
+from rollout_operator.web.middleware import ClusterRules
 from tests.fakes_clock import FakeClock
 
 CLOSE = "Host: x\r\nConnection: close\r\n\r\n"

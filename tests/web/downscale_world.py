@@ -14,31 +14,24 @@ from typing import Final
 
 import msgspec
 
-from rollout_operator.aio.backoff import Backoff
-from rollout_operator.aio.queue import WorkQueue
-from rollout_operator.controllers.downscales.controller import DownscaleController
+from rollout_operator.aio.queue import Backoff, WorkQueue
+from rollout_operator.controllers.downscales import DownscaleController
+from rollout_operator.controllers.executor import Executor, LabelRule
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.rollout.executor import Executor
-from rollout_operator.controllers.rollout.rule import LabelRule
 from rollout_operator.controllers.worker import Workers
-from rollout_operator.guards.budgets.in_flight import InFlight
-from rollout_operator.guards.budgets.own_deletes import OwnDeletes
-from rollout_operator.guards.downscales.pod_records import PodRecords
-from rollout_operator.guards.downscales.reservations import Downscales
-from rollout_operator.guards.downscales.times import AnnotationTimes, DownscaleTimes
-from rollout_operator.guards.downscales.zone_tracker import Tracker
-from rollout_operator.guards.locks import Locks
-from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
+from rollout_operator.guards.downscales import AnnotationTimes, Downscales, DownscaleTimes
+from rollout_operator.guards.grants import InFlight, OwnDeletes
+from rollout_operator.guards.prepared_pods import PodRecords
+from rollout_operator.guards.tracker import Tracker
+from rollout_operator.guards.turns import Locks
+from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
-from rollout_operator.model.errors import ApiError
-from rollout_operator.model.names import LAST_DOWNSCALE, GroupName, Uid
+from rollout_operator.model.names import LAST_DOWNSCALE, ApiError, GroupName, Uid
 from rollout_operator.model.outcome import Verdict
-from rollout_operator.model.review import Review, Scalable, Version
+from rollout_operator.model.scaling import Review, Scalable, Version
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.web.reviews.prepare_downscale import PrepareDownscale
-from rollout_operator.web.reviews.prepare_reservation import PrepareContext
-from rollout_operator.web.reviews.read_shares import RepeatedReads, UnconfirmedReads
-from rollout_operator.web.reviews.scale_parent import Parents
+from rollout_operator.web.no_downscale import Parents, RepeatedReads, UnconfirmedReads
+from rollout_operator.web.prepare_downscale import PrepareContext, PrepareDownscale
 from tests.controllers.fake_client import FakeClient, Json, pod_json, set_json
 from tests.gates import OpenArbiter
 from tests.virtual_time import VirtualClock

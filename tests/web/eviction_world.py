@@ -8,9 +8,9 @@ from typing import Any, Final
 from rollout_operator.model.budget import Budget
 from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.outcome import Verdict
-from rollout_operator.web.reviews.answer import render_answer
-from rollout_operator.web.reviews.eviction import PodEviction
-from rollout_operator.web.reviews.read_shares import UnconfirmedReads, UnknownPods
+from rollout_operator.web.dispatch import render_answer
+from rollout_operator.web.eviction import PodEviction
+from rollout_operator.web.no_downscale import UnconfirmedReads, UnknownPods
 from tests.guards.arbiter_bench import Process, World, name_of, world
 from tests.model.review_trees import review_tree
 from tests.samples import read_samples

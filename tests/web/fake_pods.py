@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import msgspec
 
-from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.names import Uid
-from rollout_operator.pods.client import PodError
+from rollout_operator.model.objects import Endpoint
+from rollout_operator.pods import PodError
 from tests.virtual_time import VirtualClock
 
 

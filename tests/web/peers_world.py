@@ -13,14 +13,12 @@ from rollout_operator.aio.clock import LoopClock
 from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.lease import Lease
 from rollout_operator.model.outcome import Verdict
-from rollout_operator.pki.authority import carry_out
-from rollout_operator.pki.key_pair import KeyMaterial
+from rollout_operator.pki.certificates import KeyMaterial, carry_out
 from rollout_operator.pki.serving import ServingCertificate
 from rollout_operator.planning.certificate import CertificateStep, Decision
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.web.http.cluster import ClusterRules
-from rollout_operator.web.reviews.dispatch import Reviewer
-from rollout_operator.web.reviews.forward import Forwarder, ForwardOutcome, LeaderOnly, Peers
+from rollout_operator.web.dispatch import Forwarder, ForwardOutcome, LeaderOnly, Peers, Reviewer
+from rollout_operator.web.middleware import ClusterRules
 from rollout_operator.web.webhooks import ServerOptions, WebhookServer
 from tests.pki.certificates import HOST, WANTED
 from tests.web.webhook_world import ScriptedHook, body_of

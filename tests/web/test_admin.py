@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 import pytest
 
 from rollout_operator.model.description import Description
-from rollout_operator.model.errors import ConfigError
-from rollout_operator.telemetry.families import PIECE
+from rollout_operator.model.names import ConfigError
+from rollout_operator.telemetry.metrics import PIECE
 from rollout_operator.web.admin import AdminServer
-from rollout_operator.web.http.cluster import ClusterRules
+from rollout_operator.web.middleware import ClusterRules
 from tests.recorded_spans import recorded
 from tests.web.admin_world import World, serving
 

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from rollout_operator.pki.key_pair import Pair
+from rollout_operator.pki.certificates import Pair
 from rollout_operator.pki.serving import server_context
 from rollout_operator.web.webhooks import ServerOptions
 from tests.web.webhook_world import ALLOWED, Line, Setting, WebhookWorld, body_of, post, serving

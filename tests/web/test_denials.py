@@ -7,9 +7,8 @@ import pytest
 
 from rollout_operator.model.decode.review import decode_review
 from rollout_operator.model.outcome import Code, Reason, Severity, Verdict
-from rollout_operator.model.review import MAX_USER, Review
-from rollout_operator.telemetry.denials import MAX_USERS, OTHER, Denials
-from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.model.scaling import MAX_USER, Review
+from rollout_operator.telemetry.metrics import MAX_USERS, OTHER, Denials, Metrics
 from tests.samples import read_samples
 from tests.web.webhook_world import FINE, PATH, Setting, body_of, post, serving
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rollout_operator.pki.authority import issue_leaf
-from rollout_operator.pki.key_pair import KeyMaterial, Pair
+from rollout_operator.pki.certificates import KeyMaterial, Pair, issue_leaf
 from rollout_operator.planning.certificate import Wanted
 from tests.pki.certificates import HOST, WANTED, client_context
 from tests.web.peers_world import PATH, Leader, fresh, leading, serving_of

@@ -8,8 +8,8 @@ import pytest
 from opentelemetry.trace import format_trace_id
 
 from rollout_operator.model.outcome import Code, Reason, Verdict
-from rollout_operator.model.review import Review, Scalable
-from rollout_operator.web.http.cluster import ClusterRules
+from rollout_operator.model.scaling import Review, Scalable
+from rollout_operator.web.middleware import ClusterRules
 from tests.model.review_trees import review_tree, set_tree
 from tests.recorded_spans import recorded
 from tests.web.webhook_world import (

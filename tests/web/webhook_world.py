@@ -16,11 +16,11 @@ import msgspec
 
 from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.model.outcome import Code, Reason, Verdict
-from rollout_operator.model.review import Review
+from rollout_operator.model.scaling import Review
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.web.http.cluster import ClusterRules
-from rollout_operator.web.http.listener import ConnectionLimits
-from rollout_operator.web.reviews.dispatch import Reviewer, ReviewHook
+from rollout_operator.web.connection import ConnectionLimits
+from rollout_operator.web.dispatch import Reviewer, ReviewHook
+from rollout_operator.web.middleware import ClusterRules
 from rollout_operator.web.webhooks import ServerOptions, WebhookServer
 from tests.model.review_trees import review_tree
 from tests.web.admin_world import check_anonymous

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from rollout_operator.model.decode.excerpt import OBJECT, REVIEW, Fields
+from rollout_operator.model.decode.wire import OBJECT, REVIEW, Fields
 from rollout_operator.model.names import PREPARE_DOWNSCALE
 
 LARGEST: Final = 7 << 20

@@ -26,11 +26,10 @@ from rollout_operator.lab.demo.stage import DemoRun, TakenOver
 from rollout_operator.lab.end import end_by_signal
 from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
 from rollout_operator.lab.virtual_loop.paced import PacedLoop
-from rollout_operator.model.errors import ConfigError
-from rollout_operator.model.exit_codes import ExitCode
-from rollout_operator.operator.process import Telemetry
+from rollout_operator.model.names import ConfigError, ExitCode
+from rollout_operator.operator.context import Telemetry
 from rollout_operator.web.admin import AdminServer
-from rollout_operator.web.http.cluster import ClusterRules
+from rollout_operator.web.middleware import ClusterRules
 
 # A demo has no reason to be seen by a network.
 HOST: Final = "127.0.0.1"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from rollout_operator.config.checks import render_entries
 from rollout_operator.config.grammar import (
     BOOL,
     DURATION,
@@ -23,7 +24,6 @@ from rollout_operator.config.grammar import (
     parse_arguments,
     refuse_leftovers,
 )
-from rollout_operator.config.usage import render_entries
 from rollout_operator.lab.demo.drawing import MOST_PODS
 from rollout_operator.lab.demo.screen import Color
 from rollout_operator.model.units import format_duration

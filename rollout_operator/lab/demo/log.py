@@ -30,7 +30,7 @@ from rollout_operator.lab.trace.releases import (
 )
 from rollout_operator.model.lease import LEASE_DURATION
 from rollout_operator.model.outcome import Code
-from rollout_operator.telemetry.registry import GroupState
+from rollout_operator.telemetry.metrics import GroupState
 
 API_SERVER: Final = "API server"
 TERMINATING: Final = "Terminating pod"

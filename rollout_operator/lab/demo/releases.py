@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.kube.api import JsonObject
-from rollout_operator.kube.release_kinds import ROLLOUT_GATES, ROLLOUTS
+from rollout_operator.kube.api import ROLLOUT_GATES, ROLLOUTS, JsonObject
 from rollout_operator.lab.demo.flags import DemoSettings
 from rollout_operator.lab.demo.objects import FIRST, GROUP, NAMESPACE, PERSON
 from rollout_operator.lab.demo.snapshot import DemoReason

@@ -45,7 +45,7 @@ from rollout_operator.lab.model.request import ApiRequest
 from rollout_operator.lab.nodes.behaviour import image_of
 from rollout_operator.lab.process import ACTOR, SimulatedProcess
 from rollout_operator.lab.world import Sandbox
-from rollout_operator.model.errors import OperatorError
+from rollout_operator.model.names import OperatorError
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.wording import count
 

@@ -12,36 +12,36 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from rollout_operator.controllers.releases.flux import gather_flux, index_flux
-from rollout_operator.controllers.releases.observe import (
+from rollout_operator.controllers.releases import (
     NO_OTHERS,
     NO_POLICIES,
     describe_policy,
     explain_absence,
+    gather_flux,
+    index_flux,
 )
-from rollout_operator.kube import release_kinds as kinds
+from rollout_operator.kube import api as kinds
 from rollout_operator.kube.api import NAMESPACES, JsonObject, Resource
 from rollout_operator.lab.model.fields import child, is_of, name_of, namespace_of, text
-from rollout_operator.model.decode.broken import decode_or_salvage
-from rollout_operator.model.decode.releases.kinds import DECODERS
-from rollout_operator.model.described.forecasts import Arrival, Forecast, RolloutForecast
-from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.model.decode.flux import DECODERS
+from rollout_operator.model.decode.wire import decode_or_salvage
+from rollout_operator.model.description import Arrival, Forecast, RolloutForecast
+from rollout_operator.model.names import ExitCode, InvalidInput
 from rollout_operator.model.objects import AnyWatched
-from rollout_operator.model.releases.objects import ReleaseObjects, gather_releases
-from rollout_operator.model.releases.plan import PolicyReading
-from rollout_operator.model.releases.rollout import (
+from rollout_operator.model.release_plan import PolicyReading, ReleaseObjects, gather_releases
+from rollout_operator.model.releases import (
+    ACTIVE,
     OURS,
+    BakeStatus,
     RefusedRelease,
     ReleaseCompat,
     ReleaseRollout,
 )
-from rollout_operator.model.releases.status import ACTIVE, BakeStatus
 from rollout_operator.model.units import format_duration
-from rollout_operator.operator.diagnosis.copies import ObjectsCopy
-from rollout_operator.planning.forecasts.play import ForecastInput, ForecastRollout, play_ahead
-from rollout_operator.planning.releases import conditions
-from rollout_operator.planning.releases.flux import list_targets
+from rollout_operator.operator.copies import ObjectsCopy
+from rollout_operator.planning import candidates
+from rollout_operator.planning.flux import list_targets
+from rollout_operator.planning.forecasts import ForecastInput, ForecastRollout, play_ahead
 
 _DEFAULT: Final = "default"
 _READ: Final[Mapping[str, Resource]] = {
@@ -54,8 +54,8 @@ _READ: Final[Mapping[str, Resource]] = {
 }
 # Without the right to read these the operator decides nothing.
 _NEEDED: Final = (
-    (kinds.ROLLOUT_GATES, conditions.GATES_UNKNOWN),
-    (kinds.HEALTH_CHECKS, conditions.CHECKS_UNKNOWN),
+    (kinds.ROLLOUT_GATES, candidates.GATES_UNKNOWN),
+    (kinds.HEALTH_CHECKS, candidates.CHECKS_UNKNOWN),
     (kinds.IMAGE_POLICIES[0], ""),
     (kinds.OCI_REPOSITORIES[0], ""),
     (kinds.KUSTOMIZATIONS[0], ""),
@@ -146,7 +146,7 @@ def _relate(
     targets = list_targets(name, tag, flux)
     policy = _read_policy(rollout, objects, copy)
     if lack := explain_absence(copy.absent, targets):
-        policy = PolicyReading(problem=lack, reason=conditions.NO_FLUX)
+        policy = PolicyReading(problem=lack, reason=candidates.NO_FLUX)
     place = rollout.spec.policy_namespace
     if span.keeps_to_namespace and place not in ("", rollout.head.namespace):
         policy = PolicyReading(
@@ -171,7 +171,7 @@ def _read_policy(
                 texts = (each.text for each in copy.unread if each.kind == resource.kind)
                 return PolicyReading(problem=next(texts, resource.plural), reason=reason)
     if kinds.IMAGE_POLICIES[0].kind in copy.absent:
-        return PolicyReading(problem=NO_POLICIES, reason=conditions.NO_FLUX)
+        return PolicyReading(problem=NO_POLICIES, reason=candidates.NO_FLUX)
     namespace = rollout.spec.policy_namespace or rollout.head.namespace
     place = (namespace, rollout.spec.policy_name)
     for policy in objects.policies:

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from rollout_operator.model.described.forecasts import (
+from rollout_operator.model.description import (
     Arrival,
     Forecast,
     HoldForecast,
@@ -15,11 +15,11 @@ from rollout_operator.model.described.forecasts import (
     RolloutForecast,
     VersionForecast,
 )
-from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.releases.status import BakeStatus
+from rollout_operator.model.names import InvalidInput
+from rollout_operator.model.releases import BakeStatus
 from rollout_operator.model.units import format_duration
-from rollout_operator.planning.description.times import render_time
-from rollout_operator.planning.releases.schedules.hours import get_time_zone
+from rollout_operator.planning.schedules import get_time_zone
+from rollout_operator.planning.text import render_time
 from rollout_operator.planning.wording import wrap_words
 
 _INDENT: Final = "  "

@@ -14,28 +14,26 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.kube.api import (
+    CORE_VERSIONS,
+    DEFAULT_TIMEOUTS,
+    Call,
     Fence,
     JsonObject,
     Page,
     Precondition,
     Resource,
     Served,
-    WatchEvent,
-    no_fence,
-)
-from rollout_operator.kube.call import (
-    CORE_VERSIONS,
-    DEFAULT_TIMEOUTS,
-    Call,
     Timeouts,
+    WatchEvent,
     apply_query,
     delete_options,
     discovery_call,
+    no_fence,
     object_call,
     page_query,
     watch_query,
 )
-from rollout_operator.kube.client.rate_limit import Priority, RateLimiter
+from rollout_operator.kube.rate_limit import Priority, RateLimiter
 from rollout_operator.lab.apiserver.api import SimulatedApi
 from rollout_operator.lab.apiserver.discovery import read_resources, read_versions
 from rollout_operator.lab.apiserver.streams import Stream
@@ -54,7 +52,7 @@ from rollout_operator.lab.network.faults import Failure, FaultDecision, SentCall
 from rollout_operator.lab.network.link import Link
 from rollout_operator.lab.network.openings import Opening, read_events
 from rollout_operator.lab.network.requests import SimulatedCall, travel
-from rollout_operator.model.errors import Refused, UnknownOutcome, Unreachable
+from rollout_operator.model.names import Refused, UnknownOutcome, Unreachable
 
 FOLLOWING: Final = "following"
 """Name of the client through which informers look: only their lists may be of the past."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, NoReturn, TypeVar
 
 from rollout_operator.aio.clock import LoopClock, ServerClock
-from rollout_operator.kube.call import Call
+from rollout_operator.kube.api import Call
 from rollout_operator.lab.model.request import NotModelled
 from rollout_operator.lab.network.faults import Faults, SentCall, Way
 

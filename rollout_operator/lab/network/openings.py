@@ -8,14 +8,13 @@ from datetime import timedelta
 
 import msgspec
 
-from rollout_operator.kube.api import WatchEvent
-from rollout_operator.kube.call import Call
-from rollout_operator.kube.client.responses import Status, error_of, read_status
+from rollout_operator.kube.api import Call, WatchEvent
+from rollout_operator.kube.responses import Status, error_of, read_status
 from rollout_operator.lab.apiserver.api import SimulatedApi
 from rollout_operator.lab.apiserver.streams import Stream, StreamEvent
 from rollout_operator.lab.model.request import ApiAnswer, ApiRefusal, ApiRequest
 from rollout_operator.lab.network.delayed_watches import Delivery, Expired, Silent
-from rollout_operator.model.errors import Unreachable
+from rollout_operator.model.names import Unreachable
 
 
 class Opening:

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from rollout_operator.lab.network.faults import CrashPoint, PodCallOutcome, PodFailure
 from rollout_operator.lab.network.link import Link, wait_for_ever
-from rollout_operator.model.downscale import Endpoint
+from rollout_operator.model.objects import Endpoint
 
 _INSTEAD: Final = {PodFailure.REDIRECT: 307, PodFailure.ERROR: 500}
 

@@ -12,12 +12,12 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from rollout_operator.kube.call import Call
-from rollout_operator.kube.client.responses import error_of, read_status
+from rollout_operator.kube.api import Call
+from rollout_operator.kube.responses import error_of, read_status
 from rollout_operator.lab.model.request import ApiAnswer, ApiRefusal
 from rollout_operator.lab.network.faults import CrashPoint, Failure, FaultDecision
 from rollout_operator.lab.network.link import Link, wait_for_ever
-from rollout_operator.model.errors import Throttled, UnknownOutcome, Unreachable
+from rollout_operator.model.names import Throttled, UnknownOutcome, Unreachable
 
 RETRY_AFTER: Final = 2
 

@@ -16,7 +16,7 @@ import msgspec
 from rollout_operator.lab.model.history import History, PodCalled
 from rollout_operator.lab.nodes.behaviour import Behaviour, PodReply, Response
 from rollout_operator.lab.virtual_loop.pace import Timers
-from rollout_operator.model.downscale import Endpoint
+from rollout_operator.model.objects import Endpoint
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

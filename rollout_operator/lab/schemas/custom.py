@@ -13,8 +13,8 @@ from rollout_operator.lab.model.fields import child, number, text
 from rollout_operator.lab.model.request import not_modelled
 from rollout_operator.lab.schemas.refusals import expect
 from rollout_operator.lab.schemas.rules import Rules
-from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.pattern import compile_pattern
+from rollout_operator.model.names import InvalidInput
+from rollout_operator.model.units import compile_pattern
 
 _LARGEST: Final = 2**31 - 1
 _FIELDS: Final[Mapping[str, Mapping[str, type]]] = {

@@ -9,28 +9,26 @@ from typing import Final
 import msgspec
 
 from rollout_operator.kube.api import (
+    CLUSTER_ROLLOUT_SCHEDULES,
     CONFIG_MAPS,
+    HEALTH_CHECKS,
+    IMAGE_POLICIES,
+    IMAGE_REPOSITORIES,
+    KUSTOMIZATIONS,
     LEASES,
     MULTI_AZ_ROLLOUTS,
     MUTATING_WEBHOOKS,
+    OCI_REPOSITORIES,
     PODS,
+    ROLLOUT_GATES,
+    ROLLOUT_SCHEDULES,
+    ROLLOUTS,
     SECRETS,
     STATEFULSETS,
     VALIDATING_WEBHOOKS,
     ZONE_BUDGETS,
     JsonObject,
     Resource,
-)
-from rollout_operator.kube.release_kinds import (
-    CLUSTER_ROLLOUT_SCHEDULES,
-    HEALTH_CHECKS,
-    IMAGE_POLICIES,
-    IMAGE_REPOSITORIES,
-    KUSTOMIZATIONS,
-    OCI_REPOSITORIES,
-    ROLLOUT_GATES,
-    ROLLOUT_SCHEDULES,
-    ROLLOUTS,
 )
 from rollout_operator.lab.schemas.custom import MULTI_AZ_ROLLOUT, REPLICA_TEMPLATE, ZONE_BUDGET
 from rollout_operator.lab.schemas.plain_kinds import (

@@ -13,7 +13,7 @@ from typing import Final, assert_never
 import msgspec
 
 from rollout_operator.lab.simulate.policies import PolicyEdit, edit_policy
-from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.names import InvalidInput
 from rollout_operator.model.units import parse_duration, parse_go_int, quote
 from rollout_operator.planning.wording import join_some
 

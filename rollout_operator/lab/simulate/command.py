@@ -44,9 +44,9 @@ from rollout_operator.lab.simulate.report import SimulationRun, render_text
 from rollout_operator.lab.simulate.times import choose_times
 from rollout_operator.lab.simulate.world import RunLimits, play
 from rollout_operator.lab.trace.trace import WIDTH
-from rollout_operator.model.exit_codes import ExitCode
-from rollout_operator.operator.diagnosis.copies import ObjectsCopy
-from rollout_operator.operator.releases.compat import get_compat
+from rollout_operator.model.names import ExitCode
+from rollout_operator.operator.copies import ObjectsCopy
+from rollout_operator.operator.releases import get_compat
 from rollout_operator.planning.wording import format_json, printable
 
 # Names of pods take half of it.

@@ -27,10 +27,8 @@ from rollout_operator.lab.admission.registrations import REGISTRATIONS
 from rollout_operator.lab.model.fields import child, children, name_of, namespace_of, text
 from rollout_operator.lab.schemas.kinds import NODES, REPLICA_TEMPLATES
 from rollout_operator.lab.simulate.input import BadDump
-from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.names import NAMESPACE_LABEL
-from rollout_operator.model.scaling import Reference
-from rollout_operator.model.tracker import decode_entry
+from rollout_operator.model.names import NAMESPACE_LABEL, InvalidInput
+from rollout_operator.model.scaling import Reference, decode_entry
 from rollout_operator.model.units import parse_duration
 from rollout_operator.planning.wording import join_names
 

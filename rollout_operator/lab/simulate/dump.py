@@ -47,16 +47,16 @@ from rollout_operator.lab.simulate.trimming import (
     type_of,
 )
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
-from rollout_operator.model.errors import DecodeError
 from rollout_operator.model.names import (
     DISRUPTION_RECORD,
     GROUP_LABEL,
     GROUP_LABEL_LONG,
     LEADING_ZONE,
     MIRROR_NAME,
+    DecodeError,
 )
 from rollout_operator.model.objects import Pod, StatefulSet
-from rollout_operator.planning.scaling.plan import list_references
+from rollout_operator.planning.scaling import list_references
 from rollout_operator.planning.wording import count, join_names, verb
 
 _Decoded = TypeVar("_Decoded", StatefulSet, Pod)

@@ -22,7 +22,7 @@ from rollout_operator.lab.simulate.world import OPERATOR, RESTORER
 from rollout_operator.lab.trace.lines import EVICTION
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.objects import Pod
-from rollout_operator.planning.rollout.zones import choose_limit
+from rollout_operator.planning.readiness import choose_limit
 from rollout_operator.planning.wording import join_names
 
 _BATCH: Final = ("status", "lastBatch")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from rollout_operator.config.checks import COMPATS, ORDERS
+from rollout_operator.config.checks import COMPATS, ORDERS, render_entries
 from rollout_operator.config.flags import get_flag
 from rollout_operator.config.grammar import (
     BOOL,
@@ -29,10 +29,9 @@ from rollout_operator.config.grammar import (
     parse_arguments,
     refuse_leftovers,
 )
-from rollout_operator.config.usage import render_entries
 from rollout_operator.lab.simulate.changes import FORMS, Change, parse_change, set_times
 from rollout_operator.lab.simulate.input import STDIN
-from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.names import InvalidInput
 from rollout_operator.model.units import format_duration, format_rfc3339, parse_rfc3339, quote
 
 # Where no pod tells how long it took.

@@ -14,7 +14,7 @@ import msgspec
 import yaml
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.names import InvalidInput
 from rollout_operator.planning.wording import join_names
 
 # As Windows PowerShell writes what it redirects into a file.

@@ -17,26 +17,29 @@ from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, STATEFULSETS, JsonObjec
 from rollout_operator.lab.model.fields import child, is_of, name_of, namespace_of, number, timestamp
 from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
 from rollout_operator.lab.simulate.input import HINT, BadDump
+from rollout_operator.model.budget import PlacedSet
 from rollout_operator.model.decode.adoption import decode_adoptable
-from rollout_operator.model.decode.status import decode_watched_policy
+from rollout_operator.model.decode.custom import decode_watched_policy
 from rollout_operator.model.description import Phase, PolicyDescription
-from rollout_operator.model.errors import DecodeError, InvalidInput
-from rollout_operator.model.labels import LabelSelector
-from rollout_operator.model.objects import StatefulSet
-from rollout_operator.model.placement import PlacedSet
-from rollout_operator.model.policy.policy import Policy, PolicyScope, RefusedPolicy
-from rollout_operator.model.policy.status import PolicyPhase
-from rollout_operator.model.policy.watched import WatchedPolicy
-from rollout_operator.model.policy.zones import ResolvedZone
+from rollout_operator.model.names import DecodeError, InvalidInput
+from rollout_operator.model.objects import LabelSelector, StatefulSet
+from rollout_operator.model.policy import (
+    Policy,
+    PolicyPhase,
+    PolicyScope,
+    RefusedPolicy,
+    ResolvedZone,
+    WatchedPolicy,
+)
 from rollout_operator.model.units import parse_go_int, parse_rfc3339, quote
-from rollout_operator.operator.diagnosis.copies import ObjectsCopy
-from rollout_operator.planning.policies.conditions import READY, STALLED
-from rollout_operator.planning.policies.ownership import share_sets
-from rollout_operator.planning.policies.zones import (
+from rollout_operator.operator.copies import ObjectsCopy
+from rollout_operator.planning.conditions import READY, STALLED
+from rollout_operator.planning.policy_zones import (
     NodeLabels,
     choose_key,
     map_frozen,
     resolve_zones,
+    share_sets,
 )
 from rollout_operator.planning.wording import join_names
 

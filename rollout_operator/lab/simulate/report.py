@@ -21,15 +21,14 @@ from rollout_operator.lab.simulate.times import LEAST, PodTimes
 from rollout_operator.lab.simulate.world import Play
 from rollout_operator.lab.trace.trace import WIDTH, render_story
 from rollout_operator.model.description import Description, Phase
-from rollout_operator.model.diagnosis.findings import FindingCode
-from rollout_operator.model.exit_codes import ExitCode
-from rollout_operator.model.names import DOWNSCALE_DELAY, MAX_UNAVAILABLE, PAUSED
+from rollout_operator.model.diagnosis import FindingCode
+from rollout_operator.model.names import DOWNSCALE_DELAY, MAX_UNAVAILABLE, PAUSED, ExitCode
 from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.outcome import Code
-from rollout_operator.model.policy.status import PolicyPhase
+from rollout_operator.model.policy import PolicyPhase
 from rollout_operator.model.units import format_duration, quote
-from rollout_operator.planning.diagnosis.remedies import make_finding
-from rollout_operator.planning.rollout.zones import choose_limit
+from rollout_operator.planning.doctor_remedies import make_finding
+from rollout_operator.planning.readiness import choose_limit
 from rollout_operator.planning.wording import count, join_names, wrap_words
 
 INDENT: Final = "  "

@@ -25,7 +25,7 @@ from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, StartKind
 from rollout_operator.lab.simulate.dump import Dump, FoundPod
 from rollout_operator.lab.simulate.flags import READY_AFTER, SimulateSettings
 from rollout_operator.lab.simulate.manifests import is_filled_in
-from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.names import InvalidInput
 from rollout_operator.model.units import parse_rfc3339, quote
 
 # Of the template, and with it of each of its pods: which change it comes from, and whether they

@@ -7,7 +7,7 @@ further.
 from collections.abc import Iterable
 from typing import Final
 
-from rollout_operator.guards.budgets.pod_records import read_record
+from rollout_operator.guards.grants import read_record
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Resource
 from rollout_operator.lab.model.fields import child, children, name_of, text
 from rollout_operator.lab.model.request import ApiRefusal, NotModelled
@@ -16,7 +16,7 @@ from rollout_operator.lab.schemas.refusals import BadField
 from rollout_operator.lab.simulate.bounds import check_object
 from rollout_operator.lab.simulate.input import HINT, BadDump
 from rollout_operator.model.budget import DisruptionSource
-from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.names import InvalidInput
 from rollout_operator.model.objects import Pod
 from rollout_operator.planning.wording import printable
 

@@ -38,11 +38,11 @@ from rollout_operator.lab.simulate.policies import read_next_batch
 from rollout_operator.lab.simulate.times import PodTimes, choose_behaviour
 from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
 from rollout_operator.lab.world import Sandbox
-from rollout_operator.model.decode.status import decode_watched_policy
+from rollout_operator.model.decode.custom import decode_watched_policy
 from rollout_operator.model.description import Description
-from rollout_operator.model.errors import OperatorError
+from rollout_operator.model.names import OperatorError
 from rollout_operator.model.outcome import Code
-from rollout_operator.model.policy.watched import WatchedPolicy
+from rollout_operator.model.policy import WatchedPolicy
 
 OPERATOR: Final = "operator"
 RESTORER: Final = "the input"

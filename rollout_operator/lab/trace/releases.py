@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.kube.release_kinds import (
+from rollout_operator.kube.api import (
     CLUSTER_ROLLOUT_SCHEDULES,
     HEALTH_CHECKS,
     KUSTOMIZATIONS,
@@ -16,6 +15,8 @@ from rollout_operator.kube.release_kinds import (
     ROLLOUT_GATES,
     ROLLOUT_SCHEDULES,
     ROLLOUTS,
+    JsonObject,
+    Resource,
 )
 from rollout_operator.lab.model.fields import child, children, condition_of, text
 from rollout_operator.lab.model.history import Commit

@@ -5,11 +5,10 @@ from typing import Final, TypedDict
 
 import msgspec
 
-from rollout_operator.model.adoption.namespace import AdoptableSet, RolloutProgress
-from rollout_operator.model.decode.managers import decode_field_writers
-from rollout_operator.model.decode.objects import read_as
+from rollout_operator.model.adoption import AdoptableSet, RolloutProgress
+from rollout_operator.model.budget import NodeTerm
+from rollout_operator.model.decode.objects import decode_field_writers, read_as
 from rollout_operator.model.decode.wire import Int32, JsonBytes, Owner, Strings, Wire
-from rollout_operator.model.placement import NodeTerm
 
 
 class _Owner(Owner):

@@ -2,23 +2,46 @@
 
 Decides what of each kind a check may read, and what an absent field means. Webhooks are read in
 `registrations`.
+
+JSON of Validating- and MutatingWebhookConfigurations → slim objects.
+
+Decides which fields are read and what an absent field means. What the CA bundles should say is left
+to `pki.bundle`, what becomes of an object that cannot be read to the caches.
+
+JSON of webhook configurations, of their certificate and of access reviews → what checks read.
+
+Of the operator's Secret only the certificate is read, never a key.
 """
 
-from typing import Final
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Annotated, Final
+from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Meta
 
 from rollout_operator.model.decode.adoption import decode_adoptable
-from rollout_operator.model.decode.objects import decode_statefulset, read_as
-from rollout_operator.model.decode.wire import Int32, JsonBytes, Strings, Wire
-from rollout_operator.model.diagnosis.installation import (
+from rollout_operator.model.decode.objects import decode_statefulset, only, read_as
+from rollout_operator.model.decode.wire import Int32, JsonBytes, Required, Strings, Wire
+from rollout_operator.model.diagnosis import (
+    ADMISSION_PATHS,
     CallableService,
+    HookRegistration,
     LabelledPod,
     NativeBudget,
     OperatorDeployment,
     ZoneSet,
 )
-from rollout_operator.model.labels import LabelSelector, SelectorTerm
+from rollout_operator.model.names import INJECT_CA_LABEL, NAMESPACE_LABEL, Uid
+from rollout_operator.model.objects import (
+    LabelSelector,
+    SelectorTerm,
+    Webhook,
+    WebhookConfiguration,
+)
 
 _PROGRAM: Final = "rollout-operator"
 _KUBERIK: Final = "rollout-controller"
@@ -380,3 +403,213 @@ def decode_pod_to_try(raw: JsonBytes) -> tuple[str, dict[str, object]]:
         },
         "spec": spec,
     }
+
+
+VALIDATING: Final = "ValidatingWebhookConfiguration"
+MUTATING: Final = "MutatingWebhookConfiguration"
+
+_LABELS: Final = (INJECT_CA_LABEL, NAMESPACE_LABEL)
+
+
+class _WebhookHead(Wire):
+    name: Required
+    uid: Required
+    resource_version: Required
+    labels: Strings = None
+
+
+class _WebhookService(Wire):
+    name: str = ""
+    namespace: str = ""
+    path: str | None = None
+
+
+class _ClientConfig(Wire):
+    ca_bundle: str | None = None
+    service: _WebhookService | None = None
+    url: str | None = None
+
+
+class _Webhook(Wire):
+    name: Required
+    client_config: _ClientConfig
+    failure_policy: str | None = None
+
+
+class _Configuration(Wire):
+    metadata: _WebhookHead
+    webhooks: list[_Webhook] | None = None
+    kind: str | None = None
+
+
+_DECODER: Final = msgspec.json.Decoder(_Configuration)
+
+
+def webhook_decoder(kind: str) -> Callable[[JsonBytes], WebhookConfiguration]:
+    """Return the decoder of one of the two kinds. Items of its list, which name no kind, fit.
+
+    The decoder raises DecodeError naming configuration, field and value.
+    """
+
+    def decode(raw: JsonBytes) -> WebhookConfiguration:
+        wire = read_as(kind, raw, _DECODER)
+        return WebhookConfiguration(
+            kind=kind,
+            name=wire.metadata.name,
+            uid=Uid(wire.metadata.uid),
+            resource_version=wire.metadata.resource_version,
+            labels=only(_LABELS, wire.metadata.labels),
+            webhooks=tuple(_convert(webhook) for webhook in wire.webhooks or ()),
+        )
+
+    return decode
+
+
+decode_validating_webhooks: Final = webhook_decoder(VALIDATING)
+decode_mutating_webhooks: Final = webhook_decoder(MUTATING)
+
+
+def _convert(wire: _Webhook) -> Webhook:
+    return Webhook(
+        name=wire.name,
+        ca_bundle=wire.client_config.ca_bundle or "",
+        # The API server's own default.
+        failure_policy=wire.failure_policy or "Fail",
+        path=_path(wire.client_config),
+        host=_host(wire.client_config),
+    )
+
+
+def _path(config: _ClientConfig) -> str:
+    """Return the path that is called, empty where the configuration names no usable path."""
+    if config.service is not None:
+        return config.service.path or ""
+    try:
+        return urlsplit(config.url or "").path
+    except ValueError:  # such as half an IPv6 address
+        return ""
+
+
+def _host(config: _ClientConfig) -> str:
+    """Return the name that the API server wants proven, empty where there is none."""
+    if config.service is not None:
+        return f"{config.service.name}.{config.service.namespace}.svc".lower()
+    try:
+        return urlsplit(config.url or "").hostname or ""
+    except ValueError:
+        return ""
+
+
+_Seconds = Annotated[int, Meta(ge=0, le=3600)]
+
+
+class _ServiceReference(Wire):
+    name: str = ""
+    namespace: str = ""
+    port: Int32 = 443
+
+
+class _RegisteredClient(Wire):
+    service: _ServiceReference | None = None
+
+
+class _Hook(Wire):
+    client_config: _RegisteredClient
+    timeout_seconds: _Seconds = 10
+    namespace_selector: WireSelector | None = None
+
+
+class _Registered(Wire):
+    webhooks: list[_Hook] | None = None
+    kind: str | None = None
+
+
+class _Certificates(Wire):
+    cert: str = ""
+
+
+class _Secret(Wire):
+    data: _Certificates | None = None
+    kind: str | None = None
+
+
+class _ReviewStatus(Wire):
+    allowed: bool
+
+
+class _Review(Wire):
+    status: _ReviewStatus
+    kind: str | None = None
+
+
+class _UserInfo(Wire):
+    username: str = ""
+
+
+class _WhoStatus(Wire):
+    user_info: _UserInfo
+
+
+class _Who(Wire):
+    status: _WhoStatus
+    kind: str | None = None
+
+
+_CONFIGURATION: Final = msgspec.json.Decoder(_Registered)
+_SECRET: Final = msgspec.json.Decoder(_Secret)
+_REVIEW: Final = msgspec.json.Decoder(_Review)
+_WHO: Final = msgspec.json.Decoder(_Who)
+
+
+def decode_hooks(kind: str, raw: JsonBytes) -> Sequence[tuple[HookRegistration, str]]:
+    """Return the webhooks of a configuration whose paths are ours, each with its `caBundle`.
+
+    Raises DecodeError.
+    """
+    configuration = webhook_decoder(kind)(raw)
+    wires = read_as(kind, raw, _CONFIGURATION).webhooks or ()
+    return [
+        (_convert_registered(configuration, hook, wire), hook.ca_bundle)
+        for hook, wire in zip(configuration.webhooks, wires, strict=True)
+        if hook.path in ADMISSION_PATHS
+    ]
+
+
+def _convert_registered(
+    configuration: WebhookConfiguration, hook: Webhook, wire: _Hook
+) -> HookRegistration:
+    service = wire.client_config.service or _ServiceReference()
+    return HookRegistration(
+        configuration=f"{configuration.kind} {configuration.name}",
+        name=hook.name,
+        owner=configuration.labels.get(NAMESPACE_LABEL, ""),
+        path=hook.path,
+        service_namespace=service.namespace,
+        service=service.name,
+        port=service.port,
+        failure_policy=hook.failure_policy,
+        timeout=timedelta(seconds=wire.timeout_seconds),
+        selects=convert_selector(wire.namespace_selector),
+    )
+
+
+def decode_certificate(raw: JsonBytes) -> bytes:
+    """Return the PEM of the certificate in the operator's Secret, and nothing else of it.
+
+    Empty where there is none. Raises DecodeError, which shows no content.
+    """
+    data = read_as("Secret", raw, _SECRET).data
+    try:
+        return b64decode(data.cert, validate=True) if data is not None else b""
+    except Base64Error:
+        return b""
+
+
+def decode_allowed(kind: str, raw: JsonBytes) -> bool:
+    """Return the answer of an access review. Raises DecodeError."""
+    return read_as(kind, raw, _REVIEW).status.allowed
+
+
+def decode_username(raw: JsonBytes) -> str:
+    """Return the user that a SelfSubjectReview names. Raises DecodeError."""
+    return read_as("SelfSubjectReview", raw, _WHO).status.user_info.username

@@ -3,19 +3,28 @@
 Decides what an absent field means and how much of a broken object is still shown. Which fields are
 read is written in `wire`, when a pod is ready in `not_ready`. Which objects matter is left to the
 caches, what follows from them to the planner.
+
+What a pod answers when it is called to prepare for a delayed downscale → `PodAnswer`.
+
+Decides which answers give a time (DELAY-07). A pod is a stranger: what it says is quoted in part
+only, on one printable line. When that time allows the pod to go is left to the planner.
+
+Which clients write fields such as `spec.replicas`, by `metadata.managedFields` of an object.
+
+Decides only what names are there. Any client writes managedFields as it likes, a mebibyte of them
+and nested as deeply as the API server lets pass: what cannot be read names no manager. Names
+are shown in part only, on one printable line.
 """
 
+import re
 import sys
-from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final, Protocol, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from rollout_operator.model.decode.broken import bound_text, explain, show_value
-from rollout_operator.model.decode.nesting import decode_shallow
-from rollout_operator.model.decode.not_ready import explain_not_ready, is_crash_looping, one_line
 from rollout_operator.model.decode.wire import (
     BookmarkHead,
     JsonBytes,
@@ -32,17 +41,32 @@ from rollout_operator.model.decode.wire import (
     WirePod,
     WirePorts,
     WireStatefulSet,
+    bound_text,
+    decode_shallow,
+    explain,
+    explain_not_ready,
+    is_crash_looping,
+    one_line,
+    show_value,
 )
-from rollout_operator.model.errors import DecodeError
-from rollout_operator.model.labels import MOST_LABELS, bound_labels
 from rollout_operator.model.names import (
     PARALLEL,
     REVISION_LABEL,
     STATEFULSET_ANNOTATIONS,
+    DecodeError,
     Revision,
     Uid,
 )
-from rollout_operator.model.objects import Node, Pod, StatefulSet, WatchedObject
+from rollout_operator.model.objects import (
+    MOST_LABELS,
+    Node,
+    Pod,
+    StatefulSet,
+    WatchedObject,
+    bound_labels,
+)
+from rollout_operator.model.scaling import PodAnswer
+from rollout_operator.model.units import format_duration
 
 # Of what the operator writes on pods: a record of a downscale may name the targets of earlier
 # downscales.
@@ -329,3 +353,149 @@ def decode_pod_node(raw: JsonBytes) -> tuple[Uid, str]:
     """Return the UID of a pod and its node, empty where it has none yet. Raises DecodeError."""
     wire = read_as("Pod", raw, _SCHEDULED)
     return Uid(wire.metadata.uid), bound_text((wire.spec.node_name if wire.spec else None) or "")
+
+
+LONGEST_BODY: Final = 64 * 1024
+"""Bytes; a good answer has about thirty."""
+
+# The clocks of a cluster agree within seconds. What lies further ahead is no time in seconds, and
+# would hold a downscale back for ever: 13 digits, for example.
+FURTHEST_AHEAD: Final = timedelta(days=1)
+
+# Of an offending value so much is shown that a person recognises it.
+_LONGEST_SHOWN: Final = 40
+
+# A whole number above 0, as JSON has it: no sign, no fraction, no exponent.
+_SECONDS: Final = re.compile(rb"[1-9][0-9]*")
+# Enough for milliseconds and more; Python refuses to read numbers of thousands of digits.
+_MOST_DIGITS: Final = 18
+
+
+class _Body(msgspec.Struct):
+    timestamp: msgspec.Raw = msgspec.Raw()
+
+
+_BODY: Final = msgspec.json.Decoder(_Body)
+
+
+def decode_pod_answer(pod: str, status: int, body: bytes, called_at: datetime) -> PodAnswer:
+    """Return since when a pod is prepared, or why that is not known.
+
+    `body` may be cut after LONGEST_BODY + 1 bytes. `called_at` also decides which times lie ahead.
+    """
+    time = _read_time(status, body, called_at)
+    if isinstance(time, datetime):
+        return PodAnswer(called_at=called_at, since=time)
+    return PodAnswer(called_at=called_at, since=None, problem=f"POST {pod}: {time}")
+
+
+def _read_time(status: int, body: bytes, called_at: datetime) -> datetime | str:
+    if not 200 <= status < 300:
+        return f"HTTP status {status}"
+    if len(body) > LONGEST_BODY:
+        return f"the answer is longer than {LONGEST_BODY} bytes"
+    try:
+        value = bytes(_BODY.decode(body).timestamp)
+    except (msgspec.MsgspecError, RecursionError):
+        return f"the answer is no JSON object: {_show(body)}" if body else "the answer is empty"
+    if not value:
+        return f"the answer has no timestamp: {_show(body)}"
+    if not _SECONDS.fullmatch(value):
+        return f"timestamp is no whole number of seconds above 0: {_show(value)}"
+    if len(value) > _MOST_DIGITS or int(value) > (called_at + FURTHEST_AHEAD).timestamp():
+        ahead = format_duration(FURTHEST_AHEAD)
+        return f"timestamp is more than {ahead} ahead, perhaps in milliseconds: {_show(value)}"
+    return datetime.fromtimestamp(int(value), UTC)
+
+
+def _show(data: bytes) -> str:
+    text = data[:_LONGEST_SHOWN].decode("utf-8", "replace").encode("unicode_escape").decode()
+    is_cut = len(text) > _LONGEST_SHOWN or len(data) > _LONGEST_SHOWN
+    return f"{text[:_LONGEST_SHOWN]}..." if is_cut else text
+
+
+# More would fill a sentence with names and add nothing to the first.
+MOST_NAMES: Final = 3
+_LONGEST_NAME: Final = 60
+
+_NONE: Final = msgspec.Raw()
+_EMPTY: Final = msgspec.Raw(b"{}")
+
+
+class _ManagedSpec(msgspec.Struct, rename={"replicas": "f:replicas"}):
+    replicas: msgspec.Raw = _NONE
+
+
+class _Fields(msgspec.Struct, rename={"spec": "f:spec"}):
+    spec: _ManagedSpec | None = None
+
+
+class _ManagedFields(msgspec.Struct, rename={"fields": "fieldsV1"}):
+    manager: str = ""
+    fields: msgspec.Raw = _NONE
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    managed_fields: list[_ManagedFields] | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _Meta
+
+
+_OBJECT: Final = msgspec.json.Decoder(_Object)
+_FIELDS: Final = msgspec.json.Decoder(_Fields | None)
+_SET: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_PREFIX: Final = "f:"
+# No API server stores a longer name.
+_LONGEST_MANAGER: Final = 128
+
+
+def decode_replica_writers(body: bytes, *, but: str) -> tuple[str, ...]:
+    """Return who wrote `spec.replicas` of an object, the newest last, without the manager `but`.
+
+    Never raises, whatever `body` is: then nothing is returned.
+    """
+    try:
+        entries = _OBJECT.decode(body).metadata.managed_fields or []
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ()
+    names = (one_line(writer.manager)[:_LONGEST_NAME] for writer in _list_writers(entries))
+    return tuple(dict.fromkeys(name for name in names if name and name != but))[-MOST_NAMES:]
+
+
+def decode_field_writers(body: JsonBytes, path: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+    """Return who wrote each field below a path such as `("spec", "ref")`, the newest last.
+
+    Never raises, whatever `body` is: what cannot be read has no writers.
+    """
+    try:
+        entries = _OBJECT.decode(body).metadata.managed_fields or []
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {}
+    writers: dict[str, dict[str, None]] = {}
+    for entry in entries:
+        for field in _list_fields(entry.fields, path):
+            writers.setdefault(field, {})[entry.manager[:_LONGEST_MANAGER]] = None
+    return {field: tuple(managers) for field, managers in writers.items()}
+
+
+def _list_fields(fields: msgspec.Raw, path: Sequence[str]) -> Sequence[str]:
+    try:
+        for step in path:
+            fields = _SET.decode(fields).get(f"{_PREFIX}{step}", _EMPTY)
+        return [key[len(_PREFIX) :] for key in _SET.decode(fields) if key.startswith(_PREFIX)]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ()
+
+
+def _list_writers(entries: list[_ManagedFields]) -> Iterator[_ManagedFields]:
+    for entry in entries:
+        if not bytes(entry.fields):
+            continue
+        try:
+            fields = _FIELDS.decode(entry.fields)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            continue
+        if fields is not None and fields.spec is not None and bytes(fields.spec.replicas):
+            yield entry

@@ -12,21 +12,27 @@ from typing import Final
 
 import msgspec
 
-from rollout_operator.model.decode.broken import show_value, split_problem
-from rollout_operator.model.decode.excerpt import (
+from rollout_operator.model.decode.objects import only
+from rollout_operator.model.decode.wire import (
     ANNOTATIONS,
     EVICTION,
     LABELS,
     REVIEW,
     SMALL,
     Buffer,
+    Int32,
+    Ordinals,
+    Owner,
+    Required,
+    Strings,
+    Wire,
+    clip,
+    one_line,
+    show_value,
+    split_problem,
 )
-from rollout_operator.model.decode.not_ready import clip, one_line
-from rollout_operator.model.decode.objects import only
-from rollout_operator.model.decode.wire import Int32, Ordinals, Owner, Required, Strings, Wire
-from rollout_operator.model.errors import DecodeError
-from rollout_operator.model.names import Uid
-from rollout_operator.model.review import MAX_USER, Review, Scalable, Unusable, Version
+from rollout_operator.model.names import DecodeError, Uid
+from rollout_operator.model.scaling import MAX_USER, Review, Scalable, Unusable, Version
 
 KIND: Final = "AdmissionReview"
 _NOTHING: Final = msgspec.Raw(b"null")

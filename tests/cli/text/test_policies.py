@@ -5,12 +5,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rollout_operator.cli.text.layout import StatusLayout, draw_conditions
-from rollout_operator.cli.text.policies import draw_policy
-from rollout_operator.cli.text.status_changes import map_facts
-from rollout_operator.cli.text.status_renderer import draw_status
+from rollout_operator.cli.render import StatusLayout, draw_conditions, draw_policy, draw_status
+from rollout_operator.cli.status import map_facts
 from rollout_operator.lab.lines import Line, render_line
-from rollout_operator.model.condition import ConditionDescription
+from rollout_operator.model.budget import ConditionDescription
 from rollout_operator.model.description import PolicyDescription
 from tests.web.status.descriptions import HOSTILE, MINUTE, NOW, describe, policy
 

@@ -5,12 +5,17 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rollout_operator.cli.text.layout import StatusLayout
-from rollout_operator.cli.text.releases import draw_checks, draw_gate, draw_release, draw_schedules
-from rollout_operator.cli.text.status_changes import map_facts
-from rollout_operator.cli.text.status_renderer import draw_status
+from rollout_operator.cli.render import (
+    StatusLayout,
+    draw_checks,
+    draw_gate,
+    draw_release,
+    draw_schedules,
+    draw_status,
+)
+from rollout_operator.cli.status import map_facts
 from rollout_operator.lab.lines import Line
-from rollout_operator.model.described.releases import (
+from rollout_operator.model.description import (
     DeploymentDescription,
     ReleaseDescription,
     ReleasePhase,

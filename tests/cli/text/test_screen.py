@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from rollout_operator.cli.text.screen import LiveFrame, OutputStream, read_output
+from rollout_operator.cli.render import LiveFrame, OutputStream, read_output
 from rollout_operator.lab.lines import Line, Style
 
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from rollout_operator.cli.text.status_changes import list_changes, map_facts
+from rollout_operator.cli.status import list_changes, map_facts
 from tests.cli.described import EXAMPLE, NOW, ZONES, describe, group, zone
 
 FACTS = map_facts(EXAMPLE)

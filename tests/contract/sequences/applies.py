@@ -2,10 +2,9 @@
 
 import msgspec
 
-from rollout_operator.kube.api import JsonObject
-from rollout_operator.kube.release_kinds import KUSTOMIZATIONS, OCI_REPOSITORIES
+from rollout_operator.kube.api import KUSTOMIZATIONS, OCI_REPOSITORIES, JsonObject
 from rollout_operator.lab.model.request import APPLY_PATCH, ApiAnswer
-from rollout_operator.model.decode.managers import decode_field_writers
+from rollout_operator.model.decode.objects import decode_field_writers
 from tests.contract.bodies import uid_of
 from tests.contract.plays import sequence
 from tests.contract.world import World

@@ -3,8 +3,7 @@
 from datetime import timedelta
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject, Precondition
-from rollout_operator.model.errors import ApiError
-from rollout_operator.model.names import Uid
+from rollout_operator.model.names import ApiError, Uid
 from tests.contract.bodies import config_map, pod, statefulset, tree, uid_of, version_of
 from tests.contract.plays import Needs, sequence
 from tests.contract.reviews import deny, silent

@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from rollout_operator.controllers.budgets.controller import (
+from rollout_operator.controllers.budgets import (
     LIVE_READ_LIMIT,
     LONGEST,
     REQUEUE_AFTER,
@@ -16,11 +16,9 @@ from rollout_operator.controllers.budgets.controller import (
     UNTOUCHED_FOR,
     DisruptionController,
 )
-from rollout_operator.guards.budgets.pod_records import RECORD_COUNTS
-from rollout_operator.guards.budgets.request import QUARANTINE, GrantState
+from rollout_operator.guards.grants import QUARANTINE, RECORD_COUNTS, GrantState
 from rollout_operator.model.budget import DisruptionSource, Record
-from rollout_operator.model.errors import ApiError, Denied, UnknownOutcome, Unreachable
-from rollout_operator.model.names import Uid
+from rollout_operator.model.names import ApiError, Denied, Uid, UnknownOutcome, Unreachable
 from tests.guards.arbiter_bench import Hold, Process, World, failing, name_of, world
 from tests.virtual_time import elapsed, in_virtual_time
 

@@ -8,28 +8,28 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from rollout_operator.aio.backoff import BUDGET_STATUSES
-from rollout_operator.controllers.budgets.status import (
+from rollout_operator.aio.queue import BUDGET_STATUSES
+from rollout_operator.controllers.budgets import (
     READ_AGAIN,
-    REQUEUE_AFTER,
     SETTLE,
+    STATUS_REQUEUE_AFTER,
     TRY_AGAIN,
     BudgetStatuses,
 )
-from rollout_operator.guards.budgets.accounts import BudgetAccount
+from rollout_operator.guards.arbiter import BudgetAccount
 from rollout_operator.kube.api import JsonObject, Page, Resource
 from rollout_operator.model.budget import BudgetVersions
 from rollout_operator.model.description import BudgetDescription, Waiting
-from rollout_operator.model.errors import (
+from rollout_operator.model.names import (
     ApiError,
     Conflict,
     Denied,
     NotElected,
     NotFound,
+    Uid,
     UnknownOutcome,
     Unreachable,
 )
-from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Code
 from tests.virtual_time import EPOCH, VirtualClock, elapsed, in_virtual_time
 
@@ -153,7 +153,7 @@ async def test_a_status_is_written_once_and_again_when_it_says_something_new() -
     assert bench.kind.status["a"]["allowedDisruptions"] == 1
 
     bench.say(unavailable=1)
-    assert await bench.reconcile() == REQUEUE_AFTER, "time alone may bring a pod up"
+    assert await bench.reconcile() == STATUS_REQUEUE_AFTER, "time alone may bring a pod up"
     bench.generation = 2
     await bench.reconcile()
     assert bench.writes == 3
@@ -316,6 +316,6 @@ async def test_what_is_not_known_is_not_written() -> None:
     bench = Bench()
     stale = Waiting(code=Code.SNAPSHOT_STALE, text="too old")
     bench.said["a"] = replace(ROOM, waits=(stale,))
-    assert await bench.reconcile() == REQUEUE_AFTER
+    assert await bench.reconcile() == STATUS_REQUEUE_AFTER
     assert bench.writes == 0
     assert bench.clock.now() >= EPOCH

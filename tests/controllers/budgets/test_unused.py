@@ -2,10 +2,10 @@
 
 from datetime import timedelta
 
-from rollout_operator.aio.backoff import REFUSED_EVICTIONS
-from rollout_operator.guards.budgets.request import DisruptionRequest, GrantedPod
+from rollout_operator.aio.queue import REFUSED_EVICTIONS
+from rollout_operator.guards.grants import DisruptionRequest, GrantedPod
 from rollout_operator.model.budget import DisruptionSource
-from rollout_operator.planning.budgets.rule import Refusal
+from rollout_operator.planning.budgets import Refusal
 from tests.controllers.budgets.test_controller import MOMENT, Bench, granted, start
 from tests.guards.arbiter_bench import Hold
 from tests.virtual_time import in_virtual_time

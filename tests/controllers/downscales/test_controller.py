@@ -6,13 +6,12 @@ from itertools import pairwise
 
 import pytest
 
-from rollout_operator.controllers.downscales.cancellations import RESYNC
-from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT, ReservationState
-from rollout_operator.model.downscale import Endpoint
-from rollout_operator.model.errors import Denied
-from rollout_operator.model.names import LAST_DOWNSCALE, Uid
+from rollout_operator.controllers.downscales import RESYNC
+from rollout_operator.guards.downscales import PERSIST_LIMIT, ReservationState
+from rollout_operator.model.names import LAST_DOWNSCALE, Denied, Uid
+from rollout_operator.model.objects import Endpoint
 from rollout_operator.model.outcome import Code
-from rollout_operator.pods.client import PodError
+from rollout_operator.pods import PodError
 from tests.controllers.downscales.granted import granted, write
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import (

@@ -6,12 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.guards.downscales.reservations import ReservationState
-from rollout_operator.model.downscale import Endpoint
-from rollout_operator.model.errors import Unreachable
-from rollout_operator.model.names import DOWNSCALE_RECORD, LAST_DOWNSCALE
+from rollout_operator.guards.downscales import ReservationState
+from rollout_operator.model.names import DOWNSCALE_RECORD, LAST_DOWNSCALE, Unreachable
+from rollout_operator.model.objects import Endpoint
 from rollout_operator.model.outcome import Code
-from rollout_operator.pods.client import PodError
+from rollout_operator.pods import PodError
 from tests.controllers.downscales.granted import granted
 from tests.controllers.fake_client import Json
 from tests.virtual_time import in_virtual_time

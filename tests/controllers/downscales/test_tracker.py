@@ -11,10 +11,9 @@ from typing import Final
 import msgspec
 import pytest
 
-from rollout_operator.model.errors import Denied, Unreachable
-from rollout_operator.model.names import DOWNSCALE_RECORD, PREPARE_DOWNSCALE
+from rollout_operator.model.names import DOWNSCALE_RECORD, PREPARE_DOWNSCALE, Denied, Unreachable
 from rollout_operator.model.outcome import Code
-from rollout_operator.model.tracker import format_entry
+from rollout_operator.model.scaling import format_entry
 from tests.controllers.downscales.granted import granted, write
 from tests.controllers.fake_client import Json
 from tests.virtual_time import in_virtual_time

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rollout_operator.controllers.policies.rule import BURST
+from rollout_operator.controllers.policy_zones import BURST
 from rollout_operator.kube.api import STATEFULSETS
 from rollout_operator.lab.world import Sandbox
 from tests.controllers.policies.world import PolicyWorld

@@ -10,18 +10,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from rollout_operator.controllers.policies.placements import Placements
+from rollout_operator.controllers.policy_zones import Placements
 from rollout_operator.kube.api import NODES, PODS, STATEFULSETS, JsonObject, Page, Resource
-from rollout_operator.kube.cache.informer import Informer
-from rollout_operator.kube.cache.nodes import FollowedNodes
-from rollout_operator.kube.cache.store import PodStore
+from rollout_operator.kube.informer import Informer
+from rollout_operator.kube.nodes import FollowedNodes
+from rollout_operator.kube.store import PodStore
 from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
 from rollout_operator.lab.nodes.behaviour import Behaviour, image_of
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.lab.zones import ZoneSpec, statefulset
-from rollout_operator.model.errors import DecodeError, Unreachable
-from rollout_operator.model.names import TOPOLOGY_KEYS
-from rollout_operator.model.policy.watched import WatchedPolicy
+from rollout_operator.model.names import TOPOLOGY_KEYS, DecodeError, Unreachable
+from rollout_operator.model.policy import WatchedPolicy
 from rollout_operator.telemetry.metrics import Metrics
 from tests.builders import group, pod, sts_uid, zone
 from tests.controllers.policies.world import PolicyWorld

@@ -5,10 +5,9 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from rollout_operator.controllers.policies.rule import BURST, PAUSE, Owners
-from rollout_operator.kube.cache.store import PolicyStore, StatefulSetStore
-from rollout_operator.model.policy.policy import PolicyScope
-from rollout_operator.model.policy.watched import WatchedPolicy
+from rollout_operator.controllers.policy_zones import BURST, PAUSE, Owners
+from rollout_operator.kube.store import PolicyStore, StatefulSetStore
+from rollout_operator.model.policy import PolicyScope, WatchedPolicy
 from tests.planning.policies.snapshots import policy
 from tests.virtual_time import VirtualClock, in_virtual_time
 

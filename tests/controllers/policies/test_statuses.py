@@ -5,14 +5,14 @@ from itertools import pairwise
 
 import msgspec
 
-from rollout_operator.controllers.policies.statuses import WRITE_PAUSE
+from rollout_operator.controllers.policies import WRITE_PAUSE
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
 from rollout_operator.lab.model.history import Commit
 from rollout_operator.lab.network.faults import OUTCOME, Failure, FaultDecision, NoFaults, SentCall
 from rollout_operator.lab.world import Sandbox
-from rollout_operator.model.decode.status import decode_watched_policy
-from rollout_operator.model.policy.status import PolicyStatus
-from rollout_operator.planning.policies.status import is_urgent
+from rollout_operator.model.decode.custom import decode_watched_policy
+from rollout_operator.model.policy import PolicyStatus
+from rollout_operator.planning.policy_status import is_urgent
 from tests.controllers.policies.world import PolicyWorld
 from tests.virtual_time import in_virtual_time
 

@@ -7,36 +7,34 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from rollout_operator.controllers.own_writes import NewestObjects, StatusWriter
-from rollout_operator.controllers.releases.caches import ReleaseCaches, WideChecks, list_tags
-from rollout_operator.controllers.releases.controller import (
+from rollout_operator.controllers.release_sources import (
+    ReleaseCaches,
+    ReleaseLookUps,
+    WideChecks,
+    list_tags,
+)
+from rollout_operator.controllers.releases import (
+    FluxObjects,
     ReleaseContext,
     ReleaseController,
+    ReleaseObserver,
     ReleaseReports,
 )
-from rollout_operator.controllers.releases.flux import FluxObjects
-from rollout_operator.controllers.releases.look_ups import ReleaseLookUps
-from rollout_operator.controllers.releases.observe import ReleaseObserver
-from rollout_operator.controllers.releases.schedules.observe import (
-    FollowedSchedules,
-    ScheduleReader,
-    WideSchedules,
-)
-from rollout_operator.controllers.retries import Attempts
-from rollout_operator.controllers.worker import Result
-from rollout_operator.kube import release_kinds as kinds
+from rollout_operator.controllers.schedules import FollowedSchedules, ScheduleReader, WideSchedules
+from rollout_operator.controllers.worker import Attempts, NewestObjects, Result, StatusWriter
+from rollout_operator.kube import api as kinds
 from rollout_operator.kube.api import NAMESPACES, JsonObject, Resource
-from rollout_operator.kube.cache.followed import FollowedKind, KindSource
-from rollout_operator.kube.cache.informer import Informer
-from rollout_operator.kube.cache.store import WatchedStore
+from rollout_operator.kube.informer import Informer
+from rollout_operator.kube.kinds import FollowedKind, KindSource
+from rollout_operator.kube.store import WatchedStore
 from rollout_operator.lab.schemas.patches import merge
-from rollout_operator.model.decode.releases.kinds import DECODERS
-from rollout_operator.model.errors import ApiError, UnknownOutcome
-from rollout_operator.model.event import EventRecord
+from rollout_operator.model.budget import EventRecord
+from rollout_operator.model.decode.flux import DECODERS
+from rollout_operator.model.names import ApiError, UnknownOutcome
 from rollout_operator.model.objects import AnyWatched
-from rollout_operator.model.releases.rollout import OURS
+from rollout_operator.model.releases import OURS
+from rollout_operator.telemetry.extra import ReleaseCounters
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.releases import ReleaseCounters
 from tests.controllers.fake_client import FakeClient, Json
 from tests.virtual_time import EPOCH, VirtualClock, elapsed
 

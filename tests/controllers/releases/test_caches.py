@@ -6,26 +6,29 @@ from typing import Any
 import msgspec
 import pytest
 
-from rollout_operator.controllers.releases.caches import (
+from rollout_operator.controllers.release_sources import (
     ReleaseCaches,
     build_wide_checks,
     list_concerned,
     list_tags,
     tag_labels,
 )
-from rollout_operator.controllers.releases.flux import gather_flux, index_flux
-from rollout_operator.kube.cache.informer import Informer
-from rollout_operator.model.errors import Denied, Unreachable
-from rollout_operator.model.labels import LabelSelector, SelectorTerm
-from rollout_operator.model.objects import WatchedObject
-from rollout_operator.model.releases.flux import (
+from rollout_operator.controllers.releases import gather_flux, index_flux
+from rollout_operator.kube.informer import Informer
+from rollout_operator.model.names import Denied, Unreachable
+from rollout_operator.model.objects import LabelSelector, SelectorTerm, WatchedObject
+from rollout_operator.model.release_plan import (
     FluxObject,
     FluxReference,
     ImagePolicy,
     ImageRepository,
 )
-from rollout_operator.model.releases.reference import parse_repository
-from rollout_operator.model.releases.rollout import CheckSelector, RefusedRelease, ReleaseRollout
+from rollout_operator.model.releases import (
+    CheckSelector,
+    RefusedRelease,
+    ReleaseRollout,
+    parse_repository,
+)
 from rollout_operator.telemetry.metrics import Metrics
 from tests.controllers.releases.bench import ReleaseBench
 from tests.kube.scripted_watch import ScriptedApi

@@ -7,16 +7,14 @@ from typing import Any
 
 import pytest
 
-from rollout_operator.controllers.releases.controller import RESYNC
-from rollout_operator.controllers.releases.look_ups import ReleaseLookUps
-from rollout_operator.controllers.retries import RECHECK
-from rollout_operator.controllers.worker import Workers
-from rollout_operator.kube import release_kinds as kinds
-from rollout_operator.model.errors import Conflict, Denied, Refused, UnknownOutcome
-from rollout_operator.model.releases.reference import ImageReference
-from rollout_operator.model.releases.release import ReleaseMetadata
+from rollout_operator.controllers.release_sources import ReleaseLookUps
+from rollout_operator.controllers.releases import RESYNC
+from rollout_operator.controllers.worker import RECHECK, Workers
+from rollout_operator.kube import api as kinds
+from rollout_operator.model.names import Conflict, Denied, Refused, UnknownOutcome
+from rollout_operator.model.releases import ImageReference, ReleaseMetadata
 from rollout_operator.oci.client import RegistryAccess
-from rollout_operator.oci.errors import ReleaseNotFound
+from rollout_operator.oci.exchange import ReleaseNotFound
 from tests.controllers.releases.bench import ReleaseBench
 from tests.virtual_time import VirtualClock, in_virtual_time
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rollout_operator.kube import release_kinds as kinds
+from rollout_operator.kube import api as kinds
 from tests.controllers.releases.bench import Died, ReleaseBench
 from tests.virtual_time import VirtualClock, in_virtual_time
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from rollout_operator.controllers.releases.look_ups import (
+from rollout_operator.controllers.release_sources import (
     MOST_TAGS,
     PATIENCE,
     LookUpKey,
@@ -22,12 +22,16 @@ from rollout_operator.controllers.releases.look_ups import (
 )
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.kube.api import SECRETS
-from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.releases.flux import ImageRepository
-from rollout_operator.model.releases.reference import ImageReference, parse_repository
-from rollout_operator.model.releases.release import ReleaseMetadata
+from rollout_operator.model.names import InvalidInput
+from rollout_operator.model.release_plan import ImageRepository
+from rollout_operator.model.releases import ImageReference, ReleaseMetadata, parse_repository
 from rollout_operator.oci.client import RegistryAccess
-from rollout_operator.oci.errors import RegistryBusy, RegistryDenied, RegistryError, ReleaseNotFound
+from rollout_operator.oci.exchange import (
+    RegistryBusy,
+    RegistryDenied,
+    RegistryError,
+    ReleaseNotFound,
+)
 from tests.controllers.releases.bench import FakeReleaseApi, ReleaseBench
 from tests.planning.releases.builders import head
 from tests.virtual_time import VirtualClock, elapsed, in_virtual_time

@@ -4,10 +4,9 @@ from typing import Final
 
 import pytest
 
-from rollout_operator.controllers.releases.look_ups import ReleaseLookUps
-from rollout_operator.kube import release_kinds as kinds
-from rollout_operator.model.releases.reference import ImageReference
-from rollout_operator.model.releases.release import ReleaseMetadata
+from rollout_operator.controllers.release_sources import ReleaseLookUps
+from rollout_operator.kube import api as kinds
+from rollout_operator.model.releases import ImageReference, ReleaseMetadata
 from rollout_operator.oci.client import RegistryAccess
 from tests.controllers.releases.bench import FakeReleaseApi, ReleaseBench
 from tests.virtual_time import VirtualClock, in_virtual_time

@@ -6,12 +6,11 @@ from typing import Any, Final
 
 import pytest
 
-from rollout_operator.controllers.releases.controller import RESYNC
-from rollout_operator.kube import release_kinds as kinds
-from rollout_operator.kube.release_kinds import KUSTOMIZATIONS
-from rollout_operator.model.errors import NotFound, Refused
-from rollout_operator.model.event import EventKind, Regarding
-from rollout_operator.model.names import Uid
+from rollout_operator.controllers.releases import RESYNC
+from rollout_operator.kube import api as kinds
+from rollout_operator.kube.api import KUSTOMIZATIONS
+from rollout_operator.model.budget import EventKind, Regarding
+from rollout_operator.model.names import NotFound, Refused, Uid
 from rollout_operator.model.outcome import Severity
 from tests.controllers.releases.bench import ReleaseBench
 from tests.virtual_time import VirtualClock, in_virtual_time

@@ -5,8 +5,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, Final, Self
 
-from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.kube.release_kinds import ROLLOUTS
+from rollout_operator.kube.api import ROLLOUTS, JsonObject, Resource
 from rollout_operator.lab.model.history import Called
 from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
 from rollout_operator.lab.process import SimulatedProcess

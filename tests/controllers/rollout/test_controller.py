@@ -5,13 +5,19 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.controllers.rollout.steps import LAG_LIMIT, RECHECK_WAIT
+from rollout_operator.controllers.rollout import LAG_LIMIT, RECHECK_WAIT
 from rollout_operator.controllers.worker import RESYNC
-from rollout_operator.model.errors import ApiError, Denied, Refused, TooManyRequests, UnknownOutcome
-from rollout_operator.model.names import GroupName
+from rollout_operator.model.names import (
+    ApiError,
+    Denied,
+    GroupName,
+    Refused,
+    TooManyRequests,
+    UnknownOutcome,
+)
 from rollout_operator.model.outcome import Code, Severity
 from rollout_operator.planning.wording import explain_actions
-from rollout_operator.telemetry.registry import GroupState
+from rollout_operator.telemetry.metrics import GroupState
 from tests.controllers.bench import GROUP, bench, meta_of, rollable
 from tests.controllers.fake_client import pod_json, set_json
 

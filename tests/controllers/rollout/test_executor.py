@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.controllers.live_reads import LIVE_READ_LASTS
-from rollout_operator.model.errors import (
+from rollout_operator.controllers.observe import LIVE_READ_LASTS
+from rollout_operator.model.names import (
     ApiError,
     Conflict,
     Denied,
@@ -15,7 +15,7 @@ from rollout_operator.model.errors import (
     TooManyRequests,
     UnknownOutcome,
 )
-from rollout_operator.model.group import Deletion
+from rollout_operator.model.objects import Deletion
 from rollout_operator.model.outcome import Code
 from tests.controllers.bench import Bench, bench, meta_of, rollable, two_zones
 from tests.controllers.fake_client import Json, pod_json, set_json

@@ -9,16 +9,14 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.controllers.retries import Attempts
-from rollout_operator.controllers.rollout.controller import RolloutController
-from rollout_operator.controllers.rollout.executor import Executor
-from rollout_operator.controllers.rollout.reports import Report
-from rollout_operator.controllers.rollout.rule import LabelRule
-from rollout_operator.controllers.rollout.steps import HELD_RECHECK
+from rollout_operator.controllers.executor import Executor, LabelRule, Report
+from rollout_operator.controllers.rollout import HELD_RECHECK, RolloutController
+from rollout_operator.controllers.worker import Attempts
 from rollout_operator.model.budget import Budget
-from rollout_operator.model.errors import (
+from rollout_operator.model.names import (
     ApiError,
     Conflict,
+    GroupName,
     NotFound,
     Refused,
     Throttled,
@@ -26,11 +24,10 @@ from rollout_operator.model.errors import (
     UnknownOutcome,
     Unreachable,
 )
-from rollout_operator.model.group import Deletion
-from rollout_operator.model.names import GroupName
+from rollout_operator.model.objects import Deletion
 from rollout_operator.model.outcome import Code
-from rollout_operator.planning.rollout.plan import plan_group
-from rollout_operator.telemetry.registry import GroupStates
+from rollout_operator.planning.rollout import plan_group
+from rollout_operator.telemetry.metrics import GroupStates
 from tests.controllers.fake_client import set_json
 from tests.guards.arbiter_bench import Hold, Process, World, failing, name_of, part, rule, world
 from tests.planning.disruptions import PATTERN

@@ -6,10 +6,10 @@ import copy
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.controllers.rollout.reports import Report
-from rollout_operator.model.group import Group
+from rollout_operator.controllers.executor import Report
+from rollout_operator.model.objects import Group
 from rollout_operator.model.outcome import Code, ReplacePods, Verdict
-from rollout_operator.planning.rollout.plan import plan_group
+from rollout_operator.planning.rollout import plan_group
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import GROUP, World, part, three_zones
 

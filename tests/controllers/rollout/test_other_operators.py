@@ -7,13 +7,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.controllers.rollout.other_operators import MOST_SIGNS, OtherOperators
-from rollout_operator.guards.budgets.own_deletes import COMMIT_LIMIT, OwnDeletes
-from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
+from rollout_operator.controllers.rollout import MOST_SIGNS, OtherOperators
+from rollout_operator.guards.grants import COMMIT_LIMIT, OwnDeletes
+from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.decode.objects import decode_pod
-from rollout_operator.model.group import OtherRollout
 from rollout_operator.model.names import GroupName, Revision
-from rollout_operator.model.objects import Pod, StatefulSet
+from rollout_operator.model.objects import OtherRollout, Pod, StatefulSet
 from tests.builders import pod, sts
 from tests.controllers.fake_client import pod_json
 from tests.fakes_clock import FakeClock

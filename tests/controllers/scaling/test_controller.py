@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from rollout_operator.model.errors import Unreachable
-from rollout_operator.model.names import GroupName
+from rollout_operator.model.names import GroupName, Unreachable
 from rollout_operator.model.outcome import Code
 from tests.controllers.fake_client import Json
 from tests.controllers.scaling_bench import GROUP, HOUR, SECOND, Bench, pass_time

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from rollout_operator.model.outcome import Code
-from rollout_operator.planning.scaling.delays import SOON_TRIES
+from rollout_operator.planning.delays import SOON_TRIES
 from tests.controllers.fake_client import Json
 from tests.controllers.scaling_bench import GROUP, HOUR, SECOND, Bench, pass_time
 from tests.controllers.scaling_objects import Store, delayed

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rollout_operator.model.errors import ApiError, Denied, Refused, TooManyRequests, Unreachable
+from rollout_operator.model.names import ApiError, Denied, Refused, TooManyRequests, Unreachable
 from rollout_operator.model.outcome import Code
 from tests.controllers.scaling_bench import GROUP, SECOND, Bench, pass_time
 from tests.controllers.scaling_objects import (

@@ -4,10 +4,9 @@ import copy
 
 import pytest
 
-from rollout_operator.guards.downscales.intents import REFUSED_LIMIT
+from rollout_operator.guards.downscales import REFUSED_LIMIT
 from rollout_operator.lab.schemas.patches import patched
-from rollout_operator.model.errors import ApiError, Denied, Unreachable
-from rollout_operator.model.names import DOWNSCALE_INTENT
+from rollout_operator.model.names import DOWNSCALE_INTENT, ApiError, Denied, Unreachable
 from rollout_operator.model.outcome import Code, Severity
 from tests.controllers.fake_client import Json
 from tests.controllers.scaling_bench import GROUP, SECOND, Bench, pass_time

@@ -7,15 +7,14 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.aio.backoff import Backoff
-from rollout_operator.controllers.scaling.pod_calls import PodCaller
+from rollout_operator.aio.queue import Backoff
+from rollout_operator.controllers.scaling import PodCaller
 from rollout_operator.controllers.worker import Workers
 from rollout_operator.model.decode.objects import decode_statefulset
-from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.objects import Endpoint, StatefulSet
 from rollout_operator.model.scaling import CallPods, PodAnswer, PodCalls
-from rollout_operator.pods.client import PodError
+from rollout_operator.pods import PodError
 from tests.controllers.scaling_objects import delayed
 from tests.virtual_time import EPOCH, VirtualClock, in_virtual_time
 from tests.web.downscale_world import raw

@@ -8,10 +8,9 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.controllers.scaling.removals import Removals
-from rollout_operator.guards.downscales.intents import Intents
-from rollout_operator.model.errors import Denied
-from rollout_operator.model.names import DOWNSCALE_INTENT, Uid
+from rollout_operator.controllers.replicas import Removals
+from rollout_operator.guards.downscales import Intents
+from rollout_operator.model.names import DOWNSCALE_INTENT, Denied, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code
 from tests.builders import sts

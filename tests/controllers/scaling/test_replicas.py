@@ -5,11 +5,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT
-from rollout_operator.guards.locks import group_lock
-from rollout_operator.model.downscale import Underway
-from rollout_operator.model.errors import ApiError, Conflict, Denied
-from rollout_operator.model.names import Uid
+from rollout_operator.guards.downscales import PERSIST_LIMIT
+from rollout_operator.guards.turns import group_lock
+from rollout_operator.model.names import ApiError, Conflict, Denied, Uid
+from rollout_operator.model.objects import Underway
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.scaling import NoScale, Scale
 from tests.controllers.fake_client import Json

@@ -5,12 +5,11 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.guards.budgets.accounts import Accounts
-from rollout_operator.guards.budgets.snapshots import ArbiterContext
+from rollout_operator.guards.arbiter import Accounts, ArbiterContext
 from rollout_operator.model.budget import Budget, DisruptionSource, FlawedBudget
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Code
-from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
+from rollout_operator.planning.readiness import SNAPSHOT_LIMIT
 from tests.guards.arbiter_bench import LABELS, Process, name_of, rule, start
 from tests.virtual_time import in_virtual_time
 

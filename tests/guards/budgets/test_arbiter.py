@@ -6,17 +6,17 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from rollout_operator.guards.budgets.arbiter import (
+from rollout_operator.guards.arbiter import (
     CONTEST_PAUSE,
     CONTEST_READS,
     MOST_WAITING,
     REPEAT_LIMIT,
     SLICE,
 )
-from rollout_operator.guards.budgets.request import DisruptionRequest
+from rollout_operator.guards.grants import DisruptionRequest
 from rollout_operator.model.budget import DisruptionSource, Record
-from rollout_operator.model.downscale import Underway
-from rollout_operator.model.errors import Conflict
+from rollout_operator.model.names import Conflict
+from rollout_operator.model.objects import Underway
 from tests.guards.arbiter_bench import (
     LONG,
     SECOND,

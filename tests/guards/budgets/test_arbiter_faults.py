@@ -10,12 +10,16 @@ from typing import Any
 
 import pytest
 
-from rollout_operator.guards.budgets.arbiter import ANSWER_LIMIT
-from rollout_operator.guards.budgets.in_flight import RECORD_REMOVAL_LIMIT
-from rollout_operator.guards.budgets.pod_records import WRITE_LASTS
-from rollout_operator.guards.budgets.request import DisruptionRequest, GrantedPod, GrantState
+from rollout_operator.guards.arbiter import ANSWER_LIMIT
+from rollout_operator.guards.grants import (
+    RECORD_REMOVAL_LIMIT,
+    WRITE_LASTS,
+    DisruptionRequest,
+    GrantedPod,
+    GrantState,
+)
 from rollout_operator.model.budget import DisruptionSource
-from rollout_operator.model.errors import (
+from rollout_operator.model.names import (
     ApiError,
     NotFound,
     Refused,
@@ -24,7 +28,7 @@ from rollout_operator.model.errors import (
     Unreachable,
 )
 from rollout_operator.model.outcome import Code
-from rollout_operator.planning.budgets.rule import Refusal
+from rollout_operator.planning.budgets import Refusal
 from tests.guards.arbiter_bench import (
     LONG,
     SECOND,

@@ -7,12 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.guards.budgets.pod_records import TRY_AGAIN
-from rollout_operator.guards.budgets.request import QUARANTINE, GrantState
+from rollout_operator.guards.grants import QUARANTINE, TRY_AGAIN, GrantState
 from rollout_operator.model.budget import Budget, DisruptionSource
-from rollout_operator.model.downscale import Underway
-from rollout_operator.model.errors import Denied
-from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
+from rollout_operator.model.names import Denied
+from rollout_operator.model.objects import Underway
+from rollout_operator.planning.readiness import SNAPSHOT_LIMIT
 from tests.guards.arbiter_bench import (
     LABELS,
     SECOND,

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.guards.budgets.in_flight import UnusedGrants
-from rollout_operator.guards.budgets.precedence import (
+from rollout_operator.guards.grants import DisruptionRequest, GrantedPod, UnusedGrants
+from rollout_operator.guards.turns import (
     FORGET_EVERY,
     LEAST_PAUSE,
     MOST_PAUSE,
@@ -14,13 +14,12 @@ from rollout_operator.guards.budgets.precedence import (
     USUAL_PAUSE,
     WaitingEvictions,
 )
-from rollout_operator.guards.budgets.request import DisruptionRequest, GrantedPod
-from rollout_operator.kube.cache.store import PodStore
+from rollout_operator.kube.store import PodStore
 from rollout_operator.model.budget import DisruptionSource
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Pod
 from rollout_operator.model.outcome import Code
-from rollout_operator.planning.budgets.rule import Refusal
+from rollout_operator.planning.budgets import Refusal
 from tests.guards.arbiter_bench import Process, render_answer, rule, start
 from tests.planning.disruptions import PATTERN, budget, by_partition, member
 from tests.virtual_time import VirtualClock, in_virtual_time

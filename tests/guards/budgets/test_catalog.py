@@ -12,13 +12,12 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.guards.budgets.catalog import BudgetCatalog
-from rollout_operator.kube.cache.store import AnyBudget, BudgetStore
+from rollout_operator.guards.arbiter import BudgetCatalog
+from rollout_operator.kube.store import AnyBudget, BudgetStore
 from rollout_operator.model.budget import Budget, BudgetState, FlawedBudget
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Unreadable
-from rollout_operator.telemetry.budgets import BUDGET_RESULTS
-from rollout_operator.telemetry.metrics import Metrics
+from rollout_operator.telemetry.metrics import BUDGET_RESULTS, Metrics
 from tests.planning.tables import read_arguments, read_table
 
 INGESTER: Final = {"rollout-group": "ingester"}

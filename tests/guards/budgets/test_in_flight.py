@@ -8,17 +8,23 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from rollout_operator.aio.backoff import REFUSED_EVICTIONS
-from rollout_operator.guards.budgets.in_flight import MOST_PODS, REMEMBERED, InFlight, UnusedGrants
-from rollout_operator.guards.budgets.own_deletes import OwnDeletes
-from rollout_operator.guards.budgets.pod_records import RECORD_COUNTS, is_recorded, read_record
-from rollout_operator.guards.budgets.request import Grant, GrantState
-from rollout_operator.kube.cache.store import PodStore
+from rollout_operator.aio.queue import REFUSED_EVICTIONS
+from rollout_operator.guards.grants import (
+    MOST_PODS,
+    RECORD_COUNTS,
+    REMEMBERED,
+    Grant,
+    GrantState,
+    InFlight,
+    OwnDeletes,
+    UnusedGrants,
+    is_recorded,
+    read_record,
+)
+from rollout_operator.kube.store import PodStore
 from rollout_operator.model.budget import DisruptionSource, Record
-from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.group import Deletion
-from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import Pod, Unreadable
+from rollout_operator.model.names import InvalidInput, Uid
+from rollout_operator.model.objects import Deletion, Pod, Unreadable
 from tests.builders import NOW, pod, sts_uid, unreadable
 from tests.fakes_clock import FakeClock
 from tests.virtual_time import VirtualClock, in_virtual_time

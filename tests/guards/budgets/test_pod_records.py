@@ -5,11 +5,10 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from rollout_operator.guards.budgets.pod_records import TRY_AGAIN, Recorder
-from rollout_operator.guards.budgets.request import Grant
+from rollout_operator.guards.grants import TRY_AGAIN, Grant, Recorder
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.model.budget import DisruptionSource, Record
-from rollout_operator.model.errors import (
+from rollout_operator.model.names import (
     ApiError,
     Conflict,
     Denied,

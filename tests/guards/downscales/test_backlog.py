@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout_operator.guards.downscales.backlog import BacklogEntry, UnansweredCancels
-from rollout_operator.guards.downscales.reservations import Downscales, ReservationState
-from rollout_operator.model.downscale import Endpoint, Target
+from rollout_operator.guards.downscales import Downscales, ReservationState
+from rollout_operator.guards.prepared_pods import BacklogEntry, UnansweredCancels
 from rollout_operator.model.names import Uid
-from rollout_operator.pods.client import PodError
+from rollout_operator.model.objects import Endpoint, Target
+from rollout_operator.pods import PodError
 from tests.builders import sts, sts_uid
 from tests.examples import repeatable
 from tests.fakes_clock import EPOCH

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.guards.downscales.intents import REFUSED_LIMIT, Intents
+from rollout_operator.guards.downscales import REFUSED_LIMIT, Intents
 from rollout_operator.model.names import DOWNSCALE_INTENT
 from rollout_operator.model.objects import StatefulSet
 from tests.builders import sts

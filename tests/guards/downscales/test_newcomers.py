@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.guards.downscales.newcomers import (
+from rollout_operator.guards.newcomers import (
     FORGOTTEN,
     LONGEST_GAP,
     MOST_ADDED,

@@ -10,24 +10,24 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rollout_operator.guards.downscales.pod_records import (
+from rollout_operator.guards.prepared_pods import (
     COPIES,
     PodRecords,
     choose_annotated,
     read_downscale_record,
 )
 from rollout_operator.kube.api import PODS, JsonObject, Resource
-from rollout_operator.model.downscale import DownscaleRecord, Target
-from rollout_operator.model.errors import (
+from rollout_operator.model.names import (
+    DOWNSCALE_RECORD,
     ApiError,
     Conflict,
     Denied,
     InvalidInput,
     NotFound,
+    Uid,
     Unreachable,
 )
-from rollout_operator.model.names import DOWNSCALE_RECORD, Uid
-from rollout_operator.model.objects import Pod
+from rollout_operator.model.objects import DownscaleRecord, Pod, Target
 from tests.builders import NOW, pod
 from tests.examples import repeatable
 

@@ -9,14 +9,14 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from rollout_operator.guards.downscales.last_downscales import LastDownscales
-from rollout_operator.guards.downscales.reservations import (
+from rollout_operator.guards.downscales import (
     PERSIST_LIMIT,
     DownscaleReservation,
+    LastDownscales,
     ReservationState,
 )
-from rollout_operator.model.downscale import Underway
 from rollout_operator.model.names import GROUP_LABEL, GROUP_LABEL_LONG, GroupName, Uid
+from rollout_operator.model.objects import Underway
 from tests.builders import sts
 from tests.fakes_clock import EPOCH
 from tests.ledger import INGESTER, NONE, SECOND, A, B, Bench, called, key, named, uids, waiting

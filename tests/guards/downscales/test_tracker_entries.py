@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from rollout_operator.model.tracker import TrackerEntry, format_entry
+from rollout_operator.model.scaling import TrackerEntry, format_entry
 from tests.fakes_clock import EPOCH
 from tests.guards.tracker_bench import TrackerBench, entry, member
 

@@ -6,23 +6,23 @@ from typing import Final
 
 import pytest
 
-from rollout_operator.guards.downscales.times import GroupTimes
-from rollout_operator.guards.downscales.zone_tracker import ATTEMPTS
-from rollout_operator.model.errors import (
+from rollout_operator.guards.downscales import GroupTimes
+from rollout_operator.guards.tracker import ATTEMPTS
+from rollout_operator.model.names import (
     ApiError,
     Conflict,
     Denied,
     InvalidInput,
     NotFound,
     Refused,
+    Uid,
     UnknownOutcome,
     Unreachable,
 )
-from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.outcome import Code
-from rollout_operator.model.tracker import TimesSource, TrackerEntry, format_entry
-from rollout_operator.planning.downscales.spacing import Blocker
+from rollout_operator.model.scaling import TimesSource, TrackerEntry, format_entry
+from rollout_operator.planning.downscales import Blocker
 from tests.builders import sts
 from tests.fakes_clock import EPOCH
 from tests.guards.tracker_bench import FRESH, HOUR, NAME, SECOND, TrackerBench, entry, member

@@ -5,16 +5,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rollout_operator.guards.downscales.newcomers import (
-    FORGOTTEN,
-    LONGEST_GAP,
-    SETTLING,
-    SeenNewcomers,
-)
-from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
-from rollout_operator.model.group import Newcomers
+from rollout_operator.guards.newcomers import FORGOTTEN, LONGEST_GAP, SETTLING, SeenNewcomers
+from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.names import GROUP_LABEL, PREPARE_DOWNSCALE, Uid
-from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
+from rollout_operator.model.objects import Newcomers, Pod, StatefulSet, Unreadable
 from tests.builders import pod, sts, unreadable
 from tests.fakes_clock import FakeClock
 

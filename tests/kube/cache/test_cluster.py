@@ -11,14 +11,11 @@ from msgspec.structs import replace
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import PODS, Page
-from rollout_operator.kube.cache.cluster import ClusterKind
-from rollout_operator.kube.cache.collection import Collection
-from rollout_operator.kube.cache.informer import Informer
-from rollout_operator.kube.cache.optional import CHECK_INTERVAL
-from rollout_operator.kube.cache.shares import NamespaceShare
-from rollout_operator.kube.cache.store import PodStore
+from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.kinds import CHECK_INTERVAL, ClusterKind, NamespaceShare
+from rollout_operator.kube.store import PodStore
 from rollout_operator.model.decode.objects import decode_pod
-from rollout_operator.model.errors import ApiError, Denied, NotFound, Unreachable
+from rollout_operator.model.names import ApiError, Denied, NotFound, Unreachable
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics

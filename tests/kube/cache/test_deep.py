@@ -14,12 +14,11 @@ from aiohttp import web
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
-from rollout_operator.kube.cache.collection import Collection
-from rollout_operator.kube.cache.informer import Informer
-from rollout_operator.kube.cache.store import PodStore
-from rollout_operator.kube.scales.decode import change_decoder
+from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.scales import change_decoder
+from rollout_operator.kube.store import PodStore
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
-from rollout_operator.model.errors import Unreachable
+from rollout_operator.model.names import Unreachable
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.kube.client_bench import POD_LIST, SET, SET_STATUS, Bench, read_watch

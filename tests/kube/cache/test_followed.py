@@ -7,12 +7,11 @@ from datetime import timedelta
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import Page, Resource
-from rollout_operator.kube.cache.collection import Collection
-from rollout_operator.kube.cache.followed import CHECK_INTERVAL, FollowedKind, KindSource
-from rollout_operator.kube.cache.informer import Informer
-from rollout_operator.kube.cache.store import WatchedStore
+from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.kinds import FOLLOW_CHECK_INTERVAL, FollowedKind, KindSource
+from rollout_operator.kube.store import WatchedStore
 from rollout_operator.model.decode.objects import place_decoder
-from rollout_operator.model.errors import ApiError, Denied, NotFound, Unreachable
+from rollout_operator.model.names import ApiError, Denied, NotFound, Unreachable
 from rollout_operator.model.objects import AnyWatched
 from rollout_operator.telemetry.metrics import Metrics
 from tests.kube.scripted_watch import NAMESPACE, Listing, ScriptedApi, Step, Wait, page, pod
@@ -95,7 +94,7 @@ async def test_a_kind_that_is_absent_is_picked_up_when_it_comes() -> None:
     async with rig.running() as kind:
         await asyncio.sleep(1)
         assert (kind.is_absent, kind.lack) == (True, None)
-        await asyncio.sleep(CHECK_INTERVAL.total_seconds())
+        await asyncio.sleep(FOLLOW_CHECK_INTERVAL.total_seconds())
         assert kind.resource == VERSIONS[0]
         assert len(rig.store) == 1
     assert rig.news == [True, False]
@@ -128,7 +127,7 @@ async def test_a_role_that_does_not_show_it_is_reported_and_read_again() -> None
         await asyncio.sleep(1)
         assert (kind.is_forbidden, kind.is_absent) == (True, False)
         assert kind.lack == "Pod: list pods: forbidden"
-        await asyncio.sleep(CHECK_INTERVAL.total_seconds())
+        await asyncio.sleep(FOLLOW_CHECK_INTERVAL.total_seconds())
         assert show(rig) == "v2 a-0"
 
 

@@ -12,13 +12,17 @@ import pytest
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.kube.api import PODS, STATEFULSETS, Page
-from rollout_operator.kube.cache.collection import STEP, Collection
-from rollout_operator.kube.cache.informer import Informer
-from rollout_operator.kube.cache.retries import RetryCause
-from rollout_operator.kube.cache.store import PodStore, StatefulSetStore
+from rollout_operator.kube.informer import STEP, Collection, Informer
+from rollout_operator.kube.store import PodStore, RetryCause, StatefulSetStore
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
-from rollout_operator.model.errors import ApiError, Gone, TooManyRequests, Unreachable
-from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.names import (
+    ApiError,
+    Gone,
+    GroupName,
+    TooManyRequests,
+    Uid,
+    Unreachable,
+)
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.kube.informer_rig import Rig, after, make, played, running

@@ -7,11 +7,10 @@ import msgspec
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import VALIDATING_WEBHOOKS
-from rollout_operator.kube.cache.collection import Collection
-from rollout_operator.kube.cache.informer import Informer
-from rollout_operator.kube.cache.store import Configuration, ConfigurationStore
-from rollout_operator.model.decode.webhooks import decode_validating_webhooks
-from rollout_operator.model.errors import Gone, Unreachable
+from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.store import Configuration, ConfigurationStore
+from rollout_operator.model.decode.installation import decode_validating_webhooks
+from rollout_operator.model.names import Gone, Unreachable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.kube.informer_rig import after, played
 from tests.kube.scripted_watch import Listing, ScriptedApi, Wait, as_raw, bookmark, page, pod

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from rollout_operator.kube.api import Page
-from rollout_operator.model.errors import Gone, Throttled, Unreachable
+from rollout_operator.model.names import Gone, Throttled, Unreachable
 from rollout_operator.model.objects import Unreadable
 from tests.kube.informer_rig import Rig, after, make, played, running
 from tests.kube.scripted_watch import (

@@ -7,14 +7,8 @@ import msgspec
 import pytest
 
 from rollout_operator.kube.api import WatchEvent
-from rollout_operator.kube.cache.retries import (
-    FAILED_RESUMES,
-    Failures,
-    Retry,
-    RetryCause,
-    WentBack,
-)
-from rollout_operator.model.errors import (
+from rollout_operator.kube.store import FAILED_RESUMES, Failures, Retry, RetryCause, WentBack
+from rollout_operator.model.names import (
     ApiError,
     Conflict,
     Denied,
@@ -23,9 +17,9 @@ from rollout_operator.model.errors import (
     Refused,
     Throttled,
     TooManyRequests,
+    Uid,
     Unreachable,
 )
-from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Severity
 from tests.kube.informer_rig import after, make, played, running
 from tests.kube.scripted_watch import SILENCE, Listing, Step, Wait, added, bookmark, page, pod

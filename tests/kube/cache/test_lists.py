@@ -7,8 +7,8 @@ from typing import Final
 import pytest
 
 from rollout_operator.kube.api import WatchEvent
-from rollout_operator.kube.cache.lists import FAILURES, SILENCE
-from rollout_operator.model.errors import Gone, TooManyRequests, Unreachable
+from rollout_operator.kube.informer import FAILURES, SILENCE
+from rollout_operator.model.names import Gone, TooManyRequests, Unreachable
 from tests.kube.client_bench import POD_LIST, Bench
 from tests.kube.fake_api import stream
 from tests.kube.informer_rig import Rig, after, make, running

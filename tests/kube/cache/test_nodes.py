@@ -9,12 +9,11 @@ import pytest
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import NODES, Page
-from rollout_operator.kube.cache.informer import Informer
-from rollout_operator.kube.cache.nodes import KEY_LASTS, MOST_KEYS, FollowedNodes
-from rollout_operator.kube.cache.optional import CHECK_INTERVAL
+from rollout_operator.kube.informer import Informer
+from rollout_operator.kube.kinds import CHECK_INTERVAL
+from rollout_operator.kube.nodes import KEY_LASTS, MOST_KEYS, FollowedNodes
 from rollout_operator.model.decode.objects import decode_node
-from rollout_operator.model.errors import ApiError, DecodeError, Denied, Unreachable
-from rollout_operator.model.names import TOPOLOGY_KEYS
+from rollout_operator.model.names import TOPOLOGY_KEYS, ApiError, DecodeError, Denied, Unreachable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.kube.scripted_watch import SILENCE, ScriptedApi, Step, as_raw, modified, page
 from tests.virtual_time import in_virtual_time

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rollout_operator.kube.cache.store import Change, PodStore, StatefulSetStore, is_older
+from rollout_operator.kube.store import Change, PodStore, StatefulSetStore, is_older
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from tests.examples import repeatable

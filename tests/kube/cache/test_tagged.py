@@ -2,7 +2,7 @@
 
 from typing import cast
 
-from rollout_operator.kube.cache.store import WatchedStore
+from rollout_operator.kube.store import WatchedStore
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Unreadable, WatchedObject
 

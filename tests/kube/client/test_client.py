@@ -10,9 +10,8 @@ import pytest
 from aiohttp import web
 
 from rollout_operator import __version__
-from rollout_operator.kube.api import PODS
-from rollout_operator.kube.call import Timeouts
-from rollout_operator.model.errors import NotFound, Unreachable
+from rollout_operator.kube.api import PODS, Timeouts
+from rollout_operator.model.names import NotFound, Unreachable
 from tests.kube.client_bench import (
     DELETE,
     FETCH,

@@ -7,10 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.kube.api import Resource, Served
-from rollout_operator.kube.call import discovery_call
-from rollout_operator.kube.client.discovery import KindCatalog, decode_group, decode_resources
-from rollout_operator.model.errors import ApiError, InvalidInput, NotFound, Unreachable
+from rollout_operator.kube.api import Resource, Served, discovery_call
+from rollout_operator.kube.responses import KindCatalog, decode_group, decode_resources
+from rollout_operator.model.names import ApiError, InvalidInput, NotFound, Unreachable
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 GROUP = "x.example.org"

@@ -13,8 +13,8 @@ import pytest
 from aiohttp import web
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.kube.connection.credential import Credential, token_file
-from rollout_operator.model.errors import (
+from rollout_operator.kube.kubeconfig import Credential, token_file
+from rollout_operator.model.names import (
     ApiError,
     Conflict,
     Denied,

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.kube.api import PODS
-from rollout_operator.kube.client.rate_limit import RateLimiter
-from rollout_operator.model.errors import Throttled, Unreachable
+from rollout_operator.kube.rate_limit import RateLimiter
+from rollout_operator.model.names import Throttled, Unreachable
 from tests.kube.client_bench import DELETE, FETCH, POD, POD_LIST, SHORT, THIS, WATCH, Bench, pods
 from tests.kube.fake_api import cut, reply, stream
 

@@ -6,10 +6,10 @@ import pytest
 from aiohttp import web
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.kube.client.exchange import MAX_BODY
-from rollout_operator.kube.connection.credential import Credential
-from rollout_operator.model.downscale import Target
-from rollout_operator.model.errors import ApiError, Denied, NotFound, Refused, Unreachable
+from rollout_operator.kube.client import MAX_BODY
+from rollout_operator.kube.kubeconfig import Credential
+from rollout_operator.model.names import ApiError, Denied, NotFound, Refused, Unreachable
+from rollout_operator.model.objects import Target
 from tests.kube.client_bench import POD_LIST, Bench, open_bench
 from tests.kube.fake_api import Answer, FakeApi, cut, refuse, reply
 

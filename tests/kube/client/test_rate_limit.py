@@ -6,16 +6,15 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.kube.api import PODS, STATEFULSETS
-from rollout_operator.kube.call import discovery_call, object_call
-from rollout_operator.kube.client.rate_limit import (
+from rollout_operator.kube.api import PODS, STATEFULSETS, discovery_call, object_call
+from rollout_operator.kube.rate_limit import (
     DISCOVERY,
     Priority,
     RateLimiter,
     choose_priority,
     name_bucket,
 )
-from rollout_operator.model.errors import Throttled
+from rollout_operator.model.names import Throttled
 from tests.virtual_time import elapsed, in_virtual_time
 
 APPS = "apps"

@@ -5,9 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.kube.api import PODS, STATEFULSETS, VALIDATING_WEBHOOKS
-from rollout_operator.kube.call import Call
-from rollout_operator.kube.client.responses import (
+from rollout_operator.kube.api import PODS, STATEFULSETS, VALIDATING_WEBHOOKS, Call
+from rollout_operator.kube.responses import (
     MAX_EXCERPT,
     Status,
     error_of,
@@ -16,7 +15,7 @@ from rollout_operator.kube.client.responses import (
     read_mismatch,
     read_status,
 )
-from rollout_operator.model.errors import (
+from rollout_operator.model.names import (
     ApiError,
     Conflict,
     Denied,

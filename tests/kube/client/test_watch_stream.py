@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout_operator.kube.api import PODS, JsonObject
-from rollout_operator.kube.call import Call
-from rollout_operator.kube.client.watch_stream import Splitter, decode_event
-from rollout_operator.model.errors import ApiError, Denied, Gone, TooManyRequests, Unreachable
+from rollout_operator.kube.api import PODS, Call, JsonObject
+from rollout_operator.kube.responses import Splitter, decode_event
+from rollout_operator.model.names import ApiError, Denied, Gone, TooManyRequests, Unreachable
 from tests.kube.fake_api import status_body
 
 WATCH = Call(verb="watch", resource=PODS, namespace="prod")

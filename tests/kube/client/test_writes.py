@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, VALIDATING_WEBHOOKS, JsonObject, Resource
-from rollout_operator.kube.client.rate_limit import RateLimiter
-from rollout_operator.model.errors import (
+from rollout_operator.kube.rate_limit import RateLimiter
+from rollout_operator.model.names import (
     Conflict,
     Denied,
     InvalidInput,

@@ -26,7 +26,7 @@ from aiohttp import web
 from rollout_operator.cli.access import ACCESS_FLAGS, choose_access, open_client
 from rollout_operator.config.grammar import parse_mixed
 from rollout_operator.kube.api import PODS
-from rollout_operator.model.errors import OperatorError
+from rollout_operator.model.names import OperatorError
 from tests.world.kubectl import KUBECTL
 from tests.world.pki import Pki, make_pki
 

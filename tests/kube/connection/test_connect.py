@@ -13,11 +13,10 @@ import yaml
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import PODS
-from rollout_operator.kube.client.client import Client
-from rollout_operator.kube.client.rate_limit import RateLimiter
-from rollout_operator.kube.connection.connect import Access, connect
-from rollout_operator.kube.connection.transport import Transport
-from rollout_operator.model.errors import ConfigError, Denied, Unreachable
+from rollout_operator.kube.client import Client
+from rollout_operator.kube.connection import Access, Transport, connect
+from rollout_operator.kube.rate_limit import RateLimiter
+from rollout_operator.model.names import ConfigError, Denied, Unreachable
 from rollout_operator.telemetry.metrics import Metrics
 from tests.kube.fake_api import FakeApi, refuse, reply
 from tests.world.pki import LIFE, Pki, make_pki

@@ -5,14 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rollout_operator.kube.connection.credential import (
-    RELOAD_GAP,
-    REREAD_EVERY,
-    Credential,
-    token_file,
-)
-from rollout_operator.kube.connection.lean import LibraryConfiguration, new_configuration
-from rollout_operator.model.errors import ConfigError
+from rollout_operator.kube.kubeconfig import RELOAD_GAP, REREAD_EVERY, Credential, token_file
+from rollout_operator.kube.lean import LibraryConfiguration, new_configuration
+from rollout_operator.model.names import ConfigError
 from tests.fakes_clock import FakeClock
 
 

@@ -12,12 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rollout_operator.kube.connection.kubeconfig import (
-    Kubeconfig,
-    KubeconfigChoice,
-    read_kubeconfig,
-)
-from rollout_operator.model.errors import ConfigError
+from rollout_operator.kube.kubeconfig import Kubeconfig, KubeconfigChoice, read_kubeconfig
+from rollout_operator.model.names import ConfigError
 from tests.world.pki import Pki, make_pki
 
 V1 = "client.authentication.k8s.io/v1"

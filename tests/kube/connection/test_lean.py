@@ -55,7 +55,7 @@ def test_a_generated_name_fails_and_says_why() -> None:
             print(error)
     """)
     assert reported.startswith("kubernetes_asyncio.client.CoreV1Api: ")
-    assert "without its generated names by rollout_operator.kube.connection.lean" in reported
+    assert "without its generated names by rollout_operator.kube.lean" in reported
 
 
 def test_a_library_that_is_there_already_is_used_as_it_is() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from rollout_operator.kube.connection.login import LoginProgram, ProgramCredentials, run_login
-from rollout_operator.model.errors import ConfigError
+from rollout_operator.kube.kubeconfig import LoginProgram, ProgramCredentials, run_login
+from rollout_operator.model.names import ConfigError
 
 V1 = "client.authentication.k8s.io/v1"
 

@@ -7,13 +7,11 @@ import pytest
 from aiohttp import web
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.kube.api import PODS, STATEFULSETS
-from rollout_operator.kube.cache.collection import Collection
-from rollout_operator.kube.cache.informer import Informer
-from rollout_operator.kube.cache.store import PodStore
-from rollout_operator.kube.call import Call
-from rollout_operator.kube.client.exchange import MAX_BODY
-from rollout_operator.kube.connection.transport import SMALL_PAGES_LAST, PageSizes, choose_proxy
+from rollout_operator.kube.api import PODS, STATEFULSETS, Call
+from rollout_operator.kube.client import MAX_BODY
+from rollout_operator.kube.connection import SMALL_PAGES_LAST, PageSizes, choose_proxy
+from rollout_operator.kube.informer import Collection, Informer
+from rollout_operator.kube.store import PodStore
 from rollout_operator.model.decode.objects import decode_pod
 from rollout_operator.model.objects import Pod, Unreadable
 from rollout_operator.telemetry.metrics import Metrics

@@ -7,11 +7,11 @@ from typing import NoReturn
 
 import pytest
 
-from rollout_operator.kube.scales.references import ChangeWatch
+from rollout_operator.kube.scales import ChangeWatch
 from rollout_operator.lab.network.client import SimulatedClient
 from rollout_operator.lab.network.faults import Failure
 from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
-from rollout_operator.model.errors import Denied
+from rollout_operator.model.names import Denied
 from tests.kube.reference_rig import following
 from tests.virtual_time import VirtualClock, elapsed, in_virtual_time
 

@@ -3,8 +3,7 @@
 import pytest
 
 from rollout_operator.kube.api import Resource, Served
-from rollout_operator.kube.cache.store import decides
-from rollout_operator.kube.scales.decode import (
+from rollout_operator.kube.scales import (
     Shown,
     change_decoder,
     check_kind,
@@ -12,7 +11,8 @@ from rollout_operator.kube.scales.decode import (
     explain,
     is_lasting,
 )
-from rollout_operator.model.errors import (
+from rollout_operator.kube.store import decides
+from rollout_operator.model.names import (
     ApiError,
     DecodeError,
     Denied,

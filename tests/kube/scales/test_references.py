@@ -9,7 +9,7 @@ import pytest
 from rollout_operator.kube.api import STATEFULSETS
 from rollout_operator.lab.model.request import ApiRequest
 from rollout_operator.lab.network.faults import Failure
-from rollout_operator.model.errors import Conflict, NotFound, Throttled
+from rollout_operator.model.names import Conflict, NotFound, Throttled
 from rollout_operator.model.scaling import NoScale, Scale
 from tests.contract.bodies import statefulset
 from tests.kube.reference_rig import NAMESPACE, following, listed, reference, shown

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.lab.network.faults import Failure
-from rollout_operator.model.errors import UnknownOutcome
+from rollout_operator.model.names import UnknownOutcome
 from rollout_operator.model.scaling import NoScale, Reference
 from tests.kube.reference_rig import ACTOR, GROUP, following, listed, reference, shown
 from tests.virtual_time import elapsed, in_virtual_time

@@ -7,8 +7,8 @@ import pytest
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.lab.demo.command import HOST, make_admin
-from rollout_operator.model.errors import ConfigError
-from rollout_operator.operator.process import Telemetry
+from rollout_operator.model.names import ConfigError
+from rollout_operator.operator.context import Telemetry
 from rollout_operator.web.admin import AdminServer
 
 

@@ -12,7 +12,7 @@ from rollout_operator.lab.demo.snapshot import DemoEntry, DemoReason
 from rollout_operator.lab.model.history import Called, Commit, Lived, PodCalled, Record, Said
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code, Plan, Reason
-from rollout_operator.telemetry.registry import GroupState
+from rollout_operator.telemetry.metrics import GroupState
 
 BEGIN = timedelta(seconds=100)
 AT = timedelta(seconds=101.5)

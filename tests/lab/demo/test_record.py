@@ -10,7 +10,7 @@ import pytest
 
 from rollout_operator.lab.demo.command import run
 from rollout_operator.lab.demo.screen import LIBRARY
-from rollout_operator.model.errors import ConfigError
+from rollout_operator.model.names import ConfigError
 from tests.code_rules import ROOT
 from tests.pictures.demo import draw_demo
 

@@ -1,7 +1,7 @@
 """The schema of a forecast as JSON, as it stands in the documents."""
 
-from rollout_operator.model.described.forecasts import FORECAST_SCHEMA, Forecast
-from rollout_operator.web.status.document import render_schema_of
+from rollout_operator.model.description import FORECAST_SCHEMA, Forecast
+from rollout_operator.web.admin import render_schema_of
 
 
 def render_forecast_schema() -> bytes:

@@ -12,9 +12,9 @@ import yaml
 
 from rollout_operator.cli.main import main
 from rollout_operator.lab.forecasts.observe import ForecastSpan, foresee
-from rollout_operator.model.described.forecasts import Arrival, Forecast, RolloutForecast
+from rollout_operator.model.description import Arrival, Forecast, RolloutForecast
 from rollout_operator.model.units import parse_rfc3339
-from rollout_operator.operator.diagnosis.copies import ObjectsCopy
+from rollout_operator.operator.copies import ObjectsCopy
 from tests.code_rules import ROOT
 from tests.goldens import Golden
 from tests.lab.forecasts.objects import Json, check, gate, make, policy, rollout, schedule, source

@@ -9,10 +9,9 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.kube.api import PODS, SECRETS, JsonObject
-from rollout_operator.kube.release_kinds import OCI_REPOSITORIES
+from rollout_operator.kube.api import OCI_REPOSITORIES, PODS, SECRETS, JsonObject
 from rollout_operator.lab.network.faults import Failure
-from rollout_operator.model.errors import (
+from rollout_operator.model.names import (
     Conflict,
     InvalidInput,
     NotFound,

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from rollout_operator.kube.api import SECRETS, Page
-from rollout_operator.kube.client.rate_limit import RateLimiter
+from rollout_operator.kube.rate_limit import RateLimiter
 from rollout_operator.lab.network.faults import CrashPoint, Failure, FaultDecision
-from rollout_operator.model.errors import (
+from rollout_operator.model.names import (
     ApiError,
     Conflict,
     Gone,

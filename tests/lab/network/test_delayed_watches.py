@@ -13,7 +13,7 @@ import pytest
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.kube.api import SECRETS
 from rollout_operator.lab.network.faults import EventOutcome, Failure
-from rollout_operator.model.errors import ApiError
+from rollout_operator.model.names import ApiError
 from tests.lab.client_world import ACTOR, NAMESPACE, ClientWorld, fails, loop_time
 from tests.simulation.planned_faults import EventPlan
 from tests.virtual_time import in_virtual_time

@@ -16,8 +16,8 @@ from rollout_operator.lab.network.faults import (
     ReviewOutcome,
 )
 from rollout_operator.lab.network.pod_client import SimulatedPodClient
-from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Endpoint
 from tests.lab.client_world import ACTOR, ClientWorld, loop_time, never_returns
 from tests.simulation.planned_faults import PodPlan, ReviewPlan
 from tests.virtual_time import in_virtual_time

@@ -23,8 +23,8 @@ from rollout_operator.lab.nodes.behaviour import (
 )
 from rollout_operator.lab.nodes.pods import PodEndpoints
 from rollout_operator.lab.virtual_loop.pace import Timers
-from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Endpoint
 from tests.virtual_time import EPOCH, VirtualClock, elapsed, in_virtual_time
 
 IP = "10.0.0.1"

@@ -10,8 +10,8 @@ from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS, JsonObje
 from rollout_operator.lab.model.request import ApiRefusal, NotModelled
 from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES, ObjectKind, get_kind
 from rollout_operator.lab.schemas.tidy import copy_json
-from rollout_operator.model.decode.budget import parse_budget
-from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.decode.custom import parse_budget
+from rollout_operator.model.names import InvalidInput
 from tests.contract.bodies import pod, replica_template, statefulset, zone_budget
 from tests.contract.test_contract_zone_budgets import REFUSED
 from tests.model.budget_trees import REGEX, TWO_GROUPS, as_json

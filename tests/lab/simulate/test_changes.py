@@ -26,7 +26,7 @@ from rollout_operator.lab.simulate.changes import (
     set_times,
 )
 from rollout_operator.lab.simulate.policies import PolicyEdit
-from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.names import InvalidInput
 
 NAMES = Names(
     groups={"ingester": ("zone-a", "zone-b"), "store": ("store-a",)},

@@ -23,7 +23,7 @@ from rollout_operator.lab.simulate.report import SimulationRun
 from rollout_operator.lab.simulate.world import OPERATOR, NotPlayed
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.lab.zones import ZoneSpec, statefulset
-from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.model.names import ExitCode
 from tests.lab.simulate.dumps import THREE, Json, grow, pick
 from tests.lab.simulate.test_world import NINE, _ends, _simulate, _story
 from tests.virtual_time import in_virtual_time

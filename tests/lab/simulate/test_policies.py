@@ -13,7 +13,7 @@ from rollout_operator.lab.simulate.dump import choose_objects
 from rollout_operator.lab.simulate.flags import read_settings
 from rollout_operator.lab.simulate.input import BadDump
 from rollout_operator.lab.zones import ZoneSpec
-from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.model.names import ExitCode
 from tests.lab.simulate.dumps import Json, grow
 from tests.lab.simulate.policy_dumps import (
     KEY,

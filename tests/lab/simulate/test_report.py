@@ -9,7 +9,7 @@ from rollout_operator.lab.simulate.command import simulate
 from rollout_operator.lab.simulate.flags import read_settings
 from rollout_operator.lab.simulate.report import SimulationRun, list_ends, render_text
 from rollout_operator.lab.zones import ZoneSpec
-from rollout_operator.model.exit_codes import ExitCode
+from rollout_operator.model.names import ExitCode
 from tests.lab.simulate.dumps import THREE, Json, grow, pick, to_yaml
 from tests.virtual_time import EPOCH
 

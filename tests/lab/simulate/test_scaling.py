@@ -18,7 +18,7 @@ from rollout_operator.lab.simulate.report import SimulationRun, list_ends, rende
 from rollout_operator.lab.simulate.times import choose_times
 from rollout_operator.lab.simulate.world import RunLimits, play
 from rollout_operator.lab.zones import ZoneSpec
-from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.names import InvalidInput
 from tests.lab.simulate.dumps import NAMESPACE, Json, grow, pick, to_yaml
 from tests.virtual_time import EPOCH
 

@@ -18,7 +18,7 @@ from rollout_operator.lab.simulate.times import (
     learn_ready_times,
 )
 from rollout_operator.lab.zones import ZoneSpec
-from rollout_operator.model.errors import InvalidInput
+from rollout_operator.model.names import InvalidInput
 from tests.lab.simulate.dumps import Json, grow, pick
 from tests.virtual_time import EPOCH
 

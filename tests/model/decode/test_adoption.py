@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from rollout_operator.lab.zones import ZoneSpec, statefulset
-from rollout_operator.model.adoption.namespace import AdoptableSet, RolloutProgress
+from rollout_operator.model.adoption import AdoptableSet, RolloutProgress
 from rollout_operator.model.decode.adoption import decode_adoptable
-from rollout_operator.model.errors import DecodeError
+from rollout_operator.model.names import DecodeError
 
 AFFINITY = {
     "nodeAffinity": {

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout_operator.kube.cache.store import decides
+from rollout_operator.kube.store import decides
 from rollout_operator.model.budget import Budget, FlawedBudget
-from rollout_operator.model.decode.budget import decode_budget, parse_budget
-from rollout_operator.model.errors import DecodeError, InvalidInput
-from rollout_operator.model.labels import selects
-from rollout_operator.model.names import ABSENT_PEERS, Uid
+from rollout_operator.model.decode.custom import decode_budget, parse_budget
+from rollout_operator.model.names import ABSENT_PEERS, DecodeError, InvalidInput, Uid
+from rollout_operator.model.objects import selects
 from tests.model.budget_trees import LABELS, REGEX, TWO_GROUPS, as_json, budget_tree, with_head
 
 REGEX_BAD = "invalid value: regex is not valid, got "

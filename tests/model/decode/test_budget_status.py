@@ -5,10 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from rollout_operator.model.budget import BudgetStatus
-from rollout_operator.model.condition import StatusCondition
-from rollout_operator.model.decode.status import decode_budget_status
-from rollout_operator.model.errors import DecodeError
+from rollout_operator.model.budget import BudgetStatus, StatusCondition
+from rollout_operator.model.decode.custom import decode_budget_status
+from rollout_operator.model.names import DecodeError
 
 STATUS = BudgetStatus(
     observed_generation=2,

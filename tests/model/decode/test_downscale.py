@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
-from rollout_operator.model.errors import DecodeError
 from rollout_operator.model.names import (
     DOWNSCALE_RECORD,
     LAST_DOWNSCALE,
@@ -14,6 +13,7 @@ from rollout_operator.model.names import (
     PREPARE_DOWNSCALE,
     PREPARE_PATH,
     PREPARE_PORT,
+    DecodeError,
 )
 from tests.model.wire_trees import as_json, condition, pod_tree, set_tree, with_metadata
 

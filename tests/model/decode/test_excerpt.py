@@ -11,12 +11,11 @@ import msgspec
 import pytest
 
 from rollout_operator.model.decode import review as decode_review
-from rollout_operator.model.decode.budget import decode_budget, parse_budget
-from rollout_operator.model.decode.excerpt import LONGEST_VALUE, OBJECT, REVIEW, SMALL
+from rollout_operator.model.decode.custom import decode_budget, parse_budget
 from rollout_operator.model.decode.review import is_dry_run
-from rollout_operator.model.errors import DecodeError, InvalidInput
-from rollout_operator.model.names import ABSENT_PEERS
-from rollout_operator.model.review import Review, Unusable
+from rollout_operator.model.decode.wire import LONGEST_VALUE, OBJECT, REVIEW, SMALL
+from rollout_operator.model.names import ABSENT_PEERS, DecodeError, InvalidInput
+from rollout_operator.model.scaling import Review, Unusable
 from tests.model.budget_trees import REGEX, as_json, budget_tree, with_head
 from tests.model.review_trees import review_tree, set_tree
 from tests.world.hostile_bodies import WALKS, list_hostile_bodies

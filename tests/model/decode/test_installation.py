@@ -7,21 +7,19 @@ import msgspec
 import pytest
 
 from rollout_operator.model.decode.installation import (
+    decode_allowed,
+    decode_certificate,
     decode_endpoints,
+    decode_hooks,
     decode_native_budget,
     decode_operator,
     decode_served_versions,
     decode_service,
+    decode_username,
     decode_zone_set,
 )
-from rollout_operator.model.decode.registrations import (
-    decode_allowed,
-    decode_certificate,
-    decode_hooks,
-    decode_username,
-)
-from rollout_operator.model.errors import DecodeError
-from rollout_operator.model.labels import LabelSelector, SelectorTerm
+from rollout_operator.model.names import DecodeError
+from rollout_operator.model.objects import LabelSelector, SelectorTerm
 
 
 def encode(**fields: object) -> bytes:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rollout_operator.model.decode.managers import decode_replica_writers
+from rollout_operator.model.decode.objects import decode_replica_writers
 
 DEEP = 500_000
 

@@ -9,10 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout_operator.model.decode.broken import salvage
-from rollout_operator.model.decode.nesting import DEEPEST, cut_deep, cut_in_steps, decode_shallow
 from rollout_operator.model.decode.objects import decode_pod, decode_version
-from rollout_operator.model.errors import DecodeError
+from rollout_operator.model.decode.wire import (
+    DEEPEST,
+    cut_deep,
+    cut_in_steps,
+    decode_shallow,
+    salvage,
+)
+from rollout_operator.model.names import DecodeError
 from tests.model.wire_trees import as_json, pod_tree, with_metadata
 
 FARTHEST = 9_995

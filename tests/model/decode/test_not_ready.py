@@ -2,8 +2,8 @@
 
 import pytest
 
-from rollout_operator.model.decode.not_ready import REASON_LIMIT
 from rollout_operator.model.decode.objects import decode_pod
+from rollout_operator.model.decode.wire import REASON_LIMIT
 from tests.model.wire_trees import (
     DELETED,
     RUNNING,

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout_operator.model.decode.broken import salvage
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset, decode_version
-from rollout_operator.model.errors import DecodeError
-from rollout_operator.model.names import Revision, Uid
+from rollout_operator.model.decode.wire import salvage
+from rollout_operator.model.names import DecodeError, Revision, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable
 from tests.examples import repeatable
 from tests.model.wire_trees import (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout_operator.model.decode.pod_answer import LONGEST_BODY, decode_pod_answer
+from rollout_operator.model.decode.objects import LONGEST_BODY, decode_pod_answer
 from rollout_operator.model.scaling import PodAnswer
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)

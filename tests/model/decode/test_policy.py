@@ -6,12 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from rollout_operator.model.decode.broken import show_value
-from rollout_operator.model.decode.policy import decode_policy
-from rollout_operator.model.errors import DecodeError
-from rollout_operator.model.labels import LabelSelector, SelectorTerm
-from rollout_operator.model.names import Uid
-from rollout_operator.model.policy.policy import PodOrder, Policy, PolicyHead, RefusedPolicy
+from rollout_operator.model.decode.custom import decode_policy
+from rollout_operator.model.decode.wire import show_value
+from rollout_operator.model.names import DecodeError, Uid
+from rollout_operator.model.objects import LabelSelector, SelectorTerm
+from rollout_operator.model.policy import PodOrder, Policy, PolicyHead, RefusedPolicy
 from rollout_operator.model.units import IntOrPercent
 from tests.model.policy_trees import policy_tree
 

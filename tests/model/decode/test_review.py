@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from rollout_operator.model.decode.review import decode_review
-from rollout_operator.model.errors import DecodeError
-from rollout_operator.model.names import Uid
-from rollout_operator.model.review import Review, Scalable, Unusable, Version
+from rollout_operator.model.names import DecodeError, Uid
+from rollout_operator.model.scaling import Review, Scalable, Unusable, Version
 from tests.model.review_trees import review_tree
 
 Json = dict[str, Any]

@@ -7,22 +7,23 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.kube.cache.store import PolicyStore, decides
-from rollout_operator.model.condition import StatusCondition
-from rollout_operator.model.decode.status import decode_watched_policy
-from rollout_operator.model.errors import DecodeError
-from rollout_operator.model.names import Revision, Uid
-from rollout_operator.model.policy.plan import Batch, BatchPod
-from rollout_operator.model.policy.policy import Policy, RefusedPolicy
-from rollout_operator.model.policy.status import (
+from rollout_operator.kube.store import PolicyStore, decides
+from rollout_operator.model.budget import StatusCondition
+from rollout_operator.model.decode.custom import decode_watched_policy
+from rollout_operator.model.names import DecodeError, Revision, Uid
+from rollout_operator.model.policy import (
+    Batch,
+    BatchPod,
+    Policy,
     PolicySetStatus,
     PolicyStatus,
     PolicyZoneStatus,
     RecordedBatch,
     RecordedPod,
+    RefusedPolicy,
+    WatchedPolicy,
 )
-from rollout_operator.model.policy.watched import WatchedPolicy
-from rollout_operator.planning.policies.status import find_batch, render_batch
+from rollout_operator.planning.policy_status import find_batch, render_batch
 from tests.model.policy_trees import policy_tree
 
 TIME = "2026-01-02T03:04:05.25Z"

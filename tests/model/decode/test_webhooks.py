@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout_operator.kube.cache.store import decides
-from rollout_operator.model.decode.webhooks import (
+from rollout_operator.kube.store import decides
+from rollout_operator.model.decode.installation import (
     decode_mutating_webhooks,
     decode_validating_webhooks,
 )
-from rollout_operator.model.errors import DecodeError
-from rollout_operator.model.names import Uid
+from rollout_operator.model.names import DecodeError, Uid
 from rollout_operator.model.objects import Webhook, WebhookConfiguration
 from tests.model.webhook_trees import OURS, Tree, configuration_tree, hook_tree
 from tests.model.wire_trees import as_json, with_metadata

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.policy.label_syntax import check_label_key, check_label_value
+from rollout_operator.model.names import InvalidInput
+from rollout_operator.model.policy import check_label_key, check_label_value
 
 PREFIX = ".".join(["a" * 62] * 4)
 

@@ -4,9 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from rollout_operator.model.outcome import Code
-from rollout_operator.model.reasons.meanings import MEANINGS
-from rollout_operator.model.reasons.remedies import REMEDIES, render_path
+from rollout_operator.model.outcome import MEANINGS, REMEDIES, Code, render_path
 
 LONGEST = 100
 

@@ -5,8 +5,7 @@ from itertools import permutations
 
 import pytest
 
-from rollout_operator.model.outcome import Code, Reason
-from rollout_operator.model.reasons.urgency import find_leading
+from rollout_operator.model.outcome import Code, Reason, find_leading
 
 
 @pytest.mark.parametrize(

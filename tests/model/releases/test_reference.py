@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.releases.reference import (
+from rollout_operator.model.names import InvalidInput
+from rollout_operator.model.releases import (
     ImageReference,
     Repository,
     check_tag,

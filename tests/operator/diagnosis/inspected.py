@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Resource
-from rollout_operator.kube.client.rate_limit import RateLimiter
+from rollout_operator.kube.rate_limit import RateLimiter
 from rollout_operator.lab.model.history import Called
 from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
 from rollout_operator.lab.network.client import SimulatedClient
@@ -16,7 +16,7 @@ from rollout_operator.lab.network.link import Link
 from rollout_operator.lab.nodes.behaviour import DEFAULT, Choose
 from rollout_operator.lab.world import Sandbox
 from rollout_operator.lab.zones import ZoneSpec, statefulset
-from rollout_operator.operator.diagnosis.inspect import Inspection, Inspector
+from rollout_operator.operator.inspect import Inspection, Inspector
 from tests.virtual_time import VirtualClock
 
 PERSON = "person"

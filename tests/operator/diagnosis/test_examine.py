@@ -9,10 +9,8 @@ import msgspec
 import pytest
 
 from rollout_operator.kube.api import JsonObject, Page, Resource
-from rollout_operator.model.diagnosis.findings import FindingCode
-from rollout_operator.model.diagnosis.installation import Installation, Source
-from rollout_operator.model.downscale import Target
-from rollout_operator.model.errors import (
+from rollout_operator.model.diagnosis import FindingCode, Installation, Source
+from rollout_operator.model.names import (
     ApiError,
     Denied,
     NotFound,
@@ -20,7 +18,8 @@ from rollout_operator.model.errors import (
     UnknownOutcome,
     Unreachable,
 )
-from rollout_operator.operator.diagnosis.examine import examine, read_installation
+from rollout_operator.model.objects import Target
+from rollout_operator.operator.examine import examine, read_installation
 from tests.controllers.fake_client import FakeClient, pod_json, set_json
 from tests.pki.certificates import Legacy
 

@@ -3,11 +3,10 @@
 import pytest
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.model.diagnosis.findings import FindingCode
-from rollout_operator.model.diagnosis.installation import Source
-from rollout_operator.model.errors import NotFound
-from rollout_operator.model.releases.objects import ReleaseObjects
-from rollout_operator.operator.diagnosis.examine import examine
+from rollout_operator.model.diagnosis import FindingCode, Source
+from rollout_operator.model.names import NotFound
+from rollout_operator.model.release_plan import ReleaseObjects
+from rollout_operator.operator.examine import examine
 from tests.operator.diagnosis.test_examine import NAMESPACE, NOW, Cluster, deployment, read
 
 ON = "-releases.enabled"

@@ -15,10 +15,10 @@ from rollout_operator.kube.api import (
 )
 from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.description import Description, OperatorDescription, Phase
-from rollout_operator.model.errors import ApiError, Denied, NotFound, Unreachable
+from rollout_operator.model.names import ApiError, Denied, NotFound, Unreachable
 from rollout_operator.model.outcome import Code
-from rollout_operator.operator.diagnosis.inspect import Inspector, is_settled, list_namespaces
-from rollout_operator.planning.description.namespaces import merge_descriptions
+from rollout_operator.operator.inspect import Inspector, is_settled, list_namespaces
+from rollout_operator.planning.describe_groups import merge_descriptions
 from tests.operator.diagnosis.inspected import ObservedCluster, observed_cluster
 from tests.virtual_time import VirtualClock, in_virtual_time
 

@@ -6,10 +6,10 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from rollout_operator.kube.api import NAMESPACES
-from rollout_operator.kube.release_kinds import (
+from rollout_operator.kube.api import (
     CLUSTER_ROLLOUT_SCHEDULES,
     HEALTH_CHECKS,
+    NAMESPACES,
     OCI_REPOSITORIES,
     ROLLOUT_GATES,
     ROLLOUT_SCHEDULES,
@@ -17,15 +17,12 @@ from rollout_operator.kube.release_kinds import (
 )
 from rollout_operator.lab.model.history import Called
 from rollout_operator.lab.world import Sandbox
-from rollout_operator.model.described.releases import ReleasePhase
-from rollout_operator.model.description import Description
-from rollout_operator.model.errors import ApiError, Denied, NotFound, Unreachable
-from rollout_operator.model.names import Uid
+from rollout_operator.model.description import Description, ReleasePhase
+from rollout_operator.model.names import ApiError, Denied, NotFound, Uid, Unreachable
 from rollout_operator.model.objects import Unreadable
-from rollout_operator.model.releases.objects import ReleaseObjects
-from rollout_operator.model.releases.rollout import RefusedRelease
-from rollout_operator.operator.diagnosis.inspect import Inspector, list_namespaces
-from rollout_operator.operator.diagnosis.releases import ObservedReleases
+from rollout_operator.model.release_plan import ReleaseObjects
+from rollout_operator.model.releases import RefusedRelease
+from rollout_operator.operator.inspect import Inspector, ObservedReleases, list_namespaces
 from tests.controllers.releases.world import ReleaseSandbox
 from tests.lab.releasing import create_release, create_zones
 from tests.operator.diagnosis.inspected import observe_sandbox

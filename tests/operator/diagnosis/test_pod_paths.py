@@ -5,13 +5,18 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.model.diagnosis.findings import FindingCode
-from rollout_operator.model.diagnosis.installation import PathQuestion
-from rollout_operator.model.downscale import Target
-from rollout_operator.model.errors import ApiError, Denied, NotFound, Unreachable
-from rollout_operator.model.names import PREPARE_DOWNSCALE, PREPARE_PATH, PREPARE_PORT
-from rollout_operator.operator.diagnosis.dry_runs import probe_paths
-from rollout_operator.operator.diagnosis.examine import examine
+from rollout_operator.model.diagnosis import FindingCode, PathQuestion
+from rollout_operator.model.names import (
+    PREPARE_DOWNSCALE,
+    PREPARE_PATH,
+    PREPARE_PORT,
+    ApiError,
+    Denied,
+    NotFound,
+    Unreachable,
+)
+from rollout_operator.model.objects import Target
+from rollout_operator.operator.examine import examine, probe_paths
 from tests.controllers.fake_client import pod_json
 from tests.operator.diagnosis.test_examine import NAMESPACE, NOW, Cluster
 from tests.virtual_time import elapsed, in_virtual_time

@@ -3,8 +3,8 @@
 import pytest
 
 from rollout_operator.config.checks import read_config
-from rollout_operator.model.releases.rollout import KUBERIK, OURS, ReleaseCompat
-from rollout_operator.operator.releases.compat import get_compat
+from rollout_operator.model.releases import KUBERIK, OURS, ReleaseCompat
+from rollout_operator.operator.releases import get_compat
 
 
 @pytest.mark.parametrize(

@@ -5,18 +5,17 @@ from typing import Final
 import pytest
 from msgspec import UNSET
 
-from rollout_operator.kube.api import NAMESPACES
-from rollout_operator.kube.release_kinds import (
+from rollout_operator.kube.api import (
     CLUSTER_ROLLOUT_SCHEDULES,
     HEALTH_CHECKS,
+    NAMESPACES,
     ROLLOUT_GATES,
     ROLLOUT_SCHEDULES,
     ROLLOUTS,
 )
 from rollout_operator.lab.world import Sandbox
-from rollout_operator.model.described.releases import ReleasePhase
-from rollout_operator.model.description import Description
-from rollout_operator.operator.releases.rollouts import RolloutReleases
+from rollout_operator.model.description import Description, ReleasePhase
+from rollout_operator.operator.releases import RolloutReleases
 from tests.controllers.releases.world import ReleaseSandbox
 from tests.virtual_time import in_virtual_time
 

@@ -11,20 +11,17 @@ from typing import Final, NamedTuple
 import pytest
 from prometheus_client import CollectorRegistry
 
-from rollout_operator.cli.text.layout import StatusLayout
-from rollout_operator.cli.text.releases import draw_release
-from rollout_operator.controllers.releases.controller import ReleaseReports
+from rollout_operator.cli.render import StatusLayout, draw_release
+from rollout_operator.controllers.releases import ReleaseReports
 from rollout_operator.lab.lines import render_line
-from rollout_operator.model.described.releases import ReleaseDescription
-from rollout_operator.model.event import EventRecord
+from rollout_operator.model.budget import EventRecord
+from rollout_operator.model.description import ReleaseDescription
 from rollout_operator.model.objects import WatchedObject
-from rollout_operator.planning.description.release_text import render_release as render_text
-from rollout_operator.planning.description.releases.rollouts import describe_release
-from rollout_operator.planning.description.releases.waits import REMEDIES
+from rollout_operator.planning.describe_releases import REMEDIES, describe_release
+from rollout_operator.planning.text import render_release as render_text
+from rollout_operator.telemetry.extra import ReleaseCounters, show_releases
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.telemetry.releases import ReleaseCounters, show_releases
-from rollout_operator.web.status.markup import escape
-from rollout_operator.web.status.releases import render_release
+from rollout_operator.web.cards import escape, render_release
 from tests.planning.description.releases import held_releases as held
 from tests.planning.releases.release_world import ReleaseWorld
 

@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 
-from rollout_operator.model.adoption.namespace import (
+from rollout_operator.model.adoption import (
     AdoptableNamespace,
     AdoptableSet,
     AdoptionChoice,
+    AdoptionPlan,
     RolloutProgress,
 )
-from rollout_operator.model.adoption.proposal import AdoptionPlan
-from rollout_operator.model.diagnosis.installation import NativeBudget
-from rollout_operator.model.labels import LabelSelector
-from rollout_operator.planning.adoption.plan import plan_adoption
+from rollout_operator.model.diagnosis import NativeBudget
+from rollout_operator.model.objects import LabelSelector
+from rollout_operator.planning.adoption import plan_adoption
 
 APP = {"app": "ingester"}
 DONE = RolloutProgress(

@@ -3,14 +3,17 @@
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.model.adoption.namespace import AdoptableNamespace, AdoptableSet
-from rollout_operator.model.adoption.namespace import AdoptionChoice as Choice
-from rollout_operator.model.adoption.proposal import AdoptionCode, AdoptionPlan
+from rollout_operator.model.adoption import (
+    AdoptableNamespace,
+    AdoptableSet,
+    AdoptionCode,
+    AdoptionPlan,
+)
+from rollout_operator.model.adoption import AdoptionChoice as Choice
 from rollout_operator.model.budget import Budget
-from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.names import Uid
+from rollout_operator.model.names import InvalidInput, Uid
 from rollout_operator.model.outcome import Severity
-from rollout_operator.planning.adoption.plan import plan_adoption
+from rollout_operator.planning.adoption import plan_adoption
 from tests.planning.adoption.adoptable import APP, DONE, native, plain, plan, three
 
 ERROR, WARN, INFO = Severity.ERROR, Severity.WARN, Severity.INFO

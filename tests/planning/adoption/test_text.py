@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rollout_operator.planning.adoption.text import (
+from rollout_operator.planning.adoption import (
     list_budgets,
     render_component,
     render_objects,

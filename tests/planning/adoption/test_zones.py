@@ -2,9 +2,9 @@
 
 import pytest
 
-from rollout_operator.model.adoption.namespace import AdoptableSet
-from rollout_operator.model.placement import ZoneSource
-from rollout_operator.planning.adoption.zones import (
+from rollout_operator.model.adoption import AdoptableSet
+from rollout_operator.model.budget import ZoneSource
+from rollout_operator.planning.adoption import (
     Candidate,
     choose_base,
     choose_zone,

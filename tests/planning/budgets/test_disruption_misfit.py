@@ -8,9 +8,9 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from rollout_operator.model.budget import Budget, BudgetState, DisruptionSource
-from rollout_operator.model.labels import bound_labels
+from rollout_operator.model.objects import bound_labels
 from rollout_operator.model.outcome import Code, Severity
-from rollout_operator.planning.budgets.rule import (
+from rollout_operator.planning.budgets import (
     BudgetSnapshot,
     Refusal,
     assess_disruption,

@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from rollout_operator.model.budget import Budget
 from rollout_operator.model.names import Uid
-from rollout_operator.planning.budgets.counting import find_partition
-from rollout_operator.planning.budgets.rule import BudgetSnapshot, assess_disruption
+from rollout_operator.planning.budgets import BudgetSnapshot, assess_disruption, find_partition
 from tests.builders import NOW
 from tests.planning.disruptions import answer, read_snapshot, render_refusal
 from tests.planning.tables import read_table

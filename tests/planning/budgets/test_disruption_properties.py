@@ -12,11 +12,10 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from rollout_operator.model.budget import DisruptionSource
-from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import Pod
+from rollout_operator.model.objects import Deletion, Pod, Zone
 from rollout_operator.model.outcome import Code
-from rollout_operator.planning.budgets.rule import (
+from rollout_operator.planning.budgets import (
     BudgetSnapshot,
     Decisions,
     Refusal,

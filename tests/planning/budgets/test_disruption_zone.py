@@ -4,14 +4,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.model.group import Newcomers, Zone
 from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Newcomers, Zone
 from rollout_operator.model.outcome import Code
-from rollout_operator.planning.budgets.rule import (
-    BudgetSnapshot,
-    assess_disruption,
-    compute_maximum,
-)
+from rollout_operator.planning.budgets import BudgetSnapshot, assess_disruption, compute_maximum
 from tests.planning.disruptions import (
     answer,
     budget,

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.model.budget import DisruptionSource
-from rollout_operator.planning.budgets.turns import MOST_PATIENCE, PATIENCE, RESPONSE, Turns
+from rollout_operator.planning.budgets import MOST_PATIENCE, PATIENCE, RESPONSE, Turns
 
 EVICTION, ROLLOUT = DisruptionSource.EVICTION, DisruptionSource.ROLLOUT
 MOMENT = timedelta(milliseconds=1)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from rollout_operator.model.budget import Budget
 from rollout_operator.model.names import ABSENT_PEERS, Uid
 from rollout_operator.model.outcome import Code, Severity
-from rollout_operator.planning.budgets.reviews import BudgetUnderReview, Overlap, assess_budget
+from rollout_operator.planning.budgets import BudgetUnderReview, Overlap, assess_budget
 from tests.builders import pod
 
 SELECTOR = {"rollout-group": "ingester"}

@@ -7,8 +7,7 @@ from typing import Final
 from msgspec import structs
 from msgspec.structs import replace
 
-from rollout_operator.model.downscale import Underway
-from rollout_operator.model.group import Deletion, Group, Newcomers, OtherRollout, Zone
+from rollout_operator.model.objects import Deletion, Group, Newcomers, OtherRollout, Underway, Zone
 from tests.builders import NOW, group, pod, prev, unreadable, with_pods, zone
 
 OLD: Final = NOW - timedelta(days=3)

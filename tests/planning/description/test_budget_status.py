@@ -4,11 +4,10 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from rollout_operator.model.budget import BudgetStatus
-from rollout_operator.model.condition import StatusCondition
+from rollout_operator.model.budget import BudgetStatus, StatusCondition
 from rollout_operator.model.description import BudgetDescription, Waiting
 from rollout_operator.model.outcome import Code, Severity
-from rollout_operator.planning.description.budget_status import render_budget_status
+from rollout_operator.planning.describe_budgets import render_budget_status
 from rollout_operator.planning.wording import MAX_LINE, camel_case
 from tests.builders import NOW
 

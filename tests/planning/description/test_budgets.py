@@ -14,13 +14,16 @@ from msgspec.structs import replace
 
 from rollout_operator.model.budget import Budget, BudgetVersions, DisruptionSource
 from rollout_operator.model.description import BudgetDescription
-from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import Pod
+from rollout_operator.model.objects import Deletion, Pod, Zone
 from rollout_operator.model.outcome import Code, Severity
-from rollout_operator.planning.budgets.counting import CountingRule, Survey
-from rollout_operator.planning.budgets.rule import BudgetSnapshot, assess_disruption
-from rollout_operator.planning.description.budgets import describe_budget, list_rivals
+from rollout_operator.planning.budgets import (
+    BudgetSnapshot,
+    CountingRule,
+    Survey,
+    assess_disruption,
+)
+from rollout_operator.planning.describe_budgets import describe_budget, list_rivals
 from tests.examples import repeatable
 from tests.planning.disruption_snapshots import rules_of_partitions, rules_of_zones, snapshots
 from tests.planning.disruptions import budget, read_snapshot

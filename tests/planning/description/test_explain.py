@@ -12,10 +12,10 @@ import pytest
 from msgspec import structs
 
 from rollout_operator.model.description import Explanation
-from rollout_operator.model.group import Deletion, Group, Zone
+from rollout_operator.model.objects import Deletion, Group, Zone
 from rollout_operator.model.outcome import Code, Plan, Reason
-from rollout_operator.planning.description.explain import explain_pod, explain_set
-from rollout_operator.planning.rollout.plan import plan_group
+from rollout_operator.planning.explain import explain_pod, explain_set
+from rollout_operator.planning.rollout import plan_group
 from tests.builders import group, pod, unreadable, zone
 from tests.goldens import Golden
 from tests.planning.description.groups import STATES

@@ -21,13 +21,12 @@ from rollout_operator.model.description import (
     Step,
     Waiting,
 )
-from rollout_operator.model.group import Group, Zone
 from rollout_operator.model.names import GroupName
-from rollout_operator.model.outcome import Code, Plan, Reason, Severity
-from rollout_operator.model.reasons.remedies import REMEDIES, render_path
-from rollout_operator.planning.description.groups import MOST_REASONS, MOST_STEPS, describe_group
-from rollout_operator.planning.description.text import render_group
-from rollout_operator.planning.rollout.plan import plan_group
+from rollout_operator.model.objects import Group, Zone
+from rollout_operator.model.outcome import REMEDIES, Code, Plan, Reason, Severity, render_path
+from rollout_operator.planning.describe_groups import MOST_REASONS, MOST_STEPS, describe_group
+from rollout_operator.planning.rollout import plan_group
+from rollout_operator.planning.text import render_group
 from rollout_operator.planning.wording import MAX_LINE
 from tests.builders import NOW, group, pod, prev, unreadable, with_pods, zone
 from tests.goldens import Golden

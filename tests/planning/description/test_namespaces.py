@@ -6,8 +6,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from rollout_operator.model.description import Description, OperatorDescription, PolicyDescription
-from rollout_operator.planning.description.namespaces import merge_descriptions, select_namespace
-from rollout_operator.planning.description.text import render_description
+from rollout_operator.planning.describe_groups import merge_descriptions, select_namespace
+from rollout_operator.planning.text import render_description
 from tests.cli.described import EXAMPLE, NOW
 from tests.web.status.descriptions import release, release_schedule
 

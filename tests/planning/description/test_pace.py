@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rollout_operator.model.group import Group
-from rollout_operator.planning.description.pace import MOST_LEFT, Pace, measure_pace
+from rollout_operator.model.objects import Group
+from rollout_operator.planning.describe_groups import MOST_LEFT, Pace, measure_pace
 from tests.builders import NOW, group, prev, with_pods, zone
 from tests.planning.description.groups import aged
 

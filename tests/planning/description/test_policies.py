@@ -6,27 +6,26 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.model.condition import StatusCondition
+from rollout_operator.model.budget import StatusCondition
 from rollout_operator.model.description import Phase, PolicyDescription
 from rollout_operator.model.names import GroupName, Revision, Uid
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.outcome import Code, Reason, Severity
-from rollout_operator.model.policy.plan import SetCounts, ZoneCounts
-from rollout_operator.model.policy.policy import (
+from rollout_operator.model.policy import (
     PolicyRefusal,
     PolicyRefusalCode,
     PolicyScope,
-    RefusedPolicy,
-)
-from rollout_operator.model.policy.status import (
     PolicySetStatus,
     PolicyStatus,
     PolicyZoneStatus,
     RecordedBatch,
     RecordedPod,
+    RefusedPolicy,
+    SetCounts,
+    WatchedPolicy,
+    ZoneCounts,
 )
-from rollout_operator.model.policy.watched import WatchedPolicy
-from rollout_operator.planning.description.policies import (
+from rollout_operator.planning.describe_policies import (
     DUE_AFTER,
     OBEYED_WITHIN,
     describe_idle,

@@ -3,11 +3,11 @@
 from hypothesis import given
 
 from rollout_operator.model.description import Phase, PodState
-from rollout_operator.model.group import Group
+from rollout_operator.model.objects import Group
 from rollout_operator.model.outcome import Code, ReplacePods
-from rollout_operator.planning.description.explain import explain_pod, explain_set
-from rollout_operator.planning.description.groups import describe_group
-from rollout_operator.planning.rollout.plan import plan_group
+from rollout_operator.planning.describe_groups import describe_group
+from rollout_operator.planning.explain import explain_pod, explain_set
+from rollout_operator.planning.rollout import plan_group
 from tests.builders import NOW
 from tests.examples import repeatable
 from tests.planning.rollout.test_properties import groups

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from rollout_operator.model.description import Phase, Step
 from rollout_operator.model.outcome import Code
-from rollout_operator.planning.description.text import render_description, render_group
+from rollout_operator.planning.text import render_description, render_group
 from tests.goldens import Golden
 from tests.web.status.descriptions import (
     NOW,

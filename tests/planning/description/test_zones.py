@@ -7,15 +7,15 @@ import pytest
 from msgspec import structs
 
 from rollout_operator.model.description import PodState, ZoneDescription
-from rollout_operator.model.group import Deletion, Group, Zone
-from rollout_operator.planning.description.zones import (
+from rollout_operator.model.objects import Deletion, Group, Zone
+from rollout_operator.planning.describe_groups import (
     MOST_PODS,
     MOST_PODS_IN_ALL,
     describe_zone,
     find_turn,
     share_pods,
 )
-from rollout_operator.planning.rollout.readiness import measure_readiness
+from rollout_operator.planning.readiness import measure_readiness
 from rollout_operator.planning.wording import MAX_LINE
 from tests.builders import NOW, group, pod, prev, unreadable, with_pods, zone
 from tests.planning.description.groups import starting

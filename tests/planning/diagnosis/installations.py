@@ -7,14 +7,14 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.model.budget import Budget
-from rollout_operator.model.diagnosis.findings import FindingCode
-from rollout_operator.model.diagnosis.installation import (
+from rollout_operator.model.diagnosis import (
     ADMISSION_PATHS,
     BUDGET_PATH,
     NO_DOWNSCALE_PATH,
     PREPARE_DOWNSCALE_PATH,
     BundleFacts,
     CallableService,
+    FindingCode,
     HeldLease,
     HookRegistration,
     Installation,
@@ -28,8 +28,6 @@ from rollout_operator.model.diagnosis.installation import (
     RightAnswer,
     ZoneSet,
 )
-from rollout_operator.model.downscale import Target
-from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.names import (
     GROUP_LABEL,
     PREPARE_DOWNSCALE,
@@ -38,8 +36,8 @@ from rollout_operator.model.names import (
     STATEFULSET_ANNOTATIONS,
     Uid,
 )
-from rollout_operator.model.objects import StatefulSet
-from rollout_operator.planning.diagnosis.rights import list_rights
+from rollout_operator.model.objects import LabelSelector, StatefulSet, Target
+from rollout_operator.planning.doctor_install import list_rights
 
 NAMESPACE: Final = "prod"
 NOW: Final = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)

@@ -3,9 +3,7 @@
 from typing import Final
 
 from rollout_operator.model.budget import FlawedBudget
-from rollout_operator.model.diagnosis.findings import FindingCode
-from rollout_operator.model.diagnosis.installation import NativeBudget, PodTrial
-from rollout_operator.model.labels import LabelSelector, SelectorTerm
+from rollout_operator.model.diagnosis import FindingCode, NativeBudget, PodTrial
 from rollout_operator.model.names import (
     GROUP_LABEL,
     LEADING_ZONE,
@@ -14,6 +12,7 @@ from rollout_operator.model.names import (
     PREPARE_DOWNSCALE,
     Uid,
 )
+from rollout_operator.model.objects import LabelSelector, SelectorTerm
 from tests.planning.diagnosis.installations import (
     NAMESPACE,
     PREPARED,

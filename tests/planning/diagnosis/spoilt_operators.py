@@ -5,8 +5,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rollout_operator.model.diagnosis.findings import FindingCode
-from rollout_operator.model.diagnosis.installation import (
+from rollout_operator.model.diagnosis import (
     ADMISSION_PATHS,
     BUDGET_PATH,
     EVICTION_PATH,
@@ -14,11 +13,12 @@ from rollout_operator.model.diagnosis.installation import (
     PREPARE_DOWNSCALE_PATH,
     BundleFacts,
     CallableService,
+    FindingCode,
     HeldLease,
     Installation,
 )
-from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.names import NO_DOWNSCALE
+from rollout_operator.model.objects import LabelSelector
 from tests.planning.diagnosis.installations import (
     GOOD_BUNDLE,
     NAMESPACE,

@@ -4,11 +4,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rollout_operator.model.diagnosis.findings import FindingCode
-from rollout_operator.model.diagnosis.installation import ADMISSION_PATHS, Installation, PolicyKind
-from rollout_operator.model.labels import LabelSelector
+from rollout_operator.model.diagnosis import ADMISSION_PATHS, FindingCode, Installation, PolicyKind
 from rollout_operator.model.names import Uid
-from rollout_operator.model.policy.policy import (
+from rollout_operator.model.objects import LabelSelector
+from rollout_operator.model.policy import (
     Policy,
     PolicyHead,
     PolicyRefusal,

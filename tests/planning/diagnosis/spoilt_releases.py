@@ -5,39 +5,35 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from rollout_operator.model.condition import StatusCondition
-from rollout_operator.model.diagnosis.findings import FindingCode
-from rollout_operator.model.diagnosis.installation import Installation
-from rollout_operator.model.labels import LabelSelector
+from rollout_operator.model.budget import StatusCondition
+from rollout_operator.model.diagnosis import FindingCode, Installation
 from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import Unreadable
-from rollout_operator.model.releases.flux import (
+from rollout_operator.model.objects import LabelSelector, Unreadable
+from rollout_operator.model.release_plan import (
     IMAGE_REPOSITORY,
     KUSTOMIZATION,
     OCI_REPOSITORY,
     AnnouncedTag,
     FluxObject,
     FluxReference,
+    HealthCheck,
     ImagePolicy,
+    ReleaseObjects,
 )
-from rollout_operator.model.releases.health import HealthCheck
-from rollout_operator.model.releases.objects import ReleaseObjects
-from rollout_operator.model.releases.rollout import (
+from rollout_operator.model.releases import (
+    CLUSTER_SCHEDULE,
+    SCHEDULE,
     CheckSelector,
     RefusedRelease,
     ReleaseGate,
     ReleaseHead,
     ReleaseRollout,
-    ReleaseSpec,
-)
-from rollout_operator.model.releases.schedule import (
-    CLUSTER_SCHEDULE,
-    SCHEDULE,
     ReleaseSchedule,
+    ReleaseSpec,
     ScheduleObject,
     ScheduleStatus,
 )
-from rollout_operator.planning.releases.schedules.status import INVALID
+from rollout_operator.planning.schedules import INVALID
 from tests.planning.diagnosis.installations import NAMESPACE, OPERATOR, WORDS, Case, good
 
 WEB: Final = {"tier": "web"}

@@ -6,9 +6,9 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.model.diagnosis.findings import FindingCode
-from rollout_operator.model.diagnosis.installation import (
+from rollout_operator.model.diagnosis import (
     CallableService,
+    FindingCode,
     HeldLease,
     Installation,
     LabelledPod,
@@ -16,11 +16,10 @@ from rollout_operator.model.diagnosis.installation import (
     PodTrial,
     Source,
 )
-from rollout_operator.model.labels import LabelSelector
-from rollout_operator.planning.diagnosis.checks import CHECKS, diagnose
-from rollout_operator.planning.diagnosis.groups import check_shared
-from rollout_operator.planning.diagnosis.operators import check_operator
-from rollout_operator.planning.diagnosis.remedies import EXPLANATIONS
+from rollout_operator.model.objects import LabelSelector
+from rollout_operator.planning.doctor import CHECKS, check_shared, diagnose
+from rollout_operator.planning.doctor_install import check_operator
+from rollout_operator.planning.doctor_remedies import EXPLANATIONS
 from tests.planning.diagnosis.installations import (
     NOW,
     OPERATOR,

@@ -5,18 +5,17 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.model.diagnosis.findings import FindingCode
-from rollout_operator.model.diagnosis.installation import Installation, OperatorDeployment
+from rollout_operator.model.budget import PlacedSet
+from rollout_operator.model.diagnosis import FindingCode, Installation, OperatorDeployment
 from rollout_operator.model.names import TOPOLOGY_KEYS
-from rollout_operator.model.placement import PlacedSet
-from rollout_operator.planning.diagnosis.operators import (
+from rollout_operator.planning.doctor_install import (
     LEASE_FLAG,
     find_value,
     list_arguments,
     list_watched,
     watches,
 )
-from rollout_operator.planning.diagnosis.policies import check_obeyed, reads_nodes
+from rollout_operator.planning.doctor_objects import check_obeyed, reads_nodes
 from tests.planning.diagnosis.installations import OPERATOR, good, ungrouped, with_sets, zone_set
 from tests.planning.diagnosis.spoilt_policies import policy
 

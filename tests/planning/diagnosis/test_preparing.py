@@ -3,16 +3,15 @@
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.model.diagnosis.installation import LabelledPod, PathQuestion
-from rollout_operator.model.downscale import Target
+from rollout_operator.model.diagnosis import LabelledPod, PathQuestion
 from rollout_operator.model.names import (
     DOWNSCALE_DELAY_URL,
     PREPARE_DOWNSCALE,
     PREPARE_PATH,
     PREPARE_PORT,
 )
-from rollout_operator.planning.diagnosis.checks import diagnose
-from rollout_operator.planning.diagnosis.preparing import explain_unknown, plan_questions
+from rollout_operator.model.objects import Target
+from rollout_operator.planning.doctor import diagnose, explain_unknown, plan_questions
 from tests.planning.diagnosis.installations import answered, good, path_answer, with_sets, zone_set
 
 LABELLED = {PREPARE_DOWNSCALE: "true"}

@@ -6,9 +6,9 @@ from typing import Final
 
 import pytest
 
-from rollout_operator.model.diagnosis.installation import Right
-from rollout_operator.planning.diagnosis.rights import RightNeeds, list_rights
-from rollout_operator.planning.releases.kstatus import JUDGED
+from rollout_operator.model.diagnosis import Right
+from rollout_operator.planning.doctor_install import RightNeeds, list_rights
+from rollout_operator.planning.flux import JUDGED
 from tests.kustomize import Object
 from tests.rendered import LEAST, NAMESPACE, NODE_LABELS, POLICIES, TRACKER, WEBHOOKS, install
 

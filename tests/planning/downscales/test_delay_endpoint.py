@@ -11,16 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import Pod
-from rollout_operator.planning.downscales.endpoint import (
+from rollout_operator.model.objects import Endpoint, Pod
+from rollout_operator.planning.requests import (
     DelayTarget,
     NoTarget,
     plan_delay_target,
     plan_endpoint,
 )
-from rollout_operator.pods.sender import render_url
+from rollout_operator.pods import render_url
 from tests.planning.downscales.test_endpoint import assert_is_plain
 
 DOMAIN = "cluster.local."

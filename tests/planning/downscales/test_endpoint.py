@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from yarl import URL
 
-from rollout_operator.model.downscale import Endpoint
 from rollout_operator.model.names import PREPARE_PATH, PREPARE_PORT, Uid
-from rollout_operator.model.objects import Pod
-from rollout_operator.planning.downscales.endpoint import NoTarget, plan_endpoint, plan_target
-from rollout_operator.pods.sender import render_url
+from rollout_operator.model.objects import Endpoint, Pod
+from rollout_operator.planning.requests import NoTarget, plan_endpoint, plan_target
+from rollout_operator.pods import render_url
 
 DOMAIN = "cluster.local."
 POD = Pod(namespace="default", name="test-4", uid=Uid("u4"), resource_version="1", ip="10.1.2.3")

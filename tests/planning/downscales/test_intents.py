@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from rollout_operator.model.names import DOWNSCALE_INTENT, PREPARE_DOWNSCALE
 from rollout_operator.model.objects import StatefulSet
-from rollout_operator.planning.downscales.intents import (
+from rollout_operator.planning.requests import (
     differ_in_intent,
     find_intent,
     needs_intent,

@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 from msgspec import structs
 from msgspec.structs import replace
 
-from rollout_operator.model.downscale import Decrease, Endpoint, Target
-from rollout_operator.model.group import Zone
 from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import Pod
+from rollout_operator.model.objects import Decrease, Endpoint, Pod, Target, Zone
 from rollout_operator.model.outcome import Code, Reason, Severity, Verdict
-from rollout_operator.planning.downscales.rule import PreparePods, choose_pods_to_prepare
+from rollout_operator.planning.downscales import PreparePods, choose_pods_to_prepare
 from tests.builders import pod, sts, unreadable, with_pods, zone
 from tests.examples import repeatable
 from tests.planning.tables import read_group, read_table

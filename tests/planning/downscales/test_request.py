@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from rollout_operator.model.names import NO_DOWNSCALE, PREPARE_DOWNSCALE, PREPARE_PATH, PREPARE_PORT
 from rollout_operator.model.outcome import Code, Verdict
-from rollout_operator.model.review import Review, Scalable, Unusable
-from rollout_operator.planning.downscales.request import (
+from rollout_operator.model.scaling import Review, Scalable, Unusable
+from rollout_operator.planning.requests import (
     assess_no_downscale,
     assess_no_downscale_change,
     assess_prepare_change,

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from msgspec import structs
 from msgspec.structs import replace
 
-from rollout_operator.model.downscale import Decrease, Key, Target, Underway
 from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import Pod, StatefulSet
+from rollout_operator.model.objects import Decrease, Key, Pod, StatefulSet, Target, Underway
 from rollout_operator.model.outcome import Code, Verdict
-from rollout_operator.model.tracker import TimesSource
-from rollout_operator.planning.downscales.reservation import (
+from rollout_operator.model.scaling import TimesSource
+from rollout_operator.planning.downscales import (
     DownscaleOutcome,
     DownscaleSnapshot,
     EarlierDownscale,

@@ -11,13 +11,10 @@ from hypothesis import strategies as st
 from msgspec import structs
 from msgspec.structs import replace
 
-from rollout_operator.model.downscale import Decrease
-from rollout_operator.model.group import Group, Zone
 from rollout_operator.model.names import LAST_DOWNSCALE, MIN_TIME_BETWEEN_DOWNSCALES, Uid
-from rollout_operator.model.objects import StatefulSet
+from rollout_operator.model.objects import Decrease, Group, StatefulSet, Zone
 from rollout_operator.model.outcome import Code, Severity, Verdict
-from rollout_operator.planning.downscales.rule import assess_neighbours
-from rollout_operator.planning.downscales.spacing import format_downscale_time
+from rollout_operator.planning.downscales import assess_neighbours, format_downscale_time
 from tests.builders import NOW, group, sts, sts_uid, zone
 from tests.examples import repeatable
 from tests.planning.tables import read_group, read_table, shorten

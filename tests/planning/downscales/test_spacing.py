@@ -12,7 +12,7 @@ from rollout_operator.model.names import LAST_DOWNSCALE, MIN_TIME_BETWEEN_DOWNSC
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.units import parse_duration, parse_rfc3339
-from rollout_operator.planning.downscales.spacing import (
+from rollout_operator.planning.downscales import (
     Blocker,
     find_recent_downscale,
     format_downscale_time,

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from rollout_operator.model.names import Revision, Uid
 from rollout_operator.model.objects import Pod, StatefulSet
-from rollout_operator.model.policy.plan import Batch, PolicyPlan, PolicySnapshot
-from rollout_operator.planning.policies.plan import plan_policy
+from rollout_operator.model.policy import Batch, PolicyPlan, PolicySnapshot
+from rollout_operator.planning.policies import plan_policy
 from tests.builders import NOW, pod, zone
 from tests.planning.policies.snapshots import resolution, seconds, snapshot
 

@@ -6,13 +6,21 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from rollout_operator.model.group import Group, Zone
-from rollout_operator.model.labels import LabelSelector
+from rollout_operator.model.budget import ZoneSource
 from rollout_operator.model.names import GroupName, Revision, Uid
-from rollout_operator.model.placement import ZoneSource
-from rollout_operator.model.policy.plan import Batch, BatchPod, PolicyPlan, PolicySnapshot
-from rollout_operator.model.policy.policy import Policy, PolicyHead
-from rollout_operator.model.policy.zones import ResolvedSet, ResolvedZone, ZoneResolution, ZonesCode
+from rollout_operator.model.objects import Group, LabelSelector, Zone
+from rollout_operator.model.policy import (
+    Batch,
+    BatchPod,
+    Policy,
+    PolicyHead,
+    PolicyPlan,
+    PolicySnapshot,
+    ResolvedSet,
+    ResolvedZone,
+    ZoneResolution,
+    ZonesCode,
+)
 from rollout_operator.model.units import IntOrPercent
 from tests.builders import NOW
 from tests.planning.tables import read_arguments, read_group

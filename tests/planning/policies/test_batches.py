@@ -6,12 +6,11 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
-from rollout_operator.model.group import Zone
 from rollout_operator.model.names import Revision
-from rollout_operator.model.objects import Pod
-from rollout_operator.model.policy.plan import Batch, PolicyPlan, PolicySnapshot
+from rollout_operator.model.objects import Pod, Zone
+from rollout_operator.model.policy import Batch, PolicyPlan, PolicySnapshot
 from rollout_operator.model.units import IntOrPercent
-from rollout_operator.planning.policies.plan import plan_policy
+from rollout_operator.planning.policies import plan_policy
 from tests.builders import NOW, prev, zone
 from tests.planning.policies.snapshots import batch, outline, read_policy, seconds, snapshot
 from tests.planning.tables import read_table

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rollout_operator.model.condition import StatusCondition
-from rollout_operator.model.policy.status import PolicyStatus
-from rollout_operator.planning.policies.conditions import REASONS, list_blocking
+from rollout_operator.model.budget import StatusCondition
+from rollout_operator.model.policy import PolicyStatus
+from rollout_operator.planning.conditions import REASONS, list_blocking
 
 
 def status(phase: str, *, ready: str, progressing: str = "Blocked") -> PolicyStatus:

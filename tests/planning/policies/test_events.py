@@ -3,22 +3,27 @@
 import pytest
 from msgspec import structs
 
-from rollout_operator.model.group import Zone
-from rollout_operator.model.placement import ZoneSource
-from rollout_operator.model.policy.plan import PolicySnapshot
-from rollout_operator.model.policy.policy import PolicyRefusal, PolicyRefusalCode, RefusedPolicy
-from rollout_operator.model.policy.status import PolicySetStatus, PolicyStatus, PolicyZoneStatus
-from rollout_operator.model.policy.zones import (
+from rollout_operator.model.budget import ZoneSource
+from rollout_operator.model.objects import Zone
+from rollout_operator.model.policy import (
+    PolicyRefusal,
+    PolicyRefusalCode,
+    PolicySetStatus,
+    PolicySnapshot,
+    PolicyStatus,
+    PolicyZoneStatus,
+    RefusedPolicy,
     ZoneFinding,
     ZoneFindingCode,
     ZoneResolution,
     ZonesCode,
 )
 from rollout_operator.model.units import IntOrPercent
-from rollout_operator.planning.policies.events import choose_policy_events, list_overridden
-from rollout_operator.planning.policies.plan import plan_policy
-from rollout_operator.planning.policies.status import (
+from rollout_operator.planning.policies import plan_policy
+from rollout_operator.planning.policy_status import (
+    choose_policy_events,
     find_batch,
+    list_overridden,
     render_policy_status,
     render_refused_status,
 )

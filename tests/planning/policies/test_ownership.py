@@ -6,16 +6,21 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.model.labels import LEFT_OUT, LabelSelector, SelectorTerm
 from rollout_operator.model.names import GROUP_LABEL_LONG, GroupName, Uid
-from rollout_operator.model.objects import StatefulSet, Unreadable
-from rollout_operator.model.policy.policy import (
+from rollout_operator.model.objects import (
+    LEFT_OUT,
+    LabelSelector,
+    SelectorTerm,
+    StatefulSet,
+    Unreadable,
+)
+from rollout_operator.model.policy import (
     PolicyOwnership,
     PolicyRefusal,
     PolicyRefusalCode,
     RefusedPolicy,
 )
-from rollout_operator.planning.policies.ownership import share_sets
+from rollout_operator.planning.policy_zones import share_sets
 from tests.planning.policies.snapshots import policy
 
 SELECTOR = "spec.statefulSetSelector"

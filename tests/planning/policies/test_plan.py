@@ -7,21 +7,21 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
-from rollout_operator.model.downscale import Underway
-from rollout_operator.model.group import Group, Newcomers, Zone
 from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.objects import Group, Newcomers, Underway, Zone
 from rollout_operator.model.outcome import Code
-from rollout_operator.model.policy.plan import PolicyPlan, PolicySnapshot
-from rollout_operator.model.policy.policy import PodOrder
-from rollout_operator.model.policy.zones import (
+from rollout_operator.model.policy import (
+    PodOrder,
+    PolicyPlan,
+    PolicySnapshot,
     ZoneFinding,
     ZoneFindingCode,
     ZoneResolution,
     ZonesCode,
 )
 from rollout_operator.model.units import IntOrPercent
-from rollout_operator.planning.policies.plan import list_switchable, plan_policy
-from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT, find_group_blocker
+from rollout_operator.planning.policies import list_switchable, plan_policy
+from rollout_operator.planning.readiness import SNAPSHOT_LIMIT, find_group_blocker
 from tests.builders import NOW, prev, unreadable, with_pods, zone
 from tests.planning.policies.snapshots import batch, outline, read_policy, seconds, snapshot
 from tests.planning.tables import read_table

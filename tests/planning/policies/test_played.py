@@ -10,13 +10,12 @@ from typing import Any, Final
 
 import pytest
 
-from rollout_operator.model.group import Zone
-from rollout_operator.model.outcome import ReplacePods
-from rollout_operator.model.policy.policy import PodOrder
-from rollout_operator.model.reasons.urgency import find_leading
+from rollout_operator.model.objects import Zone
+from rollout_operator.model.outcome import ReplacePods, find_leading
+from rollout_operator.model.policy import PodOrder
 from rollout_operator.model.units import IntOrPercent, parse_max_unavailable
-from rollout_operator.planning.policies.plan import plan_policy
-from rollout_operator.planning.rollout.plan import plan_group
+from rollout_operator.planning.policies import plan_policy
+from rollout_operator.planning.rollout import plan_group
 from tests.builders import prev, zone
 from tests.planning.policies.played import STARTS_IN, PlayedPolicy
 from tests.planning.policies.snapshots import seconds, snapshot

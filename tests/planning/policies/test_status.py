@@ -9,26 +9,26 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
-from rollout_operator.model.condition import StatusCondition
-from rollout_operator.model.group import Newcomers, Zone
+from rollout_operator.model.budget import StatusCondition, ZoneSource
 from rollout_operator.model.names import Uid
-from rollout_operator.model.placement import ZoneSource
-from rollout_operator.model.policy.plan import Batch, PolicySnapshot
-from rollout_operator.model.policy.policy import PolicyRefusal, PolicyRefusalCode, RefusedPolicy
-from rollout_operator.model.policy.status import (
+from rollout_operator.model.objects import Newcomers, Zone
+from rollout_operator.model.policy import (
+    Batch,
+    PolicyRefusal,
+    PolicyRefusalCode,
     PolicySetStatus,
+    PolicySnapshot,
     PolicyStatus,
     PolicyZoneStatus,
     RecordedBatch,
-)
-from rollout_operator.model.policy.zones import (
+    RefusedPolicy,
     ZoneFinding,
     ZoneFindingCode,
     ZoneResolution,
     ZonesCode,
 )
-from rollout_operator.planning.policies.plan import plan_policy
-from rollout_operator.planning.policies.status import (
+from rollout_operator.planning.policies import plan_policy
+from rollout_operator.planning.policy_status import (
     find_batch,
     find_initial,
     is_urgent,

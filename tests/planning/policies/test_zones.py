@@ -6,21 +6,18 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from rollout_operator.model.placement import PlacedSet, ZoneSource
-from rollout_operator.model.policy.policy import Policy
-from rollout_operator.model.policy.status import (
+from rollout_operator.model.budget import PlacedSet, ZoneSource
+from rollout_operator.model.policy import (
+    Policy,
     PolicySetStatus,
     PolicyStatus,
     PolicyZoneStatus,
     RecordedBatch,
+    ResolvedSet,
+    ZoneResolution,
+    ZonesCode,
 )
-from rollout_operator.model.policy.zones import ResolvedSet, ZoneResolution, ZonesCode
-from rollout_operator.planning.policies.zones import (
-    choose_key,
-    keep_zones,
-    map_frozen,
-    resolve_zones,
-)
+from rollout_operator.planning.policy_zones import choose_key, keep_zones, map_frozen, resolve_zones
 from tests.planning.policies.snapshots import policy
 
 KEY = "topology.kubernetes.io/zone"

@@ -4,19 +4,21 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.names import Uid
-from rollout_operator.model.releases.health import HealthCheck, HealthCheckStatus
-from rollout_operator.model.releases.release import Release
-from rollout_operator.model.releases.rollout import (
+from rollout_operator.model.objects import LabelSelector
+from rollout_operator.model.release_plan import HealthCheck, HealthCheckStatus
+from rollout_operator.model.releases import (
+    BakeStatus,
     CheckSelector,
+    HistoryEntry,
+    Release,
     ReleaseGate,
     ReleaseHead,
     ReleaseIntents,
     ReleaseRollout,
     ReleaseSpec,
+    ReleaseStatus,
 )
-from rollout_operator.model.releases.status import BakeStatus, HistoryEntry, ReleaseStatus
 
 START: Final = datetime(2025, 1, 1, tzinfo=UTC)
 MINUTE: Final = timedelta(minutes=1)

@@ -5,23 +5,30 @@ from typing import Any
 
 import msgspec
 
-from rollout_operator.model.releases.health import HealthCheck
-from rollout_operator.model.releases.plan import (
+from rollout_operator.model.release_plan import (
     ApplyTag,
     Correction,
     FluxTarget,
+    HealthCheck,
     PolicyReading,
     ReleaseEvent,
     ReleasePlan,
     ReleaseSnapshot,
     RemoveIntents,
 )
-from rollout_operator.model.releases.release import PolicyOrder, ReleaseMetadata, TagOrder
-from rollout_operator.model.releases.rollout import OURS, ReleaseCompat, ReleaseGate, ReleaseRollout
-from rollout_operator.model.releases.status import HistoryEntry, ReleaseStatus
-from rollout_operator.planning.releases.contests import list_drifted, remember
-from rollout_operator.planning.releases.intents import FIELDS
-from rollout_operator.planning.releases.plan import plan_release
+from rollout_operator.model.releases import (
+    OURS,
+    HistoryEntry,
+    PolicyOrder,
+    ReleaseCompat,
+    ReleaseGate,
+    ReleaseMetadata,
+    ReleaseRollout,
+    ReleaseStatus,
+    TagOrder,
+)
+from rollout_operator.planning.candidates import FIELDS
+from rollout_operator.planning.releases import list_drifted, plan_release, remember
 from tests.planning.releases.builders import START, releases, rollout
 
 

@@ -6,9 +6,9 @@ from typing import Final
 import msgspec
 import pytest
 
-from rollout_operator.model.releases.release import Release
-from rollout_operator.planning.releases.bounds import MOST_FAILED
-from rollout_operator.planning.releases.gates import assess_gates
+from rollout_operator.model.releases import Release
+from rollout_operator.planning.bake import MOST_FAILED
+from rollout_operator.planning.candidates import assess_gates
 from tests.planning.releases.builders import ALL_CHECKS, MINUTE, check, entry, gate
 from tests.planning.releases.release_world import ReleaseWorld
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rollout_operator.model.releases.status import BakeStatus, HistoryEntry
-from rollout_operator.planning.releases.bake import BakeContext, advance_bake
-from rollout_operator.planning.releases.conditions import describe_ready
+from rollout_operator.model.releases import BakeStatus, HistoryEntry
+from rollout_operator.planning.bake import BakeContext, advance_bake
+from rollout_operator.planning.candidates import describe_ready
 from tests.planning.releases.builders import MINUTE, START, entry, rollout
 
 BAKING = BakeContext(spec=rollout(bake_time=5 * MINUTE).spec, checks=(), now=START)

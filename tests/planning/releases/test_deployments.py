@@ -5,9 +5,14 @@ from typing import Any
 
 import pytest
 
-from rollout_operator.model.releases.release import Release, ReleaseMetadata
-from rollout_operator.model.releases.rollout import ReleaseIntents
-from rollout_operator.model.releases.status import BakeStatus, TriggeredBy, TriggerKind
+from rollout_operator.model.releases import (
+    BakeStatus,
+    Release,
+    ReleaseIntents,
+    ReleaseMetadata,
+    TriggeredBy,
+    TriggerKind,
+)
 from tests.planning.releases.builders import ALL_CHECKS, MINUTE, at, check, entry, gate, releases
 from tests.planning.releases.release_world import ReleaseWorld, deployed
 

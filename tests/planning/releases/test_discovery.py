@@ -5,11 +5,9 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from rollout_operator.model.releases.plan import PolicyReading
-from rollout_operator.model.releases.release import Release, ReleaseMetadata
-from rollout_operator.model.releases.rollout import ReleaseSpec
-from rollout_operator.model.releases.status import ReleaseStatus
-from rollout_operator.planning.releases.discovery import (
+from rollout_operator.model.release_plan import PolicyReading
+from rollout_operator.model.releases import Release, ReleaseMetadata, ReleaseSpec, ReleaseStatus
+from rollout_operator.planning.candidates import (
     MOST_RELEASES,
     discover,
     forget,

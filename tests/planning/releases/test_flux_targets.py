@@ -5,17 +5,19 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from rollout_operator.model.releases.flux import (
+from rollout_operator.model.release_plan import (
     KUSTOMIZATION,
     OCI_REPOSITORY,
+    ApplyTag,
     FluxObject,
     FluxProgress,
     FluxReference,
+    FluxTarget,
     FluxWriteCode,
+    ReleasePlan,
 )
-from rollout_operator.model.releases.plan import ApplyTag, FluxTarget, ReleasePlan
-from rollout_operator.model.releases.status import ReleaseStatus
-from rollout_operator.planning.releases.flux import list_targets, map_flux_waits, plan_due_writes
+from rollout_operator.model.releases import ReleaseStatus
+from rollout_operator.planning.flux import list_targets, map_flux_waits, plan_due_writes
 from tests.planning.releases.builders import entry, head, rollout
 
 SOURCE = FluxObject(

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from rollout_operator.model.releases.flux import (
+from rollout_operator.model.release_plan import (
     AnnotationProblem,
     FluxObject,
     FluxReference,
@@ -15,7 +15,7 @@ from rollout_operator.model.releases.flux import (
     PatchMethod,
     Writers,
 )
-from rollout_operator.planning.releases.flux import RELEASED, name_manager, plan_flux_writes
+from rollout_operator.planning.flux import RELEASED, name_manager, plan_flux_writes
 from tests.planning.releases.builders import head
 
 OURS: Final = "rollout-controller/web"

@@ -2,9 +2,8 @@
 
 import pytest
 
-from rollout_operator.model.releases.rollout import ReleaseGate
-from rollout_operator.model.releases.status import GateSummary
-from rollout_operator.planning.releases.gates import (
+from rollout_operator.model.releases import GateSummary, ReleaseGate
+from rollout_operator.planning.candidates import (
     HOLDING,
     GatesCode,
     GatesVerdict,

@@ -2,11 +2,10 @@
 
 import pytest
 
-from rollout_operator.model.labels import LabelSelector, SelectorTerm
-from rollout_operator.model.releases.health import HealthCheck
-from rollout_operator.model.releases.rollout import CheckSelector
-from rollout_operator.model.releases.status import FailedHealthCheck
-from rollout_operator.planning.releases.health import BlockedCode, assess_health, list_checks
+from rollout_operator.model.objects import LabelSelector, SelectorTerm
+from rollout_operator.model.release_plan import HealthCheck
+from rollout_operator.model.releases import CheckSelector, FailedHealthCheck
+from rollout_operator.planning.bake import BlockedCode, assess_health, list_checks
 from tests.planning.releases.builders import check, head
 
 TEAM = {"prod": {"team": "shop"}, "infra": {"team": "platform"}}

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import pytest
 
-from rollout_operator.model.releases.health import ObjectStatus
+from rollout_operator.model.release_plan import ObjectStatus
 from rollout_operator.model.units import format_rfc3339
-from rollout_operator.planning.releases.kstatus import assess_status, get_failure_time
+from rollout_operator.planning.flux import assess_status, get_failure_time
 from tests.planning.releases.builders import START, at
 
 CURRENT, IN_PROGRESS, FAILED, TERMINATING, UNKNOWN = ObjectStatus

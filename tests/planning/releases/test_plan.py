@@ -5,17 +5,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.model.releases.plan import RemoveIntents
-from rollout_operator.model.releases.release import Release, ReleaseMetadata
-from rollout_operator.model.releases.rollout import (
+from rollout_operator.model.release_plan import RemoveIntents
+from rollout_operator.model.releases import (
     KUBERIK,
+    BakeStatus,
+    ConsumedIntent,
     RefusedRelease,
+    Release,
     ReleaseGate,
+    ReleaseMetadata,
     ReleaseSpec,
+    TriggeredBy,
 )
-from rollout_operator.model.releases.status import BakeStatus, ConsumedIntent, TriggeredBy
-from rollout_operator.model.releases.status import TriggerKind as Kind
-from rollout_operator.planning.releases.plan import plan_release
+from rollout_operator.model.releases import TriggerKind as Kind
+from rollout_operator.planning.releases import plan_release
 from tests.planning.releases.builders import ALL_CHECKS, MINUTE, at, check, entry, gate, releases
 from tests.planning.releases.release_world import ReleaseWorld, deployed
 

@@ -6,11 +6,20 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from rollout_operator.model.releases.flux import KUSTOMIZATION, OCI_REPOSITORY
-from rollout_operator.model.releases.health import HealthCheck
-from rollout_operator.model.releases.plan import FluxTarget, RequestReconcile
-from rollout_operator.model.releases.rollout import KUBERIK, OURS, ReleaseCompat
-from rollout_operator.model.releases.status import BakeStatus, FailedHealthCheck
+from rollout_operator.model.release_plan import (
+    KUSTOMIZATION,
+    OCI_REPOSITORY,
+    FluxTarget,
+    HealthCheck,
+    RequestReconcile,
+)
+from rollout_operator.model.releases import (
+    KUBERIK,
+    OURS,
+    BakeStatus,
+    FailedHealthCheck,
+    ReleaseCompat,
+)
 from tests.planning.releases.builders import ALL_CHECKS, MINUTE, at, check, entry
 from tests.planning.releases.release_world import ReleaseWorld, deployed
 

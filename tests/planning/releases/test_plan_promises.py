@@ -6,11 +6,15 @@ import msgspec
 import pytest
 
 from rollout_operator.model.outcome import Severity
-from rollout_operator.model.releases.flux import OCI_REPOSITORY
-from rollout_operator.model.releases.plan import ApplyTag, FluxTarget
-from rollout_operator.model.releases.release import PolicyOrder, TagOrder
-from rollout_operator.model.releases.rollout import KUBERIK, OURS
-from rollout_operator.model.releases.status import BakeStatus, ReleaseStatus
+from rollout_operator.model.release_plan import OCI_REPOSITORY, ApplyTag, FluxTarget
+from rollout_operator.model.releases import (
+    KUBERIK,
+    OURS,
+    BakeStatus,
+    PolicyOrder,
+    ReleaseStatus,
+    TagOrder,
+)
 from tests.planning.releases.builders import ALL_CHECKS, MINUTE, START, check, gate
 from tests.planning.releases.release_world import ReleaseWorld
 

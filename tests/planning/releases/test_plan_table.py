@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rollout_operator.model.outcome import Severity
-from rollout_operator.model.releases.status import BakeStatus
+from rollout_operator.model.releases import BakeStatus
 from tests.planning.releases.builders import ALL_CHECKS, MINUTE, check, entry, gate
 from tests.planning.releases.release_world import ReleaseWorld
 

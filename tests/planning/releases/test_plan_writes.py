@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from rollout_operator.kube.event_memory import BURST
+from rollout_operator.kube.events import BURST
 from rollout_operator.model.outcome import Severity
-from rollout_operator.model.releases.flux import KUSTOMIZATION, OCI_REPOSITORY
-from rollout_operator.model.releases.plan import ApplyTag, FluxTarget
+from rollout_operator.model.release_plan import KUSTOMIZATION, OCI_REPOSITORY, ApplyTag, FluxTarget
 from tests.planning.releases.builders import ALL_CHECKS, MINUTE, START, check
 from tests.planning.releases.release_world import ReleaseWorld, deployed
 

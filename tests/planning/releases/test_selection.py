@@ -5,23 +5,30 @@ from typing import Any
 
 import pytest
 
-from rollout_operator.model.releases.release import (
+from rollout_operator.model.releases import (
+    KUBERIK,
+    OURS,
     AnnouncedReleases,
+    BakeStatus,
+    ConsumedIntent,
     PolicyOrder,
     Release,
+    ReleaseIntents,
+    ReleaseSpec,
+    ReleaseStatus,
     TagOrder,
 )
-from rollout_operator.model.releases.rollout import KUBERIK, OURS, ReleaseIntents, ReleaseSpec
-from rollout_operator.model.releases.status import BakeStatus, ConsumedIntent, ReleaseStatus
-from rollout_operator.planning.releases.intents import consume, list_left_over, without_left_over
-from rollout_operator.planning.releases.selection import (
+from rollout_operator.planning.candidates import (
     ManualRequest,
     choose_candidates,
+    consume,
     find_manual,
     find_version_key,
     is_done_already,
     is_superseded,
     list_excluded,
+    list_left_over,
+    without_left_over,
 )
 from tests.planning.releases.builders import entry, releases, rollout
 

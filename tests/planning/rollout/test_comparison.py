@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.planning.rollout.comparison import is_replaced, would_replace
+from rollout_operator.planning.rollout import is_replaced, would_replace
 from tests.builders import group, pod, sts, zone
 
 

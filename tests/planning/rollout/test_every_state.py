@@ -11,11 +11,10 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from rollout_operator.model.group import Group, Zone
 from rollout_operator.model.names import MAX_UNAVAILABLE, GroupName, Revision, Uid
-from rollout_operator.model.objects import Pod, StatefulSet
+from rollout_operator.model.objects import Group, Pod, StatefulSet, Zone
 from rollout_operator.model.outcome import RecordRevision, ReplacePods
-from rollout_operator.planning.rollout.plan import plan_group
+from rollout_operator.planning.rollout import plan_group
 from tests.builders import NOW
 
 pytestmark = pytest.mark.thorough

@@ -7,14 +7,13 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
-from rollout_operator.model.downscale import Decrease, Target
-from rollout_operator.model.group import Group, Newcomers, Zone
 from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Decrease, Group, Newcomers, Target, Zone
 from rollout_operator.model.outcome import Code, Verdict
-from rollout_operator.planning.downscales.rule import assess_neighbours, choose_pods_to_prepare
-from rollout_operator.planning.rollout.newcomers import count_used
-from rollout_operator.planning.rollout.plan import plan_group
-from rollout_operator.planning.scaling.plan import plan_scaling
+from rollout_operator.planning.downscales import assess_neighbours, choose_pods_to_prepare
+from rollout_operator.planning.readiness import count_used
+from rollout_operator.planning.rollout import plan_group
+from rollout_operator.planning.scaling import plan_scaling
 from tests.builders import group, outline, prev, unreadable, zone
 from tests.planning.scalings import codes, counts, delayed, snapshot
 

@@ -5,11 +5,10 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.model.downscale import Underway
-from rollout_operator.model.group import Group
 from rollout_operator.model.names import GroupName
+from rollout_operator.model.objects import Group, Underway
 from rollout_operator.model.outcome import Code, Severity
-from rollout_operator.planning.rollout.plan import plan_group
+from rollout_operator.planning.rollout import plan_group
 from rollout_operator.planning.wording import explain
 from tests.builders import group, outline, prev
 from tests.planning.tables import read_group, read_table, shorten

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from msgspec import structs
 from msgspec.structs import replace
 
-from rollout_operator.model.group import Deletion, Group, Zone
 from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import Pod
+from rollout_operator.model.objects import Deletion, Group, Pod, Zone
 from rollout_operator.model.outcome import Code, Plan, Reason, RecordRevision, ReplacePods
-from rollout_operator.planning.rollout.plan import plan_group
-from rollout_operator.planning.rollout.zones import choose_limit
+from rollout_operator.planning.readiness import choose_limit
+from rollout_operator.planning.rollout import plan_group
 from rollout_operator.planning.wording import explain
 from tests.builders import NOW, group, pod, zone
 from tests.examples import repeatable

@@ -6,10 +6,10 @@ candidates are listed. Row 12 needs disruption budgets.
 
 import pytest
 
-from rollout_operator.model.group import Group
+from rollout_operator.model.objects import Group
 from rollout_operator.model.outcome import Code, Severity
-from rollout_operator.planning.rollout.plan import plan_group
-from rollout_operator.planning.rollout.zones import choose_limit
+from rollout_operator.planning.readiness import choose_limit
+from rollout_operator.planning.rollout import plan_group
 from tests.builders import outline, sts
 from tests.planning.tables import read_group, read_table
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from rollout_operator.model.group import Zone
+from rollout_operator.model.objects import Zone
 from rollout_operator.model.outcome import RecordRevision, ReplacePods
-from rollout_operator.planning.rollout.readiness import measure_readiness
-from rollout_operator.planning.rollout.walk import RolloutZone, Walk, walk_zones
+from rollout_operator.planning.readiness import measure_readiness
+from rollout_operator.planning.rollout import RolloutZone, Walk, walk_zones
 from tests.builders import NOW, prev, zone
 
 DONE = zone("z", current="prev")

@@ -11,10 +11,9 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.model.group import Deletion, Group, Zone
-from rollout_operator.model.objects import parse_ordinal
+from rollout_operator.model.objects import Deletion, Group, Zone, parse_ordinal
 from rollout_operator.model.outcome import Code, ReplacePods, Severity, ZoneProgress
-from rollout_operator.planning.rollout.plan import plan_group
+from rollout_operator.planning.rollout import plan_group
 from tests.builders import group, outline, pod, prev, with_pods, zone
 from tests.planning.tables import BUDGET_SENTENCES, read_group, read_table, shorten
 
@@ -279,7 +278,7 @@ def test_li_11_a_plan_reads_the_ordinal_of_each_pod_once(
         read.append(digits)
         return parse_ordinal(digits)
 
-    monkeypatch.setattr("rollout_operator.model.group.parse_ordinal", count)
+    monkeypatch.setattr("rollout_operator.model.objects.parse_ordinal", count)
     plan_group(group(prev("a", states)))
 
     assert sorted(read) == ["0", "1", "2"]

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Severity
 from rollout_operator.model.scaling import PodCalls, ScalingSnapshot
-from rollout_operator.planning.scaling.delays import CALL_AGAIN, CANCEL_AGAIN, SOON_TRIES
-from rollout_operator.planning.scaling.plan import plan_scaling
+from rollout_operator.planning.delays import CALL_AGAIN, CANCEL_AGAIN, SOON_TRIES
+from rollout_operator.planning.scaling import plan_scaling
 from tests.builders import NOW, with_pods
 from tests.planning.scalings import (
     HOUR,

@@ -4,12 +4,12 @@ from typing import Final
 
 import pytest
 
-from rollout_operator.model.group import Zone
 from rollout_operator.model.names import LEADING_ZONE
+from rollout_operator.model.objects import Zone
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.scaling import ScalingSnapshot
-from rollout_operator.planning.scaling.following import follows, keeps_time, map_leads
-from rollout_operator.planning.scaling.plan import plan_scaling
+from rollout_operator.planning.replicas import follows, keeps_time, map_leads
+from rollout_operator.planning.scaling import plan_scaling
 from tests.planning.scalings import (
     HOUR,
     SECOND,

@@ -11,8 +11,7 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.model.outcome import Code, Reason, Severity
 from rollout_operator.model.scaling import Reference
-from rollout_operator.planning.scaling.mirroring import find_reference
-from rollout_operator.planning.scaling.plan import list_references, plan_scaling
+from rollout_operator.planning.scaling import find_reference, list_references, plan_scaling
 from tests.planning.scalings import (
     DEMO,
     HOUR,

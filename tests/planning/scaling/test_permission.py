@@ -7,15 +7,13 @@ from typing import Final
 import pytest
 from msgspec import structs
 
-from rollout_operator.model.downscale import Decrease
-from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import LAST_DOWNSCALE
+from rollout_operator.model.objects import Decrease, Deletion, Zone
 from rollout_operator.model.outcome import Code
-from rollout_operator.model.scaling import ScalingPlan, ScalingSnapshot
-from rollout_operator.model.tracker import TimesSource
-from rollout_operator.planning.downscales.rule import assess_neighbours
-from rollout_operator.planning.rollout.zones import STALE_RECHECK
-from rollout_operator.planning.scaling.plan import plan_scaling
+from rollout_operator.model.scaling import ScalingPlan, ScalingSnapshot, TimesSource
+from rollout_operator.planning.downscales import assess_neighbours
+from rollout_operator.planning.readiness import STALE_RECHECK
+from rollout_operator.planning.scaling import plan_scaling
 from tests.builders import prev
 from tests.planning.scalings import (
     HOUR,

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from rollout_operator.model.outcome import Code, Severity
 from rollout_operator.model.scaling import ScalingPlan, ScalingSnapshot
-from rollout_operator.planning.scaling.plan import plan_scaling
+from rollout_operator.planning.scaling import plan_scaling
 from tests.planning.scalings import (
     HOUR,
     SHOWN,

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from msgspec import structs
 from msgspec.structs import replace
 
-from rollout_operator.model.group import Zone
 from rollout_operator.model.names import Uid
+from rollout_operator.model.objects import Zone
 from rollout_operator.model.scaling import PodAnswer, PodCalls, ScalingSnapshot
-from rollout_operator.planning.scaling.delays import CALL_AGAIN, CANCEL_AGAIN
-from rollout_operator.planning.scaling.plan import plan_scaling
-from rollout_operator.planning.scaling.pod_answers import FRESH
+from rollout_operator.planning.delays import CALL_AGAIN, CANCEL_AGAIN, FRESH
+from rollout_operator.planning.scaling import plan_scaling
 from tests.builders import NOW, unreadable
 from tests.examples import repeatable
 from tests.planning.scalings import (

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 from msgspec.structs import replace
 
-from rollout_operator.model.downscale import Underway
-from rollout_operator.model.group import Deletion, Zone
 from rollout_operator.model.names import FORCE_REPLICAS, LEADING_ZONE, UPSCALE_WHEN_READY
+from rollout_operator.model.objects import Deletion, Underway, Zone
 from rollout_operator.model.scaling import (
     NoScale,
     PodAnswer,
@@ -22,7 +21,7 @@ from rollout_operator.model.scaling import (
     Scale,
     ScalingSnapshot,
 )
-from rollout_operator.planning.scaling.plan import plan_scaling
+from rollout_operator.planning.scaling import plan_scaling
 from tests.builders import NOW, unreadable
 from tests.examples import repeatable
 from tests.planning.scalings import (

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.web.http.bodies import MAX_BODY, MAX_ON_LOOP
+from rollout_operator.web.webhooks import MAX_BODY, MAX_ON_LOOP
 from tests.web.webhook_world import ALLOWED, PATH, Setting, WebhookWorld, body_of, post, serving
 
 MILLISECOND = timedelta(milliseconds=1)

@@ -9,9 +9,9 @@ from aiohttp import ClientSession, web
 from msgspec.structs import replace
 from multidict import CIMultiDict
 
-from rollout_operator.model.errors import ConfigError
+from rollout_operator.model.names import ConfigError
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.web.http.cluster import MAX_LABELS, ClusterRules, validate_cluster
+from rollout_operator.web.middleware import MAX_LABELS, ClusterRules, validate_cluster
 from tests.web.admin_world import serving
 
 HARD = ClusterRules(namespace="prod", enabled=True)

@@ -9,8 +9,8 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.web.http.connection import end_silence
-from rollout_operator.web.http.metrics import measure
+from rollout_operator.web.connection import end_silence
+from rollout_operator.web.middleware import measure
 from tests.web.admin_world import CLOSE, World, listening
 
 MILLISECOND = timedelta(milliseconds=1)

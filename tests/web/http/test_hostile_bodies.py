@@ -10,11 +10,11 @@ from itertools import islice
 
 import pytest
 
-from rollout_operator.guards.budgets.catalog import BudgetCatalog
-from rollout_operator.kube.cache.store import PodStore
+from rollout_operator.guards.arbiter import BudgetCatalog
+from rollout_operator.kube.store import PodStore
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.web.http.bodies import Bodies, Rejected
-from rollout_operator.web.reviews.budget_validation import ZpdbValidation
+from rollout_operator.web.eviction import ZpdbValidation
+from rollout_operator.web.webhooks import Bodies, Rejected
 from tests.virtual_time import VirtualClock
 from tests.web.http.test_room import Upload
 from tests.world.hostile_bodies import BUDGET_PATH, WALKS, list_hostile_bodies

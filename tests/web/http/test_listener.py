@@ -9,9 +9,9 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.model.errors import ConfigError
+from rollout_operator.model.names import ConfigError
 from rollout_operator.model.outcome import Verdict
-from rollout_operator.web.http.listener import PAUSE, ConnectionLimits
+from rollout_operator.web.connection import PAUSE, ConnectionLimits
 from rollout_operator.web.webhooks import ServerOptions
 from tests.web.webhook_world import (
     ALLOWED,

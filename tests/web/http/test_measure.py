@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.web.http.metrics import measure, name_route
+from rollout_operator.web.middleware import measure, name_route
 from tests.web.admin_world import CLOSE, World, listening
 
 

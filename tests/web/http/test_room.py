@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
-from rollout_operator.model.decode.excerpt import SMALL
-from rollout_operator.model.review import Review
-from rollout_operator.web.http.bodies import (
+from rollout_operator.model.decode.wire import SMALL
+from rollout_operator.model.scaling import Review
+from rollout_operator.web.webhooks import (
     LEAST,
     LEAST_CROWDED,
     MAX_BODIES,

@@ -10,8 +10,8 @@ import pytest
 from aiohttp import ClientSession, web
 
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.web.http.metrics import measure
-from rollout_operator.web.http.sending import PIECE, write_pieces
+from rollout_operator.web.connection import PIECE, write_pieces
+from rollout_operator.web.middleware import measure
 from tests.web.admin_world import CLOSE, listening
 
 READERS = 20

@@ -9,13 +9,8 @@ from msgspec.structs import replace as replace_fields
 
 from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Code, Reason, Verdict
-from rollout_operator.model.review import Review, Scalable, Unusable, Version
-from rollout_operator.web.reviews.answer import (
-    MAX_MESSAGE,
-    MAX_WARNING,
-    MAX_WARNINGS,
-    render_answer,
-)
+from rollout_operator.model.scaling import Review, Scalable, Unusable, Version
+from rollout_operator.web.dispatch import MAX_MESSAGE, MAX_WARNING, MAX_WARNINGS, render_answer
 
 SET = Scalable(kind="StatefulSet", uid=Uid("s-1"), replicas=2)
 REVIEW = Review(version=Version.V1, uid="u-1", operation="UPDATE", old=SET, new=SET)

@@ -6,16 +6,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.guards.budgets.catalog import BudgetCatalog
-from rollout_operator.kube.cache.store import PodStore
-from rollout_operator.model.decode.budget import decode_budget
+from rollout_operator.guards.arbiter import BudgetCatalog
+from rollout_operator.kube.store import PodStore
+from rollout_operator.model.decode.custom import decode_budget
 from rollout_operator.model.decode.review import decode_review
-from rollout_operator.model.labels import bound_labels
 from rollout_operator.model.names import ABSENT_PEERS, Uid
-from rollout_operator.model.objects import Pod, Unreadable
+from rollout_operator.model.objects import Pod, Unreadable, bound_labels
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.telemetry.metrics import Metrics
-from rollout_operator.web.reviews.budget_validation import ZpdbValidation
+from rollout_operator.web.eviction import ZpdbValidation
 from tests.builders import pod
 from tests.model.budget_trees import LABELS, REGEX, Tree, as_json, budget_tree, with_head
 from tests.model.review_trees import review_tree

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from rollout_operator.guards.budgets.arbiter import REPEAT_LIMIT
-from rollout_operator.guards.budgets.pod_records import read_record
+from rollout_operator.guards.arbiter import REPEAT_LIMIT
+from rollout_operator.guards.grants import read_record
 from rollout_operator.model.budget import Budget, DisruptionSource
-from rollout_operator.model.errors import ApiError, Denied, Unreachable
+from rollout_operator.model.names import ApiError, Denied, Unreachable
 from rollout_operator.model.outcome import Code
-from rollout_operator.planning.rollout.zones import SNAPSHOT_LIMIT
-from rollout_operator.web.reviews.dispatch import SHARE
+from rollout_operator.planning.readiness import SNAPSHOT_LIMIT
+from rollout_operator.web.dispatch import SHARE
 from tests.controllers.fake_client import Json
 from tests.guards.arbiter_bench import SECOND, Hold, World, failing, name_of, part, rule, world
 from tests.planning.disruptions import PATTERN

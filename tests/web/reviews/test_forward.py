@@ -10,11 +10,10 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from rollout_operator.model.outcome import Code, Reason, Verdict
-from rollout_operator.model.review import Review
-from rollout_operator.pki.authority import carry_out
-from rollout_operator.pki.key_pair import KeyMaterial
+from rollout_operator.model.scaling import Review
+from rollout_operator.pki.certificates import KeyMaterial, carry_out
 from rollout_operator.planning.certificate import CertificateStep, Decision
-from rollout_operator.web.reviews.forward import MOST, MOST_ANSWER, MOST_UNCONFIRMED
+from rollout_operator.web.dispatch import MOST, MOST_ANSWER, MOST_UNCONFIRMED
 from tests.pki.certificates import WANTED, Legacy
 from tests.web.peers_world import (
     PATH,

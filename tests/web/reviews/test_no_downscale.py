@@ -7,23 +7,21 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.aio.tasks import gather_all
-from rollout_operator.kube.cache.store import StatefulSetStore
+from rollout_operator.kube.store import StatefulSetStore
 from rollout_operator.model.decode.objects import decode_statefulset
-from rollout_operator.model.errors import (
+from rollout_operator.model.names import (
     ApiError,
     DeadlinePassed,
     Denied,
     NotFound,
     Throttled,
     TooManyRequests,
+    Uid,
     Unreachable,
 )
-from rollout_operator.model.names import Uid
 from rollout_operator.model.outcome import Code, Verdict
-from rollout_operator.model.review import Review, Scalable, Unusable, Version
-from rollout_operator.web.reviews.no_downscale import NoDownscale
-from rollout_operator.web.reviews.read_shares import UnconfirmedReads
-from rollout_operator.web.reviews.scale_parent import Parents
+from rollout_operator.model.scaling import Review, Scalable, Unusable, Version
+from rollout_operator.web.no_downscale import NoDownscale, Parents, UnconfirmedReads
 from tests.controllers.fake_client import FakeClient
 from tests.virtual_time import VirtualClock, in_virtual_time
 from tests.web.downscale_world import part, raw, zone

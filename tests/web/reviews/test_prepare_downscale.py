@@ -5,10 +5,8 @@ Wherever the mode makes no difference, in both: times in annotations, and in the
 
 import pytest
 
-from rollout_operator.model.downscale import Endpoint
-from rollout_operator.model.errors import Denied, Unreachable
-from rollout_operator.model.names import LAST_DOWNSCALE, Uid
-from rollout_operator.model.objects import Unreadable
+from rollout_operator.model.names import LAST_DOWNSCALE, Denied, Uid, Unreachable
+from rollout_operator.model.objects import Endpoint, Unreadable
 from rollout_operator.model.outcome import Code
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import (

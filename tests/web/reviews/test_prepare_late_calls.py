@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from rollout_operator.model.downscale import Endpoint
+from rollout_operator.model.objects import Endpoint
 from rollout_operator.model.outcome import Code, Verdict
-from rollout_operator.pods.client import PodError
+from rollout_operator.pods import PodError
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import RETELL, World, come_to_rest, three_zones
 from tests.web.fake_pods import confirm, hang, refuse

@@ -10,11 +10,18 @@ import pytest
 from msgspec.structs import replace
 
 from rollout_operator.model.decode.objects import decode_statefulset
-from rollout_operator.model.downscale import Endpoint, Key
-from rollout_operator.model.errors import ApiError, NotFound, Throttled, Unreachable
-from rollout_operator.model.names import PREPARE_PATH, PREPARE_PORT, Uid
+from rollout_operator.model.names import (
+    PREPARE_PATH,
+    PREPARE_PORT,
+    ApiError,
+    NotFound,
+    Throttled,
+    Uid,
+    Unreachable,
+)
+from rollout_operator.model.objects import Endpoint, Key
 from rollout_operator.model.outcome import Code, Verdict
-from rollout_operator.model.review import Scalable, Unusable
+from rollout_operator.model.scaling import Scalable, Unusable
 from tests.virtual_time import EPOCH, in_virtual_time
 from tests.web.downscale_world import (
     LIMIT,

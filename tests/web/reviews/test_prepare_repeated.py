@@ -9,9 +9,9 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.guards.downscales.reservations import PERSIST_LIMIT, ReservationState
-from rollout_operator.model.downscale import Endpoint
+from rollout_operator.guards.downscales import PERSIST_LIMIT, ReservationState
 from rollout_operator.model.names import LAST_DOWNSCALE, Uid
+from rollout_operator.model.objects import Endpoint
 from rollout_operator.model.outcome import Code, Verdict
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import LIMIT, World, outdate, pod, three_zones

@@ -15,19 +15,19 @@ from typing import Final
 import msgspec
 import pytest
 
-from rollout_operator.guards.downscales.reservations import ReservationState
+from rollout_operator.guards.downscales import ReservationState
 from rollout_operator.model.decode.review import decode_review
-from rollout_operator.model.downscale import Endpoint
-from rollout_operator.model.errors import DecodeError
 from rollout_operator.model.names import (
     DOWNSCALE_RECORD,
     NO_DOWNSCALE,
     PREPARE_DOWNSCALE,
     PREPARE_PATH,
     PREPARE_PORT,
+    DecodeError,
 )
+from rollout_operator.model.objects import Endpoint
 from rollout_operator.model.outcome import Code
-from rollout_operator.pods.client import PodError
+from rollout_operator.pods import PodError
 from tests.controllers.fake_client import Json
 from tests.forgeries import (
     Lie,

@@ -9,10 +9,16 @@ from typing import Final
 
 import pytest
 
-from rollout_operator.model.errors import ApiError, Denied, UnknownOutcome, Unreachable
-from rollout_operator.model.names import LAST_DOWNSCALE, Uid
+from rollout_operator.model.names import (
+    LAST_DOWNSCALE,
+    ApiError,
+    Denied,
+    Uid,
+    UnknownOutcome,
+    Unreachable,
+)
 from rollout_operator.model.outcome import Code, Verdict
-from rollout_operator.model.tracker import format_entry
+from rollout_operator.model.scaling import format_entry
 from tests.controllers.fake_client import Json
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import RETELL, SECOND, WAIT, World, part, pods_of, three_zones, zone

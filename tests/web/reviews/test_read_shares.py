@@ -7,18 +7,12 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from rollout_operator.guards.locks import group_lock
+from rollout_operator.guards.turns import group_lock
 from rollout_operator.kube.api import DEPLOYMENTS, REPLICASETS, STATEFULSETS, Page, Resource
-from rollout_operator.model.errors import Throttled
-from rollout_operator.model.names import Uid
+from rollout_operator.model.names import Throttled, Uid
 from rollout_operator.model.outcome import Code, Verdict
-from rollout_operator.model.review import Review, Scalable
-from rollout_operator.web.reviews.read_shares import (
-    LATELY,
-    RepeatedReads,
-    Standing,
-    UnconfirmedReads,
-)
+from rollout_operator.model.scaling import Review, Scalable
+from rollout_operator.web.no_downscale import LATELY, RepeatedReads, Standing, UnconfirmedReads
 from tests.controllers.fake_client import Json
 from tests.guards.arbiter_bench import name_of, part, rule
 from tests.virtual_time import VirtualClock, elapsed, in_virtual_time

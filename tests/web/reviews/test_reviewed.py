@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from rollout_operator.kube.api import PODS, Page, Resource
-from rollout_operator.model.errors import ApiError, Denied, NotFound
-from rollout_operator.web.reviews.reviewed import (
+from rollout_operator.model.names import ApiError, Denied, NotFound
+from rollout_operator.operator.fleet import (
     ANSWER_WITHIN,
     EMPTY_LASTS,
     MOST_EMPTY,

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from rollout_operator.aio.tasks import gather_all
 from rollout_operator.kube.api import Resource
-from rollout_operator.kube.cache.store import StatefulSetStore
+from rollout_operator.kube.store import StatefulSetStore
 from rollout_operator.model.decode.objects import decode_statefulset
-from rollout_operator.model.errors import (
+from rollout_operator.model.names import (
     ApiError,
     DeadlinePassed,
     DecodeError,
@@ -20,12 +20,11 @@ from rollout_operator.model.errors import (
     InvalidInput,
     NotFound,
     Throttled,
+    Uid,
 )
-from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import StatefulSet, Unreadable
-from rollout_operator.model.review import Review, Scalable, Unusable, Version
-from rollout_operator.web.reviews.read_shares import UnconfirmedReads
-from rollout_operator.web.reviews.scale_parent import CATCH_UP, Parent, Parents
+from rollout_operator.model.scaling import Review, Scalable, Unusable, Version
+from rollout_operator.web.no_downscale import CATCH_UP, Parent, Parents, UnconfirmedReads
 from tests.controllers.fake_client import FakeClient, Json
 from tests.virtual_time import VirtualClock, in_virtual_time
 from tests.web.downscale_world import part, raw, zone

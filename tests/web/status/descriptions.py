@@ -5,23 +5,15 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from rollout_operator.model.condition import ConditionDescription
-from rollout_operator.model.described.releases import (
-    DeploymentDescription,
-    GateDescription,
-    HealthCheckDescription,
-    ReleaseDescription,
-    ReleasePhase,
-    ReleaseWait,
-    ScheduleDescription,
-    SelectedCheckDescription,
-    TargetDescription,
-)
+from rollout_operator.model.budget import ConditionDescription
 from rollout_operator.model.description import (
     BatchDescription,
     BudgetDescription,
+    DeploymentDescription,
     Description,
+    GateDescription,
     GroupDescription,
+    HealthCheckDescription,
     OperatorDescription,
     PartReport,
     Phase,
@@ -30,7 +22,13 @@ from rollout_operator.model.description import (
     PolicyDescription,
     PolicySetDescription,
     PolicyZoneDescription,
+    ReleaseDescription,
+    ReleasePhase,
+    ReleaseWait,
+    ScheduleDescription,
+    SelectedCheckDescription,
     Step,
+    TargetDescription,
     Waiting,
     ZoneDescription,
 )

@@ -8,9 +8,9 @@ import pytest
 from aiohttp import web
 
 from rollout_operator.model.description import Phase
-from rollout_operator.web.status import events
-from rollout_operator.web.status.events import EventStreams
-from rollout_operator.web.status.sections import Fragment
+from rollout_operator.web import admin
+from rollout_operator.web.admin import EventStreams
+from rollout_operator.web.cards import Fragment
 from tests.virtual_time import in_virtual_time
 from tests.web.admin_world import listening
 from tests.web.status.descriptions import describe, group, operator
@@ -48,7 +48,7 @@ async def test_all_clients_share_one_rendering() -> None:
 async def test_a_client_too_many_is_turned_away_and_the_page_still_works() -> None:
     async with showing() as shown, AsyncExitStack() as stack:
         streams = [
-            await stack.enter_async_context(following(shown)) for _ in range(events.MOST_CLIENTS)
+            await stack.enter_async_context(following(shown)) for _ in range(admin.MOST_CLIENTS)
         ]
         async with shown.admin.client.get(shown.admin.url("/status/events")) as answer:
             assert (answer.status, answer.headers["Retry-After"]) == (503, "10")
@@ -110,7 +110,7 @@ class Stuck(asyncio.WriteTransport):
 
 @in_virtual_time
 async def test_a_reader_that_takes_nothing_is_waited_for_and_then_cut() -> None:
-    client = events._Client(web.StreamResponse(), Stuck(), timedelta(seconds=10))
+    client = admin._Client(web.StreamResponse(), Stuck(), timedelta(seconds=10))
     await asyncio.sleep(9)
     assert client.is_behind()
     await asyncio.sleep(2)
@@ -120,7 +120,7 @@ async def test_a_reader_that_takes_nothing_is_waited_for_and_then_cut() -> None:
 
 @pytest.mark.parametrize("interval", [1.0, 2.5])
 async def test_each_place_has_its_own_turn_in_the_interval(interval: float) -> None:
-    waits = [events._measure_wait(one, interval) for one in range(events.MOST_CLIENTS)]
+    waits = [admin._measure_wait(one, interval) for one in range(admin.MOST_CLIENTS)]
 
     assert all(interval / 2 < wait <= interval * 1.5 for wait in waits)
     assert len({round(wait % interval, 4) for wait in waits}) > 200
@@ -137,7 +137,7 @@ async def test_more_clients_have_their_turn_more_seldom(clients: int, interval: 
 
 
 async def test_a_stream_says_that_it_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "HEARTBEAT", timedelta(seconds=1))
+    monkeypatch.setattr(admin, "HEARTBEAT", timedelta(seconds=1))
     async with showing() as shown, following(shown) as stream:
         shown.now = describe(group(phase=Phase.HELD), operator=operator())
         async with asyncio.timeout(LIMIT_S):

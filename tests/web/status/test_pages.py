@@ -11,7 +11,7 @@ import pytest
 
 from rollout_operator.model.description import Description
 from rollout_operator.model.outcome import Code
-from rollout_operator.web.status.document import render_schema
+from rollout_operator.web.admin import render_schema
 from tests.code_rules import ROOT
 from tests.web.admin_world import World, serving
 from tests.web.status.descriptions import (

@@ -3,11 +3,11 @@
 import msgspec
 from msgspec.structs import replace
 
-from rollout_operator.model.condition import ConditionDescription
+from rollout_operator.model.budget import ConditionDescription
 from rollout_operator.model.description import Description
-from rollout_operator.planning.description.text import render_description
-from rollout_operator.web.status.document import list_document
-from rollout_operator.web.status.sections import MOST_POLICIES
+from rollout_operator.planning.text import render_description
+from rollout_operator.web.admin import list_document
+from rollout_operator.web.cards import MOST_POLICIES
 from tests.virtual_time import in_virtual_time
 from tests.web.status.descriptions import HOSTILE, budget, describe, group, operator, policy
 from tests.web.status.test_sections import SHOWN_HOSTILE, read

@@ -5,12 +5,10 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from rollout_operator.model.described.releases import ReleasePhase
-from rollout_operator.model.description import Description
-from rollout_operator.planning.description.text import render_description
-from rollout_operator.web.status.document import list_document
-from rollout_operator.web.status.releases import MOST_SCHEDULES
-from rollout_operator.web.status.sections import MOST_RELEASES
+from rollout_operator.model.description import Description, ReleasePhase
+from rollout_operator.planning.text import render_description
+from rollout_operator.web.admin import list_document
+from rollout_operator.web.cards import MOST_RELEASES, MOST_SCHEDULES
 from tests.virtual_time import in_virtual_time
 from tests.web.status.descriptions import (
     HOSTILE,

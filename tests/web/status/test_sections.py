@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rollout_operator.model.described.releases import ReleasePhase
 from rollout_operator.model.description import (
     Description,
     GroupDescription,
@@ -18,14 +17,20 @@ from rollout_operator.model.description import (
     PartReport,
     Phase,
     PodState,
+    ReleasePhase,
     Step,
 )
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.wording import one_line
-from rollout_operator.web.status.group import POD_ICONS
-from rollout_operator.web.status.markup import escape, make_anchor, render_prose
-from rollout_operator.web.status.page import list_page, read_asset
-from rollout_operator.web.status.sections import Fragment, SectionRenderer
+from rollout_operator.web.admin import list_page, read_asset
+from rollout_operator.web.cards import (
+    POD_ICONS,
+    Fragment,
+    SectionRenderer,
+    escape,
+    make_anchor,
+    render_prose,
+)
 from tests.examples import repeatable
 from tests.goldens import Golden
 from tests.virtual_time import in_virtual_time

@@ -6,13 +6,16 @@ from typing import Any, Final
 
 import pytest
 
-from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, NAMESPACES, STATEFULSETS, JsonObject
-from rollout_operator.kube.release_kinds import (
+from rollout_operator.kube.api import (
     HEALTH_CHECKS,
     IMAGE_POLICIES,
     KUSTOMIZATIONS,
+    MULTI_AZ_ROLLOUTS,
+    NAMESPACES,
     OCI_REPOSITORIES,
     ROLLOUTS,
+    STATEFULSETS,
+    JsonObject,
 )
 from rollout_operator.lab.model.history import Called
 from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiRequest

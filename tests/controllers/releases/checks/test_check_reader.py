@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from rollout_operator.aio.tasks import gather_all
-from rollout_operator.controllers.releases.checks.reader import CheckReader, CheckRequest
+from rollout_operator.controllers.health_checks import CheckReader, CheckRequest
 from rollout_operator.kube.api import Page, Resource, Served
-from rollout_operator.kube.client.discovery import KindCatalog
-from rollout_operator.model.errors import (
+from rollout_operator.kube.responses import KindCatalog
+from rollout_operator.model.names import (
     ApiError,
     Denied,
     NotElected,
@@ -20,9 +20,8 @@ from rollout_operator.model.errors import (
     TooManyRequests,
     Unreachable,
 )
-from rollout_operator.model.releases.flux import FluxReference
-from rollout_operator.model.releases.health import CheckClass, HealthStatus
-from rollout_operator.model.releases.rollout import KUBERIK, OURS, ReleaseCompat
+from rollout_operator.model.release_plan import CheckClass, FluxReference, HealthStatus
+from rollout_operator.model.releases import KUBERIK, OURS, ReleaseCompat
 from tests.planning.releases.builders import at, check
 from tests.virtual_time import VirtualClock, in_virtual_time
 

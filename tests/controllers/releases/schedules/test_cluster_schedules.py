@@ -2,8 +2,13 @@
 
 from typing import Final
 
-from rollout_operator.kube.api import NAMESPACES, JsonObject
-from rollout_operator.kube.release_kinds import CLUSTER_ROLLOUT_SCHEDULES, ROLLOUT_GATES, ROLLOUTS
+from rollout_operator.kube.api import (
+    CLUSTER_ROLLOUT_SCHEDULES,
+    NAMESPACES,
+    ROLLOUT_GATES,
+    ROLLOUTS,
+    JsonObject,
+)
 from rollout_operator.lab.model.history import Called
 from tests.controllers.releases.world import ReleaseSandbox
 from tests.virtual_time import in_virtual_time

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from rollout_operator.controllers.releases.schedules.observe import ScheduleKinds, WideSchedules
-from rollout_operator.kube import release_kinds as kinds
-from rollout_operator.model.decode.releases.kinds import DECODERS
+from rollout_operator.controllers.schedules import ScheduleKinds, WideSchedules
+from rollout_operator.kube import api as kinds
+from rollout_operator.model.decode.flux import DECODERS
 from tests.controllers.releases.bench import NAMESPACE, FakeKind, ReleaseBench
 from tests.virtual_time import in_virtual_time
 

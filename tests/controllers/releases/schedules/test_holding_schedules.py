@@ -9,14 +9,15 @@ from typing import Final
 
 import pytest
 
-from rollout_operator.kube.api import NAMESPACES, JsonObject
-from rollout_operator.kube.release_kinds import (
+from rollout_operator.kube.api import (
     CLUSTER_ROLLOUT_SCHEDULES,
     IMAGE_POLICIES,
+    NAMESPACES,
     OCI_REPOSITORIES,
     ROLLOUT_GATES,
     ROLLOUT_SCHEDULES,
     ROLLOUTS,
+    JsonObject,
 )
 from rollout_operator.lab.process import SimulatedProcess
 from tests.controllers.releases.world import ReleaseSandbox

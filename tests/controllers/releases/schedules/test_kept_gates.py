@@ -4,20 +4,25 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from rollout_operator.controllers.releases.schedules.gates import (
+from rollout_operator.controllers.schedules import (
     OWN_WRITES_LAST,
     GateClient,
     KeptGates,
     render_gate,
 )
-from rollout_operator.kube import release_kinds as kinds
+from rollout_operator.kube import api as kinds
 from rollout_operator.kube.api import JsonObject, Precondition, Resource
-from rollout_operator.model.decode.releases.gate import decode_gate
-from rollout_operator.model.decode.releases.head import watch_as
+from rollout_operator.model.decode.releases import decode_gate, watch_as
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import WatchedObject
-from rollout_operator.model.releases.rollout import GateOrigin, OwnerReference, ReleaseGate
-from rollout_operator.model.releases.schedule import CreateGate, DeleteGate, WantedGate
+from rollout_operator.model.releases import (
+    CreateGate,
+    DeleteGate,
+    GateOrigin,
+    OwnerReference,
+    ReleaseGate,
+    WantedGate,
+)
 from tests.controllers.releases.bench import FakeKind, FakeReleaseApi
 from tests.virtual_time import VirtualClock, in_virtual_time
 

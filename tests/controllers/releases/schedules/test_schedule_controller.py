@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-from rollout_operator.controllers.releases.schedules.controller import report_schedule
-from rollout_operator.kube.release_kinds import ROLLOUT_GATES, ROLLOUT_SCHEDULES, ROLLOUTS
+from rollout_operator.controllers.schedules import report_schedule
+from rollout_operator.kube.api import ROLLOUT_GATES, ROLLOUT_SCHEDULES, ROLLOUTS
 from rollout_operator.lab.network.faults import (
     OUTCOME,
     Failure,
@@ -19,11 +19,11 @@ from rollout_operator.lab.network.faults import (
     NoFaults,
     SentCall,
 )
-from rollout_operator.model.event import EventKind, EventRecord, Regarding
+from rollout_operator.model.budget import EventKind, EventRecord, Regarding
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import WatchedObject
 from rollout_operator.model.outcome import Severity
-from rollout_operator.model.releases.plan import ReleaseEvent
+from rollout_operator.model.release_plan import ReleaseEvent
 from tests.controllers.releases.world import ReleaseSandbox
 from tests.planning.releases.builders import gate
 from tests.virtual_time import in_virtual_time

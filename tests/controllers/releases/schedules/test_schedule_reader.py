@@ -5,9 +5,8 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from rollout_operator.controllers.releases.schedules.observe import ScheduleReader
-from rollout_operator.model.releases.rollout import OURS
-from rollout_operator.model.releases.schedule import MinuteRange, ReleaseSchedule, ScheduleRule
+from rollout_operator.controllers.schedules import ScheduleReader
+from rollout_operator.model.releases import OURS, MinuteRange, ReleaseSchedule, ScheduleRule
 from tests.planning.releases.builders import START
 from tests.planning.releases.schedules.schedule_builders import schedule
 

@@ -5,16 +5,16 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from rollout_operator.model.decode.managers import decode_field_writers
-from rollout_operator.model.decode.releases.flux import (
+from rollout_operator.model.decode.flux import (
     decode_image_policy,
     decode_image_repository,
     decode_kustomization,
     decode_oci_repository,
 )
-from rollout_operator.model.errors import DecodeError
-from rollout_operator.model.releases.flux import AnnouncedTag, FluxProgress, FluxReference
-from rollout_operator.model.releases.release import PolicyOrder, TagOrder
+from rollout_operator.model.decode.objects import decode_field_writers
+from rollout_operator.model.names import DecodeError
+from rollout_operator.model.release_plan import AnnouncedTag, FluxProgress, FluxReference
+from rollout_operator.model.releases import PolicyOrder, TagOrder
 from tests.model.decode.releases.trees import as_json
 
 DIGEST: Final = f"sha256:{'a' * 64}"

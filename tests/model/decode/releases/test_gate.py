@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from rollout_operator.model.decode.releases.gate import decode_gate
-from rollout_operator.model.errors import DecodeError
+from rollout_operator.model.decode.releases import decode_gate
+from rollout_operator.model.names import DecodeError
 from tests.model.decode.releases.trees import as_json
 
 OWNER = {"apiVersion": "v1", "kind": "X", "name": "x", "uid": "u", "controller": True}

@@ -5,10 +5,9 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from rollout_operator.model.decode.releases.head import decode_labelled_namespace
-from rollout_operator.model.decode.releases.health import decode_health_check
-from rollout_operator.model.errors import DecodeError
-from rollout_operator.model.releases.health import HealthCheckStatus
+from rollout_operator.model.decode.releases import decode_health_check, decode_labelled_namespace
+from rollout_operator.model.names import DecodeError
+from rollout_operator.model.release_plan import HealthCheckStatus
 from tests.model.decode.releases.trees import as_json
 
 STATUS = {

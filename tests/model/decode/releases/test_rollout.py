@@ -6,17 +6,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from rollout_operator.model.decode.releases.rollout import decode_rollout
-from rollout_operator.model.errors import DecodeError
-from rollout_operator.model.labels import LabelSelector, SelectorTerm
-from rollout_operator.model.releases.rollout import (
+from rollout_operator.model.decode.releases import decode_rollout
+from rollout_operator.model.names import DecodeError
+from rollout_operator.model.objects import LabelSelector, SelectorTerm
+from rollout_operator.model.releases import (
     CheckSelector,
     RefusedRelease,
     ReleaseIntents,
     ReleaseRollout,
     ReleaseSpec,
+    ReleaseStatus,
 )
-from rollout_operator.model.releases.status import ReleaseStatus
 from tests.model.decode.releases.trees import as_json
 
 POLICY = {"releasesImagePolicy": {"name": "app"}}

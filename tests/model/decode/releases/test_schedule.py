@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from rollout_operator.model.decode.releases.schedule import (
+from rollout_operator.model.decode.releases import (
     MOST_RULES,
     decode_release_schedule,
     decode_schedule,
 )
-from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.labels import LabelSelector
-from rollout_operator.model.releases.schedule import (
+from rollout_operator.model.names import InvalidInput
+from rollout_operator.model.objects import LabelSelector
+from rollout_operator.model.releases import (
     CLUSTER_SCHEDULE,
     SCHEDULE,
     DateRange,

@@ -2,10 +2,9 @@
 
 from typing import Any, Final, cast
 
-from rollout_operator.model.releases.flux import OCI_REPOSITORY
-from rollout_operator.model.releases.plan import FluxTarget
-from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
-from rollout_operator.planning.releases import conditions
+from rollout_operator.model.release_plan import OCI_REPOSITORY, FluxTarget
+from rollout_operator.model.releases import RefusedRelease, ReleaseRollout
+from rollout_operator.planning import candidates
 from tests.planning.releases.builders import ALL_CHECKS, MINUTE, check, entry, gate, head
 from tests.planning.releases.release_world import ReleaseWorld
 
@@ -198,12 +197,12 @@ def _unobserved(reason: str) -> ReleaseWorld:
 
 
 def without_flux() -> ReleaseWorld:
-    return _unobserved(conditions.NO_FLUX)
+    return _unobserved(candidates.NO_FLUX)
 
 
 def without_gates() -> ReleaseWorld:
-    return _unobserved(conditions.GATES_UNKNOWN)
+    return _unobserved(candidates.GATES_UNKNOWN)
 
 
 def without_checks() -> ReleaseWorld:
-    return _unobserved(conditions.CHECKS_UNKNOWN)
+    return _unobserved(candidates.CHECKS_UNKNOWN)

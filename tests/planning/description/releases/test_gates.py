@@ -3,19 +3,17 @@
 import msgspec
 import pytest
 
-from rollout_operator.model.condition import StatusCondition
-from rollout_operator.model.described.releases import GateDescription
-from rollout_operator.model.releases.rollout import ReleaseGate
-from rollout_operator.model.releases.schedule import ScheduleObject, ScheduleRule
-from rollout_operator.model.releases.status import GateSummary
-from rollout_operator.planning.description.release_text import render_gate, render_schedule
-from rollout_operator.planning.description.releases.gates import (
+from rollout_operator.model.budget import StatusCondition
+from rollout_operator.model.description import GateDescription
+from rollout_operator.model.releases import GateSummary, ReleaseGate, ScheduleObject, ScheduleRule
+from rollout_operator.planning.describe_releases import (
     describe_gates,
     describe_schedule,
     name_owner,
     order_schedules,
 )
-from rollout_operator.planning.releases.schedules.status import render_schedule_status
+from rollout_operator.planning.schedules import render_schedule_status
+from rollout_operator.planning.text import render_gate, render_schedule
 from tests.planning.releases.builders import at, gate, head
 from tests.planning.releases.schedules.schedule_builders import (
     ALLOW,

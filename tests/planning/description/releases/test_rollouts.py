@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from rollout_operator.model.described.releases import (
+from rollout_operator.model.description import (
     DeploymentDescription,
     HealthCheckDescription,
     ReleaseDescription,
@@ -11,28 +11,27 @@ from rollout_operator.model.described.releases import (
     SelectedCheckDescription,
     TargetDescription,
 )
-from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.names import Uid
-from rollout_operator.model.objects import Unreadable
-from rollout_operator.model.releases.flux import KUSTOMIZATION
-from rollout_operator.model.releases.objects import ReleaseObjects
-from rollout_operator.model.releases.plan import FluxTarget
-from rollout_operator.model.releases.rollout import CheckSelector, RefusedRelease, ReleaseIntents
-from rollout_operator.model.releases.status import (
+from rollout_operator.model.objects import LabelSelector, Unreadable
+from rollout_operator.model.release_plan import KUSTOMIZATION, FluxTarget, ReleaseObjects
+from rollout_operator.model.releases import (
+    CheckSelector,
     ConsumedIntent,
     FailedHealthCheck,
+    RefusedRelease,
+    ReleaseIntents,
     ReleaseStatus,
     TriggeredBy,
     TriggerKind,
 )
-from rollout_operator.planning.description.release_text import list_release, render_health_check
-from rollout_operator.planning.description.releases.gates import MOST_TAGS
-from rollout_operator.planning.description.releases.rollouts import (
+from rollout_operator.planning.describe_releases import (
     MOST_DEPLOYMENTS,
+    MOST_TAGS,
     describe_check,
     describe_release,
     describe_unreadable_release,
 )
+from rollout_operator.planning.text import list_release, render_health_check
 from rollout_operator.planning.wording import MAX_LINE
 from tests.planning.description.releases.held_releases import baking, deploying, failed, gated, idle
 from tests.planning.releases.builders import (

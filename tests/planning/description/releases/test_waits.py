@@ -6,10 +6,9 @@ from typing import Final
 import msgspec
 import pytest
 
-from rollout_operator.model.described.releases import ReleasePhase
-from rollout_operator.model.releases.rollout import RefusedRelease, ReleaseRollout
-from rollout_operator.model.releases.status import ReleaseStatus
-from rollout_operator.planning.description.releases.waits import (
+from rollout_operator.model.description import ReleasePhase
+from rollout_operator.model.releases import RefusedRelease, ReleaseRollout, ReleaseStatus
+from rollout_operator.planning.describe_releases import (
     choose_next_tag,
     choose_release_phase,
     list_release_waits,

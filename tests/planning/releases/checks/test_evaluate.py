@@ -7,14 +7,14 @@ from typing import Any, Final
 import pytest
 
 from rollout_operator.model.outcome import Code, Reason
-from rollout_operator.model.releases.health import (
+from rollout_operator.model.release_plan import (
     CheckFinding,
     HealthStatus,
     ObjectStatus,
     StatusVerdict,
 )
 from rollout_operator.model.units import format_rfc3339
-from rollout_operator.planning.releases.checks.evaluate import (
+from rollout_operator.planning.health_checks import (
     InventoryFinding,
     assess_group,
     assess_held,

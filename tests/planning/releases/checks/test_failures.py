@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from rollout_operator.model.units import format_rfc3339
-from rollout_operator.planning.releases.checks.evaluate import (
+from rollout_operator.planning.health_checks import (
     FluxFailure,
     has_lasted,
     next_read,

@@ -5,14 +5,14 @@ from typing import Final
 
 import pytest
 
-from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.releases.health import (
+from rollout_operator.model.names import InvalidInput
+from rollout_operator.model.release_plan import (
     CheckFinding,
     HealthStatus,
     ObjectStatus,
     StatusVerdict,
 )
-from rollout_operator.planning.releases.checks.evaluate import (
+from rollout_operator.planning.health_checks import (
     InventoryFinding,
     InventoryObject,
     assess_inventory,

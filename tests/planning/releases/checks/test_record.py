@@ -5,18 +5,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.model.errors import InvalidInput
-from rollout_operator.model.labels import LabelSelector
-from rollout_operator.model.releases.health import (
+from rollout_operator.model.names import InvalidInput
+from rollout_operator.model.objects import LabelSelector
+from rollout_operator.model.release_plan import (
     CheckClass,
     CheckFinding,
     HealthCheck,
     HealthCheckStatus,
     HealthStatus,
 )
-from rollout_operator.model.releases.rollout import CheckSelector, ReleaseRollout
-from rollout_operator.model.releases.status import BakeStatus, ReleaseStatus
-from rollout_operator.planning.releases.checks.record import (
+from rollout_operator.model.releases import BakeStatus, CheckSelector, ReleaseRollout, ReleaseStatus
+from rollout_operator.planning.health_checks import (
     find_class,
     find_flux_blocker,
     find_reset,

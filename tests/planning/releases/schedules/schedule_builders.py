@@ -6,14 +6,14 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from rollout_operator.model.labels import LabelSelector
-from rollout_operator.model.releases.rollout import ReleaseGate
-from rollout_operator.model.releases.schedule import (
+from rollout_operator.model.objects import LabelSelector
+from rollout_operator.model.releases import (
     CLUSTER_SCHEDULE,
     SCHEDULE,
     CreateGate,
     GatedRollout,
     MinuteRange,
+    ReleaseGate,
     ReleaseSchedule,
     ScheduleAction,
     ScheduleObject,
@@ -21,7 +21,7 @@ from rollout_operator.model.releases.schedule import (
     ScheduleRule,
     ScheduleSnapshot,
 )
-from rollout_operator.planning.releases.schedules.gates import plan_schedule
+from rollout_operator.planning.schedules import plan_schedule
 from tests.planning.releases.builders import START, head
 
 DENY, ALLOW = ScheduleAction.DENY, ScheduleAction.ALLOW

@@ -7,10 +7,9 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
-from rollout_operator.model.labels import LabelSelector
-from rollout_operator.model.releases.rollout import KUBERIK, ReleaseGate
-from rollout_operator.model.releases.schedule import ScheduleObject
-from rollout_operator.planning.releases.schedules.holds import (
+from rollout_operator.model.objects import LabelSelector
+from rollout_operator.model.releases import KUBERIK, ReleaseGate, ScheduleObject
+from rollout_operator.planning.schedules import (
     MOST_SCHEDULES,
     KnownSchedules,
     ScheduleReading,

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout_operator.model.decode.releases.schedule import decode_release_schedule
-from rollout_operator.model.releases.rollout import KUBERIK, OURS
-from rollout_operator.model.releases.schedule import (
+from rollout_operator.model.decode.releases import decode_release_schedule
+from rollout_operator.model.releases import (
+    KUBERIK,
+    OURS,
     WEEKDAYS,
     DateRange,
     MinuteRange,
@@ -21,12 +22,7 @@ from rollout_operator.model.releases.schedule import (
     ScheduleRule,
     ScheduleState,
 )
-from rollout_operator.planning.releases.schedules.hours import (
-    HORIZON,
-    evaluate_schedule,
-    is_gate_passing,
-    is_open,
-)
+from rollout_operator.planning.schedules import HORIZON, evaluate_schedule, is_gate_passing, is_open
 from tests.examples import repeatable
 from tests.planning.tables import read_table
 

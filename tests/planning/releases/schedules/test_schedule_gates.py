@@ -6,23 +6,26 @@ import pytest
 from msgspec.structs import replace
 
 from rollout_operator.model import names
-from rollout_operator.model.labels import LabelSelector
 from rollout_operator.model.names import Uid
-from rollout_operator.model.releases.rollout import KUBERIK, GateOrigin, OwnerReference, ReleaseGate
-from rollout_operator.model.releases.schedule import (
+from rollout_operator.model.objects import LabelSelector
+from rollout_operator.model.releases import (
     CLUSTER_SCHEDULE,
+    KUBERIK,
     SCHEDULE,
     CorrectGate,
     CreateGate,
     DeleteGate,
     GatedRollout,
+    GateOrigin,
+    OwnerReference,
+    ReleaseGate,
     ScheduleAction,
     ScheduleObject,
     SchedulePlan,
     ScheduleSnapshot,
 )
-from rollout_operator.planning.releases.gates import assess_gates
-from rollout_operator.planning.releases.schedules.gates import list_by_gate, list_by_rollout
+from rollout_operator.planning.candidates import assess_gates
+from rollout_operator.planning.schedules import list_by_gate, list_by_rollout
 from tests.planning.releases.builders import at, gate, head, releases
 from tests.planning.releases.schedules.schedule_builders import (
     ALLOW,

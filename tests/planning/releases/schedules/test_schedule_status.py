@@ -4,9 +4,9 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.model.outcome import Severity
-from rollout_operator.model.releases.plan import ReleaseEvent
-from rollout_operator.model.releases.schedule import ScheduleSnapshot, ScheduleStatus
-from rollout_operator.planning.releases.schedules.status import (
+from rollout_operator.model.release_plan import ReleaseEvent
+from rollout_operator.model.releases import ScheduleSnapshot, ScheduleStatus
+from rollout_operator.planning.schedules import (
     MOST_LISTED,
     choose_schedule_events,
     render_schedule_status,

@@ -5,8 +5,8 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 
-from rollout_operator.model.errors import InvalidInput
-from rollout_operator.planning.releases.schedules.hours import get_time_zone
+from rollout_operator.model.names import InvalidInput
+from rollout_operator.planning.schedules import get_time_zone
 
 
 def test_a_zone_by_its_name() -> None:

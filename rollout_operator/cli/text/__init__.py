@@ -1,1 +1,0 @@
-"""The output of commands: the state of a namespace, its changes, a frame that is drawn anew."""

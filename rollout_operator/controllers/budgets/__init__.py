@@ -1,1 +1,0 @@
-"""Look after disruptions that were granted, until they have happened or are released."""

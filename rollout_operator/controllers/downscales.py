@@ -1,0 +1,563 @@
+"""Look after downscales that were allowed, until they have happened or pods know that they stay.
+
+Records the time of a downscale that happened, where the answer to the review could not. Where a
+downscale did not happen, for whatever reason, every pod that was prepared is un-prepared, as often
+as it takes; a process that starts finds the records of the process before it. By UID of the set.
+
+Un-prepare pods that stay: where they were prepared, and with as many calls as it takes.
+
+Which pods are due is decided in `controller` and in the reviews, and remembered in
+`guards.downscales.reservations`; this module carries it out. Calls are made under the lock of the
+set, so that none overtakes the calls of a review to the same pods.
+"""
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from rollout_operator.aio.clock import CLOCK_ERROR, Clock
+from rollout_operator.aio.queue import CANCELLATIONS
+from rollout_operator.controllers.worker import GuardedStep, Result
+from rollout_operator.guards.downscales import (
+    LATEST_REPEAT,
+    PERSIST_LIMIT,
+    DownscaleReservation,
+    Downscales,
+    DownscaleTimes,
+    ReservationState,
+    is_annotated,
+)
+from rollout_operator.guards.prepared_pods import (
+    BacklogEntry,
+    CancelCalls,
+    DueCancel,
+    PodRecords,
+    assess_downscale_record,
+    read_downscale_record,
+)
+from rollout_operator.guards.turns import Locks, calls_lock
+from rollout_operator.kube.api import STATEFULSETS, Reader
+from rollout_operator.kube.store import PodStore, StatefulSetStore, is_older
+from rollout_operator.model.decode.objects import decode_statefulset
+from rollout_operator.model.names import (
+    DOWNSCALE_RECORD,
+    LAST_DOWNSCALE,
+    ApiError,
+    Conflict,
+    InvalidInput,
+    NotFound,
+    Uid,
+)
+from rollout_operator.model.objects import (
+    DownscaleRecord,
+    Endpoint,
+    Key,
+    Pod,
+    StatefulSet,
+    Target,
+    Unreadable,
+)
+from rollout_operator.model.outcome import Code
+from rollout_operator.model.scaling import TimesSource
+from rollout_operator.model.units import parse_rfc3339
+from rollout_operator.planning.downscales import (
+    DownscaleOutcome,
+    choose_staying,
+    find_replaced,
+    is_over,
+    is_wanted,
+    judge_downscale,
+    spares,
+    took_pods,
+)
+from rollout_operator.planning.requests import NoTarget, plan_endpoint, plan_target
+from rollout_operator.pods import AT_MOST_PER_REVIEW
+from rollout_operator.telemetry.logs import log
+
+# Nothing is missed by events alone; this is for what events do not show.
+RESYNC: Final = timedelta(seconds=30)
+# Timers may be early by a little.
+CATCH_UP: Final = timedelta(milliseconds=200)
+# The cache does not show yet what was just read live.
+LAGGING: Final = timedelta(seconds=1)
+# A pod that a cache does not show may be missing there only because a watch was cut; and a
+# downscale that stood for so long with its pods gone no longer counts as reverted.
+GONE_AFTER: Final = timedelta(seconds=60)
+
+# So many causes of a pod are logged as warnings: more are variations of the same.
+MOST_CAUSES: Final = 8
+
+
+class UnprepareCalls(msgspec.Struct, frozen=True, kw_only=True):
+    """Makes the calls that are due to pods."""
+
+    downscales: Downscales
+    locks: Locks
+    calls: CancelCalls
+    clock: Clock
+    cluster_domain: str
+
+    async def send(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
+        """Un-prepare pods of a set; return when to reconcile again."""
+        downscales = self.downscales
+        if not downscales.backlog.map_due_cancels(sts.uid):
+            return RESYNC
+        if is_older(sts.resource_version, than=downscales.backlog.get_version(sts.uid)):
+            return LAGGING  # of the downscale before, it may not show that it happened
+        async with self.locks.hold(calls_lock(sts.uid)):
+            # A pod that was due before we had the lock may have been reserved anew meanwhile.
+            backlog = self._map_free(sts)
+            staying = choose_staying(
+                sts, pods, {due_cancel.uid: backlog[due_cancel].pod for due_cancel in backlog}
+            )
+            self._forget_gone(sts, pods, backlog)
+            now = self.clock.elapsed()
+            places = {uid: place for place, uid in enumerate(staying)}
+            due = [
+                due_cancel
+                for due_cancel in backlog
+                if due_cancel.uid in staying and backlog[due_cancel].due <= now
+            ]
+            due.sort(key=lambda due_cancel: places[due_cancel.uid])
+            # Not all at once: reviews of the set wait for the lock.
+            await self._call_all(sts, due[:AT_MOST_PER_REVIEW], staying)
+        # Pods that come have events; those that have gone are forgotten in time.
+        now = self.clock.elapsed()
+        waits = [now + RESYNC]
+        for cancel, entry in self._map_free(sts).items():
+            if cancel.uid in staying:
+                waits.append(entry.due)
+            elif entry.over is not None:
+                waits.append(entry.over + GONE_AFTER)
+        return max(min(waits) - now, CATCH_UP)
+
+    def _map_free(self, sts: StatefulSet) -> dict[DueCancel, BacklogEntry]:
+        """Return the calls that are due to pods that no downscale may still take away (SI-12).
+
+        Other pods wait for the outcome of their downscale, wherever they were called.
+        """
+        backlog, reservation = (
+            self.downscales.backlog.map_due_cancels(sts.uid),
+            self.downscales.get(sts.uid),
+        )
+        if reservation is None:
+            return backlog
+        return {
+            cancel: entry
+            for cancel, entry in backlog.items()
+            if spares(reservation.key, sts, entry.pod)
+        }
+
+    def _forget_gone(
+        self, sts: StatefulSet, pods: Sequence[Pod], backlog: Mapping[DueCancel, BacklogEntry]
+    ) -> None:
+        """Forget the calls to pods that have gone and do not come back."""
+        memory, now = self.downscales.backlog, self.clock.elapsed()
+        present = {pod.name for pod in pods}
+        for cancel, entry in backlog.items():
+            wanted = is_wanted(sts, entry.pod)
+            if wanted or entry.pod in present:
+                memory.see(sts.uid, cancel, is_wanted=wanted)
+            elif entry.over is None:
+                memory.miss(sts.uid, cancel)
+            elif entry.over + GONE_AFTER <= now:
+                memory.settle(sts.uid, [cancel])
+
+    async def _call_all(
+        self, sts: StatefulSet, due: Sequence[DueCancel], staying: Mapping[Uid, Pod]
+    ) -> None:
+        for target in dict.fromkeys(due_cancel.target for due_cancel in due):
+            here = {
+                due_cancel: staying[due_cancel.uid]
+                for due_cancel in due
+                if due_cancel.target == target
+            }
+            await self._call(sts, target, here)
+
+    async def _call(
+        self, sts: StatefulSet, target: Target | None, here: Mapping[DueCancel, Pod]
+    ) -> None:
+        """Call these pods at one place, and remember those that could not be reached."""
+        pods = list({pod.uid: pod for pod in here.values()}.values())
+        endpoints, failed = _plan_endpoints(sts, target, pods, self.cluster_domain)
+        unanswered = self.downscales.unanswered
+        errors = await unanswered.cancel_all(self.calls, sts.uid, endpoints) if endpoints else {}
+        failed |= {uid: str(error) for uid, error in errors.items()}
+        reached = [due_cancel for due_cancel, pod in here.items() if pod.uid not in failed]
+        self.downscales.backlog.record_un_prepared(sts.uid, reached)
+        if reached:
+            names = sorted({here[due_cancel].name for due_cancel in reached})
+            log.info("Told pods that they stay", zone=sts.name, pods=names)
+        for cancel, pod in here.items():
+            if pod.uid in failed:
+                self._postpone(sts, cancel, failed[pod.uid])
+
+    def _postpone(self, sts: StatefulSet, due_cancel: DueCancel, why: str) -> None:
+        """Try later, whatever changes: pods change all the time, and each change is reconciled."""
+        entry = self.downscales.backlog.map_due_cancels(sts.uid).get(due_cancel)
+        if entry is None:
+            return
+        wait = CANCELLATIONS.bound(entry.failures + 1)
+        # Once for each pod and cause: it may stay so for days.
+        is_news = why not in entry.causes and len(entry.causes) < MOST_CAUSES
+        write_log = log.warn if is_news else log.debug
+        write_log(
+            "Pod cannot be told that it stays", zone=sts.name, pod=entry.pod, again_in=wait, err=why
+        )
+        self.downscales.backlog.postpone(sts.uid, due_cancel, wait, why)
+
+
+def _plan_endpoints(
+    sts: StatefulSet, called_at: Target | None, pods: Sequence[Pod], cluster_domain: str
+) -> tuple[list[Endpoint], dict[Uid, str]]:
+    """Return where pods are called, and why other pods cannot be.
+
+    They are called where they were prepared, whatever the set says by now; where that is not known,
+    where the set says it.
+    """
+    target = called_at or plan_target(sts.annotations, sts.service_name)
+    if isinstance(target, NoTarget):
+        return [], dict.fromkeys((pod.uid for pod in pods), target.sentence)
+    planned = {pod.uid: plan_endpoint(pod, target, cluster_domain) for pod in pods}
+    endpoints = [endpoint for endpoint in planned.values() if isinstance(endpoint, Endpoint)]
+    return endpoints, {
+        uid: endpoint for uid, endpoint in planned.items() if isinstance(endpoint, str)
+    }
+
+
+class _RecordsOfPods:
+    """Records on pods, by set and pod, for as long as the cache shows the pods."""
+
+    def __init__(self) -> None:
+        self._by_set: dict[Uid, dict[Uid, str]] = {}
+
+    def add(self, set_uid: Uid, pods: Sequence[Pod]) -> None:
+        """Remember the records that these pods carry."""
+        carrying = {pod.uid: pod.downscale_record for pod in pods if pod.downscale_record}
+        if carrying:
+            self._by_set.setdefault(set_uid, {}).update(carrying)
+
+    def list_others(self, set_uid: Uid, pods: Sequence[Pod]) -> list[Pod]:
+        """Return the pods with a record that is not here."""
+        ours = self._by_set.get(set_uid, {})
+        carrying = [pod for pod in pods if pod.downscale_record]
+        return [pod for pod in carrying if ours.get(pod.uid) != pod.downscale_record]
+
+    def keep(self, set_uid: Uid, pods: Sequence[Pod]) -> None:
+        """Forget the records of all other pods of a set."""
+        ours = self._by_set.pop(set_uid, {})
+        left = {pod.uid: ours[pod.uid] for pod in pods if pod.uid in ours}
+        if left:
+            self._by_set[set_uid] = left
+
+
+@dataclass(slots=True, kw_only=True)
+class DownscaleController:
+    """Reconciles the remembered downscales of each StatefulSet."""
+
+    sets: StatefulSetStore
+    pods: PodStore
+    downscales: Downscales
+    locks: Locks
+    records: DownscaleTimes
+    pod_records: PodRecords
+    calls: CancelCalls
+    client: Reader
+    clock: Clock
+    server_time: Callable[[], datetime]
+    cluster_domain: str
+    _cancellations: UnprepareCalls = field(init=False)
+    _failures: dict[Uid, int] = field(default_factory=dict, init=False)
+    _known: _RecordsOfPods = field(default_factory=_RecordsOfPods, init=False)
+    """Records whose outcome is known, so that no downscale is taken up anew after its end."""
+    _removed: _RecordsOfPods = field(default_factory=_RecordsOfPods, init=False)
+    """Records that have been removed."""
+
+    def __post_init__(self) -> None:
+        self._cancellations = UnprepareCalls(
+            downscales=self.downscales,
+            locks=self.locks,
+            calls=self.calls,
+            clock=self.clock,
+            cluster_domain=self.cluster_domain,
+        )
+
+    def adopt_all(self) -> list[Uid]:
+        """Take over the downscales in the records on the pods of all sets.
+
+        Return the sets where that failed by a bug: no other task waits for them.
+        """
+        failed = list[Uid]()
+        for sts in self.sets.list_all():
+            if not isinstance(sts, StatefulSet):
+                continue
+            with GuardedStep() as adoption:
+                self._adopt(sts, self._list_pods(sts.uid))
+            error = adoption.error
+            if error is not None:
+                stack = "".join(traceback.format_exception(error))
+                log.error("Cannot adopt downscales by a bug", zone=sts.name, err=error, stack=stack)
+                failed.append(sts.uid)
+        return failed
+
+    async def reconcile(self, set_uid: Uid) -> Result:
+        """Reconcile one set, do what is due, and return when to reconcile again."""
+        sts = self.sets.get_by_uid(set_uid)
+        if sts is None:
+            reservation = self.downscales.get(set_uid)
+            if reservation is not None and self.downscales.time_left(reservation) > timedelta(0):
+                return Result(again=RESYNC)  # so new that the cache does not show it yet
+            self.downscales.forget_set(set_uid)
+            self._failures.pop(set_uid, None)
+            self._known.keep(set_uid, ())
+            self._removed.keep(set_uid, ())
+            return Result()
+        if isinstance(sts, Unreadable):
+            return Result(again=RESYNC)
+        pods = self._list_pods(set_uid)
+        again, failure = RESYNC, None
+        # A step that fails, also by a bug, does not delay the others: pods do not wait for what
+        # cannot be recorded.
+        with GuardedStep() as adoption:
+            self._adopt(sts, pods)
+        bug = adoption.error
+        steps = [self._settle, self._record, self._restore, self._cancellations.send]
+        if bug is None:  # else the records are still needed
+            steps.append(self._clean)
+        for step in steps:
+            with GuardedStep() as attempt:
+                again = min(again, await step(sts, pods))
+            match attempt.error:
+                case ApiError() | InvalidInput() as error:
+                    failure = failure or error
+                case error:
+                    bug = bug or error
+        self._known.keep(set_uid, pods)
+        self._removed.keep(set_uid, pods)
+        if bug is not None:
+            raise bug
+        if failure is not None:
+            return Result(again=min(again, self._back_off(set_uid, failure)))
+        # A reconcile before the next attempt is due is no success.
+        if self.downscales.remembers(set_uid):
+            return Result(again=again)
+        self._failures.pop(set_uid, None)
+        return Result()
+
+    def _adopt(self, sts: StatefulSet, pods: Sequence[Pod]) -> None:
+        if self.downscales.remembers(sts.uid):
+            self._known.add(sts.uid, pods)
+            return
+        records = self._read_records(sts, pods)
+        if not records:
+            return
+        self._known.add(sts.uid, pods)
+        # Several downscales that followed one another are taken as one.
+        newest = max(records, key=lambda record: record.at)
+        key = Key(
+            set_uid=sts.uid,
+            replicas_from=max(record.replicas_from for record in records),
+            replicas_to=min(record.replicas_to for record in records),
+            target=newest.target,
+        )
+        # The time in a record may be forged: it only picks among times of the API server.
+        recorded = self._find_record(sts, key, newest.at)
+        now = self.server_time() + CLOCK_ERROR
+        lowest = sts.first_ordinal + key.replicas_to
+        called = [
+            (pod.uid, pod.name)
+            for pod in pods
+            if (ordinal := sts.ordinal_of(pod.name)) is not None and ordinal >= lowest
+        ]
+        log.info(
+            "Found a downscale of an earlier process",
+            zone=sts.name, replicas_from=key.replicas_from, replicas_to=key.replicas_to,
+            pods=[name for _, name in called], settled_in=PERSIST_LIMIT,
+        )  # fmt: skip
+        # Not from `begun` on: the same may have been allowed again until the other process ended.
+        self.downscales.adopt(
+            sts, key, recorded or now, called, earlier=_list_earlier(records, key.target),
+            latest=None if recorded is None else max(recorded, newest.at + LATEST_REPEAT),
+            replaced_at=find_replaced(key, sts, pods, newest.at, now),
+        )  # fmt: skip
+
+    def _find_record(self, sts: StatefulSet, key: Key, at: datetime) -> datetime | None:
+        """Return the time on record of a downscale that happened, None where there is none."""
+        if sts.replicas > key.replicas_to:
+            return None
+        recorded = self.records.recall([sts]).get(sts.uid)
+        if self.records.source is TimesSource.ANNOTATIONS and is_annotated(sts, at):
+            recorded = parse_rfc3339(sts.annotations[LAST_DOWNSCALE])
+        return recorded if recorded is not None and recorded >= at else None
+
+    def _read_records(self, sts: StatefulSet, pods: Sequence[Pod]) -> list[DownscaleRecord]:
+        """Return the records to believe; all others are marked as known, and reported."""
+        set_uid, records = sts.uid, list[DownscaleRecord]()
+        now = self.server_time()
+        doubts: dict[str, list[str]] = {}
+        for pod in self._known.list_others(set_uid, pods):
+            try:
+                record = read_downscale_record(pod, now)
+            except InvalidInput as error:
+                log.warn("Ignoring a record that cannot be read", err=error)
+                self._known.add(set_uid, [pod])
+                continue
+            if record is None:
+                continue
+            if self.pod_records.is_own(record):
+                # Settled before the cache showed it, 4 minutes late where its event was lost.
+                self._known.add(set_uid, [pod])
+            elif problem := assess_downscale_record(record, pod, sts):
+                doubts.setdefault(problem, []).append(pod.name)
+                self._known.add(set_uid, [pod])
+            else:
+                records.append(record)
+        for problem, names in doubts.items():
+            log.warn(
+                "Not adopting the downscale that an annotation describes",
+                zone=sts.name, pods=names, annotation=DOWNSCALE_RECORD, err=problem,
+            )  # fmt: skip
+        return records
+
+    async def _settle(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
+        """Find out the outcome of the reservation; return when to reconcile again."""
+        downscales = self.downscales
+        reservation = downscales.get(sts.uid)
+        if reservation is None or reservation.state is ReservationState.PREPARING:
+            return RESYNC
+        if is_older(sts.resource_version, than=reservation.seen_version):
+            return LAGGING  # what it shows is of before the downscale
+        left = downscales.time_left(reservation)
+        match judge_downscale(reservation.key, sts, may_persist=left > timedelta(0)):
+            case DownscaleOutcome.OPEN:
+                return max(left, CATCH_UP)
+            case DownscaleOutcome.HAPPENED:
+                if reservation.state is not ReservationState.PERSISTED:
+                    log.info("Downscale has happened", zone=sts.name, replicas_to=sts.replicas)
+                downscales.record_persisted(reservation, self.server_time())
+                if is_over(pods, reservation.pods):
+                    # Not forgotten before they have gone: they may be wanted again meanwhile.
+                    later = max(left, timedelta(0))
+                    downscales.close(
+                        reservation, un_prepare=reservation.pods, after=later, are_going=True
+                    )
+                return RESYNC
+            case DownscaleOutcome.FAILED:
+                return await self._give_up(reservation, sts, pods)
+
+    async def _record(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
+        """Write the time of a downscale unless an answer did, not too early. Raises ApiError."""
+        begun = self.downscales.find_unrecorded(sts.uid)
+        if begun is None:
+            return RESYNC
+        # The later time, of when it was allowed and of when it was seen to have happened: after a
+        # repeated review the object carries the time of the first answer (SI-11).
+        at = max(begun, self.downscales.last.times.get(sts.uid, begun))
+        try:
+            version = await self.records.keep(sts, at)
+        except Conflict:
+            return LAGGING  # what is there then decides
+        self.downscales.last.record_shown(sts.uid, at, version)
+        self.downscales.record_written(sts.uid, begun)
+        return RESYNC
+
+    async def _restore(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
+        """Remove the record of a downscale that did not happen. Raises ApiError."""
+        if self.downscales.find_entry(sts.uid) is None:
+            return RESYNC
+        # Reviews record under the same lock: the record of a new review is not taken for the old.
+        async with self.locks.hold(calls_lock(sts.uid)):
+            entry = self.downscales.find_entry(sts.uid)
+            if entry is not None:
+                try:
+                    await self.records.restore(sts, entry)
+                except Conflict:
+                    return LAGGING
+                self.downscales.record_restored(sts.uid)
+        return RESYNC
+
+    async def _give_up(
+        self, reservation: DownscaleReservation, sts: StatefulSet, pods: Sequence[Pod]
+    ) -> timedelta:
+        """End a reservation out of time: read the store before pods are un-prepared (SI-12)."""
+        try:
+            body = await self.client.fetch(STATEFULSETS, sts.namespace, sts.name)
+        except NotFound:
+            return LAGGING
+        live = decode_statefulset(body)
+        if live.uid != sts.uid or live.replicas <= reservation.key.replicas_to:
+            return LAGGING
+        # Its review was repeated during the read: it may still happen.
+        if (
+            self.downscales.get(sts.uid) is not reservation
+            or reservation.state is ReservationState.PREPARING
+        ):
+            return CATCH_UP
+        if self.downscales.time_left(reservation) > timedelta(0):
+            return CATCH_UP
+        called = {uid: called.pod for uid, called in reservation.pods.items()}
+        became = "did not happen"
+        if at := self._find_reverted(reservation, live, took_pods(live, pods, called)):
+            # It happened, and was reverted before we saw it: other zones wait (SI-11).
+            self.downscales.record_reverted(reservation, at)
+            became = "was reverted"
+        staying = choose_staying(live, pods, called)
+        log.warn(
+            f"Downscale {became}, telling pods that they stay",
+            zone=sts.name, replicas_from=reservation.key.replicas_from,
+            replicas_to=reservation.key.replicas_to, replicas=live.replicas,
+            pods=sorted(pod.name for pod in staying.values()), reason=Code.DOWNSCALE_UNDONE,
+        )  # fmt: skip
+        self.downscales.close(reservation, un_prepare=reservation.pods)
+        return RESYNC
+
+    def _find_reverted(
+        self, reservation: DownscaleReservation, live: StatefulSet, took: bool
+    ) -> datetime | None:
+        """Return the latest time at which it can have happened unseen; None where nothing shows it.
+
+        `took` says whether pods have gone; an answer's time is on a set only if it was written.
+        """
+        if reservation.is_adopted:
+            return reservation.replaced_at
+        is_tracked = self.records.source is TimesSource.TRACKER
+        if took or (not is_tracked and is_annotated(live, reservation.begun)):
+            # Its time is over: it has happened that long ago.
+            over = self.downscales.time_left(reservation)
+            return self.server_time() + CLOCK_ERROR + over
+        return None
+
+    async def _clean(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
+        """Remove records that no downscale needs any more. Raises ApiError."""
+        carrying = self._removed.list_others(sts.uid, pods)
+        if not carrying or self.downscales.remembers(sts.uid):
+            return RESYNC
+        # Reviews write their records under the same lock: none of a new review is removed.
+        async with self.locks.hold(calls_lock(sts.uid)):
+            if self.downscales.remembers(sts.uid):
+                return RESYNC
+            error = await self.pod_records.remove(carrying)
+        if error is not None:
+            raise error
+        self._removed.add(sts.uid, carrying)
+        return RESYNC
+
+    def _list_pods(self, set_uid: Uid) -> list[Pod]:
+        return [pod for pod in self.pods.list_by_owner(set_uid) if isinstance(pod, Pod)]
+
+    def _back_off(self, set_uid: Uid, error: ApiError | InvalidInput) -> timedelta:
+        failures = self._failures[set_uid] = self._failures.get(set_uid, 0) + 1
+        wait = CANCELLATIONS.bound(failures)
+        write_log = log.warn if failures == 1 else log.debug
+        write_log("Downscale is not settled yet", again_in=wait, err=error)
+        return wait
+
+
+def _list_earlier(records: Sequence[DownscaleRecord], target: Target | None) -> list[Target]:
+    """Return the other targets at which pods were prepared, as their records say."""
+    called = (place for record in records for place in (record.target, *record.earlier))
+    return [place for place in dict.fromkeys(called) if place is not None and place != target]

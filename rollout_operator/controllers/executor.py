@@ -1,0 +1,734 @@
+"""Carry out a plan: the only code that changes a group.
+
+A delete is final, so it is preceded by a live read: the decision is taken again on what the
+store holds now and on what the caches show by then, and only what both agree on is done, under
+preconditions on UID and version of what was read.
+
+The pods that a rollout may try next: what budgets grant of both plans, and reserved pods.
+
+Budgets decide by the caches for all pods at once, and again whenever a pod has gone. Whether a pod
+really may go, the executor requests from the arbiter for each by itself.
+
+Pods to delete are reserved before the live read that decides on them. A pod under a budget needs a
+record, a read of all pods after that, and the delete. With the record first, the read that precedes
+every delete is the read that its budget needs: such a pod costs one request more than any other,
+and only the delete has to fit into the life of the read.
+
+The outcome of carrying out one action: for the controller, and for the executor itself.
+
+Record the revision that a zone has been rolled out to, in its status.
+
+The controller of `OnDelete` sets does not. It is written only where the store shows the zone as the
+decision had it (ROLL-39).
+
+The rule of an Executor: how it reads StatefulSets, its plan, and the locks it holds.
+
+The rule of rollout groups goes by label. Another engine that replaces pods brings its own, and
+shares the live read, preconditions, budgets and memory of deletes with it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import timedelta
+from enum import Enum, auto
+from typing import Final, Protocol, assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.controllers.observe import (
+    LIVE_READ_LASTS,
+    MOST_LIVE_READS,
+    Observer,
+    describe_slow,
+)
+from rollout_operator.guards.arbiter import Arbiter
+from rollout_operator.guards.grants import DisruptionRequest, OwnDeletes, Reservation
+from rollout_operator.guards.turns import Locks, group_lock
+from rollout_operator.kube.api import (
+    PODS,
+    STATEFULSETS,
+    JsonObject,
+    LiveReader,
+    Precondition,
+    Writer,
+)
+from rollout_operator.model.budget import DisruptionSource
+from rollout_operator.model.decode.objects import decode_statefulset
+from rollout_operator.model.names import (
+    ApiError,
+    Conflict,
+    DeadlinePassed,
+    DecodeError,
+    GroupName,
+    NotFound,
+    Refused,
+    Throttled,
+    Uid,
+    UnknownOutcome,
+)
+from rollout_operator.model.objects import Deletion, Group, Pod, StatefulSet
+from rollout_operator.model.outcome import (
+    Action,
+    Code,
+    EqualPods,
+    Plan,
+    Reason,
+    RecordRevision,
+    Replacement,
+    ReplacePods,
+    Severity,
+)
+from rollout_operator.planning.budgets import Refusal
+from rollout_operator.planning.readiness import choose_limit
+from rollout_operator.planning.rollout import plan_group
+from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.metrics import Metrics
+
+
+def find_zone(plan: Plan, uid: Uid) -> ReplacePods | None:
+    """Return the deletes of a plan in one zone."""
+    for action in plan.actions:
+        if isinstance(action, ReplacePods) and action.zone.uid == uid:
+            return action
+    return None
+
+
+def cut_to(cached: ReplacePods, live: ReplacePods) -> ReplacePods | None:
+    """Return the deletes that both have, with the versions of `live`; None for none."""
+    rooms = {pod.pod.uid: share.room for share in cached.shares for pod in share.pods}
+    shares = tuple(share for each in live.shares if (share := _cut(each, rooms)).pods)
+    return ReplacePods(zone=live.zone, shares=shares) if shares else None
+
+
+def _cut(share: EqualPods, rooms: Mapping[Uid, int]) -> EqualPods:
+    """Return the pods that have room in both plans, bounded by the narrower plan."""
+    pods = tuple(pod for pod in share.pods if pod.pod.uid in rooms)
+    most = max((rooms[pod.pod.uid] for pod in pods), default=0)
+    return EqualPods(pods=pods, room=min(share.room, most))
+
+
+def build_request(replacement: Replacement, limit: int) -> DisruptionRequest:
+    """Return the request to the arbiter for the delete of a pod of a zone with this limit."""
+    return DisruptionRequest(pod=replacement.pod, engine=DisruptionSource.ROLLOUT, limit=limit)
+
+
+class Candidates:
+    """Pods of one zone, in the order in which they are to be tried."""
+
+    def __init__(
+        self,
+        arbiter: Arbiter,
+        limit: int,
+        pods: Sequence[Replacement],
+        held: list[Refusal],
+        reserved: Sequence[Replacement] = (),
+    ) -> None:
+        """Try `reserved` in any case, then `pods`; why a pod is not tried is added to `held`."""
+        self._arbiter = arbiter
+        self._limit = limit
+        self._reserved = deque(reserved)
+        self._left = deque(pods)
+        self._held = held
+        self._answers: deque[Refusal | None] = deque()
+
+    async def next(self) -> Replacement | None:
+        """Return the next pod that is not held back, None where all are."""
+        if self._reserved:
+            return self._reserved.popleft()
+        if self._left and not self._answers:
+            requests = [build_request(candidate, self._limit) for candidate in self._left]
+            self._answers.extend(await self._arbiter.assess_all(requests))
+        while self._left:
+            replacement, refusal = self._left.popleft(), self._answers.popleft()
+            if refusal is None:
+                return replacement
+            self._held.append(refusal)
+        return None
+
+    def reassess(self) -> None:
+        """Assess again: a pod has gone, and that may have been all that the budget has room for."""
+        self._answers.clear()
+
+
+class Reservations:
+    """The reserved pods of one zone, from before a live read until the last delete."""
+
+    def __init__(self, arbiter: Arbiter) -> None:
+        self._arbiter = arbiter
+        self._by_pod: dict[Uid, Reservation] = {}
+        self.held: list[Refusal] = []
+        """Why other pods were held when these were reserved."""
+
+    def __len__(self) -> int:
+        return len(self._by_pod)
+
+    def add(self, reserved: Reservation) -> None:
+        """Keep a reservation."""
+        self._by_pod[reserved.request.pod.uid] = reserved
+
+    def take(self, pod: Uid) -> Reservation | None:
+        """Return the reservation of a pod, once."""
+        return self._by_pod.pop(pod, None)
+
+    def split(self, pods: Sequence[Replacement]) -> tuple[list[Replacement], list[Replacement]]:
+        """Return the pods that are reserved, and the others."""
+        reserved = [pod for pod in pods if pod.pod.uid in self._by_pod]
+        return reserved, [pod for pod in pods if pod.pod.uid not in self._by_pod]
+
+    def hide(self, group: Group) -> Group:
+        """Return a group in which its own reservations do not count: their use is decided."""
+        shown = {
+            uid: how
+            for uid, how in group.deletions.items()
+            if uid not in self._by_pod or how is not Deletion.GRANTED
+        }
+        return group if len(shown) == len(group.deletions) else replace(group, deletions=shown)
+
+    async def release(self) -> None:
+        """Release the reservations that were not taken."""
+        while self._by_pod:
+            reserved = next(iter(self._by_pod.values()))
+            await self._arbiter.release(reserved)
+            self._by_pod.pop(reserved.request.pod.uid, None)
+
+    def abandon(self) -> None:
+        """Release in the background the reservations neither taken nor released."""
+        left, self._by_pod = list(self._by_pod.values()), {}
+        for reserved in left:
+            self._arbiter.abandon(reserved)
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """The outcome of carrying out one action."""
+
+    deleted: int = 0
+    reasons: list[Reason] = []
+    """Why a planned step was not done."""
+    held: list[Refusal] = []
+    """Why budgets hold pods, in the order in which these were tried."""
+    error: ApiError | None = None
+    is_contradicted: bool = False
+    """The store holds something else than the cache shows."""
+    cut_short: str = ""
+    """Why a live read was too old before all was done, if it was: there is more to do."""
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Return whether a live read was too old before all was done."""
+        return self.cut_short != ""
+
+
+class DeleteOutcome(Enum):
+    """The outcome of one delete."""
+
+    WENT = auto()
+    REFUSED = auto()
+    SHARED = auto()
+    """Refused for a reason that holds for the other pods as well."""
+    CHANGED = auto()
+    LATE = auto()
+
+
+def explain_changed(action: ReplacePods) -> Reason:
+    """Return the reason for a zone that a live read shows otherwise than the cache."""
+    zone = action.zone.name
+    text = f"the API server does not confirm what the cache shows of {zone}; looking again"
+    return Reason(code=Code.SNAPSHOT_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
+
+
+def cut_short_by(report: Report, why: str) -> DeleteOutcome:
+    """Record why the rest has to wait for another live read."""
+    report.cut_short = why
+    return DeleteOutcome.LATE
+
+
+def record_held(report: Report, answer: Refusal) -> DeleteOutcome:
+    """Record that a pod may not go. Raises the error that kept the arbiter from deciding."""
+    match answer.error:
+        case None:
+            report.held.append(answer)
+            return DeleteOutcome.SHARED if answer.is_shared else DeleteOutcome.REFUSED
+        case NotFound() | Conflict():
+            report.held.append(answer)
+            report.is_contradicted = True  # the pod has changed: the live read is old
+            return DeleteOutcome.CHANGED
+        case DeadlinePassed() | Throttled():
+            return cut_short_by(report, answer.reason.text)
+        case error:
+            raise error
+
+
+def explain_pod(
+    code: Code, pod: Pod, error: ApiError, severity: Severity = Severity.DEBUG
+) -> Reason:
+    """Return why one pod was not deleted."""
+    zone = pod.name.rpartition("-")[0]
+    return Reason(
+        code=code, text=f"{pod.name} was not deleted: {error}", zone=zone, severity=severity
+    )
+
+
+class RolloutRule(Protocol):
+    """The rule for StatefulSets that move together, as a `Group` under some name."""
+
+    def observe(self, name: GroupName) -> Group:
+        """Return the StatefulSets of a group as the caches show them."""
+        ...
+
+    async def observe_live(self, cached: Group) -> Group:
+        """Return them as the store has them now. Raises what `Reader.fetch_page` raises."""
+        ...
+
+    async def record(self, live: Group) -> None:
+        """Record the plan by a live read, before any of it is done. Raises what writes raise."""
+        ...
+
+    def plan(self, group: Group) -> Plan:
+        """Return the plan for a group now."""
+        ...
+
+    def choose_limit(self, name: GroupName, sts: StatefulSet) -> int:
+        """Return how many pods of a StatefulSet may be unavailable."""
+        ...
+
+    def list_locks(self, group: Group) -> Sequence[str]:
+        """Return the keys of all locks to hold from before the live read to the last delete."""
+        ...
+
+    def name_set(self, name: GroupName, sts: StatefulSet) -> Mapping[str, object]:
+        """Return the log keys of a StatefulSet of a group: whose it is, and its zone."""
+        ...
+
+
+class LabelRule:
+    """The rule of rollout groups by label. Implements `RolloutRule`."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    def observe(self, name: GroupName) -> Group:
+        """Return the group as the caches show it."""
+        return self._observer.observe(name)
+
+    async def observe_live(self, cached: Group) -> Group:
+        """Return the group as the store has it now."""
+        return await self._observer.observe_live(cached)
+
+    async def record(self, live: Group) -> None:
+        """Record nothing: the plan follows from the members alone."""
+
+    def plan(self, group: Group) -> Plan:
+        """Return the plan for the group's members."""
+        return plan_group(group)
+
+    def choose_limit(self, name: GroupName, sts: StatefulSet) -> int:
+        """Return the limit of the StatefulSet's own annotation."""
+        return choose_limit(sts)[0]
+
+    def list_locks(self, group: Group) -> Sequence[str]:
+        """Return the lock of the group."""
+        return (group_lock(group.name),)
+
+    def name_set(self, name: GroupName, sts: StatefulSet) -> Mapping[str, object]:
+        """Return group and zone, which is the StatefulSet."""
+        return {"group": name, "zone": sts.name}
+
+
+class RolloutClient(LiveReader, Writer, Protocol):
+    """The part of the API that rollouts need."""
+
+
+class Recording(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of recording: why it was not done, if so."""
+
+    reasons: tuple[Reason, ...] = ()
+    cut_short: str = ""
+    """Why the live read was too old, if it was."""
+
+
+class Revisions:
+    """Writes revisions of zones that are rolled out."""
+
+    def __init__(self, client: RolloutClient, rule: RolloutRule, clock: Clock) -> None:
+        self._client = client
+        self._rule = rule
+        self._clock = clock
+
+    async def record(self, group: GroupName, action: RecordRevision) -> Recording:
+        """Record it, unless the caches or the store show by now that it is not true.
+
+        Raises ApiError.
+        """
+        zone = action.zone
+        await self._client.wait_turn(STATEFULSETS, zone.namespace)
+        if not _records(self._rule.plan(self._rule.observe(group)), action):
+            return _moved(action)  # while it waited for its turn
+        sent_at = self._clock.elapsed()
+        body = await self._client.fetch(STATEFULSETS, zone.namespace, zone.name, has_turn=True)
+        if self._clock.elapsed() - sent_at > LIVE_READ_LASTS:
+            # A pod may have been evicted since the pods were read, and the status not know it.
+            return Recording(cut_short=describe_slow(zone.name))
+        try:
+            live = decode_statefulset(body)
+        except DecodeError as error:
+            raise Conflict(str(error), call=f"read statefulset {zone.name}") from error
+        if not _is_rolled_out(live, action):
+            return _moved(action)
+        if live.current_revision == live.update_revision:
+            return Recording()  # by an earlier attempt; the cache will show it
+        log.info(
+            "Recording revision",
+            **self._rule.name_set(group, zone),
+            revision=action.revision, reason=action.reason.code,
+            why=action.reason.text,
+        )  # fmt: skip
+        whole = msgspec.json.decode(body, type=JsonObject)
+        status = msgspec.convert(whole["status"], type=JsonObject)
+        whole["status"] = {**status, "currentRevision": action.revision}
+        await self._client.replace_status(STATEFULSETS, zone.namespace, zone.name, whole)
+        return Recording()
+
+
+def _is_rolled_out(live: StatefulSet, action: RecordRevision) -> bool:
+    """Return whether the store shows a zone as the decision had it.
+
+    More replicas: it is not known yet whether the new pods are ready (ROLL-39). Nor whether all
+    still are, where the record of the zone before took its time. Nor which revision they
+    have by now, where the cache shows those of before a rollback.
+    """
+    zone = action.zone
+    return (
+        live.uid == zone.uid
+        and live.update_revision == action.revision
+        and live.replicas == zone.replicas
+        and min(live.ready_replicas, live.updated_replicas) >= live.replicas
+        and live.observed_generation >= live.generation
+    )
+
+
+def _records(plan: Plan, action: RecordRevision) -> bool:
+    """Return whether a plan still records the same revision of the same zone."""
+    return any(
+        isinstance(other, RecordRevision)
+        and (other.zone.uid, other.revision) == (action.zone.uid, action.revision)
+        for other in plan.actions
+    )
+
+
+def _moved(action: RecordRevision) -> Recording:
+    zone = action.zone.name
+    text = f"{zone} is no longer as it was, rolled out to {action.revision}; looking again"
+    reason = Reason(code=Code.SNAPSHOT_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
+    return Recording(reasons=(reason,))
+
+
+# Pods that were refused come last for this long.
+REFUSAL_LASTS: Final = timedelta(minutes=10)
+# After these no other pod is tried: the live read is too old, or the refusal holds for all.
+_END_THE_ROUND: Final = (DeleteOutcome.LATE, DeleteOutcome.CHANGED, DeleteOutcome.SHARED)
+
+
+class Executor:
+    """Turns actions into calls."""
+
+    def __init__(
+        self,
+        client: RolloutClient,
+        rule: RolloutRule,
+        deletes: OwnDeletes,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        arbiter: Arbiter,
+        locks: Locks | None = None,
+        most_live_reads: int = MOST_LIVE_READS,
+        recording: RolloutClient | None = None,
+        is_stopping: Callable[[], bool] = lambda: False,
+        on_step: Callable[[Group, Replacement | RecordRevision], None] = lambda group, step: None,
+    ) -> None:
+        """Call `on_step` with each pod that was deleted, and each revision that is recorded."""
+        self._client = client
+        self._rule = rule
+        self._deletes = deletes
+        self._clock = clock
+        self._metrics = metrics
+        self._arbiter = arbiter
+        self._locks = locks or Locks()
+        self._is_stopping = is_stopping
+        self._on_step = on_step
+        self._revisions = Revisions(recording or client, rule, clock)
+        self._live_reads = asyncio.Semaphore(most_live_reads)
+        self._refused_at: dict[Uid, timedelta] = {}
+
+    async def carry_out(self, group: Group, action: Action) -> Report:
+        """Carry out an action of the group's plan. Errors are in the report."""
+        report = Report()
+        try:
+            match action:
+                case ReplacePods():
+                    await self._replace(group, action, report)
+                case RecordRevision():
+                    recording = await self._revisions.record(group.name, action)
+                    report.reasons.extend(recording.reasons)
+                    report.cut_short = recording.cut_short
+                    if not (recording.reasons or recording.cut_short):
+                        self._on_step(group, action)
+                case _:
+                    assert_never(action)
+        except ApiError as error:
+            report.error = error
+        return report
+
+    async def read_back(self, owners: Collection[Uid]) -> None:
+        """Find out the outcome of deletes that got no answer, before anything else is decided.
+
+        Raises what `Reader.fetch` raises, other than NotFound.
+        """
+        for own in self._deletes.list_unknown(owners):
+            pod = own.pod
+            try:
+                body = await self._client.fetch(PODS, pod.namespace, pod.name)
+                seen = msgspec.json.decode(body, type=_SeenPod).metadata
+            except NotFound:
+                seen = _SeenMeta()
+            if seen.uid != pod.uid or seen.deletionTimestamp is not None:
+                log.info("Delete without an answer was carried out", pod=pod.name)
+                self._deletes.accept(pod)
+            elif not self._deletes.may_still_commit(own):
+                log.info("Delete without an answer was not carried out", pod=pod.name)
+                self._deletes.drop(pod)
+
+    async def _replace(self, group: Group, action: ReplacePods, report: Report) -> None:
+        # Pods that budgets hold by the caches are not worth a live read.
+        limit = self._rule.choose_limit(group.name, action.zone)
+        requests = [build_request(entry, limit) for entry in action.listed]
+        held = await self._arbiter.assess_all(requests)
+        if None not in held:
+            report.held.extend(refusal for refusal in held if refusal is not None)
+            return
+        # In this order: a group that waits for its reconcile keeps no downscale waiting.
+        async with self._live_reads, self._locks.hold_all(self._rule.list_locks(group)):
+            reservations = Reservations(self._arbiter)
+            try:
+                if await self._reserve(group.name, action, reservations, report):
+                    await self._replace_reserved(group, action, reservations, report)
+                    if report.deleted and not report.held:  # else it was found again
+                        report.held.extend(reservations.held)
+                await reservations.release()
+            except (ApiError, asyncio.CancelledError):
+                await reservations.release()
+                raise
+            finally:
+                reservations.abandon()  # those left where even that did not come to an end
+
+    async def _reserve(
+        self,
+        group: GroupName,
+        action: ReplacePods,
+        reservations: Reservations,
+        report: Report,
+    ) -> bool:
+        """Reserve as many pods as there is room for; return whether a live read is of any use."""
+        if not any(self._arbiter.may_cover(entry.pod) for entry in action.listed):
+            return True
+        planned = find_zone(self._rule.plan(self._rule.observe(group)), action.zone.uid)
+        if planned is None:
+            report.is_contradicted = True
+            report.reasons.append(explain_changed(action))
+            return False
+        held_back, is_free = Report(), False
+        limit = self._rule.choose_limit(group, planned.zone)
+        for share in planned.shares:
+            room, pods = share.room, sorted(share.pods, key=self._last_refusal)
+            candidates = Candidates(self._arbiter, limit, pods, held_back.held)
+            while room > 0 and not self._is_stopping() and (replacement := await candidates.next()):
+                until = self._clock.elapsed() + LIVE_READ_LASTS
+                answer = await self._arbiter.reserve(build_request(replacement, limit), until)
+                if isinstance(answer, Refusal):
+                    if record_held(held_back, answer) is DeleteOutcome.REFUSED:
+                        continue
+                    break
+                if answer is None:
+                    is_free = True
+                else:
+                    reservations.add(answer)
+                room -= 1
+                candidates.reassess()
+        if is_free or len(reservations):
+            reservations.held = held_back.held
+            return True
+        report.held.extend(held_back.held)
+        report.is_contradicted, report.cut_short = held_back.is_contradicted, held_back.cut_short
+        return False
+
+    async def _replace_reserved(
+        self, group: Group, action: ReplacePods, reservations: Reservations, report: Report
+    ) -> None:
+        live = await self._rule.observe_live(group)
+        expires_at = self._clock.elapsed() + LIVE_READ_LASTS - live.snapshot_age
+        await self._rule.record(reservations.hide(live))
+        agreed = None
+        if group.owners == live.owners:
+            agreed = self._agree(action, live, reservations)
+        if agreed is None:
+            report.is_contradicted = True
+            report.reasons.append(explain_changed(action))
+            return
+        read = _Read(live=live, expires_at=expires_at, reservations=reservations)
+        for share in agreed.shares:
+            outcome = await self._replace_share(share, agreed.zone, report, read)
+            if outcome is DeleteOutcome.LATE or outcome is DeleteOutcome.CHANGED:
+                return
+
+    def _agree(
+        self, action: ReplacePods, live: Group, reservations: Reservations
+    ) -> ReplacePods | None:
+        """Return the deletes that the plans by the caches now and by the live read both have.
+
+        A live read may have waited long for a token. Pods that came back meanwhile make room that
+        needs no live read of its own; what the caches saw go stops it.
+        """
+        cached = reservations.hide(self._rule.observe(live.name))
+        planned = find_zone(self._rule.plan(cached), action.zone.uid)
+        seen = find_zone(self._rule.plan(reservations.hide(live)), action.zone.uid)
+        return None if planned is None or seen is None else cut_to(planned, seen)
+
+    async def _replace_share(
+        self, share: EqualPods, zone: StatefulSet, report: Report, read: "_Read"
+    ) -> DeleteOutcome | None:
+        """Delete as many pods as there is room for; return the outcome of the last delete."""
+        room, outcome = share.room, None
+        reserved, others = read.reservations.split(sorted(share.pods, key=self._last_refusal))
+        limit = self._rule.choose_limit(read.live.name, zone)
+        candidates = Candidates(self._arbiter, limit, others, report.held, reserved)
+        while room > 0 and not self._is_stopping() and (replacement := await candidates.next()):
+            outcome = await self._try(replacement, zone, report, read)
+            if outcome in _END_THE_ROUND:
+                break
+            if outcome is DeleteOutcome.WENT:
+                room -= 1
+                candidates.reassess()
+        return outcome
+
+    def _last_refusal(self, replacement: Replacement) -> timedelta:
+        """Order pods so that those that were refused lately come last (D-15)."""
+        return self._refused_at.get(replacement.pod.uid, timedelta.min)
+
+    async def _try(
+        self, replacement: Replacement, zone: StatefulSet, report: Report, read: "_Read"
+    ) -> DeleteOutcome:
+        """Delete one pod if its budget agrees. Raises ApiError where others need not be tried."""
+        reserved = read.reservations.take(replacement.pod.uid)
+        if reserved is None:
+            limit = self._rule.choose_limit(read.live.name, zone)
+            answer = await self._arbiter.request(build_request(replacement, limit), read.expires_at)
+        else:
+            answer = await self._arbiter.confirm(reserved, read.live, read.expires_at)
+        if isinstance(answer, Refusal):
+            return record_held(report, answer)
+        try:
+            outcome = await self._delete(replace(replacement, pod=answer.pod), zone, report, read)
+        except (ApiError, asyncio.CancelledError):
+            # Also where there was no answer: a pod without its record no longer has the version
+            # that the delete names.
+            if answer.budget:
+                await self._arbiter.release_pod(answer.pod)
+            raise
+        if answer.budget and outcome is not DeleteOutcome.WENT:
+            await self._arbiter.release_pod(answer.pod)
+        return outcome
+
+    async def _delete(
+        self, replacement: Replacement, sts: StatefulSet, report: Report, read: "_Read"
+    ) -> DeleteOutcome:
+        """Delete one pod. Raises ApiError where other pods need not be tried."""
+        group, pod, zone = sts.group, replacement.pod, replacement.reason.zone
+        left = read.expires_at - self._clock.elapsed()
+        if left <= timedelta(0):
+            return cut_short_by(report, describe_slow(zone))
+        log.info(
+            "Terminating pod",
+            **self._rule.name_set(read.live.name, sts),
+            pod=pod.name, reason=replacement.reason.code, why=replacement.reason.text,
+        )  # fmt: skip
+        precondition = Precondition(uid=pod.uid, resource_version=pod.resource_version)
+        self._deletes.begin(pod)
+        try:
+            await self._client.delete(
+                PODS, pod.namespace, pod.name, precondition=precondition, sent_within=left
+            )
+        except UnknownOutcome:
+            self._count(group, "unknown")
+            raise
+        except (NotFound, Conflict) as error:
+            return self._record_changed(group, pod, report, error)
+        except Refused as error:
+            return self._record_refused(group, pod, report, error)
+        except Throttled as error:
+            self._deletes.refuse(pod)
+            return cut_short_by(report, f"{error}")
+        except ApiError:
+            self._deletes.refuse(pod)  # turned away at once
+            raise
+        self._count(group, "accepted")
+        self._deletes.accept(pod)
+        self._refused_at.pop(pod.uid, None)
+        report.deleted += 1
+        self._on_step(read.live, replacement)
+        return DeleteOutcome.WENT
+
+    def _record_changed(
+        self, group: GroupName | None, pod: Pod, report: Report, error: NotFound | Conflict
+    ) -> DeleteOutcome:
+        """Drop a delete: another client changed the pod, and we know an old state of its zone
+        (SI-04). A request for an older version, sent earlier, fails as well: none is under way any
+        more.
+        """
+        is_gone = isinstance(error, NotFound)
+        self._count(group, "gone" if is_gone else "conflict")
+        if is_gone:
+            self._deletes.accept(pod)
+        else:
+            self._deletes.drop(pod)
+        report.is_contradicted = True
+        report.reasons.append(explain_pod(Code.SNAPSHOT_CHANGED, pod, error))
+        return DeleteOutcome.CHANGED
+
+    def _record_refused(
+        self, group: GroupName | None, pod: Pod, report: Report, error: Refused
+    ) -> DeleteOutcome:
+        self._count(group, "refused")
+        self._deletes.refuse(pod)
+        now = self._clock.elapsed()
+        for uid, at in list(self._refused_at.items()):
+            if now - at > REFUSAL_LASTS:
+                del self._refused_at[uid]
+        self._refused_at[pod.uid] = now
+        report.reasons.append(explain_pod(Code.DELETE_REFUSED, pod, error, Severity.WARN))
+        return DeleteOutcome.REFUSED
+
+    def _count(self, group: GroupName | None, outcome: str) -> None:
+        """Count the outcome of a delete, by the label of the StatefulSet where it has any."""
+        if group is not None:
+            self._metrics.pods_deleted.labels(group, outcome).inc()
+
+
+class _Read(msgspec.Struct, frozen=True, kw_only=True):
+    """A live read, and the reservations before it."""
+
+    live: Group
+    expires_at: timedelta
+    """On the clock's `elapsed`."""
+    reservations: Reservations
+
+
+class _SeenMeta(msgspec.Struct):
+    uid: str = ""
+    deletionTimestamp: str | None = None
+
+
+class _SeenPod(msgspec.Struct):
+    metadata: _SeenMeta

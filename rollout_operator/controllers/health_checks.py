@@ -1,0 +1,449 @@
+"""Keep the status of one HealthCheck.
+
+A check that a Rollout selects starts anew with each of its deployments, whatever its class. A check
+of a class of this operator is then evaluated, again and again. Each pass has at most one status,
+and a pass without news writes nothing: others may write the status of checks that are not ours.
+
+Read the objects of HealthChecks: of any kind, live and within rights.
+
+Nothing of them is kept. What they mean is decided in `planning.releases.checks`; an object that
+cannot be read, or may not be, is passed on as its error, and counts as `evaluate` says.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from rollout_operator.aio.tasks import gather_all
+from rollout_operator.controllers.releases import NO_OTHERS
+from rollout_operator.controllers.worker import (
+    RECHECK,
+    Attempts,
+    NewestObjects,
+    Reconciles,
+    Result,
+    StatusWriter,
+)
+from rollout_operator.kube.api import (
+    HEALTH_CHECKS,
+    KUSTOMIZATIONS,
+    MULTI_AZ_ROLLOUTS,
+    STATEFULSETS,
+    Reader,
+    Resource,
+)
+from rollout_operator.kube.responses import KindCatalog
+from rollout_operator.model.decode.custom import decode_watched_policy
+from rollout_operator.model.decode.wire import decode_shallow
+from rollout_operator.model.names import (
+    GROUP_LABEL,
+    GROUP_LABEL_LONG,
+    ApiError,
+    DecodeError,
+    Denied,
+    InvalidInput,
+    NotElected,
+    NotFound,
+    Throttled,
+    TooManyRequests,
+)
+from rollout_operator.model.objects import AnyWatched, WatchedObject
+from rollout_operator.model.policy import Policy
+from rollout_operator.model.release_plan import (
+    CheckClass,
+    CheckFinding,
+    FluxReference,
+    HealthCheck,
+    HealthCheckStatus,
+    HealthStatus,
+    ObjectStatus,
+    StatusVerdict,
+)
+from rollout_operator.model.releases import OURS, ReleaseCompat, ReleaseRollout
+from rollout_operator.model.units import quote
+from rollout_operator.planning.bake import Labels, list_checks
+from rollout_operator.planning.flux import ApiObject
+from rollout_operator.planning.health_checks import (
+    FluxFailure,
+    InventoryFinding,
+    InventoryObject,
+    assess_forbidden,
+    assess_group,
+    assess_held,
+    assess_kustomization,
+    assess_object,
+    assess_policy,
+    assess_unread,
+    find_class,
+    find_flux_blocker,
+    find_reset,
+    has_lasted,
+    needs_read,
+    next_read,
+    parse_check_reference,
+    parse_inventory_id,
+    record_finding,
+    track_failure,
+)
+from rollout_operator.telemetry.logs import log
+
+Tree = Mapping[str, object]
+FindStall = Callable[[FluxReference], CheckFinding | None]
+
+# So many objects of all inventories are read at a time: other lists wait for the same requests.
+_AT_A_TIME: Final = 8
+_TREE: Final = msgspec.json.Decoder(Mapping[str, object])
+_NO_ANSWER: Final = (Throttled, TooManyRequests, NotElected)
+_CURRENT: Final = StatusVerdict(ObjectStatus.CURRENT)
+
+
+class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
+    """The findings of one reconcile."""
+
+    finding: CheckFinding
+    has_unread: bool = False
+    """Whether an object could not be read that may be readable the next time."""
+    again: timedelta | None = None
+    """When time alone may change it."""
+    failures: Mapping[str, FluxFailure] = {}
+    """By object, for the next evaluation."""
+
+
+class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A HealthCheck to evaluate."""
+
+    check: HealthCheck
+    place: FluxReference
+    now: datetime
+    unread: int = 0
+    """How many evaluations in a row could not read an object."""
+    failures: Mapping[str, FluxFailure] = {}
+    """Failures of Flux, by object, as the evaluation before found them."""
+    hold: CheckFinding | None = None
+    """The state of a Kustomization that has yet to apply a release, unless it fails with that."""
+
+
+class CheckReader:
+    """Evaluates HealthChecks by live reads."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        catalog: KindCatalog,
+        find_stall: FindStall = lambda place: None,
+        compat: ReleaseCompat = OURS,
+    ) -> None:
+        """`find_stall` returns why a rollout group goes on only when a person acts."""
+        self._reader = reader
+        self._catalog = catalog
+        self._find_stall = find_stall
+        self._compat = compat
+        self._turns = asyncio.Semaphore(_AT_A_TIME)
+
+    async def evaluate(self, own: CheckClass, request: CheckRequest) -> Evaluation:
+        """Return the findings of now.
+
+        Raises Throttled, TooManyRequests and NotElected: they say nothing of the objects.
+        """
+        try:
+            match own:
+                case CheckClass.KUSTOMIZATION:
+                    return await self._evaluate_kustomization(request)
+                case CheckClass.ROLLOUT_GROUP:
+                    return Evaluation(finding=await self._evaluate_group(request))
+                case CheckClass.MULTI_AZ_ROLLOUT:
+                    return Evaluation(finding=await self._evaluate_policy(request))
+        except _NO_ANSWER:
+            raise
+        except Denied as error:
+            unknown = CheckFinding(status=HealthStatus.PENDING, text=f"unknown: {error}")
+            return Evaluation(finding=request.hold or unknown, failures=request.failures)
+        except (ApiError, DecodeError) as error:
+            finding = request.hold or assess_unread(str(error), request.unread + 1)
+            return Evaluation(finding=finding, has_unread=True, failures=request.failures)
+
+    async def _evaluate_kustomization(self, request: CheckRequest) -> Evaluation:
+        place, failures = request.place, dict[str, FluxFailure]()
+        (resource,) = KUSTOMIZATIONS
+        tree = await self._fetch(resource, place.namespace, place.name)
+        own = self._assess(f"{place.kind} {place.name}", tree, request, failures)
+        has_unread = False
+        if request.hold is not None:
+            finding = assess_held(request.hold, own)
+        else:
+            findings = await self._read_inventory(tree, request, failures)
+            has_unread = any(inventory.problem and inventory.may_pass for inventory in findings)
+            finding = assess_kustomization(own, findings, request.unread + 1 if has_unread else 0)
+        again = next_read(failures.values(), request.now, request.check.failure_grace)
+        return Evaluation(finding=finding, has_unread=has_unread, again=again, failures=failures)
+
+    async def _read_inventory(
+        self, tree: Tree, request: CheckRequest, failures: dict[str, FluxFailure]
+    ) -> Sequence[InventoryFinding]:
+        # An entry that is no object, or a list that is none, is a problem: it may hide what fails.
+        found = ApiObject(tree).get("status", "inventory", "entries")
+        entries = found if isinstance(found, list) else [] if found is None else [found]
+
+        async def read(text: str) -> InventoryFinding:
+            async with self._turns:
+                return await self._read_entry(text, request, failures)
+
+        ids = [
+            ApiObject(entry).get_text("id") if isinstance(entry, dict) else "" for entry in entries
+        ]
+        return await gather_all(map(read, ids))
+
+    async def _read_entry(
+        self, text: str, request: CheckRequest, failures: dict[str, FluxFailure]
+    ) -> InventoryFinding:
+        """Return the findings on the object of an entry; none where it is gone (REL-109)."""
+        try:
+            inventory_id = parse_inventory_id(text)
+        except InvalidInput as error:
+            return InventoryFinding(name="inventory", problem=str(error))
+        if not needs_read(inventory_id):
+            return InventoryFinding(name=inventory_id.key, verdict=_CURRENT)
+        try:
+            tree = await self._find(inventory_id)
+        except _NO_ANSWER:
+            raise
+        except Denied as error:
+            return assess_forbidden(inventory_id, str(error))
+        except (ApiError, DecodeError, InvalidInput) as error:
+            return InventoryFinding(name=inventory_id.key, problem=str(error), may_pass=True)
+        if tree is None:
+            return InventoryFinding(name=inventory_id.key)
+        return self._assess(inventory_id.key, tree, request, failures)
+
+    def _assess(
+        self, name: str, tree: Tree, request: CheckRequest, failures: dict[str, FluxFailure]
+    ) -> InventoryFinding:
+        """Return the finding on one object, and keep the failure of Flux there."""
+        failure = None
+        if self._compat.fails_with_flux:
+            failure = track_failure(tree, request.failures.get(name), request.now)
+        if failure is not None:
+            failures[name] = failure
+        counts = has_lasted(failure, request.now, request.check.failure_grace)
+        return assess_object(name, tree, request.now, failure if counts else None)
+
+    async def _find(self, entry: InventoryObject) -> Tree | None:
+        """Return an object, None where there is none. Raises InvalidInput for an unknown kind."""
+        served = await self._catalog.find(entry.group, entry.kind)
+        if served is None:
+            raise InvalidInput(f"the cluster has no kind {entry.kind} of {quote(entry.group)}")
+        try:
+            return await self._fetch(served.resource, entry.namespace, entry.name)
+        except NotFound:
+            self._catalog.doubt(entry.group)
+            return None
+
+    async def _evaluate_group(self, request: CheckRequest) -> CheckFinding:
+        place = request.place
+        sets: dict[str, Tree] = {}
+        for label in (GROUP_LABEL, GROUP_LABEL_LONG):
+            for sts in await self._list_sets(place.namespace, f"{label}={place.name}"):
+                sets[ApiObject(sts).get_text("metadata", "name")] = sts
+        return assess_group(
+            [sets[name] for name in sorted(sets)], request.now, self._find_stall(place)
+        )
+
+    async def _evaluate_policy(self, request: CheckRequest) -> CheckFinding:
+        place = request.place
+        body = await self._reader.fetch(MULTI_AZ_ROLLOUTS, place.namespace, place.name)
+        policy = decode_watched_policy(body).policy
+        selector = policy.selector.render() if isinstance(policy, Policy) else None
+        sets = [] if selector is None else await self._list_sets(place.namespace, selector)
+        return assess_policy(decode_shallow(_TREE, body), sets, request.now)
+
+    async def _list_sets(self, namespace: str, selector: str) -> Sequence[Tree]:
+        """Return StatefulSets as they are in lists, which leave their kind out."""
+        sets: list[Tree] = []
+        token = ""
+        while True:
+            page = await self._reader.fetch_page(
+                STATEFULSETS, namespace, selector=selector, token=token
+            )
+            for raw in page.items:
+                kind = {"apiVersion": "apps/v1", "kind": STATEFULSETS.kind}
+                sets.append({**_decode(STATEFULSETS.kind, raw), **kind})
+            if not (token := page.next_token):
+                return sets
+
+    async def _fetch(self, resource: Resource, namespace: str, name: str) -> Tree:
+        namespace = namespace if resource.is_namespaced else ""
+        return _decode(resource.kind, await self._reader.fetch(resource, namespace, name))
+
+
+def _decode(kind: str, raw: bytes | msgspec.Raw) -> Tree:
+    try:
+        return decode_shallow(_TREE, raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DecodeError(f"{kind}: {error}") from error
+
+
+# A check that is held pending is reconciled again when Flux gets on, and this often in any case.
+HELD: Final = timedelta(seconds=30)
+# Evaluations that fail to read an object count as a single failure within this time.
+RECOUNT: Final = timedelta(seconds=4)
+
+
+class CheckSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The Rollouts to which a check may belong."""
+
+    now: datetime
+    rollouts: tuple[ReleaseRollout, ...]
+    namespaces: Mapping[str, Labels]
+    waits: Mapping[str, str]
+    """By namespace and name of a Rollout: the work that Flux has yet to do for it."""
+
+
+def selects_any(snapshot: CheckSnapshot, check: HealthCheck) -> bool:
+    """Return whether a Rollout selects a check."""
+    return any(
+        list_checks(rollout.head, rollout.spec.checks, (check,), snapshot.namespaces)
+        for rollout in snapshot.rollouts
+    )
+
+
+class CheckContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What a CheckController works with."""
+
+    newest: NewestObjects[WatchedObject]
+    """HealthChecks, with what this process wrote."""
+    statuses: StatusWriter[WatchedObject]
+    reader: CheckReader
+    observe: Callable[[HealthCheck], CheckSnapshot]
+    find_lack: Callable[[], str | None]
+    """Says why nothing may be decided yet."""
+    attempts: Attempts
+    is_elsewhere: bool = False
+    """Whether the checks are of a namespace that this process does not look after: only those that
+    a Rollout selects are touched, and another operator may evaluate them as well."""
+    keeps_to_namespace: bool = False
+    """Whether the examined objects have to be in the namespace of the check."""
+
+
+class CheckController:
+    """Reconciles the HealthChecks of one namespace by name."""
+
+    def __init__(self, context: CheckContext) -> None:
+        self._context = context
+        self._reconciles = Reconciles(
+            kind="HealthCheck",
+            attempts=context.attempts,
+            once=self._observe_and_act,
+            name_keys=lambda name: {"check": name},
+        )
+        self._unread: dict[str, tuple[int, datetime]] = {}
+        """How many evaluations in a row could not read an object, and when the last of them was."""
+        self._failures: dict[str, Mapping[str, FluxFailure]] = {}
+        """By check, the failures of Flux that go on. A new process begins anew."""
+        self._written: dict[str, HealthCheckStatus] = {}
+        """By check, the status that this process wrote last, or tried to."""
+        self.held: set[str] = set()
+        """The checks that wait for Flux."""
+
+    async def reconcile(self, name: str) -> Result:
+        """Reconcile a HealthCheck once, write what is new, and return when to reconcile again."""
+        return await self._reconciles.reconcile(name)
+
+    def has_written(self, watched: AnyWatched) -> bool:
+        """Return whether the status of a check is what this process wrote, whatever it says."""
+        written = self._written.get(watched.name)
+        check = watched.decoded if isinstance(watched, WatchedObject) else None
+        return (
+            written is not None
+            and isinstance(check, HealthCheck)
+            and msgspec.structs.replace(check.status, message=written.message) == written
+        )
+
+    async def _observe_and_act(self, name: str) -> timedelta | None:
+        """Return when to reconcile again. Raises ApiError and DecodeError."""
+        context = self._context
+        watched = await context.newest.settle(HEALTH_CHECKS, name)
+        if watched is None:
+            self._forget(name)
+            return None
+        if lack := context.find_lack():
+            log.debug("HealthCheck waits", check=name, why=lack)
+            return RECHECK
+        if not isinstance(watched, WatchedObject) or not isinstance(watched.decoded, HealthCheck):
+            return None  # what cannot be read is on record in the log
+        return await self._decide(watched, watched.decoded)
+
+    async def _decide(self, watched: WatchedObject, check: HealthCheck) -> timedelta | None:
+        # Rollouts are observed before all reads: so no read is older than them.
+        snapshot = self._context.observe(check)
+        own = find_class(check)
+        if self._context.is_elsewhere and not selects_any(snapshot, check):
+            return None
+        reset = find_reset(check, snapshot.rollouts, snapshot.namespaces, snapshot.now)
+        if reset is not None:
+            log.info("Resetting HealthCheck", check=check.head.key, why=reset.message)
+            self._failures.pop(watched.name, None)
+            await self._write(watched, check, reset)
+            return None if own is None else RECHECK
+        if own is None:
+            return None
+        hold = find_flux_blocker(check, snapshot.rollouts, snapshot.namespaces, snapshot.waits)
+        if hold is None:
+            self.held.discard(watched.name)
+        else:
+            self.held.add(watched.name)
+        if hold is not None and own is not CheckClass.KUSTOMIZATION:
+            finding, again = hold, HELD
+        else:  # whether Flux fails is known while it is waited for, too
+            finding, again = await self._evaluate(check, own, snapshot.now, hold)
+        if finding is not hold or not self._context.is_elsewhere:
+            # The operator of its namespace knows of no hold: the two would undo each other.
+            await self._write(watched, check, record_finding(check.status, finding, snapshot.now))
+        return again if hold is None else min(again, HELD)
+
+    async def _evaluate(
+        self, check: HealthCheck, own: CheckClass, now: datetime, hold: CheckFinding | None
+    ) -> tuple[CheckFinding, timedelta]:
+        """Return the findings, and when to reconcile again."""
+        name = check.head.name
+        try:
+            place = parse_check_reference(check, own)
+            if self._context.keeps_to_namespace and place.namespace != check.head.namespace:
+                raise InvalidInput(f"{place.kind} {place.namespace}/{place.name}: {NO_OTHERS}")
+        except InvalidInput as error:
+            return CheckFinding(status=HealthStatus.UNHEALTHY, text=str(error)), check.interval
+        unread, moment = self._unread.get(name, (0, None))
+        if moment is None or now - moment >= RECOUNT:
+            moment = now
+        else:  # a check that is woken again and again makes no failure of one moment
+            unread -= 1
+        failures = self._failures.get(name, {})
+        request = CheckRequest(
+            check=check, place=place, now=now, unread=unread, failures=failures, hold=hold
+        )
+        evaluation = await self._context.reader.evaluate(own, request)
+        self._failures[name] = evaluation.failures
+        if evaluation.has_unread:
+            self._unread[name] = (unread + 1, moment)
+        else:
+            self._unread.pop(name, None)
+        again = (
+            check.interval if evaluation.again is None else min(evaluation.again, check.interval)
+        )
+        return evaluation.finding, again
+
+    async def _write(
+        self, watched: WatchedObject, check: HealthCheck, status: HealthCheckStatus
+    ) -> None:
+        if status != check.status:
+            self._written[watched.name] = status
+            await self._context.statuses.write(watched, status)
+
+    def _forget(self, name: str) -> None:
+        self._unread.pop(name, None)
+        self._failures.pop(name, None)
+        self._written.pop(name, None)
+        self.held.discard(name)
+        self._context.newest.forget(name)

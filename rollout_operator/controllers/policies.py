@@ -1,0 +1,494 @@
+"""Bring the StatefulSets of a MultiAZRollout nearer to its update revisions, batch by batch.
+
+A batch is recorded in the status of its policy before a pod of it goes, so that no process ever
+repeats a batch or shortens the pause that follows. Which pods may go is decided in
+`planning.policies.plan`; deletes are those of the executor, after a live read and under the budgets
+and locks of all others.
+
+Events and metrics about policies, and about the StatefulSets and pods that they replace.
+
+What is worth an Event is decided in `planning.policies.events` and, of pods, in `planning.events`.
+
+The newest known state of each MultiAZRollout, and when its status is written.
+
+A status that may wait is written once a second: a replaced pod brings several events at once.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final, Protocol
+
+import msgspec
+from msgspec import UnsetType
+from msgspec.structs import replace
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.controllers.policy_zones import Owners, Placements, PolicyRecord, PolicyRule
+from rollout_operator.controllers.rollout import RECHECK_WAIT, StepOutcome, Steps
+from rollout_operator.controllers.worker import (
+    Attempts,
+    NewestObjects,
+    Reconciles,
+    Result,
+    StatusWriter,
+    get_retry_after,
+    name_attempt,
+)
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, STATEFULSETS, JsonObject, Patcher, Reader
+from rollout_operator.kube.store import PolicyStore
+from rollout_operator.model.budget import EventAction, EventKind, EventRecord, Regarding
+from rollout_operator.model.decode.custom import decode_watched_policy
+from rollout_operator.model.names import ON_DELETE, ApiError, Conflict, GroupName
+from rollout_operator.model.objects import Group, StatefulSet
+from rollout_operator.model.outcome import (
+    Action,
+    Code,
+    Reason,
+    RecordRevision,
+    Replacement,
+    Severity,
+)
+from rollout_operator.model.policy import (
+    Policy,
+    PolicyEvent,
+    PolicyPlan,
+    PolicyScope,
+    PolicyStatus,
+    RefusedPolicy,
+    WatchedPolicy,
+)
+from rollout_operator.planning.conditions import list_blocking, parse_time
+from rollout_operator.planning.events import (
+    ReportedGroup,
+    choose_delete_events,
+    choose_revision_events,
+)
+from rollout_operator.planning.policies import list_switchable, plan_policy
+from rollout_operator.planning.policy_status import (
+    choose_policy_events,
+    find_batch,
+    find_begun,
+    find_ended,
+    find_initial,
+    is_urgent,
+    list_overridden,
+    render_policy_status,
+    render_refused_status,
+)
+from rollout_operator.telemetry.extra import PolicyMetrics
+from rollout_operator.telemetry.logs import log
+
+
+@dataclass(slots=True)
+class PolicyReports:
+    """Reports what happens to the policies of one namespace."""
+
+    record: Callable[[EventRecord], None]
+    """Has an Event written soon."""
+    metrics: PolicyMetrics
+    clock: Clock
+    _zones: dict[str, str] = field(default_factory=dict, init=False)
+    """By policy, the zone of its last batch."""
+    _groups: dict[GroupName, ReportedGroup] = field(default_factory=dict, init=False)
+    _overridden: dict[str, tuple[PolicyEvent, ...]] = field(default_factory=dict, init=False)
+
+    def on_status(self, watched: WatchedPolicy, status: PolicyStatus) -> None:
+        """Report a new status in place of the known one; it may be the same."""
+        for event in choose_policy_events(watched.status, status):
+            self._report(watched, event)
+        self._count(watched, status)
+
+    def on_plan(self, watched: WatchedPolicy, policy: Policy, group: Group) -> None:
+        """Report once what a policy in service overrides."""
+        overridden = list_overridden(policy, group)
+        for event in overridden:
+            if event not in self._overridden.get(watched.name, ()):
+                self._report(watched, event)
+        self._overridden[watched.name] = overridden
+
+    def on_step(self, group: Group, step: Replacement | RecordRevision) -> None:
+        """Report that a pod was deleted, or a revision recorded."""
+        if isinstance(step, Replacement):
+            self.metrics.count_delete(group.name, self._zones.get(group.name, ""))
+        reported = self._groups.get(group.name, ReportedGroup())
+        match step:
+            case Replacement():
+                now = self.clock.elapsed()
+                reported, events = choose_delete_events(reported, group, step, now)
+            case RecordRevision():
+                reported, events = choose_revision_events(reported, step)
+        self._groups[group.name] = reported
+        for event in events:
+            self.record(event)
+
+    def forget(self, name: str) -> None:
+        """Forget a policy that is gone."""
+        self._groups.pop(GroupName(name), None)
+        self._overridden.pop(name, None)
+        self._zones.pop(name, None)
+        self.metrics.forget(name)
+
+    def _count(self, watched: WatchedPolicy, status: PolicyStatus) -> None:
+        """Show a policy in metrics, and count what is new of it."""
+        name, metrics = watched.name, self.metrics
+        metrics.show(name, status, list_blocking(status))
+        if (completion := parse_time(status.completion_time)) is not None:
+            metrics.show_completion(name, completion)
+        last = status.last_batch
+        if not isinstance(last, UnsetType):
+            self._zones[name] = last.zone
+        if begun := find_begun(watched.status, status):
+            metrics.count_batch(name, begun.zone)
+        if ended := find_ended(watched.status, status):
+            begin, end = parse_time(ended.start_time), parse_time(ended.completion_time)
+            if begin is not None and end is not None:
+                metrics.record_duration(name, end - begin)
+
+    def _report(self, watched: WatchedPolicy, event: PolicyEvent) -> None:
+        about = Regarding(EventKind.POLICY, watched.namespace, watched.name, watched.uid)
+        self.record(event.record(about, EventAction.ROLL_OUT))
+
+
+# Between two writes of a policy, where the later write may wait.
+WRITE_PAUSE: Final = timedelta(seconds=1)
+
+
+class PolicyClient(Reader, Patcher, Protocol):
+    """What a PolicyStatuses calls."""
+
+
+class PolicyStatuses:
+    """Reads and writes the policies of one namespace."""
+
+    def __init__(
+        self, client: PolicyClient, namespace: str, cached: PolicyStore, clock: Clock
+    ) -> None:
+        self._namespace = namespace
+        self._cached = cached
+        self._clock = clock
+        self._newest = NewestObjects(cached.get, namespace, client, decode_watched_policy)
+        self._writer = StatusWriter(client, MULTI_AZ_ROLLOUTS, self._newest)
+        self._written_at: dict[str, timedelta] = {}
+
+    def get(self, name: str) -> WatchedPolicy | None:
+        """Return a policy with the newest status; None where the cache shows none.
+
+        Its spec is that of the cache: what it owns follows from that as well.
+        """
+        cached = self._cached.get(self._namespace, name)
+        if not isinstance(cached, WatchedPolicy):
+            return None
+        newest = self._newest.choose(cached)
+        if isinstance(newest, WatchedPolicy) and newest.policy == cached.policy:
+            return newest
+        return cached
+
+    def is_behind(self, name: str) -> bool:
+        """Return whether the cache shows an older spec than the API server has shown."""
+        cached = self._cached.get(self._namespace, name)
+        return isinstance(cached, WatchedPolicy) and self.get(name) is not self._newest.get(name)
+
+    async def settle(self, name: str) -> WatchedPolicy | None:
+        """Return a policy to decide by: read back first where a write has no answer.
+
+        Raises what `Reader.fetch` raises, and DecodeError.
+        """
+        await self._newest.settle(MULTI_AZ_ROLLOUTS, name)
+        return self.get(name)
+
+    def wait_before(self, name: str) -> timedelta:
+        """Return for how long a write that may wait is put off."""
+        written_at = self._written_at.get(name)
+        if written_at is None:
+            return timedelta(0)
+        return max(written_at + WRITE_PAUSE - self._clock.elapsed(), timedelta(0))
+
+    async def write(self, watched: WatchedPolicy, status: PolicyStatus) -> None:
+        """Write a status over the known state. Raises as `StatusWriter.write`."""
+        await self._writer.write(watched, status)
+        self._written_at[watched.name] = self._clock.elapsed()
+
+    def forget(self, name: str) -> None:
+        """Forget a policy that is gone."""
+        self._newest.forget(name)
+        self._written_at.pop(name, None)
+
+
+# Every policy is reconciled this often when nothing happens.
+RESYNC: Final = timedelta(seconds=60)
+
+
+class Switches:
+    """Switches StatefulSets of a policy to OnDelete, where the policy says so (MAZ-27).
+
+    A write that failed is tried again, ever more rarely.
+    """
+
+    def __init__(self, client: Patcher, attempts: Attempts) -> None:
+        self._client = client
+        self._attempts = attempts
+
+    async def switch(self, policy: Policy, group: Group) -> None:
+        """Switch the sets that may be switched now, each in the version of the decision."""
+        if not policy.may_switch_strategy:
+            return
+        for sts in list_switchable(group):
+            attempt = ("switch", sts.uid)
+            wait, _ = self._attempts.wait_before(attempt)
+            if not wait:
+                await self._try(policy, sts, attempt)
+
+    async def _try(self, policy: Policy, sts: StatefulSet, attempt: tuple[str, ...]) -> None:
+        key = policy.head.key
+        log.info("Switching update strategy", policy=key, statefulset=sts.name, to=ON_DELETE)
+        head: JsonObject = {"uid": sts.uid, "resourceVersion": sts.resource_version}
+        strategy: JsonObject = {"type": ON_DELETE, "rollingUpdate": None}
+        patch: JsonObject = {"metadata": head, "spec": {"updateStrategy": strategy}}
+        try:
+            await self._client.patch(STATEFULSETS, sts.namespace, sts.name, patch)
+        except ApiError as error:
+            self._attempts.record_failure(attempt, str(error), at_least=get_retry_after(error))
+            write_log = log.debug if isinstance(error, Conflict) else log.warn
+            write_log("Update strategy not switched", statefulset=sts.name, err=error)
+        else:
+            self._attempts.record_success(attempt)
+
+
+class _Case(msgspec.Struct, frozen=True, kw_only=True):
+    """A policy in service, and the data of all decisions of one reconcile of it."""
+
+    watched: WatchedPolicy
+    scope: PolicyScope
+    before: PolicyRecord
+
+
+class _Beginning:
+    """The record of a batch that begins: whether it was written, and the result."""
+
+    def __init__(self, write: Callable[[Group], Awaitable[timedelta]]) -> None:
+        self._write = write
+        self.again: timedelta | None = None
+        """When to reconcile again, once it was written."""
+        self.error: ApiError | None = None
+
+    async def record(self, live: Group) -> None:
+        """Write it by a live read. Raises ApiError, and DecodeError."""
+        try:
+            self.again = await self._write(live)
+        except ApiError as error:
+            self.error = error
+            raise
+
+
+@dataclass(slots=True, kw_only=True)
+class PolicyController:
+    """Reconciles the policies of one namespace by name."""
+
+    owners: Owners
+    statuses: PolicyStatuses
+    placements: Placements
+    rule: PolicyRule
+    steps: Steps
+    switches: Switches
+    attempts: Attempts
+    reports: PolicyReports
+    record_left: Callable[[PolicyScope, str], None]
+    """Called with a StatefulSet of an open batch that its policy, just taken up, does not own."""
+    now: Callable[[], datetime]
+    """The API server's time."""
+    _reconciles: Reconciles = field(init=False)
+    _waits: dict[str, tuple[Reason, ...]] = field(default_factory=dict, init=False)
+    """Of the last plan of each policy."""
+    _held: dict[str, list[Reason]] = field(default_factory=dict, init=False)
+    """Why not all was done that the last plan of each policy wanted."""
+    _problems: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False)
+    _stalled: set[str] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        self._reconciles = Reconciles(
+            kind="Policy",
+            attempts=self.attempts,
+            once=self._observe_and_act,
+            name_keys=self._name,
+            on_failure=self._back_off,
+            recheck=RECHECK_WAIT,
+        )
+
+    def get(self, name: str) -> tuple[WatchedPolicy | None, tuple[Reason, ...]]:
+        """Return a policy as it was last read or written, and the reasons for which it waits.
+        Without a policy where this process has not reconciled it.
+        """
+        return self.statuses.get(name), self._waits.get(name, ())
+
+    async def reconcile(self, name: str) -> Result:
+        """Reconcile a policy once, do what is due, and return when to reconcile again."""
+        # A refused policy has nothing to wait for, and a tenant may write hundreds of them.
+        await asyncio.sleep(0)
+        return await self._reconciles.reconcile(name)
+
+    def _back_off(self, name: str, error: Exception) -> None:
+        self._waits[name] = (Reason(Code.BACKING_OFF, f"{error}", Severity.WARN),)
+
+    async def _observe_and_act(self, name: str) -> timedelta | None:
+        """Return when to reconcile again. Raises ApiError and DecodeError."""
+        scope = self.owners.find(name)
+        if self.statuses.get(name) is None or scope is None:
+            self._forget(name)
+            return None
+        watched = await self.statuses.settle(name)
+        if watched is None or self.statuses.is_behind(name) or self.owners.is_behind(scope):
+            return RECHECK_WAIT
+        self._log_problems(watched)
+        if isinstance(scope, RefusedPolicy):
+            self.rule.forget(GroupName(name))
+            self._waits.pop(name, None)
+            self._held.pop(name, None)
+            status = render_refused_status(scope, before=watched.status, now=self.now())
+            return await self._write(watched, status)
+        return await self._drive(watched, scope)
+
+    async def _drive(self, watched: WatchedPolicy, scope: PolicyScope) -> timedelta:
+        """Plan for a policy in service, record the plan, and carry it out."""
+        name = GroupName(watched.name)
+        batch = find_batch(watched.status)
+        if batch is not None and batch.completion is None and watched.name not in self._waits:
+            self.record_left(scope, batch.set_name)
+        group = self.rule.observe(name)
+        if step := await self.steps.settle(group):
+            self._log_wait(name, step.reasons)
+            return step.again
+        resolution = await self.placements.resolve(watched, scope.policy, group)
+        group = self.rule.observe(name)
+        before = PolicyRecord(
+            resolution=resolution,
+            batch=find_batch(watched.status),
+            initial=find_initial(watched.status, group),
+        )
+        case = _Case(watched=watched, scope=scope, before=before)
+        plan = plan_policy(self.rule.snapshot(scope, group, before))
+        if plan.action is not None and plan.batch != before.batch:
+            return await self._begin(case, group, plan)
+        unwritten = await self._record(case, group, plan)
+        if plan.leading is not None and plan.leading.code is Code.WRONG_STRATEGY:
+            await self.switches.switch(scope.policy, group)
+        step = await self._carry_out(group, plan)
+        return min(step.again, unwritten)
+
+    async def _begin(self, case: "_Case", group: Group, plan: PolicyPlan) -> timedelta:
+        """Begin a batch: it is recorded after a live read, and its pods go by that read.
+
+        Two reads in a row would be slow: an API server that answers lists from its cache reads from
+        its store only ten times a second how new that must be.
+        """
+        beginning = _Beginning(partial(self._record_live, case))
+        name = GroupName(case.watched.name)
+        with self.rule.beginning(name, case.before, beginning.record):
+            step = await self._carry_out(group, plan)
+        if beginning.error is not None:
+            # No delete was tried: this is the failure of the whole reconcile, and waits as such.
+            self._held.pop(name, None)
+            if plan.action is not None:
+                self.attempts.record_success(name_attempt(plan.action))
+            raise beginning.error
+        if beginning.again is None:
+            # A budget holds it, or the caches are behind. A recorded batch is carried out in any
+            # case: so it is chosen from what is live.
+            await beginning.record(await self.rule.observe_live(group))
+        return min(step.again, beginning.again or RESYNC)
+
+    async def _carry_out(self, group: Group, plan: PolicyPlan) -> StepOutcome:
+        """Carry out a plan, and keep why not all of it was done: a policy waits for that."""
+        step = await self.steps.carry_out(group, _list_actions(plan))
+        # A reason that the next reconcile settles, as a rule, is not worth a line or a write.
+        held = (reason for reason in step.reasons if reason.severity is not Severity.DEBUG)
+        self._held[group.name] = [*held]
+        return step
+
+    async def _record_live(self, case: "_Case", live: Group) -> timedelta:
+        """Plan by a live read, and record the plan."""
+        plan = plan_policy(self.rule.snapshot(case.scope, live, case.before))
+        return await self._record(case, live, plan)
+
+    async def _record(self, case: "_Case", group: Group, plan: PolicyPlan) -> timedelta:
+        """Record the plan for a snapshot; return when to reconcile again."""
+        watched = case.watched
+        plan = self._add_held(watched.name, plan)
+        self._log_wait(watched.name, plan.waits)
+        self._log_stall(watched.name, plan)
+        snapshot = self.rule.snapshot(case.scope, group, case.before)
+        status = render_policy_status(snapshot, plan, before=watched.status)
+        unwritten = await self._write(watched, status)
+        self.rule.note(GroupName(watched.name), replace(case.before, batch=plan.batch))
+        self.reports.on_plan(watched, case.scope.policy, group)
+        return min(plan.requeue_after or RESYNC, unwritten)
+
+    async def _write(self, watched: WatchedPolicy, status: PolicyStatus) -> timedelta:
+        """Write a status where it says anything new (MAZ-54); return when to do so again.
+
+        Numbers alone wait: nothing is decided by them.
+        """
+        statuses = self.statuses
+        if status != watched.status:
+            wait = statuses.wait_before(watched.name)
+            if wait and not is_urgent(watched.status, status):
+                return wait
+            await statuses.write(watched, status)
+        self.reports.on_status(watched, status)
+        return RESYNC
+
+    def _log_problems(self, watched: WatchedPolicy) -> None:
+        """Log once which parts of a status cannot be read: another client has written them."""
+        before = self._problems.pop(watched.name, ())
+        if watched.problems:
+            self._problems[watched.name] = watched.problems
+        if watched.problems and watched.problems != before:
+            why = "; ".join(watched.problems)
+            log.warn("Status of policy counts as lost", **self._name(watched.name), why=why)
+
+    def _add_held(self, name: str, plan: PolicyPlan) -> PolicyPlan:
+        """Return a plan that says why it could not be done when it was last tried."""
+        held = self._held.get(name, [])
+        if plan.action is not None:
+            return replace(plan, waits=(*held, *plan.waits))
+        # No pod waits for a record of a finished plan.
+        return replace(plan, waits=(*plan.waits, *held)) if plan.records else plan
+
+    def _log_wait(self, name: str, waits: tuple[Reason, ...]) -> None:
+        """Log why no pod goes, but not each change of the numbers in it."""
+        before, leading = self._waits.get(name), waits[0] if waits else None
+        code = leading.code if leading else None
+        is_news = not before or before[0].code is not code
+        self._waits[name] = waits
+        if leading is not None and is_news:
+            why = "; ".join(wait.text for wait in waits)
+            write = log.at(leading.severity)
+            write("Policy waits", **self._name(name), reason=code, why=why)
+
+    def _log_stall(self, name: str, plan: PolicyPlan) -> None:
+        """Log once that a batch has stalled, and on what."""
+        if not plan.is_stalled:
+            self._stalled.discard(name)
+        elif name not in self._stalled:
+            self._stalled.add(name)
+            why = "; ".join(wait.text for wait in plan.waits)
+            log.warn("Policy has stalled", **self._name(name), why=why)
+
+    def _forget(self, name: str) -> None:
+        self._waits.pop(name, None)
+        self._held.pop(name, None)
+        self._problems.pop(name, None)
+        self._stalled.discard(name)
+        self.steps.forget(GroupName(name))
+        self.rule.forget(GroupName(name))
+        self.statuses.forget(name)
+        self.reports.forget(name)
+
+    def _name(self, name: str) -> dict[str, object]:
+        return {**self.rule.name_keys(GroupName(name))}
+
+
+def _list_actions(plan: PolicyPlan) -> Sequence[Action]:
+    return [*([plan.action] if plan.action else []), *plan.records]

@@ -1,1 +1,0 @@
-"""Carry out a MultiAZRollout: replace its pods zone by zone, and write its status."""

@@ -1,0 +1,726 @@
+"""Bring one Rollout nearer to its wanted release, and report what happens to it.
+
+A pass writes one status, and before anything else: a deployment is on record before an object of
+Flux has its tag, so that no process ever deploys twice or forgets what it began. Only a
+trial, which stores nothing, comes before that. What is due, and what is worth an Event, a log line
+and a count, is decided in `planning.releases`; a pass that finds nothing to do writes nothing.
+
+The snapshot for one decision on a Rollout, taken from the caches at one moment.
+
+Objects in other namespaces are read live: an image policy, where a Rollout names it, and the
+ImageRepository of a policy. Registries are read beside this, in `look_ups`.
+
+Objects of Flux in one namespace: their known state, and writes of single fields of them.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Final, Protocol, TypeVar, cast
+
+import msgspec
+
+from rollout_operator.controllers.release_sources import (
+    LookUpKey,
+    ReleaseCaches,
+    ReleaseLookUps,
+    WideChecks,
+    list_tags,
+    tag_rollout,
+    tag_source,
+)
+from rollout_operator.controllers.schedules import FollowedSchedules
+from rollout_operator.controllers.worker import (
+    RECHECK,
+    Attempts,
+    NewestObjects,
+    Reconciles,
+    Result,
+    StatusWriter,
+)
+from rollout_operator.kube.api import (
+    ROLLOUTS,
+    Applier,
+    JsonObject,
+    Patcher,
+    Reader,
+    Resource,
+    TimedPatcher,
+)
+from rollout_operator.kube.kinds import FollowedKind
+from rollout_operator.model.budget import EventAction, EventKind, EventRecord, Regarding
+from rollout_operator.model.decode.flux import (
+    DECODERS,
+    decode_image_policy,
+    decode_image_repository,
+)
+from rollout_operator.model.decode.wire import JsonBytes
+from rollout_operator.model.names import (
+    ApiError,
+    Conflict,
+    DecodeError,
+    Denied,
+    InvalidInput,
+    NotFound,
+    Refused,
+    UnknownOutcome,
+    Unreachable,
+)
+from rollout_operator.model.objects import Unreadable, WatchedObject, list_decoded
+from rollout_operator.model.outcome import Severity
+from rollout_operator.model.release_plan import (
+    KUSTOMIZATION,
+    OCI_REPOSITORY,
+    ApplyTag,
+    Correction,
+    FluxObject,
+    FluxReference,
+    FluxTarget,
+    FluxWrite,
+    FluxWriteCode,
+    HealthCheck,
+    ImagePolicy,
+    ImageRepository,
+    PatchMethod,
+    PolicyReading,
+    ReleaseEvent,
+    ReleasePlan,
+    ReleaseSnapshot,
+    RemoveIntents,
+    RequestReconcile,
+)
+from rollout_operator.model.releases import (
+    RefusedRelease,
+    ReleaseCompat,
+    ReleaseGate,
+    ReleaseMetadata,
+    ReleaseRollout,
+    ReleaseStatus,
+    parse_repository,
+)
+from rollout_operator.model.units import format_rfc3339
+from rollout_operator.planning import candidates
+from rollout_operator.planning.candidates import needs_metadata
+from rollout_operator.planning.flux import list_targets, plan_due_writes
+from rollout_operator.planning.releases import list_drifted, plan_release, remember
+from rollout_operator.planning.wording import camel_case, join_names
+from rollout_operator.telemetry.extra import ReleaseCounters
+from rollout_operator.telemetry.logs import log
+
+# Flux reconciles an object as soon as this changes.
+REQUESTED_AT: Final = "reconcile.fluxcd.io/requestedAt"
+
+
+class FluxClient(Reader, Patcher, Applier, Protocol):
+    """What a FluxObjects calls."""
+
+
+ListFlux = Callable[[str, Sequence[str]], Iterable[FluxObject]]
+"""Returns the objects of a kind that mention any of these tags, in any order."""
+
+
+def gather_flux(rollout: str, list_flux: ListFlux) -> tuple[FluxObject, ...]:
+    """Return what a Rollout writes, wrote or waits for, as far as it can be read.
+
+    OCIRepositories come first, and each kind by name.
+    """
+    tags = tag_rollout(rollout)
+    written = sorted(list_flux(OCI_REPOSITORY, tags), key=_get_name)
+    sources = [tag_source(repository.reference) for repository in written]
+    return (*written, *sorted(list_flux(KUSTOMIZATION, (*tags, *sources)), key=_get_name))
+
+
+def index_flux(objects: Iterable[FluxObject]) -> ListFlux:
+    """Return what finds objects that were listed once."""
+    tagged = [(flux, frozenset(list_tags(flux))) for flux in objects]
+    return lambda kind, tags: (
+        flux for flux, own in tagged if flux.kind == kind and not own.isdisjoint(tags)
+    )
+
+
+def _get_name(flux: FluxObject) -> str:
+    return flux.head.name
+
+
+class FluxObjects:
+    """The objects that carry tags. Writes of this process count until the caches show them."""
+
+    def __init__(
+        self,
+        client: FluxClient,
+        namespace: str,
+        repositories: FollowedKind,
+        kustomizations: FollowedKind,
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._kinds: Mapping[str, FollowedKind] = {
+            OCI_REPOSITORY: repositories,
+            KUSTOMIZATION: kustomizations,
+        }
+        self._newest = {
+            kind: NewestObjects(followed.store.get, namespace, client, DECODERS[kind])
+            for kind, followed in self._kinds.items()
+        }
+        self._doubtful: set[tuple[str, str]] = set()
+
+    def get_flux(self, rollout: str) -> tuple[FluxObject, ...]:
+        """Return what a Rollout writes, wrote or waits for, as far as it can be read."""
+        return gather_flux(rollout, self._list_newest)
+
+    def _list_newest(self, kind: str, tags: Sequence[str]) -> tuple[FluxObject, ...]:
+        """Return the newest state of each object that mentions any of these."""
+        cached = self._kinds[kind].store.list_tagged(*tags)
+        return list_decoded(map(self._newest[kind].choose, cached), FluxObject)
+
+    async def settle(self) -> None:
+        """Read back objects with unanswered writes. Raises as `Reader.fetch`, and DecodeError."""
+        for kind, name in tuple(self._doubtful):
+            resource = self._kinds[kind].resource
+            if resource is not None:
+                try:
+                    await self._newest[kind].read_back(resource, name)
+                except NotFound:
+                    log.debug("Object of Flux is gone", kind=kind, name=name)
+            self._doubtful.discard((kind, name))
+
+    async def try_write(self, write: FluxWrite) -> None:
+        """Ask whether fields of an object would be written. Raises as `Applier.apply`."""
+        if write.method is PatchMethod.APPLY:
+            await self._apply(write, is_trial=True)
+
+    async def write(self, write: FluxWrite) -> None:
+        """Write fields of an object. Raises as `Applier.apply`, and DecodeError."""
+        log.info("Writing an object of Flux", reason=write.code, why=write.text)
+        name = write.head.name
+        match write.method:
+            case PatchMethod.APPLY:
+                call = self._apply(write)
+            case PatchMethod.MERGE:
+                resource = self._get_resource(write.kind)
+                call = self._client.patch(resource, self._namespace, name, dict(write.body))
+        try:
+            self._newest[write.kind].record(await call)
+        except (Conflict, UnknownOutcome):
+            self._doubtful.add((write.kind, name))
+            raise
+
+    async def _apply(self, write: FluxWrite, *, is_trial: bool = False) -> bytes:
+        return await self._client.apply(
+            self._get_resource(write.kind),
+            self._namespace,
+            write.head.name,
+            dict(write.body),
+            manager=write.manager,
+            is_forced=write.is_forced,
+            is_trial=is_trial,
+        )
+
+    async def request(self, target: FluxTarget, now: datetime) -> None:
+        """Have Flux reconcile an object now. Raises as `Patcher.patch`."""
+        patch: JsonObject = {"metadata": {"annotations": {REQUESTED_AT: format_rfc3339(now)}}}
+        resource = self._get_resource(target.kind)
+        await self._client.patch(resource, self._namespace, target.name, patch)
+
+    def _get_resource(self, kind: str) -> Resource:
+        resource = self._kinds[kind].resource
+        if resource is None:
+            raise NotFound(f"cannot write {kind}: the cluster does not have this kind any more")
+        return resource
+
+
+Kept = TypeVar("Kept")
+
+NO_POLICIES: Final = "the cluster has no image policies: Flux is not installed, or not all of it"
+NO_TARGETS: Final = "the cluster has neither OCIRepositories nor Kustomizations to write a tag to"
+NO_OTHERS: Final = "other namespaces are left alone by -releases.no-cross-namespace-refs"
+
+
+class Unobserved(Exception):
+    """Within this package: a decision needs an unreadable object. `reason` is that of `Ready`."""
+
+    def __init__(self, problem: str, reason: str = "") -> None:
+        super().__init__(problem)
+        self.reason = reason
+
+
+class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
+    """Takes the snapshots of one namespace."""
+
+    namespace: str
+    caches: ReleaseCaches
+    flux: FluxObjects
+    look_ups: ReleaseLookUps | None
+    """None where no registry is read."""
+    reader: Reader
+    wide: WideChecks
+    """HealthChecks of other namespaces."""
+    schedules: FollowedSchedules
+    now: Callable[[], datetime]
+    """The API server's time."""
+    compat: ReleaseCompat
+    verifies_wanted: bool = False
+    """Whether a pin of a tag that the registry does not have is held."""
+    keeps_to_namespace: bool = False
+    """Whether references to objects of other namespaces are refused."""
+
+    def find_lack(self) -> str | None:
+        """Say why nothing may be decided yet."""
+        return self.caches.find_lack() or self.schedules.find_lack()
+
+    async def observe(
+        self, rollout: ReleaseRollout | RefusedRelease, write_problem: str = ""
+    ) -> ReleaseSnapshot:
+        """Return the snapshot of now. Raises what `Reader.fetch` raises, and DecodeError.
+
+        `write_problem` is why an object of Flux could not be written last time.
+        """
+        if isinstance(rollout, RefusedRelease):
+            if rollout.announced is None:
+                return ReleaseSnapshot(rollout=rollout, now=self.now(), compat=self.compat)
+            return msgspec.structs.replace(await self.observe(rollout.announced), rollout=rollout)
+        await self.flux.settle()
+        metadata: Mapping[str, ReleaseMetadata | None] = {}
+        is_wide = False
+        try:
+            self._check_kinds()
+            is_wide = self._check_selection(rollout)
+            policy = await self._read_policy(rollout)
+            reading = describe_policy(policy)
+            if self.look_ups is not None:
+                metadata = await self._look_up(rollout, policy, self.look_ups)
+        except Unobserved as error:
+            reading = PolicyReading(problem=str(error), reason=error.reason)
+        current, name = rollout.status.current, rollout.head.name
+        # From here on nothing waits: all of it is of one moment.
+        flux, now = self.flux.get_flux(name), self.now()
+        gates = list_decoded(self.caches.gates.store.list_tagged(name), ReleaseGate)
+        tag = None if current is None else current.version.tag
+        targets = list_targets(name, tag, flux)
+        if not reading.problem and (lack := explain_absence(self._list_absent(), targets)):
+            reading = PolicyReading(problem=lack, reason=candidates.NO_FLUX)
+        return ReleaseSnapshot(
+            rollout=rollout,
+            now=now,
+            policy=reading,
+            metadata=metadata,
+            gates=gates,
+            schedule_holds=self.schedules.list_holds(rollout, gates, now),
+            checks=self.wide.list_checks() if is_wide else self._list_checks(rollout),
+            namespaces=self.wide.map_labels() if is_wide else {},
+            targets=targets,
+            write_problem=write_problem,
+            verifies_wanted=self.verifies_wanted,
+            compat=self.compat,
+        )
+
+    def _check_kinds(self) -> None:
+        """Raise Unobserved where a kind may not be read, or where there is no Flux."""
+        caches = self.caches
+        if caches.gates.is_forbidden:
+            raise Unobserved(str(caches.gates.lack), candidates.GATES_UNKNOWN)
+        if caches.checks.is_forbidden:
+            raise Unobserved(str(caches.checks.lack), candidates.CHECKS_UNKNOWN)
+        for kind in (caches.policies, caches.oci_repositories, caches.kustomizations):
+            if kind.is_forbidden:
+                raise Unobserved(str(kind.lack))
+        if caches.policies.is_absent:
+            raise Unobserved(NO_POLICIES, candidates.NO_FLUX)
+        if lack := explain_absence(self._list_absent()):
+            raise Unobserved(lack, candidates.NO_FLUX)
+
+    def _list_absent(self) -> list[str]:
+        kinds = (self.caches.oci_repositories, self.caches.kustomizations)
+        return [kind.kind for kind in kinds if kind.is_absent]
+
+    def _check_selection(self, rollout: ReleaseRollout) -> bool:
+        """Return whether other namespaces are read; raise Unobserved where they may not be."""
+        checks = rollout.spec.checks
+        if checks is None or checks.namespaces is None:
+            return False
+        if problem := self.wide.find_problem():
+            raise Unobserved(problem, candidates.CHECKS_UNKNOWN)
+        return True
+
+    def _list_checks(self, rollout: ReleaseRollout) -> tuple[HealthCheck, ...]:
+        if rollout.spec.checks is None:
+            return ()
+        return list_decoded(self.caches.checks.store.list_all(), HealthCheck)
+
+    async def _read_policy(self, rollout: ReleaseRollout) -> ImagePolicy:
+        spec = rollout.spec
+        place = FluxReference(
+            kind="ImagePolicy",
+            namespace=spec.policy_namespace or self.namespace,
+            name=spec.policy_name,
+        )
+        return await self._read(place, self.caches.policies, decode_image_policy)
+
+    async def _read(
+        self, place: FluxReference, kind: FollowedKind, decode: Callable[[JsonBytes], Kept]
+    ) -> Kept:
+        """Return another object: from the cache, or from another namespace by a live read."""
+        text = f"{place.kind} {place.namespace}/{place.name}"
+        if not place.name:
+            raise Unobserved(f"{place.kind}: no name is given")
+        if place.namespace == self.namespace:
+            stored = kind.store.get(place.namespace, place.name)
+            if isinstance(stored, Unreadable):
+                raise Unobserved(stored.error)
+            if stored is None:
+                raise Unobserved(f"{text}: there is none")
+            return cast(Kept, stored.decoded)
+        if self.keeps_to_namespace:
+            raise Unobserved(f"{text}: {NO_OTHERS}")
+        if kind.resource is None:
+            raise Unobserved(f"{text}: the cluster does not have this kind")
+        try:
+            return decode(await self.reader.fetch(kind.resource, place.namespace, place.name))
+        except NotFound as error:
+            raise Unobserved(f"{text}: there is none") from error
+        except (Denied, DecodeError) as error:
+            raise Unobserved(str(error)) from error
+
+    async def _look_up(
+        self, rollout: ReleaseRollout, policy: ImagePolicy, look_ups: ReleaseLookUps
+    ) -> Mapping[str, ReleaseMetadata | None]:
+        """Return the known answers of registries about the releases that may come next."""
+        wanted, spec = rollout.spec.wanted_version, rollout.spec
+        tags = {release.tag for release in rollout.status.available_releases}
+        digests: dict[str, str | None] = {}
+        latest = policy.latest
+        if latest and needs_metadata(rollout.status, latest.tag, latest.digest):
+            digests[latest.tag] = latest.digest
+        if wanted is not None and wanted not in tags:
+            digests.setdefault(wanted, None)
+        if not digests:
+            return {}
+        try:
+            repository = await self._read(
+                policy.repository, self.caches.image_repositories, decode_image_repository
+            )
+            _check_access(policy, repository, self.namespace)
+        except Unobserved as error:
+            for tag in digests:
+                look_ups.report_problem(LookUpKey(rollout.head.name, tag), error)
+            return {}
+        releases = {
+            tag: await look_ups.fetch(
+                LookUpKey(rollout.head.name, tag), repository, spec.update_interval, digest
+            )
+            for tag, digest in digests.items()
+        }
+        return {tag: metadata for tag, (is_known, metadata) in releases.items() if is_known}
+
+
+def explain_absence(absent: Collection[str], targets: Collection[FluxTarget] | None = None) -> str:
+    """Return why no object can get a tag; empty where one can, or where all kinds are there.
+
+    `absent` are kinds that the cluster does not have. What a Rollout writes to may be of these, if
+    it has no targets; None: they are not known yet.
+    """
+    missing = [kind for kind in (OCI_REPOSITORY, KUSTOMIZATION) if kind in absent]
+    if len(missing) > 1:
+        return NO_TARGETS
+    if not missing or targets is None or targets:
+        return ""
+    return (
+        f"the cluster has no kind {missing[0]}, and no object of another kind is annotated for it"
+    )
+
+
+def _check_access(policy: ImagePolicy, repository: ImageRepository, own: str) -> None:
+    """Raise Unobserved where a policy may not use an ImageRepository of another namespace.
+
+    Flux knows by `spec.accessFrom` which policies may, and selects a tag of that image for no other
+    policy. Else any writer of a policy could have a registry read with the pull secret of another
+    namespace.
+    """
+    if repository.head.namespace == own:
+        return
+    try:
+        image = None if policy.latest is None else parse_repository(policy.latest.image)
+    except InvalidInput:
+        image = None
+    if image != repository.image:
+        place = f"ImageRepository {repository.head.key}"
+        raise Unobserved(f"{place}: Flux has selected no tag of its image for {policy.head.key}")
+
+
+def describe_policy(policy: ImagePolicy) -> PolicyReading:
+    """Return an image policy as decisions use it."""
+    latest = policy.latest
+    return PolicyReading(
+        latest=None if latest is None else latest.tag,
+        digest=None if latest is None else latest.digest,
+        order=policy.order,
+    )
+
+
+BAD_ANNOTATION = "InvalidAnnotation"
+DRIFT_CORRECTED: Final = "DriftCorrected"
+_VALUES: Final = frozenset(
+    {FluxWriteCode.VALUE_SET, FluxWriteCode.VALUE_MOVED, FluxWriteCode.VALUE_TAKEN}
+)
+_OVER_OTHERS: Final = frozenset({FluxWriteCode.VALUE_TAKEN, FluxWriteCode.CHOICE_CLEARED})
+
+# Every Rollout is reconciled this often when nothing happens.
+RESYNC: Final = timedelta(minutes=1)
+
+
+class ReleaseReports:
+    """Reports what happens to the Rollouts of one namespace."""
+
+    def __init__(self, record: Callable[[EventRecord], None], counters: ReleaseCounters) -> None:
+        """`record` has an Event written soon."""
+        self._record = record
+        self._counters = counters
+        self._problems: dict[str, frozenset[str]] = {}
+
+    def on_plan(self, watched: WatchedObject, events: Iterable[ReleaseEvent]) -> None:
+        """Report a plan that was recorded in the status."""
+        for event in events:
+            self._report(watched, event)
+
+    def on_status(self, name: str, before: ReleaseStatus, after: ReleaseStatus) -> None:
+        """Count what is new in a status that replaces the known one."""
+        self._counters.record(name, before, after)
+
+    def on_write(self, watched: WatchedObject, write: FluxWrite, *, is_drift: bool) -> None:
+        """Report a write that put drift right, or went over what another writer had chosen."""
+        if is_drift and write.code in _VALUES:
+            event = ReleaseEvent(reason=DRIFT_CORRECTED, note=write.text, is_routine=True)
+            self._report(watched, event)
+        elif write.code in _OVER_OTHERS:
+            event = ReleaseEvent(reason=camel_case(write.code), note=write.text, is_routine=True)
+            self._record_event(watched, event)
+
+    def on_problems(self, watched: WatchedObject, problems: Iterable[str]) -> None:
+        """Report annotations of Flux's objects that cannot be obeyed, each once."""
+        before, now = self._problems.get(watched.name, frozenset()), frozenset(problems)
+        for text in sorted(now - before):
+            event = ReleaseEvent(reason=BAD_ANNOTATION, note=text, severity=Severity.WARN)
+            self._report(watched, event)
+        self._problems[watched.name] = now
+
+    def forget(self, name: str) -> None:
+        """Forget a Rollout that is gone."""
+        self._problems.pop(name, None)
+        self._counters.forget(name)
+
+    def _report(self, watched: WatchedObject, event: ReleaseEvent) -> None:
+        emit = log.at(event.severity)
+        emit("Rollout reports", rollout=watched.name, reason=event.reason, why=event.note)
+        self._record_event(watched, event)
+
+    def _record_event(self, watched: WatchedObject, event: ReleaseEvent) -> None:
+        about = Regarding(EventKind.RELEASE, watched.namespace, watched.name, watched.uid)
+        self._record(event.record(about, EventAction.RELEASE))
+
+
+class ReleaseContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What a ReleaseController works with."""
+
+    newest: NewestObjects[WatchedObject]
+    """Rollouts, with what this process wrote."""
+    statuses: StatusWriter[WatchedObject]
+    observer: ReleaseObserver
+    flux: FluxObjects
+    patcher: TimedPatcher
+    attempts: Attempts
+    reports: ReleaseReports
+
+
+class ReleaseController:
+    """Reconciles the Rollouts of one namespace by name."""
+
+    def __init__(self, context: ReleaseContext) -> None:
+        self._context = context
+        self._reconciles = Reconciles(
+            kind="Rollout",
+            attempts=context.attempts,
+            once=self._observe_and_act,
+            name_keys=lambda name: {"rollout": name},
+        )
+        self._write_problems: dict[str, str] = {}
+        self._corrections: dict[str, tuple[Correction, ...]] = {}
+
+    async def reconcile(self, name: str) -> Result:
+        """Reconcile a Rollout once, do what is due, and return when to reconcile again."""
+        return await self._reconciles.reconcile(name)
+
+    def get_error(self, name: str) -> str:
+        """Return why a Rollout could not be reconciled last; empty where it could."""
+        return self._reconciles.get_error(name)
+
+    async def _observe_and_act(self, name: str) -> timedelta | None:
+        """Return when to reconcile again. Raises ApiError and DecodeError."""
+        context = self._context
+        watched = await context.newest.settle(ROLLOUTS, name)
+        if watched is None:
+            self._forget(name)
+            return None
+        if lack := context.observer.find_lack():
+            log.debug("Rollout waits", rollout=name, why=lack)
+            return RECHECK
+        if not isinstance(watched, WatchedObject):
+            return RESYNC  # what cannot be read is on record in the log
+        rollout = watched.decoded
+        if not isinstance(rollout, ReleaseRollout | RefusedRelease) or rollout.head.is_terminating:
+            return None
+        return await self._decide(watched, rollout)
+
+    async def _decide(
+        self, watched: WatchedObject, rollout: ReleaseRollout | RefusedRelease
+    ) -> timedelta:
+        """Plan, record the plan, and carry it out."""
+        context, name = self._context, watched.name
+        snapshot, plan = await self._plan(rollout)
+        refused: Mapping[str, str] = {}
+        has_turn = bool(plan.tag)
+        if plan.tag and isinstance(rollout, ReleaseRollout):
+            # A trial and the turn of a write take seconds, in which gates and schedules close: what
+            # is recorded is decided after both.
+            refused = {plan.tag: await self._try_writes(rollout, plan)}
+            await context.patcher.wait_turn_to_patch(ROLLOUTS, watched.namespace, name)
+            snapshot, plan = await self._plan(rollout, refused)
+            if plan.tag not in {"", *refused}:
+                return timedelta(0)
+        if context.newest.get(name) is not watched:
+            return timedelta(0)  # it has changed while something was waited for
+        if plan.status != rollout.status:
+            watched = await context.statuses.write(watched, plan.status, has_turn=has_turn)
+        context.reports.on_status(name, rollout.status, plan.status)
+        context.reports.on_plan(watched, plan.events)
+        failed: Collection[tuple[str, str]] = ()
+        if isinstance(rollout, ReleaseRollout):
+            failed = await self._carry_out(watched, rollout, plan)
+        self._remember(name, remember(snapshot.corrections, plan, snapshot.now, failed))
+        again = min(plan.requeue_after or RESYNC, RESYNC)
+        if isinstance(rollout, ReleaseRollout):
+            # An image policy of another namespace is not followed: it is read each time.
+            again = min(again, rollout.spec.update_interval)
+        # An object that the plan lacks wakes this Rollout as it comes; a refused write is repeated.
+        if problem := "".join(refused.values()) or self._write_problems.get(name):
+            return min(context.attempts.record_failure(("tags", name), problem), again)
+        context.attempts.record_success(("tags", name))
+        return again
+
+    async def _plan(
+        self,
+        rollout: ReleaseRollout | RefusedRelease,
+        refused: Mapping[str, str] = MappingProxyType({}),
+    ) -> tuple[ReleaseSnapshot, ReleasePlan]:
+        """Return the plan of now, and what it rests on; `refused`: why Flux takes no such tag."""
+        name = rollout.head.name
+        snapshot = await self._context.observer.observe(rollout, self._write_problems.get(name, ""))
+        corrections = self._corrections.get(name, ())
+        snapshot = msgspec.structs.replace(snapshot, corrections=corrections, refused=refused)
+        return snapshot, plan_release(snapshot)
+
+    async def _carry_out(
+        self, watched: WatchedObject, rollout: ReleaseRollout, plan: ReleasePlan
+    ) -> Collection[tuple[str, str]]:
+        """Return kind and name of the objects that could not be written."""
+        context = self._context
+        due = plan_due_writes(rollout, plan, context.flux.get_flux(watched.name))
+        context.reports.on_problems(watched, due.problems)
+        failed = await self._write_tags(watched, due.writes, frozenset(list_drifted(plan)))
+        for action in plan.actions:
+            match action:
+                case RemoveIntents():
+                    await self._remove(watched, action)
+                case RequestReconcile(target=target):
+                    await self._request(watched.name, target)
+                case ApplyTag():
+                    pass  # it is among the writes
+        return failed
+
+    async def _try_writes(self, rollout: ReleaseRollout, plan: ReleasePlan) -> str:
+        """Return why an object would not take a new tag; empty where all of them would.
+
+        Raises ApiError where nothing was sent, or an object has changed meanwhile.
+        """
+        flux = self._context.flux
+        for write in plan_due_writes(rollout, plan, flux.get_flux(rollout.head.name)).writes:
+            try:
+                await flux.try_write(write)
+            except (Refused, Denied, UnknownOutcome, Unreachable) as error:
+                log.warn(
+                    "Object of Flux would not be written", rollout=rollout.head.name, err=error
+                )
+                return str(error)
+        return ""
+
+    async def _write_tags(
+        self,
+        watched: WatchedObject,
+        writes: Iterable[FluxWrite],
+        drifted: frozenset[tuple[str, str]],
+    ) -> Collection[tuple[str, str]]:
+        """Carry out due writes, and return kind and name of the objects that could not be written.
+
+        `drifted` are kinds and names of objects that had another tag than they should. One of these
+        that cannot be written holds no other up, but a deployment stops there.
+        """
+        problems: dict[tuple[str, str], str] = {}
+        for write in writes:
+            place = (write.kind, write.head.name)
+            # A later write to the same object rests on the earlier write.
+            if place in problems:
+                continue
+            if not drifted.issuperset(problems):
+                break
+            try:
+                await self._context.flux.write(write)
+            except (ApiError, DecodeError) as error:
+                problems[place] = str(error)
+                log.warn("Object of Flux not written", rollout=watched.name, err=error)
+            else:
+                self._context.reports.on_write(watched, write, is_drift=place in drifted)
+        if problems:
+            self._write_problems[watched.name] = join_names([*problems.values()])
+        else:
+            self._write_problems.pop(watched.name, None)
+        return problems
+
+    async def _request(self, name: str, target: FluxTarget) -> None:
+        """Have Flux reconcile now; where that fails, it does so at its own interval."""
+        try:
+            await self._context.flux.request(target, self._context.observer.now())
+        except ApiError as error:
+            log.warn("Flux does not hurry", rollout=name, target=target.name, err=error)
+
+    async def _remove(self, watched: WatchedObject, action: RemoveIntents) -> None:
+        """Remove annotations that had their effect, in this very version of the Rollout.
+
+        A JSON patch that tests their values would fail for many texts that people write: the API
+        server compares them as they are written, and its JSON escapes other characters than ours.
+        """
+        head: JsonObject = {"uid": watched.uid, "resourceVersion": watched.resource_version}
+        gone: JsonObject = {intent.annotation: None for intent in action.intents}
+        patch: JsonObject = {"metadata": {**head, "annotations": gone}}
+        try:
+            body = await self._context.patcher.patch(
+                ROLLOUTS, watched.namespace, watched.name, patch
+            )
+        except ApiError:
+            self._context.newest.doubt(watched.name)
+            raise
+        self._context.newest.record(body)
+
+    def _remember(self, name: str, corrections: tuple[Correction, ...]) -> None:
+        if corrections:
+            self._corrections[name] = corrections
+        else:
+            self._corrections.pop(name, None)
+
+    def _forget(self, name: str) -> None:
+        context = self._context
+        self._corrections.pop(name, None)
+        self._write_problems.pop(name, None)
+        context.newest.forget(name)
+        context.reports.forget(name)
+        context.attempts.record_success(("tags", name))
+        if context.observer.look_ups is not None:
+            context.observer.look_ups.forget(name)

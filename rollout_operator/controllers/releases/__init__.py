@@ -1,1 +1,0 @@
-"""Make releases happen: gates, bakes and health decide when a version is written where."""

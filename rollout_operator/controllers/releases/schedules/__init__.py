@@ -1,1 +1,0 @@
-"""Keep the gates of schedules as their hours say, and write the statuses of schedules."""

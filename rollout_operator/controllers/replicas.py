@@ -1,0 +1,806 @@
+"""Write replica counts: the only code that changes `spec.replicas`.
+
+An upscale goes as the cache shows the group. A downscale takes pods away: the same decision is
+taken again on a live read, under the group's lock, and is announced before the lock is let go, so
+that no rollout begins meanwhile. The lock is not held across the write: a set that is guarded comes
+back to us as a review, which takes it (FP-24). All that may take long goes before the live read:
+the mark of a downscale that no review announces, and the turn to send the write.
+
+Send the writes of one reconcile, each unless it failed lately, and report their outcomes.
+
+A patch of replicas says what it changes, and what must still hold for that.
+
+Three things may go wrong with a write, and each has a memory of its own: it failed; the store
+contradicted the cache, which is nothing to warn of; the live read that it rests on was too
+old before it was sent, which is logged once it happens repeatedly (SI-09).
+
+Write and remove the marks of our own downscales: what they are for, see `planning`.
+
+A mark is written and answered before the live read that the downscale rests on, and that shows it;
+the write that rests on it comes last. The mark stays where that gets no answer, and the process
+that finds it removes it: this process at its next reconcile, or the process after it. Where that
+write was answered, or not sent at all, the next attempt of the same rests on the mark that stands.
+When a mark is removed is decided in `removals`.
+
+When marks of downscales are removed: whose turn it is, and how soon the same set has another.
+
+A person who may annotate a set can write any number of marks, each with another text, and on any
+number of sets. So a mark that this process did not write has a share of the rate limit and waits in
+a line of its own, where it keeps no worker from other groups; and it is removed ever more seldom
+from the same set, whatever it says (LI-09, LI-11). Marks of our own there are as many as downscales
+of ours.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field
+from datetime import timedelta
+from itertools import islice
+from typing import Final, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from rollout_operator.aio.clock import CLOCK_ERROR, Clock
+from rollout_operator.aio.queue import Rewrites
+from rollout_operator.controllers.observe import (
+    EXPIRED_IN_A_ROW,
+    LIVE_READ_LASTS,
+    Observer,
+    describe_slow_call,
+)
+from rollout_operator.controllers.worker import RESYNC, Attempt, Attempts, get_retry_after
+from rollout_operator.guards.downscales import (
+    PERSIST_LIMIT,
+    Downscales,
+    DownscaleTimes,
+    Intents,
+    is_annotated,
+)
+from rollout_operator.guards.tracker import READ_AGAIN
+from rollout_operator.guards.turns import Locks, group_lock
+from rollout_operator.kube.api import STATEFULSETS, JsonObject, Patcher, Reader, TimedPatcher
+from rollout_operator.model.decode.objects import decode_statefulset
+from rollout_operator.model.names import (
+    DOWNSCALE_INTENT,
+    LAST_DOWNSCALE,
+    PREPARE_DOWNSCALE,
+    ApiError,
+    Conflict,
+    DeadlinePassed,
+    DecodeError,
+    Denied,
+    GroupName,
+    InvalidInput,
+    NotFound,
+    Refused,
+    TooManyRequests,
+    Uid,
+    UnknownOutcome,
+    Unreachable,
+)
+from rollout_operator.model.objects import Group, StatefulSet
+from rollout_operator.model.outcome import Code, Reason, Severity
+from rollout_operator.model.scaling import ScaleZone, ScalingSnapshot, TimesSource, Written
+from rollout_operator.planning.downscales import format_downscale_time, format_left
+from rollout_operator.planning.requests import announces, is_labelled, needs_intent, render_intent
+from rollout_operator.planning.scaling import plan_scaling
+from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.metrics import Metrics
+
+# Of the requests that the process may send to an API group. A removal takes up to three.
+_SHARE: Final = 0.2
+# A process that ends in a bad moment leaves some marks behind.
+_BURST: Final = 10
+# Removed at a time: each has a worker, of which there are a few for all groups.
+_MOST_UNDERWAY: Final = 4
+# How soon a mark in the line tries again; it costs no request.
+_SHORTEST_WAIT: Final = timedelta(seconds=5)
+
+
+class Removals:
+    """Paces the removals of one process."""
+
+    def __init__(self, intents: Intents, clock: Clock, qps: float) -> None:
+        """Share the rate limit of `qps` requests a second; without a limit for zero or less."""
+        self._intents = intents
+        self._clock = clock
+        self._interval = timedelta(seconds=1 / (qps * _SHARE) if qps > 0 else 0)
+        self._paid_until = timedelta(0)
+        """When all removals so far have taken no more than their share."""
+        self._ours: Rewrites[Uid, str] = Rewrites(clock)
+        self._foreign: Rewrites[Uid, None] = Rewrites(clock)
+        self._underway = 0
+        self._line: dict[Uid, timedelta] = {}
+        """Sets whose turn has not come, first come first, and when each of them tries again."""
+
+    def wait_before(self, sts: StatefulSet) -> timedelta:
+        """Return how long a mark must wait because earlier marks came back; zero for go.
+
+        A copy of the set, as GitOps may hold it, would else be fought at the speed of both. All
+        marks that are not ours count alike, whatever they say.
+        """
+        if self._is_ours(sts):
+            return self._ours.wait_before(sts.uid, _text(sts))
+        return self._foreign.wait_before(sts.uid, None)
+
+    def count(self, sts: StatefulSet) -> int:
+        """Return how often such a mark was removed from a set in a row."""
+        if self._is_ours(sts):
+            return self._ours.count(sts.uid, _text(sts))
+        return self._foreign.count(sts.uid, None)
+
+    def wait_in_line(self, sts: StatefulSet) -> timedelta:
+        """Return how long a mark must wait for the marks before it; zero for go, by `turn`."""
+        if self._is_ours(sts):
+            return timedelta(0)
+        now = self._clock.elapsed()
+        self._line.setdefault(sts.uid, now)
+        self._drop_late(now)
+        has_share = self._paid_until - now <= (_BURST - 1) * self._interval
+        room = _MOST_UNDERWAY - self._underway if has_share else 0
+        place = list(self._line).index(sts.uid)
+        # By its place, however long that is: if all tried again at once, only the first few would
+        # have their turn, and the share of the time until then would be lost.
+        is_due = place < room
+        wait = timedelta(0) if is_due else max(place * self._interval, _SHORTEST_WAIT)
+        self._line[sts.uid] = now + wait
+        return wait
+
+    @contextmanager
+    def turn(self, sts: StatefulSet) -> Iterator[None]:
+        """Hold the turn of a mark while it is removed; without an error it counts as removed."""
+        if self._is_ours(sts):
+            yield
+            self._ours.record(sts.uid, _text(sts))
+            return
+        self._line.pop(sts.uid, None)
+        self._paid_until = max(self._paid_until, self._clock.elapsed()) + self._interval
+        self._underway += 1
+        try:
+            yield
+        finally:
+            self._underway -= 1
+        self._foreign.record(sts.uid, None)
+
+    def record_answered(self, set_uid: Uid) -> None:
+        """Record that a set was scaled down by a mark of ours: no writer contests that any more."""
+        self._foreign.forget(set_uid)
+
+    def forget(self, set_uid: Uid) -> None:
+        """Forget a set that is gone."""
+        self._ours.forget(set_uid)
+        self._foreign.forget(set_uid)
+        self._line.pop(set_uid, None)
+
+    def _is_ours(self, sts: StatefulSet) -> bool:
+        return self._intents.is_ours(sts.uid, _text(sts))
+
+    def _drop_late(self, now: timedelta) -> None:
+        """Drop the sets in front that try no more: their mark is gone."""
+        for uid in list(islice(self._line, _MOST_UNDERWAY)):
+            if now - self._line[uid] > _SHORTEST_WAIT:
+                del self._line[uid]
+
+
+def _text(sts: StatefulSet) -> str:
+    return sts.annotations[DOWNSCALE_INTENT]
+
+
+_PATH: Final = f"/metadata/annotations/{DOWNSCALE_INTENT.replace('/', '~1')}"
+
+
+class IntentClient(Reader, Patcher, Protocol):
+    """The part of `kube.api.ApiClient` that is needed."""
+
+
+@dataclass(slots=True)
+class IntentWriter:
+    """Writes and removes the marks of one process."""
+
+    client: Patcher
+    """Writes marks."""
+    removing: IntentClient
+    """Removes them."""
+    removals: Removals
+    downscales: Downscales
+    process: str
+    """No two of one namespace may have the same name."""
+    _attempts: int = field(default=0, init=False)
+
+    def begin(self, sts: StatefulSet, replicas: int) -> str:
+        """Return the mark of an attempt: that of the last where it stands and says the same."""
+        if self.downscales.intents.is_idle(sts) and announces(sts, replicas):
+            text = sts.annotations[DOWNSCALE_INTENT]
+        else:
+            self._attempts += 1
+            text = render_intent(sts, replicas, f"{self.process}-{self._attempts}")
+        self.downscales.intents.begin(sts.uid, text)
+        return text
+
+    async def write(self, sts: StatefulSet, text: str) -> None:
+        """Mark a set, in place of any other mark, unless the set carries this mark already.
+
+        Raises ApiError. Without an answer no write may be sent that rests on the mark, so that this
+        is no UnknownOutcome of the downscale.
+        """
+        if sts.annotations.get(DOWNSCALE_INTENT) == text:
+            return
+        # The live read confirms all the rest: this spares a mark where the cache is behind.
+        spec: JsonObject = {"op": "test", "path": "/metadata/generation", "value": sts.generation}
+        add: JsonObject = {"op": "add", "path": _PATH, "value": text}
+        try:
+            await _patch(self.client, sts, [_test_uid(sts.uid), spec, add])
+        except UnknownOutcome as error:
+            raise Unreachable(f"{error}", call=error.call) from error
+
+    async def revoke(self, sts: StatefulSet) -> bool:
+        """Remove the mark of a set; return whether it was still there.
+
+        From then on the write that rests on it fails, however late. Raises ApiError; Conflict where
+        the API server shows something else than it says.
+        """
+        text = sts.annotations[DOWNSCALE_INTENT]
+        underway = self.downscales.intents.find([sts])
+        if underway is not None:
+            was_removed = self.removals.count(sts) > 0
+            log.info(
+                "Removing mark of a downscale that was removed before and is back"
+                if was_removed
+                else "Revoking downscale without an answer",
+                zone=sts.name,
+                replicas_from=underway.replicas_from,
+                replicas_to=underway.replicas_to,
+            )
+        with self.removals.turn(sts):
+            return await self._take_off(sts, text)
+
+    async def _take_off(self, sts: StatefulSet, text: str) -> bool:
+        client = self.removing
+        try:
+            now = await _patch(client, sts, [_test_uid(sts.uid), *render_steps(text)])
+        except NotFound as error:
+            raise Conflict(f"{error}", call=error.call) from error
+        except Conflict:
+            now = _decode(await client.fetch(STATEFULSETS, sts.namespace, sts.name))
+            if now.uid != sts.uid or now.annotations.get(DOWNSCALE_INTENT) != text:
+                self.downscales.record_revoked(sts, text, now.resource_version)
+                return False
+            now = await self._remove(now)
+        self.downscales.record_revoked(sts, text, now.resource_version)
+        return True
+
+    async def _remove(self, sts: StatefulSet) -> StatefulSet:
+        """Remove the mark of a set in this very version. Raises ApiError.
+
+        A test of the text of a mark fails in the API server where it has characters that Go's JSON
+        writes otherwise. Ours have none, but a person who may annotate a set can write one.
+        """
+        head: JsonObject = {"uid": sts.uid, "resourceVersion": sts.resource_version}
+        patch: JsonObject = {"metadata": {**head, "annotations": {DOWNSCALE_INTENT: None}}}
+        return _decode(await self.removing.patch(STATEFULSETS, sts.namespace, sts.name, patch))
+
+
+def render_steps(text: str) -> list[JsonObject]:
+    """Return the steps of a patch that fails without a mark, and removes it."""
+    return [
+        {"op": "test", "path": _PATH, "value": text},
+        {"op": "remove", "path": _PATH},
+    ]
+
+
+async def _patch(client: Patcher, sts: StatefulSet, steps: list[JsonObject]) -> StatefulSet:
+    return _decode(await client.patch(STATEFULSETS, sts.namespace, sts.name, steps))
+
+
+def _test_uid(uid: Uid) -> JsonObject:
+    return {"op": "test", "path": "/metadata/uid", "value": uid}
+
+
+def _decode(body: bytes) -> StatefulSet:
+    try:
+        return decode_statefulset(body)
+    except DecodeError as error:
+        raise Conflict(f"{error}") from error
+
+
+# First wait after the store contradicted the cache, which shows it any moment.
+RECHECK_WAIT: Final = timedelta(milliseconds=50)
+# A write that holds back its group and does not succeed leaves it to others for most of this time,
+# once it has failed for longer than it may hold it (D-25).
+HELD_WAIT: Final = timedelta(minutes=2)
+# Timers may be early by a little.
+CATCH_UP: Final = timedelta(milliseconds=20)
+
+
+class ReconcileOutcome(msgspec.Struct, kw_only=True):
+    """The outcome of one reconcile of a group, beyond its last plan."""
+
+    reasons: list[Reason] = []
+    again: timedelta = RESYNC
+
+    def clear(self) -> None:
+        """Begin anew: a reason that still holds is found again."""
+        self.reasons.clear()
+        self.again = RESYNC
+
+    def fail(self, reason: Reason, again: timedelta) -> None:
+        """Record a failed attempt, and when it is repeated."""
+        self.reasons.append(reason)
+        self.again = min(self.again, again + CATCH_UP)
+
+
+class Write(msgspec.Struct, frozen=True, kw_only=True):
+    """One write, and how its failure is reported."""
+
+    attempt: Attempt
+    what: str
+    zone: str = ""
+    send: Callable[[], Awaitable[None]]
+    is_blocked: Callable[[], bool] = lambda: False
+    """Whether nothing else of the group may begin though it has failed."""
+    waited_for: Callable[[], timedelta | None] = lambda: None
+    """For how much longer the group waits for it, perhaps zero. None where that is not known."""
+
+    @property
+    def clash(self) -> Attempt:
+        """Return the name of its conflicts with the store."""
+        return ("clash", *self.attempt)
+
+    @property
+    def late(self) -> Attempt:
+        """Return the name of its live reads that were too old."""
+        return ("late", *self.attempt)
+
+
+class ScalingWrites:
+    """Sends the writes of one process."""
+
+    def __init__(self, attempts: Attempts) -> None:
+        self._attempts = attempts
+
+    async def send(self, write: Write, outcome: ReconcileOutcome) -> bool:
+        """Send a write, unless that failed lately; return whether it was written (D-18)."""
+        attempts = self._attempts
+        if self._must_wait(write, outcome):
+            return False
+        try:
+            await write.send()
+        except Conflict as error:
+            wait = attempts.record_failure(write.clash, str(error), at_least=RECHECK_WAIT)
+            outcome.fail(_render_clash(write, str(error)), wait)
+            return False
+        except DeadlinePassed as error:
+            wait = attempts.record_failure(write.late, str(error))
+            outcome.fail(self._render_late(write, str(error)), wait)
+            return False
+        except (ApiError, InvalidInput) as error:
+            wait = self._record_failure(write, error)
+            _fail(write, str(error), wait, outcome)
+            return False
+        for attempt in (write.attempt, write.clash, write.late):
+            attempts.record_success(attempt)
+        return True
+
+    def _must_wait(self, write: Write, outcome: ReconcileOutcome) -> bool:
+        """Return whether a write failed lately; record why if so."""
+        wait, failure = self._attempts.wait_before(write.attempt)
+        if wait:
+            _fail(write, failure, wait, outcome)
+            return True
+        wait, failure = self._attempts.wait_before(write.clash)
+        if wait:
+            outcome.fail(_render_clash(write, failure), wait)
+            return True
+        wait, failure = self._attempts.wait_before(write.late)
+        if wait:
+            outcome.fail(self._render_late(write, failure), wait)
+        return bool(wait)
+
+    def _record_failure(self, write: Write, error: ApiError | InvalidInput) -> timedelta:
+        attempts, least = self._attempts, get_retry_after(error)
+        if write.is_blocked() and attempts.failing_for(write.attempt) >= PERSIST_LIMIT:
+            least = max(least, HELD_WAIT)
+        wait = attempts.record_failure(write.attempt, str(error), at_least=least)
+        log.debug(
+            "Attempt failed", attempt=write.attempt[0], zone=write.zone, again_in=wait, err=error
+        )
+        return wait
+
+    def _render_late(self, write: Write, why: str) -> Reason:
+        is_failure = self._attempts.count(write.late) >= EXPIRED_IN_A_ROW
+        text = f"{write.what}: a live read was too old before the write was sent: {why}"
+        severity = Severity.WARN if is_failure else Severity.DEBUG
+        return Reason(code=Code.LIVE_READ_EXPIRED, text=text, severity=severity, zone=write.zone)
+
+
+def _render_clash(write: Write, failure: str) -> Reason:
+    return Reason(
+        code=Code.SNAPSHOT_CHANGED, text=failure, severity=Severity.DEBUG, zone=write.zone
+    )
+
+
+def _fail(write: Write, failure: str, wait: timedelta, outcome: ReconcileOutcome) -> None:
+    """Record why a write failed, and for how much longer its group waits for it."""
+    reason, left = render_failure(write.what, failure, write.zone), write.waited_for()
+    if left is not None:
+        text = f"{reason.text}; its group goes on nevertheless"
+        reason = replace(reason, text=text)
+    if left:
+        reason = replace(reason, text=f"{text} in {format_left(left)}", stable_text=f"{text} later")
+        wait = min(wait, left)
+    outcome.fail(reason, wait)
+
+
+def render_failure(what: str, failure: str, zone: str) -> Reason:
+    """Return the reason for a write whose last attempt failed."""
+    text = f"{what}: the last attempt failed and will be repeated: {failure}"
+    return Reason(code=Code.SCALE_REFUSED, text=text, severity=Severity.WARN, zone=zone)
+
+
+def render_patch(
+    action: ScaleZone, mark: str | None, record: Sequence[JsonObject]
+) -> list[JsonObject]:
+    """Return the steps that write replicas, and those that record their time.
+
+    Another count that was written since, or another set of that name, is not overwritten. A version
+    would fail with each change of the status, of which a zone that moves has many.
+    """
+    zone = action.zone
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": zone.uid},
+        *_render_spec(action),
+        *([] if mark is None else render_steps(mark)),
+        {"op": "test", "path": "/spec/replicas", "value": zone.replicas},
+        {"op": "replace", "path": "/spec/replicas", "value": action.replicas},
+        *record,
+    ]
+
+
+def name_outcome(error: ApiError) -> str:
+    """Return the outcome of a patch, as metrics name it."""
+    match error:
+        case Conflict() | NotFound():
+            return "conflict"
+        case Refused() | TooManyRequests():
+            return "refused"
+        case UnknownOutcome():
+            return "unknown"
+    return "failed"
+
+
+def _render_spec(action: ScaleZone) -> list[JsonObject]:
+    """Return the tests that keep a downscale from a spec that it was not decided for.
+
+    A downscale that comes late would find the same count again after an upscale, and take pods that
+    were not called. Where a review reads each attempt they are called, and nothing is tested: a
+    template that changes while pods prepare would fail it. Where pods go because they were not up,
+    a status that counts one more as ready since fails it, too.
+    """
+    zone = action.zone
+    if not action.is_downscale or is_labelled(zone.labels, PREPARE_DOWNSCALE):
+        return []
+    if action.is_exact:
+        version = zone.resource_version
+        return [{"op": "test", "path": "/metadata/resourceVersion", "value": version}]
+    return [{"op": "test", "path": "/metadata/generation", "value": zone.generation}]
+
+
+# A cache that has not shown an own write for so long is reported as behind by its own age.
+UNSEEN_LIMIT: Final = timedelta(seconds=60)
+
+
+class _UnseenWrite(msgspec.Struct, frozen=True, kw_only=True):
+    """A count that the cache does not show yet."""
+
+    replicas: int
+    generation: int | None
+    """The version in the answer; None without an answer: it may be written now, later or never."""
+    expires_at: timedelta
+    """On the clock's `elapsed`."""
+    keeps_time: bool = False
+    mark: str | None = None
+    """The mark that it rests on, if it is a downscale without an answer that no review
+    announces."""
+
+
+@dataclass(slots=True)
+class Replicas:
+    """Writes counts, and remembers them until the cache shows them."""
+
+    client: TimedPatcher
+    observer: Observer
+    times: DownscaleTimes
+    _: KW_ONLY
+    locks: Locks
+    downscales: Downscales
+    clock: Clock
+    metrics: Metrics
+    intents: IntentWriter
+    removals: Removals
+    is_stopping: Callable[[], bool] = lambda: False
+    on_scaled: Callable[[ScaleZone], None] = lambda action: None
+    _unseen: dict[Uid, _UnseenWrite] = field(default_factory=dict, init=False)
+    _unrecorded: set[Uid] = field(default_factory=set, init=False)
+
+    def take_snapshot(self, group: Group) -> ScalingSnapshot:
+        """Return the snapshot of the counts of a group: what was written, and the last times."""
+        sets = [zone.sts for zone in group.zones]
+        return ScalingSnapshot(
+            group=group,
+            times=self.times.recall(sets),
+            source=self.times.source,
+            written=self.map_written(sets),
+        )
+
+    def map_written(self, sets: Iterable[StatefulSet]) -> Mapping[Uid, Written]:
+        """Return the counts written to these sets that they do not show; forget all others."""
+        sets = tuple(sets)
+        self.settle(sets)
+        shown = {sts.uid for sts in sets}
+        return {
+            uid: Written(replicas=unseen.replicas, generation=unseen.generation)
+            for uid, unseen in self._unseen.items()
+            if uid in shown and unseen.generation is not None
+        }
+
+    def settle(self, sets: Iterable[StatefulSet]) -> timedelta | None:
+        """Forget writes that these sets show, and those of any set that is gone.
+
+        Returns after how long to do so again: a downscale without an answer holds back its group
+        until then, whether or not it is still wanted. None where there is none.
+        """
+        shown = {sts.uid: sts for sts in sets}
+        now = self.clock.elapsed()
+        for uid, unseen in list(self._unseen.items()):
+            sts = shown.get(uid)
+            if unseen.expires_at <= now or (sts is not None and _shows(sts, unseen)):
+                del self._unseen[uid]
+                self.downscales.end_announcement(uid)
+                if unseen.generation is None and unseen.keeps_time and unseen.expires_at > now:
+                    self.record_downscale(uid)
+        left = [
+            write.expires_at - now for write in self._unseen.values() if write.generation is None
+        ]
+        return min(left, default=None)
+
+    def forget(self, set_uid: Uid) -> None:
+        """Forget a set that is gone."""
+        self.downscales.last.forget(set_uid)
+        self.downscales.intents.forget(set_uid)
+        self.removals.forget(set_uid)
+        self._unrecorded.discard(set_uid)
+        self._unseen.pop(set_uid, None)
+        self.downscales.end_announcement(set_uid)
+
+    def is_blocked(self, sts: StatefulSet) -> bool:
+        """Return whether a downscale without a successful write may still happen, for all we know.
+
+        It got no answer, or was allowed by us and refused by another webhook: until that is over,
+        nothing else of its group begins, and to try it again makes it last as long again.
+        """
+        underway = self.downscales.find_underway(sts.group)
+        return underway is not None and underway.zone == sts.name
+
+    def record_downscale(self, uid: Uid) -> None:
+        """Record that a set has just been scaled down by any client: others wait from now on."""
+        self.downscales.last.record(uid, self.observer.now())
+        self._unrecorded.add(uid)
+
+    def has_written(self, sts: StatefulSet) -> bool:
+        """Return whether a cached set shows our last write: its time is remembered already."""
+        unseen = self._unseen.get(sts.uid)
+        return unseen is not None and _shows(sts, unseen) and sts.replicas == unseen.replicas
+
+    def has_unrecorded(self, sts: StatefulSet) -> bool:
+        """Return whether a set shows a downscale that we wrote, and that may not be recorded."""
+        return sts.uid in self._unrecorded and sts.uid not in self._unseen
+
+    async def record(self, sts: StatefulSet) -> None:
+        """Record the last downscale of a set once. Raises ApiError and InvalidInput."""
+        last = self.downscales.last
+        at = last.times[sts.uid]
+        version = await self.times.keep(sts, at)
+        last.record_shown(sts.uid, at, version)
+        if last.times.get(sts.uid) == at:
+            self._unrecorded.discard(sts.uid)
+
+    async def refresh_times(self) -> bool:
+        """Read again times that no cache shows; return whether they changed."""
+        try:
+            return await self.times.refresh()
+        except (ApiError, InvalidInput) as error:
+            log.debug("Times of downscales were not read again", err=error)
+            return False
+
+    @property
+    def times_last(self) -> timedelta | None:
+        """Return for how long times count after a read; None where a cache shows them."""
+        return READ_AGAIN if self.times.source is TimesSource.TRACKER else None
+
+    async def scale_up(self, group: GroupName, action: ScaleZone) -> None:
+        """Write more replicas. Raises ApiError; Conflict where the cache was behind."""
+        await self._write(group, action)
+
+    async def scale_down(self, scaling: ScalingSnapshot, action: ScaleZone) -> None:
+        """Write fewer replicas, if a live read leads to the same decision.
+
+        Raises ApiError, Conflict where it does not, DeadlinePassed where the live read is too old
+        by then, and InvalidInput where times cannot be read.
+        """
+        zone, mark, is_announced = action.zone, None, False
+        try:
+            if needs_intent(zone):
+                self._check_stopping(zone)
+                mark, is_announced = self.intents.begin(zone, action.replicas), True
+                self.downscales.announce(zone, action.replicas)
+                await self.intents.write(zone, mark)
+            await self.client.wait_turn_to_patch(STATEFULSETS, zone.namespace, zone.name)
+            agreed = await self._confirm(scaling, action, mark)
+            is_announced = True
+            await self._write(scaling.group.name, agreed, mark, has_turn=True)
+        except UnknownOutcome:
+            is_announced = False  # until it can be written no more, see `settle`
+            raise
+        except (ApiError, InvalidInput):
+            if mark is not None:
+                self.downscales.intents.record_void(zone.uid, mark)
+            raise
+        finally:
+            if is_announced:
+                self.downscales.end_announcement(zone.uid)
+
+    async def _confirm(
+        self, scaling: ScalingSnapshot, action: ScaleZone, mark: str | None
+    ) -> ScaleZone:
+        """Return the action by a live read, which has to show its mark as well; announce it.
+
+        Raises as `scale_down`.
+        """
+        group, name = scaling.group, action.zone.name
+        async with self.locks.hold(group_lock(group.name)):
+            live = await self.observer.observe_live(group)
+            sent_at, listed_in = self.clock.elapsed() - live.snapshot_age, live.snapshot_age
+            sets = [zone.sts for zone in live.zones]
+            times = await self.times.read(sets)
+            plan = plan_scaling(replace(scaling, group=live, times=times, written={}))
+            agreed = _find(plan.scale, action)
+            others = self.downscales.intents.find(sets, but=action.zone.uid)
+            if agreed is None or live.owners != group.owners or others is not None:
+                raise Conflict(f"the API server does not confirm what the cache shows of {name}")
+            zone, intents = agreed.zone, self.downscales.intents
+            if mark is not None and zone.annotations.get(DOWNSCALE_INTENT) != mark:
+                intents.record_gone(zone.uid, mark, zone.resource_version)
+                raise Conflict(f"the mark of the downscale of {name} is not there any more")
+            self._check_stopping(zone)
+            age = self.clock.elapsed() - sent_at
+            # A review that announces a downscale decides it as well, by a live read of its own.
+            if mark is not None and age > LIVE_READ_LASTS:
+                raise DeadlinePassed(describe_slow_call(listed_in, age - listed_in))
+            self.downscales.announce(zone, agreed.replicas)
+        return agreed
+
+    def list_marked(self, sets: Iterable[StatefulSet]) -> list[StatefulSet]:
+        """Return the sets with a mark that is to be removed: a write may still rest on it."""
+        intents = self.downscales.intents
+        return [sts for sts in intents.list_left(sets) if not intents.is_idle(sts)]
+
+    def list_unused(
+        self, sets: Iterable[StatefulSet], actions: Sequence[ScaleZone]
+    ) -> list[StatefulSet]:
+        """Return the sets with a mark of ours that is over, and that none of these actions uses."""
+        wanted = {action.zone.uid: action.replicas for action in actions}
+        idle = [sts for sts in sets if self.downscales.intents.is_idle(sts)]
+        return [sts for sts in idle if not announces(sts, wanted.get(sts.uid, sts.replicas))]
+
+    async def revoke(self, sts: StatefulSet) -> None:
+        """Have the downscale that a set is marked with fail, however late it comes. Raises
+        ApiError.
+        """
+        mark = sts.annotations[DOWNSCALE_INTENT]
+        try:
+            is_over = await self.intents.revoke(sts)
+        except (Denied, Refused):
+            self.downscales.record_refused(sts, mark)
+            raise
+        unseen = self._unseen.get(sts.uid)
+        if is_over and unseen is not None and unseen.mark == mark:
+            del self._unseen[sts.uid]
+            self.downscales.end_announcement(sts.uid)
+
+    def time_left(self, sts: StatefulSet) -> timedelta | None:
+        """Return for how long the mark of a set counts still; see `Intents.time_left`."""
+        return self.downscales.intents.time_left(sts)
+
+    def _check_stopping(self, sts: StatefulSet) -> None:
+        if self.is_stopping():
+            raise Conflict(f"{sts.name} is left to the next process: this one stops")
+
+    async def _write(
+        self,
+        group: GroupName,
+        action: ScaleZone,
+        mark: str | None = None,
+        *,
+        has_turn: bool = False,
+    ) -> None:
+        """Write a count; a marked downscale fails without its mark, and removes it."""
+        zone = action.zone
+        log.info(
+            "Scaling zone",
+            group=group, zone=zone.name, replicas_from=zone.replicas, replicas_to=action.replicas,
+            reason=action.reason.code, why=action.reason.text,
+        )  # fmt: skip
+        try:
+            steps = render_patch(action, mark, self._render_time(action))
+            body = await self.client.patch(
+                STATEFULSETS, zone.namespace, zone.name, steps, has_turn=has_turn
+            )
+        except ApiError as error:
+            self._count(group, action, name_outcome(error))
+            if isinstance(error, UnknownOutcome):
+                self._unseen[zone.uid] = _UnseenWrite(
+                    replicas=action.replicas,
+                    generation=None,
+                    expires_at=self.clock.elapsed() + PERSIST_LIMIT,
+                    keeps_time=action.keeps_time,
+                    mark=mark,
+                )
+            raise
+        self._count(group, action, "accepted")
+        try:
+            written = decode_statefulset(body)
+        except DecodeError as error:
+            raise Conflict(str(error), call=f"patch statefulset {zone.name}") from error
+        if mark is not None:
+            self.downscales.intents.record_gone(zone.uid, mark, written.resource_version)
+            self.removals.record_answered(zone.uid)
+        self._unseen[zone.uid] = _UnseenWrite(
+            replicas=written.replicas,
+            generation=written.generation,
+            expires_at=self.clock.elapsed() + UNSEEN_LIMIT,
+        )
+        if action.keeps_time:
+            self._record_written(written)
+        if written.replicas != action.replicas:
+            # A webhook has changed it. Else the same would be written again at once.
+            why = f"stored as {written.replicas} instead of {action.replicas}"
+            raise Refused(f"statefulset {zone.name}: spec.replicas: {why}")
+        self.on_scaled(action)
+
+    def _record_written(self, written: StatefulSet) -> None:
+        """Remember a downscale that we wrote; the answer to the write may show its record."""
+        self.record_downscale(written.uid)
+        last, uid = self.downscales.last, written.uid
+        if self.times.source is TimesSource.ANNOTATIONS and is_annotated(written, last.times[uid]):
+            last.record_shown(uid, last.times[uid], written.resource_version)
+            self._unrecorded.discard(uid)
+
+    def _render_time(self, action: ScaleZone) -> list[JsonObject]:
+        """Return the steps that record a downscale in the same write, if annotations do."""
+        if not action.keeps_time or self.times.source is not TimesSource.ANNOTATIONS:
+            return []
+        path = f"/metadata/annotations/{LAST_DOWNSCALE.replace('/', '~1')}"
+        # The server's clock may be a second ahead of what we know of it.
+        text = format_downscale_time(self.observer.now() + CLOCK_ERROR)
+        return [{"op": "add", "path": path, "value": text}]
+
+    def _count(self, group: GroupName, action: ScaleZone, outcome: str) -> None:
+        direction = "down" if action.is_downscale else "up"
+        self.metrics.scalings.labels(group, direction, outcome).inc()
+
+
+def _shows(sts: StatefulSet, unseen: _UnseenWrite) -> bool:
+    """Return whether a cache shows the replicas that were written, or a later write."""
+    if unseen.generation is None:
+        return sts.replicas == unseen.replicas
+    return sts.generation >= unseen.generation
+
+
+def _find(actions: Iterable[ScaleZone], wanted: ScaleZone) -> ScaleZone | None:
+    """Return the same action in another plan."""
+    for action in actions:
+        is_same = action.zone.uid == wanted.zone.uid and action.replicas == wanted.replicas
+        if is_same and action.zone.replicas == wanted.zone.replicas:
+            return action
+    return None

@@ -1,0 +1,344 @@
+"""Bring one rollout group nearer to its update revision.
+
+Carry out the actions of a plan, as often as is worth it, and say when to reconcile again.
+
+An action that failed, was refused or was contradicted is tried again later; what that means for the
+API server is decided in `retries`. Deletes without an answer are read back before anything else.
+
+Notice that another operator rolls out a group: its outdated pods go without our doing (D-73).
+
+Two operators that act on one group, two of ours without a Lease or one of grafana's, delete beside
+one another, and no live read of ours binds the other operator. So a group is left alone while the
+signs last, and taken up again where they end. Counts of replicas are written as ever: another
+operator comes to the same counts, and a downscale waits for pods that are down whatever deleted
+them.
+
+A sign is a pod that was ready and at an outdated revision and turns terminating, other than
+
+- by a delete of this process;
+- by an eviction, a preemption or the end of its node: the pod says so itself, whichever client
+requested it;
+- because it is not wanted any more: its ordinal was scaled down, or its StatefulSet goes.
+
+All others are deletes by other operators, and by people. Two within a minute may well be a
+person's; that delays the group by a minute and does no harm. A pod that is found gone is no sign:
+after a gap in the watch it is not known how it went. That may miss a sign, and the next follows.
+
+While another process acts its deletes are no sign either, nor are those that an earlier process has
+sent and the API server carries out late: so nothing counts until `COMMIT_LIMIT` after this process
+has begun to act. The decision itself is taken in `planning.rollout.zones`.
+"""
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.queue import CONTRADICTIONS
+from rollout_operator.controllers.executor import Executor, Report
+from rollout_operator.controllers.observe import EXPIRED_IN_A_ROW, Observer
+from rollout_operator.controllers.worker import (
+    RESYNC,
+    Attempt,
+    Attempts,
+    Result,
+    get_retry_after,
+    name_attempt,
+)
+from rollout_operator.guards.grants import COMMIT_LIMIT, OwnDeletes
+from rollout_operator.kube.store import StatefulSetStore
+from rollout_operator.model.names import ApiError, GroupName, Uid
+from rollout_operator.model.objects import Group, OtherRollout, Pod, StatefulSet, Unreadable
+from rollout_operator.model.outcome import Action, Code, Plan, Reason, Severity
+from rollout_operator.planning.readiness import LEFT_ALONE
+from rollout_operator.planning.rollout import is_replaced, is_wanted, plan_group
+from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.metrics import GroupStates, Metrics
+
+# An own delete that the cache has not shown for this long proves that the cache lags.
+LAG_LIMIT: Final = CONTRADICTIONS.most
+RECHECK_WAIT: Final = CONTRADICTIONS.first
+# How often a delete without an answer is read back while it may still be carried out.
+UNKNOWN_WAIT: Final = timedelta(seconds=5)
+# Budgets may count pods of other groups, whose events do not wake this group. It costs no request.
+HELD_RECHECK: Final = timedelta(seconds=10)
+
+
+class StepOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of trying actions."""
+
+    again: timedelta
+    reasons: tuple[Reason, ...] = ()
+    failed: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Steps:
+    """Tries actions, and remembers by name how often they were contradicted."""
+
+    executor: Executor
+    deletes: OwnDeletes
+    attempts: Attempts
+    refresh: Callable[[str], None]
+    """Make the caches list again; the argument says why."""
+    resync: timedelta
+    """When to reconcile again where nothing else says so."""
+    _rechecks: dict[GroupName, int] = field(default_factory=dict, init=False)
+
+    def forget(self, name: GroupName) -> None:
+        """Forget a group that is gone."""
+        self._rechecks.pop(name, None)
+
+    async def settle(self, group: Group) -> StepOutcome | None:
+        """Find out the outcome of deletes without an answer; return why nothing may go on."""
+        if self.deletes.list_unknown(group.owners):
+            step = await self._read_back(group)
+            if step.failed or step.reasons:
+                return step
+        if self.deletes.longest_unseen(group.owners) > LAG_LIMIT:
+            self.refresh("own delete not seen")
+        return None
+
+    async def carry_out(self, group: Group, actions: Sequence[Action]) -> StepOutcome:
+        """Try actions one after the other. An error stays with its zone (D-18)."""
+        steps = [await self._try(group, action) for action in actions]
+        again = min((step.again for step in steps), default=self.resync)
+        if self.deletes.list_unknown(group.owners):
+            again = min(again, UNKNOWN_WAIT)
+        reasons = tuple(reason for step in steps for reason in step.reasons)
+        return StepOutcome(again=again, reasons=reasons, failed=any(step.failed for step in steps))
+
+    async def _read_back(self, group: Group) -> StepOutcome:
+        attempt = ("read back", group.name)
+        wait, failure = self.attempts.wait_before(attempt)
+        if wait:
+            return StepOutcome(reasons=(_back_off(failure),), again=wait)
+        try:
+            await self.executor.read_back(group.owners)
+        except ApiError as error:
+            return self._fail(attempt, error)
+        self.attempts.record_success(attempt)
+        return StepOutcome(again=self.resync)
+
+    async def _try(self, group: Group, action: Action) -> StepOutcome:
+        """Carry out one action, unless it failed lately. An error stays with its zone (D-18)."""
+        attempt = name_attempt(action)
+        wait, failure = self.attempts.wait_before(attempt)
+        if wait:
+            return StepOutcome(reasons=(_back_off(failure, action.zone.name),), again=wait)
+        report = await self.executor.carry_out(group, action)
+        if report.error is not None:
+            step = self._fail(attempt, report.error, action.zone.name)
+            return replace(step, reasons=(*step.reasons, *report.reasons))
+        refused = [reason.text for reason in report.reasons if reason.code is Code.DELETE_REFUSED]
+        if refused and not report.deleted:
+            wait = self.attempts.record_failure(attempt, refused[0])
+            return StepOutcome(reasons=tuple(report.reasons), again=wait)
+        if report.is_cut_short and not report.deleted:
+            return self._expire(attempt, report, action.zone.name)
+        self.attempts.record_success(attempt)
+        again = self._choose_recheck(group.name, report)
+        if not report.held:
+            return StepOutcome(reasons=tuple(report.reasons), again=again)
+        held = _name_held(report, action.zone.name)
+        waits = [refusal.requeue_after or HELD_RECHECK for refusal in report.held]
+        return StepOutcome(reasons=(*held, *report.reasons), again=min(again, *waits))
+
+    def _fail(self, attempt: Attempt, error: ApiError, zone: str = "") -> StepOutcome:
+        wanted = get_retry_after(error)
+        wait = self.attempts.record_failure(attempt, str(error), at_least=wanted)
+        log.debug("Attempt failed", attempt=attempt[0], zone=zone, again_in=wait, err=error)
+        return StepOutcome(reasons=(_back_off(str(error), zone),), again=wait, failed=True)
+
+    def _expire(self, attempt: Attempt, report: Report, zone: str) -> StepOutcome:
+        """Return the outcome of a live read that was too old before anything was done."""
+        wait = self.attempts.record_failure(attempt, report.cut_short)
+        has_failed = self.attempts.count(attempt) >= EXPIRED_IN_A_ROW
+        reason = Reason(
+            code=Code.LIVE_READ_EXPIRED,
+            text=f"a live read was too old before a pod was deleted: {report.cut_short}",
+            severity=Severity.WARN if has_failed else Severity.DEBUG,
+            zone=zone,
+        )
+        return StepOutcome(reasons=(reason, *report.reasons), again=wait, failed=has_failed)
+
+    def _choose_recheck(self, name: GroupName, report: Report) -> timedelta:
+        """Return when to reconcile again if no event comes first."""
+        if report.deleted or report.is_cut_short or not report.is_contradicted:
+            self._rechecks.pop(name, None)
+        if report.is_cut_short:
+            return RECHECK_WAIT
+        if not report.is_contradicted:
+            return LAG_LIMIT + RECHECK_WAIT if report.deleted else self.resync
+        self._rechecks[name] = self._rechecks.get(name, 0) + 1
+        wait = CONTRADICTIONS.bound(self._rechecks[name])
+        if wait == LAG_LIMIT:
+            self.refresh("the API server contradicts the cache")
+        return wait
+
+
+def _name_held(report: Report, zone: str) -> tuple[Reason, ...]:
+    """Return each reason once for which budgets hold pods of a zone back."""
+    return tuple(
+        {refusal.reason: replace(refusal.reason, zone=zone) for refusal in report.held}.values()
+    )
+
+
+def _back_off(error: str, zone: str = "") -> Reason:
+    text = f"the last attempt failed and will be repeated: {error}"
+    return Reason(code=Code.BACKING_OFF, text=text, severity=Severity.WARN, zone=zone)
+
+
+# A reconcile that ends so has done nothing for the group: the time of the last success stands
+# still.
+_BLIND: Final = frozenset({Code.BACKING_OFF, Code.SNAPSHOT_STALE, Code.LIVE_READ_EXPIRED})
+
+
+@dataclass(slots=True, kw_only=True)
+class RolloutController:
+    """Reconciles rollout groups by name."""
+
+    observer: Observer
+    executor: Executor
+    deletes: OwnDeletes
+    attempts: Attempts
+    group_states: GroupStates
+    metrics: Metrics
+    clock: Clock
+    refresh: Callable[[str], None]
+    """Make the caches list again; the argument says why."""
+    _steps: Steps = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._steps = Steps(
+            executor=self.executor,
+            deletes=self.deletes,
+            attempts=self.attempts,
+            refresh=self.refresh,
+            resync=RESYNC,
+        )
+
+    async def reconcile(self, name: GroupName) -> Result:
+        """Reconcile the group once, do what is due, and return when to reconcile again."""
+        group = self.observer.observe(name)
+        if not group.zones and not group.unreadable:
+            self._forget(name)
+            return Result()
+        self.metrics.begin_group(name)
+        self.metrics.group_reconciles.labels(name).inc()
+        has_failed = True  # unless proven otherwise: a bug passes by here as well
+        try:
+            with self.metrics.group_reconcile_duration.labels(name).time():
+                plan, again = await self._reconcile_once(group)
+            has_failed = plan.failed
+        finally:
+            if has_failed:
+                self.metrics.group_reconciles_failed.labels(name).inc()
+        log_again = self.group_states.post(plan)
+        if not has_failed and not _BLIND.intersection(reason.code for reason in plan.waits):
+            self.metrics.group_last_success.labels(name).set(self.clock.now().timestamp())
+        return Result(again=min(again, plan.requeue_after or RESYNC, log_again or RESYNC))
+
+    async def _reconcile_once(self, group: Group) -> tuple[Plan, timedelta]:
+        """Return the plan with the outcome of its actions, and when to reconcile again."""
+        has_unknown = bool(self.deletes.list_unknown(group.owners))
+        if step := await self._steps.settle(group):
+            return Plan(group=group.name, waits=step.reasons, failed=step.failed), step.again
+        if has_unknown:
+            group = self.observer.observe(group.name)
+        plan = plan_group(group)
+        with self.group_states.carrying_out(plan):
+            step = await self._steps.carry_out(group, plan.actions)
+        failed = plan.failed or step.failed
+        return dataclasses.replace(
+            plan, waits=(*step.reasons, *plan.waits), failed=failed
+        ), step.again
+
+    def _forget(self, name: GroupName) -> None:
+        self._steps.forget(name)
+        self.group_states.forget(name)
+        self.metrics.forget_group(name)
+
+
+# Of a group. Two decide; the others are kept for signs that turn out to be a downscale's, of which
+# the watch of StatefulSets is later than that of pods.
+MOST_SIGNS: Final = 64
+
+
+class _Sign(NamedTuple):
+    """One pod that another operator seems to have deleted."""
+
+    owner: Uid
+    ordinal: int
+    pod: str
+    at: timedelta
+    """On the clock's `elapsed`."""
+
+
+@dataclass(slots=True)
+class OtherOperators:
+    """The groups that other operators roll out, as far as this process sees it."""
+
+    sets: StatefulSetStore
+    """By which outdated and wanted pods are found."""
+    deletes: OwnDeletes
+    clock: Clock
+    count: Callable[[GroupName], None]
+    """Called with each sign."""
+    _signs: dict[GroupName, deque[_Sign]] = field(default_factory=dict, init=False)
+    _counts_from: timedelta | None = field(default=None, init=False)
+
+    def __len__(self) -> int:
+        return len(self._signs)
+
+    def begin(self) -> None:
+        """Record that this process acts from now on, and no earlier process does."""
+        self._counts_from = self.clock.elapsed() + COMMIT_LIMIT
+
+    def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+        """Take over a pod that changed."""
+        if not (isinstance(old, Pod) and isinstance(new, Pod) and old.is_ready):
+            return
+        now = self.clock.elapsed()
+        if self._counts_from is None or now < self._counts_from or self.deletes.is_ours(old.uid):
+            return
+        sts = None if old.owner_uid is None else self.sets.get_by_uid(old.owner_uid)
+        if not isinstance(sts, StatefulSet) or not is_replaced(sts, old, new):
+            return
+        group, ordinal = sts.group, sts.ordinal_of(old.name)
+        if group is None or ordinal is None:
+            return
+        signs = self._signs.setdefault(group, deque(maxlen=MOST_SIGNS))
+        signs.append(_Sign(sts.uid, ordinal, old.name, now))
+        self.count(group)
+
+    def find(self, group: GroupName, sets: Sequence[StatefulSet]) -> OtherRollout | None:
+        """Return the rollout of a group by another operator; `sets` are its members as they are.
+
+        Old signs are forgotten, and all signs of a group without members.
+        """
+        now, signs = self.clock.elapsed(), self._signs.get(group)
+        if signs is None:
+            return None
+        if not sets or now - signs[-1].at >= LEFT_ALONE:
+            del self._signs[group]
+            return None
+        by_uid = {sts.uid: sts for sts in sets}
+        valid = [
+            sign
+            for sign in signs
+            if (sts := by_uid.get(sign.owner)) is not None and is_wanted(sts, sign.ordinal)
+        ]
+        if len(valid) < 2:
+            return None
+        before, last = valid[-2:]
+        left = last.at + LEFT_ALONE - now
+        if last.at - before.at > LEFT_ALONE or left <= timedelta(0):
+            return None
+        return OtherRollout(pods=(before.pod, last.pod), left=left)

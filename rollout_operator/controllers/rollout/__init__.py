@@ -1,1 +1,0 @@
-"""Roll out one group: the controller, and what carries its plans out."""

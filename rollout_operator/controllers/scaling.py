@@ -1,0 +1,572 @@
+"""Bring the replica counts of one rollout group to what they should be.
+
+Beside rollouts, with workers of its own: pods that are slow to answer and references that cannot be
+read delay no rollout. What is due is decided in `planning.scaling.plan`; counts are written by
+`replicas`, those that do not stay are reported by `contests`, pods are called by `pod_calls`,
+references are read by `kube.scales`.
+
+Replicas that another client puts back: how soon they are rewritten, and by which clients.
+
+An autoscaler, an owner or GitOps may write the count of a zone that follows or mirrors. The
+operator goes on with its orders, ever more seldom, and names the other writer to people. Its name
+stands in `managedFields`, which no cache keeps: it is read from the store, once for each write that
+did not stay.
+
+Call pods about delayed downscales, and remember their answers.
+
+One round of calls per StatefulSet at a time, many sets at once: a slow pod delays nothing but the
+downscale of its own set. Which calls are due is decided in `planning.scaling.delays`; this module
+sends them, and the answers wake the controller. Nothing is remembered beyond this process: pods
+know.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.queue import POD_CALLS, Rewrites, WorkQueue
+from rollout_operator.controllers.observe import Observer
+from rollout_operator.controllers.replicas import (
+    CATCH_UP,
+    ReconcileOutcome,
+    Removals,
+    Replicas,
+    ScalingWrites,
+    Write,
+    render_failure,
+)
+from rollout_operator.controllers.worker import Attempt, Attempts, Result
+from rollout_operator.kube.api import STATEFULSETS, Reader
+from rollout_operator.model.decode.objects import decode_replica_writers
+from rollout_operator.model.names import (
+    DOWNSCALE_INTENT,
+    FIELD_MANAGER,
+    SCALING_ANNOTATIONS,
+    ApiError,
+    GroupName,
+    Uid,
+)
+from rollout_operator.model.objects import Endpoint, Group, StatefulSet, Unreadable
+from rollout_operator.model.outcome import Code, Plan, Reason, Severity
+from rollout_operator.model.scaling import (
+    CallPods,
+    PodAnswer,
+    PodCalls,
+    PublishReplicas,
+    Reading,
+    Reference,
+    ScaleZone,
+    ScalingPlan,
+    ScalingSnapshot,
+)
+from rollout_operator.planning.downscales import format_left
+from rollout_operator.planning.scaling import list_references, plan_scaling
+from rollout_operator.pods import PodError
+from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.metrics import GroupStates, Metrics, Subject
+
+# A name is worth a short wait, and no more: without it the sentence says "something else".
+NAMED_WITHIN: Final = timedelta(seconds=2)
+
+
+class _Named(msgspec.Struct, frozen=True):
+    """Which clients undid a count, by a read that followed so many writes of it."""
+
+    times: int
+    writers: tuple[str, ...]
+
+
+class Contests:
+    """The replicas that were written last, by UID of the set, and which clients revert them."""
+
+    def __init__(self, client: Reader, clock: Clock, name: str = FIELD_MANAGER) -> None:
+        """`name` is the field manager of our own writes."""
+        self._client = client
+        self._name = name
+        self._rewrites: Rewrites[Uid, int] = Rewrites(clock)
+        self._named: dict[Uid, _Named] = {}
+
+    def record(self, action: ScaleZone) -> None:
+        """Remember that a count was written."""
+        self._rewrites.record(action.zone.uid, action.replicas)
+
+    def wait_before(self, action: ScaleZone) -> timedelta:
+        """Return how long a count that did not stay must wait; zero for go.
+
+        Another count never waits: the followed zone, or the mirrored object, wants it now.
+        """
+        return self._rewrites.wait_before(action.zone.uid, action.replicas)
+
+    def forget(self, set_uid: Uid) -> None:
+        """Forget a set that is gone."""
+        self._rewrites.forget(set_uid)
+        self._named.pop(set_uid, None)
+
+    async def describe(self, action: ScaleZone, wait: timedelta) -> Reason:
+        """Return why replicas are not written now, with the clients that revert them."""
+        zone, replicas = action.zone, action.replicas
+        times = self._rewrites.count(zone.uid, replicas)
+        writers = " and ".join(await self._list_writers(zone, times)) or "something else"
+        stable_text = (
+            f"{action.reason.text} waits: spec.replicas was set to {replicas} and did not stay,"
+            f" {writers} writes it too"
+        )
+        return Reason(
+            code=Code.COUNT_CONTESTED,
+            text=f"{stable_text}; set {times} times, again in {format_left(wait)}",
+            stable_text=stable_text,
+            severity=Severity.WARN,
+            zone=zone.name,
+        )
+
+    async def _list_writers(self, zone: StatefulSet, times: int) -> tuple[str, ...]:
+        named = self._named.get(zone.uid)
+        if named is None or named.times != times:
+            named = self._named[zone.uid] = _Named(times, await self._fetch_writers(zone))
+        return named.writers
+
+    async def _fetch_writers(self, zone: StatefulSet) -> tuple[str, ...]:
+        try:
+            async with asyncio.timeout(NAMED_WITHIN.total_seconds()):
+                body = await self._client.fetch(STATEFULSETS, zone.namespace, zone.name)
+        except (ApiError, TimeoutError):
+            return ()
+        return decode_replica_writers(body, but=self._name)
+
+
+def describe_mark(sts: StatefulSet) -> Reason:
+    """Return why a mark of a downscale that comes back is not removed now."""
+    text = (
+        f"annotation {DOWNSCALE_INTENT} of {sts.name} was removed and did not stay so, something"
+        " else writes it too; remove it there"
+    )
+    return Reason(code=Code.COUNT_CONTESTED, text=text, severity=Severity.WARN, zone=sts.name)
+
+
+class DelayCalls(Protocol):
+    """The part of `pods.client.PodClient` that is needed."""
+
+    async def cancel_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodError]: ...
+
+    async def fetch_answers(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodAnswer]: ...
+
+
+@dataclass(slots=True)
+class PodCaller:
+    """All calls, by UID of the set, and their answers, by UID of the pod."""
+
+    calls: DelayCalls
+    _: KW_ONLY
+    now: Callable[[], datetime]
+    """The API server's time."""
+    on_answers: Callable[[Uid], None]
+    """Called with the set."""
+    late_calls: timedelta
+    """So long after its caller has given up a call may still reach a pod."""
+    _due: dict[Uid, CallPods] = field(default_factory=dict, init=False)
+    _pod_calls: dict[Uid, dict[Uid, PodCalls]] = field(default_factory=dict, init=False)
+    _unready: dict[Uid, frozenset[Uid]] = field(default_factory=dict, init=False)
+    """The pods of sets with calls that were not ready at the last reconcile."""
+    queue: WorkQueue[Uid] = field(default_factory=WorkQueue, init=False)
+
+    def known(self, sets: Iterable[Uid]) -> Mapping[Uid, PodCalls]:
+        """Return the calls to the pods of these sets, and their answers."""
+        return {uid: calls for sts in sets for uid, calls in self._pod_calls.get(sts, {}).items()}
+
+    def keep(self, set_uid: Uid, pods: Mapping[Uid, bool]) -> None:
+        """Take the pods that a set has now, and whether each is ready.
+
+        Other pods are forgotten; a pod that has become ready may answer better than before.
+        """
+        pod_calls = self._pod_calls.get(set_uid)
+        if pod_calls is None:
+            return
+        before = self._unready.get(set_uid, frozenset())
+        self._unready[set_uid] = frozenset(uid for uid, is_ready in pods.items() if not is_ready)
+        recovered = before.intersection(pod_calls) - self._unready[set_uid]
+        self._pod_calls[set_uid] = {
+            uid: _reopen(calls) if uid in recovered else calls
+            for uid, calls in pod_calls.items()
+            if uid in pods
+        }
+
+    def forget(self, set_uid: Uid) -> None:
+        """Forget a set that is gone, or has no delay any more."""
+        self._pod_calls.pop(set_uid, None)
+        self._unready.pop(set_uid, None)
+
+    def begin(self, due: CallPods) -> None:
+        """Call the pods of a set, unless that is under way.
+
+        A call under way gets no further pods: the plan after it knows better what is due.
+        """
+        if due.zone.uid not in self._due:
+            self._due[due.zone.uid] = due
+            self.queue.add(due.zone.uid)
+
+    async def reconcile(self, set_uid: Uid) -> Result:
+        """Send the calls that are due to the pods of one set."""
+        due = self._due.get(set_uid)
+        if due is None:
+            return Result()
+        try:
+            await self._cancel(due)
+            await self._call_pods(due)
+        finally:
+            del self._due[set_uid]
+        self.on_answers(set_uid)
+        return Result()
+
+    async def _cancel(self, due: CallPods) -> None:
+        failed = await self.calls.cancel_all(due.cancel) if due.cancel else {}
+        now, pod_calls = self.now(), self._pod_calls.setdefault(due.zone.uid, {})
+        for pod in due.cancel:
+            error, calls = failed.get(pod.uid), pod_calls.get(pod.uid, PodCalls())
+            if error is None:
+                pod_calls[pod.uid] = PodCalls(
+                    answer=self._find_late(calls, now),
+                    cancelled_at=now,
+                    unanswered_at=calls.unanswered_at,
+                )
+                continue
+            log.debug("Pod did not confirm that it stays", zone=due.zone.name, err=error)
+            unanswered_at = now if error.may_arrive else calls.unanswered_at
+            pod_calls[pod.uid] = replace(
+                calls, tried_at=now, tries=calls.tries + 1, unanswered_at=unanswered_at
+            )
+
+    def _find_late(self, calls: PodCalls, now: datetime) -> PodAnswer | None:
+        """Return the answer to a POST that may arrive after the DELETE that follows it (LI-05)."""
+        answer = calls.answer
+        if answer is None or not answer.is_lost or abs(now - answer.called_at) > self.late_calls:
+            return None
+        return answer
+
+    async def _call_pods(self, due: CallPods) -> None:
+        answers = await self.calls.fetch_answers(due.post) if due.post else {}
+        # All of one round are as old as its end: the plan that follows takes them together.
+        now, pod_calls = self.now(), self._pod_calls.setdefault(due.zone.uid, {})
+        for pod in due.post:
+            failures, wait, calls = 0, None, pod_calls.get(pod.uid, PodCalls())
+            if answers[pod.uid].since is None:
+                failures = calls.failures + 1
+                wait = POD_CALLS.bound(failures)
+            answer = replace(answers[pod.uid], called_at=now, lasts=wait)
+            pod_calls[pod.uid] = PodCalls(
+                answer=answer, failures=failures, unanswered_at=calls.unanswered_at
+            )
+            if answer.problem:
+                log.debug("Pod gave no time", zone=due.zone.name, pod=pod.pod, why=answer.problem)
+
+
+def _reopen(calls: PodCalls) -> PodCalls:
+    """Have a pod called at once that gave no time at the last call."""
+    if calls.answer is None or calls.answer.since is not None:
+        return calls
+    return replace(calls, answer=replace(calls.answer, lasts=timedelta(0)), failures=0)
+
+
+# Own writes are known at once, so that a chain is through in one reconcile; a bound for what is
+# not.
+ROUNDS: Final = 8
+
+
+class MirroredReferences(Protocol):
+    """The source of the counts of references."""
+
+    @property
+    def readings(self) -> Mapping[Reference, Reading]: ...
+
+    def want(self, group: GroupName, references: Collection[Reference]) -> None:
+        """Follow these for a group, and no others any more."""
+        ...
+
+    async def refresh(self, reference: Reference) -> Reading:
+        """Read a wanted reference now. Raises no error of the network: the reading shows it."""
+        ...
+
+    async def publish(self, reference: Reference, replicas: int) -> None:
+        """Write `status.replicas`. Raises ApiError and InvalidInput."""
+        ...
+
+
+def is_scaled(members: Iterable[StatefulSet | Unreadable]) -> bool:
+    """Return whether any set of a group has an annotation of scaling."""
+    return any(
+        isinstance(member, StatefulSet) and not SCALING_ANNOTATIONS.isdisjoint(member.annotations)
+        for member in members
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class ScalingController:
+    """Reconciles the counts of rollout groups by name."""
+
+    observer: Observer
+    counts: Replicas
+    pod_calls: PodCaller
+    references: MirroredReferences
+    attempts: Attempts
+    writes: ScalingWrites
+    contests: Contests
+    removals: Removals
+    group_states: GroupStates
+    metrics: Metrics
+    clock: Clock
+    cluster_domain: str
+    late_calls: timedelta
+    """So long after its caller has given up a call may still reach a pod."""
+    _known: set[GroupName] = field(default_factory=set, init=False)
+    _mirrored: dict[GroupName, Collection[Reference]] = field(default_factory=dict, init=False)
+
+    def knows(self, name: GroupName) -> bool:
+        """Return whether a group had counts of ours at the last reconcile."""
+        return name in self._known
+
+    async def reconcile(self, name: GroupName) -> Result:
+        """Reconcile the group once, do what is due, and return when to reconcile again."""
+        counts, group = self.counts, self.observer.observe(name)
+        if not is_scaled(zone.sts for zone in group.zones):
+            self._forget(name, group)
+            return Result(again=_catch_up(counts.settle([zone.sts for zone in group.zones])))
+        if name not in self._known:
+            self._known.add(name)
+            self.metrics.begin_scaling(name)
+        outcome = ReconcileOutcome()
+        plan = await self._work(group, outcome)
+        log_again = self._report(plan, outcome)
+        times = (outcome.again, plan.requeue_after, log_again, _catch_up(counts.settle(())))
+        return Result(again=min(time for time in times if time is not None))
+
+    async def _work(self, group: Group, outcome: ReconcileOutcome) -> ScalingPlan:
+        """Do what is due until nothing more is; return the last plan."""
+        for _ in range(ROUNDS):
+            outcome.clear()
+            marked = self.counts.list_marked(zone.sts for zone in group.zones)
+            group = await self._revoke(group, marked, outcome)
+            scaling, plan = await self._plan(self._take_snapshot(group), outcome)
+            if await self._has_new_times(plan, outcome):
+                continue
+            unused = self.counts.list_unused((zone.sts for zone in group.zones), plan.scale)
+            await self._revoke(group, unused, outcome)
+            for calls in plan.pod_calls:
+                self.pod_calls.begin(calls)
+            done = [await self._scale(scaling, action, outcome) for action in plan.scale]
+            if not any(done):
+                break
+            group = self.observer.observe(group.name)
+        for publication in plan.publish:
+            await self._publish(publication, outcome)
+        for zone in group.zones:
+            if self.counts.has_unrecorded(zone.sts):
+                await self._record(zone.sts, outcome)
+        return plan
+
+    async def _revoke(
+        self, group: Group, marked: Iterable[StatefulSet], outcome: ReconcileOutcome
+    ) -> Group:
+        """Revoke the downscales that marks announce, and return the group after that (SI-02)."""
+        counts, done = self.counts, False
+        for sts in marked:
+            wait = self.removals.wait_before(sts)
+            if wait:
+                outcome.fail(describe_mark(sts), wait)
+                continue
+            wait = self.removals.wait_in_line(sts)
+            if wait:
+                outcome.again = min(outcome.again, wait + CATCH_UP)
+                continue
+            what, send = f"revoked downscale of {sts.name}", partial(counts.revoke, sts)
+            write = Write(
+                attempt=("revoke", sts.uid),
+                what=what,
+                zone=sts.name,
+                send=send,
+                waited_for=partial(counts.time_left, sts),
+            )
+            done |= await self.writes.send(write, outcome)
+        return self.observer.observe(group.name) if done else group
+
+    async def _has_new_times(self, plan: ScalingPlan, outcome: ReconcileOutcome) -> bool:
+        """Read again the times that a zone waits for; return whether they have changed.
+
+        A person may have set a time back so that the next zone goes at once (D-66).
+        """
+        lasts = self.counts.times_last
+        if plan.next_downscale is None or lasts is None:
+            return False
+        outcome.again = min(outcome.again, lasts + CATCH_UP)
+        return await self.counts.refresh_times()
+
+    async def _plan(
+        self, scaling: ScalingSnapshot, outcome: ReconcileOutcome
+    ) -> tuple[ScalingSnapshot, ScalingPlan]:
+        """Plan past the downscales that failed lately: other zones do not wait for them (W-42)."""
+        while True:
+            plan = plan_scaling(scaling)
+            downscales = [change for change in plan.scale if change.is_downscale]
+            held = [
+                downscale for downscale in downscales if await self._is_held(downscale, outcome)
+            ]
+            if not held:
+                return scaling, plan
+            scaling = replace(scaling, held=scaling.held | {refused.zone.uid for refused in held})
+
+    async def _is_held(self, action: ScaleZone, outcome: ReconcileOutcome) -> bool:
+        """Return whether a downscale must wait after a failure, or did not stay; record why."""
+        wait, failure = self.attempts.wait_before(_name(action))
+        if wait:
+            outcome.fail(render_failure(_render_change(action), failure, action.zone.name), wait)
+        return bool(wait) or await self._is_contested(action, outcome)
+
+    async def _is_contested(self, action: ScaleZone, outcome: ReconcileOutcome) -> bool:
+        """Return whether a count must wait because something else puts it back; record it if so."""
+        wait = self.contests.wait_before(action)
+        if wait:
+            outcome.fail(await self.contests.describe(action, wait), wait)
+        return bool(wait)
+
+    def _take_snapshot(self, group: Group) -> ScalingSnapshot:
+        sets = [zone.sts for zone in group.zones]
+        for zone in group.zones:
+            self.pod_calls.keep(zone.sts.uid, {pod.uid: pod.is_ready for pod in zone.pods})
+        self._want(group.name, list_references(sets))
+        return replace(
+            self.counts.take_snapshot(group),
+            scales=self.references.readings,
+            pod_calls=self.pod_calls.known(group.owners),
+            elsewhere=tuple(self._list_elsewhere(group.name)),
+            cluster_domain=self.cluster_domain,
+            late_calls=self.late_calls,
+        )
+
+    def _want(self, name: GroupName, references: Collection[Reference]) -> None:
+        self.references.want(name, references)
+        self._mirrored.pop(name, None)
+        if references:
+            self._mirrored[name] = references
+
+    def _list_elsewhere(self, name: GroupName) -> Iterator[StatefulSet]:
+        """Yield the zones of other groups that mirror an object that this group mirrors, too."""
+        mine = self._mirrored.get(name, ())
+        for other in sorted(self._mirrored) if mine else ():
+            if other != name and any(reference in mine for reference in self._mirrored[other]):
+                yield from (zone.sts for zone in self.observer.observe(other).zones)
+
+    async def _scale(
+        self, scaling: ScalingSnapshot, action: ScaleZone, outcome: ReconcileOutcome
+    ) -> bool:
+        """Write one count; return whether it was written."""
+        counts, zone = self.counts, action.zone
+        if await self._is_contested(action, outcome):
+            return False
+
+        async def write() -> None:
+            if action.is_downscale:
+                await counts.scale_down(await self._read_again(scaling, zone), action)
+            else:
+                await counts.scale_up(scaling.group.name, action)
+
+        change = Write(
+            attempt=_name(action),
+            what=_render_change(action),
+            zone=zone.name,
+            send=write,
+            is_blocked=lambda: counts.is_blocked(zone),
+        )
+        is_written = await self.writes.send(change, outcome)
+        if is_written:
+            self.contests.record(action)
+        return is_written
+
+    async def _read_again(self, scaling: ScalingSnapshot, zone: StatefulSet) -> ScalingSnapshot:
+        """Read live what a zone mirrors: a reading may be minutes old on a dead connection.
+
+        Not under the lock of the group, which no task may hold for as long as a read can hang.
+        """
+        references = self.references
+        readings = {
+            reference: await references.refresh(reference) for reference in list_references([zone])
+        }
+        return replace(scaling, scales={**scaling.scales, **readings})
+
+    async def _publish(self, publication: PublishReplicas, outcome: ReconcileOutcome) -> None:
+        reference, replicas = publication.reference, publication.replicas
+
+        async def write() -> None:
+            await self.references.publish(reference, replicas)
+            log.info("Published replicas", reference=f"{reference}", replicas=replicas)
+
+        what = f"status of {reference}"
+        await self.writes.send(
+            Write(attempt=("publish", f"{reference}"), what=what, send=write), outcome
+        )
+
+    async def _record(self, sts: StatefulSet, outcome: ReconcileOutcome) -> None:
+        """Record a downscale that no review has recorded."""
+        what, send = (
+            f"time of the downscale of {sts.name}",
+            partial(self.counts.record, sts),
+        )
+        write = Write(attempt=("record", sts.uid), what=what, zone=sts.name, send=send)
+        await self.writes.send(write, outcome)
+
+    def _report(self, plan: ScalingPlan, outcome: ReconcileOutcome) -> timedelta | None:
+        """Show the outcome of a reconcile; return when to show it again for the log."""
+        metrics = self.metrics
+        failing = [problem for problem in plan.problems if problem.zone in plan.failed]
+        for reason in (*outcome.reasons, *failing):
+            if reason.severity is not Severity.DEBUG:
+                metrics.scaling_failures.labels(plan.group, reason.code).inc()
+        self._record_next(plan)
+        waits = (*outcome.reasons, *plan.waits, *failing)
+        odd = tuple(problem for problem in plan.problems if problem not in failing)
+        shown = Plan(group=plan.group, waits=waits, problems=odd)
+        return self.group_states.post(shown, Subject.SCALING)
+
+    def _record_next(self, plan: ScalingPlan) -> None:
+        """Show when a zone may be scaled down next: 0 where nothing waits for that."""
+        name, clock = plan.group, self.clock
+        left = plan.next_downscale or timedelta(0)
+        due = clock.elapsed() + left
+
+        def read() -> float:
+            return max((due - clock.elapsed()).total_seconds(), 0.0)
+
+        self.metrics.next_downscale.labels(name).set_function(read)
+
+    def _forget(self, name: GroupName, group: Group) -> None:
+        """Forget a group that is gone, or that we no longer scale."""
+        if name not in self._known:
+            return
+        self._known.discard(name)
+        self._want(name, ())
+        for zone in group.zones:
+            self.pod_calls.forget(zone.sts.uid)
+        self.metrics.forget_scaling(name)
+        if group.zones or group.unreadable:
+            self.group_states.post(Plan(group=name), Subject.SCALING)
+            return
+        # Again: the last reconcile may have reported it after it was forgotten.
+        self.group_states.forget(name)
+        self.metrics.forget_group(name)
+
+
+def _name(action: ScaleZone) -> Attempt:
+    zone = action.zone
+    return ("scale", zone.uid, f"{zone.replicas}", f"{action.replicas}")
+
+
+def _render_change(action: ScaleZone) -> str:
+    return f"{action.zone.name}: {action.zone.replicas} → {action.replicas}"
+
+
+def _catch_up(wait: timedelta | None) -> timedelta | None:
+    return None if wait is None else wait + CATCH_UP

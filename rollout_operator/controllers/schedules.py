@@ -1,0 +1,604 @@
+"""Bring the gates of one schedule to the state that its hours want now.
+
+Gates first, each by itself and many at a time; then one status, which says how that went, and an
+Event where it says something new. The plan is decided in `planning.releases.schedules`; a pass that
+finds nothing to do writes nothing.
+
+RolloutGates that schedules keep: their known state, and writes of them.
+
+Writes of this process count until the caches show them, or that the gate is gone, and for half a
+minute at most. Each write holds only for the gate in the version of the decision.
+
+What caches know of schedules: for a decision on one, and for the Rollouts that obey them.
+
+A Rollout obeys the schedules of its namespace, and those of the cluster. What they say is decided
+in `planning.releases.schedules.holds`. A kind that the cluster does not have holds nothing. A kind
+that may not be read, or whose list fails, may have a closed schedule: that holds new versions, and
+nothing else.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.tasks import gather_all
+from rollout_operator.controllers.worker import (
+    RECHECK,
+    Attempts,
+    NewestObjects,
+    Reconciles,
+    Result,
+    StatusWriter,
+)
+from rollout_operator.kube.api import (
+    ROLLOUT_GATES,
+    JsonObject,
+    Precondition,
+    Resource,
+    TimedPatcher,
+    Writer,
+)
+from rollout_operator.kube.kinds import FollowedKind
+from rollout_operator.kube.store import is_older
+from rollout_operator.model import names
+from rollout_operator.model.budget import EventAction, EventKind, EventRecord, Regarding
+from rollout_operator.model.decode.releases import decode_gate
+from rollout_operator.model.names import ApiError, Conflict, DecodeError, NotFound, Throttled, Uid
+from rollout_operator.model.objects import AnyWatched, Unreadable, WatchedObject, list_decoded
+from rollout_operator.model.release_plan import ReleaseEvent
+from rollout_operator.model.releases import (
+    CorrectGate,
+    CreateGate,
+    DeleteGate,
+    GateAction,
+    GatedRollout,
+    LabelledNamespace,
+    RefusedRelease,
+    ReleaseCompat,
+    ReleaseGate,
+    ReleaseHead,
+    ReleaseRollout,
+    ScheduleObject,
+    ScheduleSnapshot,
+    ScheduleState,
+    WantedGate,
+)
+from rollout_operator.planning.readiness import SNAPSHOT_LIMIT
+from rollout_operator.planning.schedules import (
+    KnownSchedules,
+    LoadZone,
+    ScheduleReading,
+    choose_schedule_events,
+    list_holds,
+    plan_schedule,
+    read_schedule,
+    render_schedule_status,
+)
+from rollout_operator.telemetry.logs import log
+
+OWN_WRITES_LAST: Final = timedelta(seconds=30)
+_LABELS: Final = (
+    *(names.SCHEDULE_NAME, names.SCHEDULE_NAMESPACE, names.SCHEDULE_KIND),
+    *(names.GATED_ROLLOUT, names.MANAGED_BY),
+)
+
+
+class GateClient(Writer, TimedPatcher, Protocol):
+    """What a KeptGates calls."""
+
+
+class KeptGates:
+    """All gates of one namespace, or of the cluster."""
+
+    def __init__(self, client: GateClient, cached: FollowedKind, clock: Clock) -> None:
+        self._client = client
+        self._cached = cached
+        self._clock = clock
+        self._written: dict[str, tuple[ReleaseGate, timedelta]] = {}
+        self._deleted: dict[Uid, timedelta] = {}
+        cached.on_change(self._on_change)
+
+    def list_all(self) -> tuple[ReleaseGate, ...]:
+        """Return the newest known state of each gate that can be read."""
+        self._forget_old()
+        gates: dict[str, ReleaseGate] = {}
+        for watched in self._cached.store.list_all():
+            if isinstance(watched, WatchedObject) and isinstance(watched.decoded, ReleaseGate):
+                gates[watched.decoded.head.key] = _restore(
+                    watched.decoded, watched.resource_version
+                )
+        for key, (gate, _) in self._written.items():
+            cached = gates.get(key)
+            if cached is None or is_older(cached.head.resource_version, gate.head.resource_version):
+                gates[key] = gate
+        return tuple(each for each in gates.values() if each.head.uid not in self._deleted)
+
+    async def carry_out(
+        self, action: GateAction, still_holds: Callable[[], bool] = lambda: True
+    ) -> bool:
+        """Create, correct or delete a gate. Raises as `Writer`, and DecodeError.
+
+        Return whether it was sent: a plan that no longer holds when our own limits let the request
+        go opens and closes no gate.
+        """
+        client = self._client
+        match action:
+            case CreateGate(wanted=wanted):
+                self._log("Creating gate", wanted)
+                body = render_gate(wanted)
+                self._record(await client.create(ROLLOUT_GATES, wanted.namespace, body))
+            case CorrectGate(head=head, wanted=wanted):
+                place = (ROLLOUT_GATES, head.namespace, head.name)
+                await client.wait_turn_to_patch(*place)
+                if not still_holds():
+                    return False
+                self._log("Correcting gate", wanted)
+                patch = render_correction(action)
+                self._record(await client.patch(*place, patch, has_turn=True))
+            case DeleteGate(head=head):
+                log.info("Deleting gate", gate=head.key)
+                is_this = Precondition(uid=head.uid, resource_version=head.resource_version)
+                await client.delete(ROLLOUT_GATES, head.namespace, head.name, precondition=is_this)
+                self._deleted[head.uid] = self._clock.elapsed()
+        return True
+
+    def _on_change(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        """Forget the writes to a gate that is gone."""
+        if old is not None and new is None:
+            written, _ = self._written.get(f"{old.namespace}/{old.name}", (None, None))
+            if written is not None and written.head.uid == old.uid:
+                del self._written[written.head.key]
+
+    def _record(self, body: bytes) -> None:
+        gate = decode_gate(body)
+        self._written[gate.head.key] = gate, self._clock.elapsed()
+
+    def _forget_old(self) -> None:
+        begin = self._clock.elapsed() - OWN_WRITES_LAST
+        self._written = {
+            key: written for key, written in self._written.items() if written[1] >= begin
+        }
+        self._deleted = {uid: at for uid, at in self._deleted.items() if at >= begin}
+
+    def _log(self, message: str, wanted: WantedGate) -> None:
+        log.info(message, gate=wanted.key, rollout=wanted.rollout, is_passing=wanted.is_passing)
+
+
+def render_gate(wanted: WantedGate) -> JsonObject:
+    """Return a new gate."""
+    metadata = _render_metadata(wanted)
+    for part in ("labels", "annotations"):
+        fields = metadata[part]
+        assert isinstance(fields, dict)
+        metadata[part] = {key: value for key, value in fields.items() if value is not None}
+    return {
+        "apiVersion": f"{ROLLOUT_GATES.group}/{ROLLOUT_GATES.version}",
+        "kind": ROLLOUT_GATES.kind,
+        "metadata": {"name": wanted.name, "namespace": wanted.namespace, **metadata},
+        "spec": _render_spec(wanted),
+    }
+
+
+def render_correction(action: CorrectGate) -> JsonObject:
+    """Return the merge patch that makes a gate as wanted, and changes nothing else of it."""
+    head, wanted = action.head, action.wanted
+    same: JsonObject = {"uid": head.uid, "resourceVersion": head.resource_version}
+    return {
+        "metadata": {**same, **_render_metadata(wanted)},
+        "spec": _render_spec(wanted),
+    }
+
+
+def _render_metadata(wanted: WantedGate) -> JsonObject:
+    """Return labels, annotations and owners; unwanted fields are null."""
+    origin = wanted.origin
+    return {
+        "labels": {key: origin.labels.get(key) for key in _LABELS},
+        "annotations": {
+            names.PRETTY_NAME: origin.pretty_name,
+            names.GATE_DESCRIPTION: origin.description,
+        },
+        "ownerReferences": [msgspec.to_builtins(owner) for owner in origin.owners],
+    }
+
+
+def _render_spec(wanted: WantedGate) -> JsonObject:
+    return {"rolloutRef": {"name": wanted.rollout}, "passing": wanted.is_passing}
+
+
+def _restore(gate: ReleaseGate, version: str) -> ReleaseGate:
+    """Return a gate with the version that its cached object leaves out."""
+    head = msgspec.structs.replace(gate.head, resource_version=version)
+    return msgspec.structs.replace(gate, head=head)
+
+
+class ScheduleKinds(msgspec.Struct, frozen=True, kw_only=True):
+    """The kinds that schedules depend on: of one namespace, or of the cluster."""
+
+    schedules: FollowedKind
+    rollouts: FollowedKind
+    gates: FollowedKind
+    namespaces: FollowedKind | None = None
+    """None where schedules are of one namespace."""
+
+    def list_kinds(self) -> tuple[FollowedKind, ...]:
+        """Return all followed kinds."""
+        own = (self.schedules, self.rollouts, self.gates)
+        return own if self.namespaces is None else (*own, self.namespaces)
+
+    def find_lack(self) -> str | None:
+        """Say why nothing may be decided yet: a kind is not known, or its cache is too old."""
+        for kind in self.list_kinds():
+            if kind.lack is not None:
+                return kind.lack
+            if kind.age > SNAPSHOT_LIMIT:
+                return f"{kind.kind}: the cache is {kind.age.total_seconds():.0f}s old"
+        return None
+
+
+class ScheduleObserver(msgspec.Struct, frozen=True, kw_only=True):
+    """Takes the snapshots of schedules."""
+
+    kinds: ScheduleKinds
+    gates: KeptGates
+    now: Callable[[], datetime]
+    """The API server's time."""
+    compat: ReleaseCompat
+
+    def observe(self, schedule: ScheduleObject) -> ScheduleSnapshot:
+        """Return the snapshot of now."""
+        return ScheduleSnapshot(
+            schedule=schedule,
+            now=self.now(),
+            rollouts=tuple(self._list_rollouts()),
+            gates=self.gates.list_all(),
+            namespaces=self._map_namespaces(),
+            compat=self.compat,
+        )
+
+    def _list_rollouts(self) -> Iterator[GatedRollout]:
+        for watched in self.kinds.rollouts.store.list_all():
+            rollout = read_gated(watched)
+            if rollout is not None:
+                yield rollout
+
+    def _map_namespaces(self) -> Mapping[str, Mapping[str, str]]:
+        followed = self.kinds.namespaces
+        namespaces = (
+            () if followed is None else list_decoded(followed.store.list_all(), LabelledNamespace)
+        )
+        return {namespace.head.name: namespace.labels for namespace in namespaces}
+
+
+def read_gated(watched: AnyWatched | None) -> GatedRollout | None:
+    """Return a Rollout as schedules use it; also a Rollout that cannot be read has gates."""
+    if isinstance(watched, Unreadable):
+        return GatedRollout(namespace=watched.namespace, name=watched.name, labels=watched.labels)
+    if not isinstance(watched, WatchedObject):
+        return None
+    rollout = watched.decoded
+    if not isinstance(rollout, ReleaseRollout | RefusedRelease):
+        return None
+    return GatedRollout(
+        namespace=watched.namespace,
+        name=watched.name,
+        labels=rollout.labels,
+        is_terminating=rollout.head.is_terminating,
+    )
+
+
+class WideSchedules(msgspec.Struct):
+    """Schedules of the cluster, and whether there may be any."""
+
+    kinds: ScheduleKinds
+    is_followed: bool = False
+    """Whether their kind is there, and this process may read it."""
+    problem: str | None = "no answer yet"
+    """Why that is not known; None where it is."""
+    is_awaited: bool = True
+    """Whether nothing is known yet, not even what stands in the way."""
+    _on_news: list[Callable[[], None]] = []
+
+    def on_news(self, callback: Callable[[], None]) -> None:
+        """Call back when it is known whether there may be any, or not known any more."""
+        self._on_news.append(callback)
+
+    def set_followed(self, *, is_followed: bool, problem: str | None = None) -> None:
+        """Record whether they are followed from now on, or why that is not known."""
+        is_news = (self.is_awaited, self.is_followed, self.problem) != (False, is_followed, problem)
+        self.is_awaited, self.is_followed, self.problem = False, is_followed, problem
+        for callback in self._on_news if is_news else ():
+            callback()
+
+
+class ScheduleReader:
+    """Reads each version of a schedule once a minute, for all Rollouts that it selects (LI-09).
+
+    That is exact: rules begin and end with minutes. A hundred schedules of 256 rules each would
+    take 24 ms of every pass over every Rollout.
+    """
+
+    def __init__(self, compat: ReleaseCompat, load: LoadZone = ZoneInfo) -> None:
+        self.compat = compat
+        self._load = load
+        self._minute: datetime | None = None
+        self._read: dict[str, tuple[ScheduleObject, ScheduleReading]] = {}
+
+    def read(self, schedule: ScheduleObject, now: datetime) -> ScheduleReading:
+        """Return what a schedule says now."""
+        if (minute := now.replace(second=0, microsecond=0)) != self._minute:
+            self._minute = minute
+            self._read.clear()
+        uid = schedule.head.uid
+        known, reading = self._read.get(uid, (None, None))
+        # The very object of the cache, in which no resource version is kept.
+        if known is not schedule or reading is None:
+            reading = read_schedule(schedule, now, self._load, self.compat)
+            self._read[uid] = schedule, reading
+        return reading
+
+
+class FollowedSchedules(msgspec.Struct, frozen=True, kw_only=True):
+    """What Rollouts of one namespace obey."""
+
+    own: FollowedKind
+    wide: WideSchedules | None
+    """None where those of the cluster do not count."""
+    reader: ScheduleReader
+
+    def find_lack(self) -> str | None:
+        """Say why nothing may be decided yet: the first answers are on their way."""
+        wide = self.wide
+        if wide is not None and wide.is_awaited:
+            return f"{wide.kinds.schedules.kind}: {wide.problem}"
+        for kind in self._list_needed():
+            if kind.is_awaited:
+                return kind.lack
+        return None
+
+    def list_holds(
+        self, rollout: ReleaseRollout, gates: Iterable[ReleaseGate], now: datetime
+    ) -> tuple[str, ...]:
+        """Return what schedules say against new versions of a Rollout, and none of its gates."""
+        head = rollout.head
+        labels, lack = self._read_namespace(head.namespace)
+        known = KnownSchedules(
+            schedules=tuple(self._list_schedules()),
+            namespaces=labels,
+            namespaces_lack=lack,
+            lacks=tuple(self._list_lacks()),
+            compat=self.reader.compat,
+        )
+        gated = GatedRollout(namespace=head.namespace, name=head.name, labels=rollout.labels)
+        return list_holds(known, gated, gates, lambda schedule: self.reader.read(schedule, now))
+
+    def _list_needed(self) -> Iterator[FollowedKind]:
+        yield self.own
+        if self.wide is None or not self.wide.is_followed:
+            return
+        kinds = self.wide.kinds
+        yield kinds.schedules
+        # Nothing else of the cluster is followed before there is a schedule.
+        if kinds.namespaces is not None and kinds.schedules.store.list_all():
+            yield kinds.namespaces
+
+    def _list_lacks(self) -> Iterator[str]:
+        wide = self.wide
+        if wide is not None and wide.problem is not None:
+            yield f"{wide.kinds.schedules.kind}: {wide.problem}"
+        for kind in (self.own, *([wide.kinds.schedules] if wide and wide.is_followed else ())):
+            if kind.lack is not None:
+                yield f"{kind.lack}; a closed one may be among them"
+            elif lack := _find_lack(kind):
+                yield lack
+
+    def _list_schedules(self) -> Iterator[ScheduleObject]:
+        """Yield those of the cluster first: no number of others hides what they say."""
+        if self.wide is not None and self.wide.is_followed:
+            yield from map(_read_schedule, self.wide.kinds.schedules.store.list_all())
+        yield from map(_read_schedule, self.own.store.list_all())
+
+    def _read_namespace(self, name: str) -> tuple[Mapping[str, Mapping[str, str]], str]:
+        """Return the labels of a namespace where they are known, or why they are not."""
+        followed = None if self.wide is None else self.wide.kinds.namespaces
+        if followed is None:
+            return {}, ""
+        if lack := _find_lack(followed):
+            return {}, lack  # labels that a schedule selects by may have changed meanwhile
+        known = list_decoded([followed.store.get("", name)], LabelledNamespace)
+        return {name: known[0].labels} if known else {}, ""
+
+
+def _find_lack(kind: FollowedKind) -> str | None:
+    """Say why what is known of a kind may no longer be so; None where it is."""
+    if kind.lack is None and kind.age > SNAPSHOT_LIMIT:
+        # Other errors differ from one attempt to the next, and each would be written.
+        why = "" if kind.refusal is None else f": {kind.refusal}"
+        return f"{kind.kind}: the cache is too old{why}"
+    return kind.lack
+
+
+def _read_schedule(watched: AnyWatched) -> ScheduleObject:
+    """Return a schedule; an unreadable schedule is invalid, and may select any Rollout."""
+    if isinstance(watched, WatchedObject) and isinstance(watched.decoded, ScheduleObject):
+        return watched.decoded
+    assert isinstance(watched, Unreadable)
+    head = ReleaseHead(
+        namespace=watched.namespace,
+        name=watched.name,
+        uid=watched.uid,
+        resource_version=watched.resource_version,
+    )
+    return ScheduleObject(kind=watched.kind, head=head, problem=watched.error)
+
+
+# Every schedule is reconciled this often when nothing happens.
+RESYNC: Final = timedelta(minutes=5)
+# Many gates take minutes, and their wanted state may have changed by then: it is decided anew.
+PASS_LIMIT: Final = timedelta(seconds=5)
+# Gates that are written at a time: as many as Rollouts are recorded at a time, which wait for the
+# same requests a second, so that these do not leave them a fraction.
+_AT_A_TIME: Final = 16
+# A gate that another client wrote meanwhile is tried again so often before the status says so.
+_MOST_CONFLICTS: Final = 3
+
+
+class ScheduleContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What a ScheduleController works with."""
+
+    resource: Resource
+    newest: NewestObjects[WatchedObject]
+    """Schedules, with what this process wrote."""
+    statuses: StatusWriter[WatchedObject]
+    observer: ScheduleObserver
+    gates: KeptGates
+    attempts: Attempts
+    report: Callable[[WatchedObject, Iterable[ReleaseEvent]], None]
+
+
+class _Written(msgspec.Struct):
+    """The outcome of the writes of one pass; errors by namespace and name of a gate."""
+
+    tried: list[GateAction] = []
+    failed: dict[str, str] = {}
+    conflicts: dict[str, str] = {}
+
+
+class ScheduleController:
+    """Reconciles the schedules of one namespace, or those of the cluster, by name."""
+
+    def __init__(self, context: ScheduleContext) -> None:
+        self._context = context
+        self._reconciles = Reconciles(
+            kind="Schedule",
+            attempts=context.attempts,
+            once=self._observe_and_act,
+            name_keys=lambda name: {"schedule": name},
+        )
+
+    async def reconcile(self, name: str) -> Result:
+        """Reconcile a schedule once, do what is due, and return when to reconcile again."""
+        return await self._reconciles.reconcile(name)
+
+    async def _observe_and_act(self, name: str) -> timedelta | None:
+        """Return when to reconcile again. Raises ApiError and DecodeError."""
+        context = self._context
+        watched = await context.newest.settle(context.resource, name)
+        if watched is None:
+            self._forget(name)
+            return None
+        if lack := context.observer.kinds.find_lack():
+            log.debug("Schedule waits", schedule=name, why=lack)
+            return RECHECK
+        if not isinstance(watched, WatchedObject) or not isinstance(
+            watched.decoded, ScheduleObject
+        ):
+            return RESYNC  # what cannot be read is on record in the log
+        if watched.decoded.head.is_terminating:
+            return None
+        return await self._decide(watched, watched.decoded)
+
+    async def _decide(self, watched: WatchedObject, schedule: ScheduleObject) -> timedelta:
+        """Plan, carry the plan out on the gates, and write the status."""
+        context, attempt = self._context, ("gates", watched.name)
+        snapshot = context.observer.observe(schedule)
+        plan = plan_schedule(snapshot, ZoneInfo)
+        written = await self._carry_out(
+            plan.actions, lambda: self._still_holds(schedule, plan.state)
+        )
+        conflicts, problems = written.conflicts, {**written.conflicts, **written.failed}
+        if conflicts and context.attempts.count(attempt) < _MOST_CONFLICTS:
+            return context.attempts.record_failure(attempt, next(iter(conflicts.values())))
+        is_done = len(written.tried) == len(plan.actions)
+        plan = msgspec.structs.replace(plan, actions=tuple(written.tried))
+        status = render_schedule_status(snapshot, plan, problems)
+        # Many gates share one write of the status; changes that people wait for are written at
+        # once.
+        if status != schedule.status and (is_done or status.active is not schedule.status.active):
+            await context.statuses.write(watched, status)
+            context.report(watched, choose_schedule_events(schedule.status, status))
+        unfinished = timedelta(0) if written.tried else RECHECK
+        again = min(plan.requeue_after or RESYNC, RESYNC) if is_done else unfinished
+        if problems:
+            again = min(context.attempts.record_failure(attempt, "; ".join(problems)), again)
+            return again if is_done else max(again, RECHECK)
+        context.attempts.record_success(attempt)
+        # Once more when all caches show what was written, or that it is gone.
+        return min(again, OWN_WRITES_LAST) if plan.actions else again
+
+    def _still_holds(self, schedule: ScheduleObject, state: ScheduleState | None) -> bool:
+        """Return whether the schedule is unchanged, and its next transition has not come."""
+        newest, head = self._context.newest.get(schedule.head.name), schedule.head
+        if not isinstance(newest, WatchedObject) or not isinstance(newest.decoded, ScheduleObject):
+            return False
+        now = newest.decoded.head
+        is_same = (now.uid, now.generation, now.is_terminating) == (
+            head.uid,
+            head.generation,
+            False,
+        )
+        end = None if state is None else state.next_transition
+        return is_same and (end is None or self._context.observer.now() < end)
+
+    async def _carry_out(
+        self, actions: Sequence[GateAction], still_holds: Callable[[], bool]
+    ) -> _Written:
+        """Write gates for as long as the plan is not too old."""
+        written, now = _Written(), self._context.observer.now
+        begin, turns = now(), iter(actions)
+
+        async def write_in_turn() -> None:
+            for action in turns:
+                if now() - begin >= PASS_LIMIT:
+                    return
+                if not await self._write(action, still_holds, written):
+                    return
+
+        await gather_all(write_in_turn() for _ in actions[:_AT_A_TIME])
+        return written
+
+    async def _write(
+        self, action: GateAction, still_holds: Callable[[], bool], written: _Written
+    ) -> bool:
+        """Write one gate; return whether that was sent."""
+        key = _get_key(action)
+        try:
+            if not await self._context.gates.carry_out(action, still_holds):
+                return False
+        except Throttled as error:  # it says nothing of the gate
+            log.debug("Gate waits", gate=key, err=error)
+            return False
+        except (Conflict, NotFound) as error:
+            log.debug("Gate has changed meanwhile", gate=key, err=error)
+            written.conflicts[key] = str(error)
+        except (ApiError, DecodeError) as error:
+            log.warn("Gate not written", gate=key, err=error)
+            written.failed[key] = str(error)
+        written.tried.append(action)
+        return True
+
+    def _forget(self, name: str) -> None:
+        self._context.newest.forget(name)
+        self._context.attempts.record_success(("gates", name))
+
+
+def _get_key(action: GateAction) -> str:
+    match action:
+        case CreateGate(wanted=wanted):
+            return wanted.key
+        case CorrectGate(head=head) | DeleteGate(head=head):
+            return head.key
+
+
+def report_schedule(
+    record: Callable[[EventRecord], None], watched: WatchedObject, events: Iterable[ReleaseEvent]
+) -> None:
+    """Have Events written soon; `record` takes them. A schedule of the cluster has no namespace."""
+    kind = EventKind.SCHEDULE if watched.namespace else EventKind.CLUSTER_SCHEDULE
+    about = Regarding(kind, watched.namespace, watched.name, watched.uid)
+    for event in events:
+        record(event.record(about, EventAction.RELEASE))

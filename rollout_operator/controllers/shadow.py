@@ -1,0 +1,352 @@
+"""Observe rollout groups as the operator that acts does, and report what it would do.
+
+The same decisions on the same snapshots, but of the caches only: nothing is read live but
+references and the zone tracker. Budgets say what they would grant, and write no record. No pod is
+called: a delayed downscale waits for the pods' own answers, which only the operator that acts has,
+and is reported up to that point.
+
+Differences between the operator that acts and this operator, which only observes.
+
+Two ways to differ over a pod: this operator would have deleted it, and it has stayed for a minute
+in which that was decided again and again; or it was deleted, and this operator would have kept it.
+The caches of StatefulSets and of pods are not of one moment, so that a delete is assessed anew for
+a short while before it counts.
+"""
+
+import asyncio
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.controllers.observe import Observer
+from rollout_operator.controllers.worker import RESYNC, Result
+from rollout_operator.guards.arbiter import Arbiter
+from rollout_operator.guards.downscales import DownscaleTimes
+from rollout_operator.guards.grants import DisruptionRequest
+from rollout_operator.kube.scales import References
+from rollout_operator.kube.store import StatefulSetStore
+from rollout_operator.model.budget import DisruptionSource
+from rollout_operator.model.names import SCALING_ANNOTATIONS, ApiError, GroupName, InvalidInput, Uid
+from rollout_operator.model.objects import Group, Pod, StatefulSet, Unreadable
+from rollout_operator.model.outcome import Code, Plan, Reason, Replacement, ReplacePods
+from rollout_operator.model.scaling import ScalingPlan, ScalingSnapshot
+from rollout_operator.planning.budgets import Refusal
+from rollout_operator.planning.readiness import choose_limit
+from rollout_operator.planning.rollout import is_replaced, plan_group, would_replace
+from rollout_operator.planning.scaling import list_references, plan_scaling
+from rollout_operator.planning.wording import count
+from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.metrics import GroupStates, Metrics, Subject
+
+# Grafana's operator reconciles every five seconds, and waits for caches and its own limits.
+STAYS_FOR: Final = timedelta(minutes=1)
+# So long one watch may be behind the other, and a decision behind its snapshot.
+SETTLES_IN: Final = timedelta(seconds=2)
+# Of a group, that settle at a time. Each costs a plan of the group; an operator that deletes more
+# at once is no operator to compare with.
+MOST_SETTLING: Final = 32
+
+
+class Difference(StrEnum):
+    """How two operators differ over a pod: the values of `metrics.SHADOW_DIFFERENCES`."""
+
+    NOT_DELETED = "not_deleted"
+    DELETED = "deleted"
+
+
+class _Went(NamedTuple):
+    """A pod that another operator deleted."""
+
+    pod: Pod
+    at: timedelta
+
+
+class _Watched(msgspec.Struct):
+    """The pods of one group that may differ."""
+
+    wanted: dict[Uid, timedelta] = {}
+    """Pods that this operator would delete, and since when, on the clock's `elapsed`."""
+    dropped: dict[Uid, timedelta] = {}
+    """Pods that it would have deleted until then."""
+    went: list[_Went] = []
+    reported: set[Uid] = set()
+    """Pods of `wanted` that have been counted."""
+
+
+class Differences:
+    """Compares the decisions of this operator with what happens to pods."""
+
+    def __init__(self, sets: StatefulSetStore, clock: Clock, metrics: Metrics) -> None:
+        self._sets = sets
+        self._clock = clock
+        self._counter = metrics.shadow_differences
+        self._groups: dict[GroupName, _Watched] = {}
+        self.total = 0
+        """How many there were since the start."""
+
+    def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+        """Take over a pod that changed."""
+        if not (isinstance(old, Pod) and isinstance(new, Pod)) or old.owner_uid is None:
+            return
+        sts = self._sets.get_by_uid(old.owner_uid)
+        if not isinstance(sts, StatefulSet) or not is_replaced(sts, old, new):
+            return
+        watched = None if sts.group is None else self._groups.get(sts.group)
+        if watched is None or len(watched.went) >= MOST_SETTLING:
+            return
+        if old.uid not in watched.wanted and old.uid not in watched.dropped:
+            watched.went.append(_Went(old, self._clock.elapsed()))
+
+    async def compare(self, group: Group, wanted: Mapping[Uid, Replacement]) -> timedelta | None:
+        """Take the pods of a group that this operator would delete now, and count what differs.
+
+        Returns after how long to compare again where no event comes first.
+        """
+        watched, now = self._groups.setdefault(group.name, _Watched()), self._clock.elapsed()
+        self._drop(watched, wanted, now)
+        left = [
+            self._compare_wanted(group.name, watched, replacement, now)
+            for replacement in wanted.values()
+        ]
+        for gone in tuple(watched.went):
+            wait = (
+                None
+                if would_replace(group, gone.pod)
+                else self._compare_went(group.name, gone, now)
+            )
+            if wait is None:
+                watched.went.remove(gone)
+            left.append(wait)
+            await asyncio.sleep(0)  # other tasks may run
+        return min((wait for wait in left if wait is not None), default=None)
+
+    def forget(self, group: GroupName) -> None:
+        """Forget a group that is gone; an unknown name is fine."""
+        self._groups.pop(group, None)
+
+    def _compare_wanted(
+        self, group: GroupName, watched: _Watched, replacement: Replacement, now: timedelta
+    ) -> timedelta | None:
+        """Count a pod that has stayed for too long, once; return how much longer it may stay."""
+        uid = replacement.pod.uid
+        if uid in watched.reported:
+            return None
+        left = watched.wanted.setdefault(uid, now) + STAYS_FOR - now
+        if left > timedelta(0):
+            return left
+        watched.reported.add(uid)
+        self._count(group, replacement.pod, Difference.NOT_DELETED, replacement.reason.text)
+        return None
+
+    def _compare_went(self, group: GroupName, went: _Went, now: timedelta) -> timedelta | None:
+        """Count a pod that should have stayed, once nothing can show otherwise any more."""
+        left = went.at + SETTLES_IN - now
+        if left > timedelta(0):
+            return left
+        self._count(group, went.pod, Difference.DELETED, "it was not this pod's turn")
+        return None
+
+    def _drop(self, watched: _Watched, wanted: Mapping[Uid, Replacement], now: timedelta) -> None:
+        for uid in watched.wanted.keys() - wanted.keys():
+            del watched.wanted[uid]
+            watched.reported.discard(uid)
+            watched.dropped[uid] = now
+        for uid, at in list(watched.dropped.items()):
+            if now - at >= SETTLES_IN:
+                del watched.dropped[uid]
+
+    def _count(self, group: GroupName, pod: Pod, kind: Difference, why: str) -> None:
+        self.total += 1
+        self._counter.labels(group, kind).inc()
+        messages = {
+            Difference.NOT_DELETED: "This operator would have deleted a pod that stays",
+            Difference.DELETED: "A pod was deleted that this operator would have kept",
+        }
+        log.warn(messages[kind], group=group, pod=pod.name, uid=pod.uid, why=why)
+
+
+# Budgets may count pods of other groups, whose events do not wake this group.
+HELD_RECHECK: Final = timedelta(seconds=10)
+
+
+class ShadowController(msgspec.Struct, frozen=True, kw_only=True):
+    """Observes rollout groups by name, and writes nothing."""
+
+    observer: Observer
+    arbiter: Arbiter
+    differences: Differences
+    group_states: GroupStates
+    metrics: Metrics
+    clock: Clock
+
+    async def reconcile(self, name: GroupName) -> Result:
+        """Decide for a group, report what would be done, and return when to reconcile again."""
+        group = self.observer.observe(name)
+        if not group.zones and not group.unreadable:
+            self._forget(name)
+            return Result()
+        self.metrics.begin_group(name)
+        self.metrics.begin_shadow(name)
+        self.metrics.group_reconciles.labels(name).inc()
+        with self.metrics.group_reconcile_duration.labels(name).time():
+            plan, going = await self._decide(group)
+        left = await self.differences.compare(
+            group, {replacement.pod.uid: replacement for replacement in going}
+        )
+        log_again = self.group_states.post(plan)
+        if plan.failed:
+            self.metrics.group_reconciles_failed.labels(name).inc()
+        else:
+            self.metrics.group_last_success.labels(name).set(self.clock.now().timestamp())
+        times = (RESYNC, plan.requeue_after, log_again, left)
+        return Result(again=min(time for time in times if time is not None))
+
+    async def _decide(self, group: Group) -> tuple[Plan, list[Replacement]]:
+        """Return the plan with its actions as reasons, and the pods that it would delete."""
+        plan, reasons, going = plan_group(group), list[Reason](), list[Replacement]()
+        again = plan.requeue_after
+        for action in plan.actions:
+            if not isinstance(action, ReplacePods):
+                what = f"record revision {action.revision}"
+                reasons.append(would(what, action.reason.text, action.zone.name))
+                continue
+            choice = await choose_grantable(self.arbiter, action)
+            going.extend(choice.going)
+            reasons.extend(
+                would(f"delete {replacement.pod.name}", replacement.reason.text, action.zone.name)
+                for replacement in choice.going
+            )
+            reasons.extend(choice.held)
+            if choice.held:
+                again = min(again or HELD_RECHECK, HELD_RECHECK)
+        # Without the actions, which pages would show as done.
+        return dataclasses.replace(
+            plan, actions=(), waits=(*reasons, *plan.waits), requeue_after=again
+        ), going
+
+    def _forget(self, name: GroupName) -> None:
+        self.differences.forget(name)
+        self.group_states.forget(name)
+        self.metrics.forget_group(name)
+
+
+class GrantablePods(msgspec.Struct, frozen=True):
+    """The pods of a zone that would be deleted, and why the rest is held."""
+
+    going: Sequence[Replacement]
+    held: Sequence[Reason]
+
+
+async def choose_grantable(arbiter: Arbiter, action: ReplacePods) -> GrantablePods:
+    """Return the pods of an action that budgets grant; nothing is reserved."""
+    going: list[Replacement] = []
+    held: list[Refusal] = []
+    for share in action.shares:
+        requests = [_build_request(pod, action) for pod in share.pods]
+        refusals = await arbiter.assess_all(requests)
+        pairs = list(zip(share.pods, refusals, strict=True))
+        going.extend([pair for pair, refusal in pairs if refusal is None][: share.room])
+        held.extend(refusal for _, refusal in pairs if refusal is not None)
+    zone = action.zone.name
+    reasons = dict.fromkeys(replace(refusal.reason, zone=zone) for refusal in held)
+    return GrantablePods(going, tuple(reasons))
+
+
+def would(what: str, why: str, zone: str) -> Reason:
+    """Return the reason for an action that shadow mode does not carry out."""
+    return Reason(
+        Code.SHADOW_MODE, f"would {what}, but shadow mode writes nothing: {why}", zone=zone
+    )
+
+
+def _build_request(replacement: Replacement, action: ReplacePods) -> DisruptionRequest:
+    return DisruptionRequest(
+        pod=replacement.pod, engine=DisruptionSource.ROLLOUT, limit=choose_limit(action.zone)[0]
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class ShadowScalingController:
+    """Observes the replicas of rollout groups by name, and writes nothing."""
+
+    observer: Observer
+    times: DownscaleTimes
+    references: References
+    group_states: GroupStates
+    metrics: Metrics
+    cluster_domain: str
+    _known: set[GroupName] = field(default_factory=set, init=False)
+
+    async def reconcile(self, name: GroupName) -> Result:
+        """Decide for a group, report what would be done, and return when to reconcile again."""
+        group = self.observer.observe(name)
+        sets = [zone.sts for zone in group.zones]
+        if not any(SCALING_ANNOTATIONS & sts.annotations.keys() for sts in sets):
+            self._forget(group)
+            return Result()
+        self._known.add(name)
+        self.references.want(name, list_references(sets))
+        times, problem = await self._read_times(sets)
+        scaling = ScalingSnapshot(
+            group=group,
+            times=times,
+            source=self.times.source,
+            times_problem=problem,
+            scales=self.references.readings,
+            cluster_domain=self.cluster_domain,
+        )
+        plan = plan_scaling(scaling)
+        log_again = self.group_states.post(_explain(plan), Subject.SCALING)
+        times_due = (RESYNC, plan.requeue_after, log_again)
+        return Result(again=min(time for time in times_due if time is not None))
+
+    async def _read_times(self, sets: Sequence[StatefulSet]) -> tuple[Mapping[Uid, datetime], str]:
+        """Return when sets were scaled down last, and why times are not known."""
+        times = self.times
+        try:
+            await times.refresh()
+        except (ApiError, InvalidInput) as error:
+            return {}, f"{error}"
+        return times.recall(sets), ""
+
+    def _forget(self, group: Group) -> None:
+        if group.name not in self._known:
+            return
+        self._known.discard(group.name)
+        self.references.want(group.name, ())
+        if group.zones or group.unreadable:
+            self.group_states.post(Plan(group=group.name), Subject.SCALING)
+            return
+        # Again: the last reconcile may have reported it after it was forgotten.
+        self.group_states.forget(group.name)
+        self.metrics.forget_group(group.name)
+
+
+def _explain(plan: ScalingPlan) -> Plan:
+    """Return a plan with its actions as reasons."""
+    due = [
+        would(
+            f"scale {change.zone.name} from {change.zone.replicas} to {change.replicas}",
+            change.reason.text,
+            change.zone.name,
+        )
+        for change in plan.scale
+    ]
+    requests = [
+        _render_calls(calls.zone.name, len(calls.post)) for calls in plan.pod_calls if calls.post
+    ]
+    failing = [problem for problem in plan.problems if problem.zone in plan.failed]
+    odd = tuple(problem for problem in plan.problems if problem not in failing)
+    return Plan(group=plan.group, waits=(*due, *requests, *plan.waits, *failing), problems=odd)
+
+
+def _render_calls(zone: str, pods: int) -> Reason:
+    why = f"{count(pods, 'pod')} of {zone} may only go when prepared"
+    return would("call pods to prepare", why, zone)

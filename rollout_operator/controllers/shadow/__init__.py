@@ -1,1 +1,0 @@
-"""Decide and report without acting, beside another operator: `-mode=shadow`."""

@@ -1,1 +1,0 @@
-"""Disruption budgets: what evictions and rollouts must both obey."""

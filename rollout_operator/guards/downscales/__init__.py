@@ -1,1 +1,0 @@
-"""Downscales underway: what reviews and controllers must both know."""

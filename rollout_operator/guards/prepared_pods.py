@@ -1,0 +1,437 @@
+"""Which pods are to be un-prepared, and where, and which may still be un-prepared.
+
+A pod that was prepared, and stays, must be un-prepared at each place where it was called, with as
+many calls as it takes; see `controllers.downscales.cancellations`.
+
+Records on pods that are to go, for the process that comes after a crash.
+
+Written before the first pod is called, so that what was prepared is known after a crash. A few
+pods of the range carry a copy of the whole record each: enough to survive the loss of some pods,
+and few enough for the default rate limit. One more copy is on a pod that stays: those that go may
+be gone before the time of the downscale is recorded (SI-11). See `model.downscale.DownscaleRecord`.
+
+Whatever may patch pods may write a record, so a record is a hint and no proof:
+- counts: they say which pods are un-prepared, and hold the group back until the set itself,
+  read live, says what became of the downscale. Pods that the set does not want are never called;
+- places: only those that the set and the pod's own spec confirm, see `assess_downscale_record`;
+- the time: it picks among times of the API server, and is recorded nowhere; a record of the
+  future says nothing at all;
+- the process: a forged name has the record ignored, which is what removing it does, too.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.tasks import gather_all
+from rollout_operator.kube.api import PODS, JsonObject, Patcher
+from rollout_operator.model.names import (
+    DOWNSCALE_RECORD,
+    PREPARE_DOWNSCALE,
+    ApiError,
+    Conflict,
+    Denied,
+    InvalidInput,
+    NotFound,
+    Uid,
+)
+from rollout_operator.model.objects import (
+    MOST_EARLIER,
+    DownscaleRecord,
+    Endpoint,
+    Pod,
+    StatefulSet,
+    Target,
+)
+from rollout_operator.model.units import check_time, format_rfc3339
+from rollout_operator.planning.requests import is_labelled, judge_place, judge_target, show
+from rollout_operator.planning.wording import NAMES_SHOWN, join_some
+from rollout_operator.telemetry.logs import log
+
+
+class PreparedPod(NamedTuple):
+    """A pod that was prepared: its name, and where it was called."""
+
+    pod: str
+    target: Target | None
+    """None where an earlier version of the operator called it and did not record the place."""
+
+
+class DueCancel(NamedTuple):
+    """A pod that is to be un-prepared, and where: a pod may wait at several places."""
+
+    uid: Uid
+    target: Target | None
+    """None for the place that the set names by then."""
+
+
+class BacklogEntry(msgspec.Struct, frozen=True):
+    """What is known of a pod that is to be un-prepared."""
+
+    pod: str
+    due: timedelta
+    """On the clock's `elapsed`."""
+    again: timedelta | None = None
+    """After how long it is called once more; None for never."""
+    failures: int = 0
+    """How often it could not be reached, one time after another."""
+    gone: timedelta | None = None
+    """When its pod was first found gone, and no other wanted; None while there is a pod to call."""
+    is_dormant: bool = False
+    """Whether its pod is on its way out, and not wanted: there is no pod to call."""
+    causes: frozenset[str] = frozenset()
+    """Why it could not be reached, each time."""
+
+    @property
+    def over(self) -> timedelta | None:
+        """Return since when no pod was left to call; None where there is a pod, or may be soon."""
+        if self.gone is None or self.is_dormant:
+            return self.gone
+        return max(self.gone, self.due)
+
+
+class UnprepareBacklog:
+    """All pods that are to be un-prepared, by set."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._due: dict[Uid, dict[DueCancel, BacklogEntry]] = {}
+        self._versions: dict[Uid, str] = {}
+
+    @property
+    def by_set(self) -> Mapping[Uid, object]:
+        """Return the sets with pods to un-prepare."""
+        return self._due
+
+    def count(self) -> int:
+        """Return how many pods are to be un-prepared, without those on their way out."""
+        return sum(
+            len({cancel.uid for cancel, entry in backlog.items() if not entry.is_dormant})
+            for backlog in self._due.values()
+        )
+
+    def count_unreached(self) -> int:
+        """Return how many of them could not be reached when that was last tried."""
+        return sum(
+            len({cancel.uid for cancel, entry in backlog.items() if entry.failures})
+            for backlog in self._due.values()
+        )
+
+    def describe_unreached(self) -> str | None:
+        """Say which pods could not be reached and why, the first few; None where there are none."""
+        failed = [
+            entry for backlog in self._due.values() for entry in backlog.values() if entry.failures
+        ]
+        causes = {entry.pod: min(entry.causes, default="") for entry in failed}
+        if not causes:
+            return None
+        shown = [f"{pod} ({why})" for pod, why in sorted(causes.items())[:NAMES_SHOWN]]
+        return f"to be told that they stay: {join_some(shown, total=len(causes))}"
+
+    def map_due_cancels(self, set_uid: Uid) -> dict[DueCancel, BacklogEntry]:
+        """Return the pods of a set that are to be un-prepared, and where."""
+        return dict(self._due.get(set_uid, {}))
+
+    def list_targets(self, set_uid: Uid) -> tuple[Target | None, ...]:
+        """Return the places where pods of a set are to be un-prepared."""
+        return tuple(dict.fromkeys(cancel.target for cancel in self._due.get(set_uid, {})))
+
+    def get_version(self, set_uid: Uid) -> str:
+        """Return the version of a set that a cache must show before any pod is called."""
+        return self._versions.get(set_uid, "")
+
+    def add(
+        self,
+        set_uid: Uid,
+        version: str,
+        called: Mapping[Uid, PreparedPod],
+        *,
+        after: timedelta = timedelta(0),
+        again: timedelta | None = None,
+        are_going: bool = False,
+    ) -> None:
+        """Have pods un-prepared where they were called, not on an older `version` of the set.
+
+        Those that `are_going` are called if they are wanted again before they have gone.
+        """
+        due = self._clock.elapsed() + after
+        backlog = {
+            DueCancel(uid, at): BacklogEntry(pod, due, again, is_dormant=are_going)
+            for uid, (pod, at) in called.items()
+        }
+        if backlog:
+            self._due.setdefault(set_uid, {}).update(backlog)
+            self._versions[set_uid] = version
+
+    def record_un_prepared(self, set_uid: Uid, called: Iterable[DueCancel]) -> None:
+        """Record that these pods have been un-prepared; some are called once more."""
+        backlog = self._due.get(set_uid, {})
+        settled: list[DueCancel] = []
+        for due_cancel in called:
+            entry = backlog.get(due_cancel)
+            if entry is None or entry.again is None:
+                settled.append(due_cancel)
+            else:
+                backlog[due_cancel] = BacklogEntry(entry.pod, self._clock.elapsed() + entry.again)
+        self.settle(set_uid, settled)
+
+    def see(self, set_uid: Uid, due_cancel: DueCancel, *, is_wanted: bool) -> None:
+        """Record that the pod is there, or another of its name is wanted: it may need a call."""
+        backlog = self._due.get(set_uid, {})
+        if due_cancel in backlog:
+            backlog[due_cancel] = replace(backlog[due_cancel], gone=None, is_dormant=not is_wanted)
+
+    def miss(self, set_uid: Uid, due_cancel: DueCancel) -> None:
+        """Record that the pod is gone, and no other of its name is wanted, perhaps for good."""
+        backlog = self._due.get(set_uid, {})
+        if due_cancel in backlog and backlog[due_cancel].gone is None:
+            backlog[due_cancel] = replace(backlog[due_cancel], gone=self._clock.elapsed())
+
+    def postpone(self, set_uid: Uid, due_cancel: DueCancel, by: timedelta, cause: str) -> None:
+        """Put off the call of a pod that could not be reached until this time, whatever happens."""
+        backlog = self._due.get(set_uid, {})
+        if due_cancel in backlog:
+            entry, due = backlog[due_cancel], self._clock.elapsed() + by
+            backlog[due_cancel] = replace(
+                entry, due=due, failures=entry.failures + 1, causes=entry.causes | {cause}
+            )
+
+    def take_over(self, set_uid: Uid, called: Mapping[Uid, PreparedPod]) -> None:
+        """Forget calls to pods where they are prepared now: the reservation stands for them."""
+        self.settle(set_uid, [DueCancel(uid, at) for uid, (_, at) in called.items()])
+
+    def settle(self, set_uid: Uid, due: Iterable[DueCancel]) -> None:
+        """Record that these pods have been un-prepared, or are gone."""
+        backlog = self._due.get(set_uid, {})
+        for due_cancel in due:
+            backlog.pop(due_cancel, None)
+        if not backlog:
+            self.forget(set_uid)
+
+    def forget(self, set_uid: Uid) -> None:
+        """Forget a set that is gone, or has no pod to un-prepare."""
+        self._due.pop(set_uid, None)
+        self._versions.pop(set_uid, None)
+
+
+class FailedCall(Protocol):
+    """The part of `pods.client.PodError` that is needed."""
+
+    @property
+    def may_arrive(self) -> bool: ...
+
+
+class CancelCalls(Protocol):
+    """The part of `pods.client.PodClient` that is needed."""
+
+    async def cancel_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, FailedCall]: ...
+
+
+# A pod, and the path at which it was called; None where that is not known.
+_Called = tuple[Uid, str | None]
+
+
+class UnansweredCancels:
+    """Calls without an answer, by set: pods that were called just now and have not answered.
+
+    A caller gives up after a while, and a slow pod goes on with the call all the same. The next
+    call to it counts only once no earlier call can take effect any more (SI-10); whether that is so
+    is decided in `planning.downscales.rule`. A restarted process does not know what the process
+    before it sent: pods that carry its record may have been called just before it ended.
+    """
+
+    def __init__(self, clock: Clock, lasts: timedelta) -> None:
+        """Expect the effect of a call for `lasts` after its caller has given up."""
+        self._clock = clock
+        self._lasts = lasts
+        self._until: dict[Uid, dict[_Called, timedelta]] = {}
+
+    @property
+    def by_set(self) -> Mapping[Uid, object]:
+        """Return the sets of which a call has no answer yet."""
+        self._forget_old()
+        return self._until
+
+    async def cancel_all(
+        self, calls: CancelCalls, set_uid: Uid, endpoints: Sequence[Endpoint]
+    ) -> Mapping[Uid, FailedCall]:
+        """Un-prepare pods of a set; return the pods that did not confirm.
+
+        Under the lock of its calls: its next holder knows which pods have not answered.
+        """
+        unanswered = {endpoint.uid for endpoint in endpoints}
+        try:
+            failed = await calls.cancel_all(endpoints)
+            unanswered = {uid for uid, error in failed.items() if error.may_arrive}
+        finally:
+            # Also where we are cancelled: then, for all we know, none of them has answered.
+            self._record(
+                set_uid,
+                [
+                    (endpoint.uid, endpoint.path)
+                    for endpoint in endpoints
+                    if endpoint.uid in unanswered
+                ],
+            )
+        return failed
+
+    def suspect(self, set_uid: Uid, pods: Iterable[Uid], target: Target | None) -> None:
+        """Expect calls of a process that has ended: it may have sent these pods anything."""
+        path = None if target is None else target.path
+        self._record(set_uid, [(uid, path) for uid in pods])
+
+    def map_waits(self, set_uid: Uid, endpoints: Iterable[Endpoint]) -> dict[Uid, timedelta]:
+        """Return for how long calls to pods may still take effect there, for pods with any."""
+        self._forget_old()
+        until, now = self._until.get(set_uid, {}), self._clock.elapsed()
+        waits: dict[Uid, timedelta] = {}
+        for endpoint in endpoints if until else ():
+            ends = [
+                until[key]
+                for key in ((endpoint.uid, endpoint.path), (endpoint.uid, None))
+                if key in until
+            ]
+            if ends:
+                waits[endpoint.uid] = max(ends) - now
+        return waits
+
+    def forget(self, set_uid: Uid) -> None:
+        """Forget a set that is gone."""
+        self._until.pop(set_uid, None)
+
+    def _record(self, set_uid: Uid, called: Sequence[_Called]) -> None:
+        self._forget_old()
+        if called:
+            until = self._clock.elapsed() + self._lasts
+            self._until.setdefault(set_uid, {}).update(dict.fromkeys(called, until))
+
+    def _forget_old(self) -> None:
+        now = self._clock.elapsed()
+        for set_uid, until in list(self._until.items()):
+            left = {called: end for called, end in until.items() if end > now}
+            if left:
+                self._until[set_uid] = left
+            else:
+                del self._until[set_uid]
+
+
+# With the default limits ten requests may be sent at once, and the live read has taken one of them.
+COPIES: Final = 4
+# Clocks of API servers may differ by so much, or have been set back since a record was written.
+FURTHEST_AHEAD: Final = timedelta(minutes=5)
+
+_DECODER: Final = msgspec.json.Decoder(DownscaleRecord)
+
+
+class PodRecords:
+    """Writes and removes records."""
+
+    def __init__(self, client: Patcher, by: str = "") -> None:
+        """Write in the name of a process: no two of one namespace may have the same."""
+        self._client = client
+        self._by = by
+        self._is_forbidden = False
+
+    async def write(
+        self, record: DownscaleRecord, pods: Sequence[Pod], annotated_pod: Pod | None = None
+    ) -> None:
+        """Write a record on some of the pods, and on a pod that stays.
+
+        Raises ApiError where none of them carries it.
+
+        Where the role may not patch pods, nothing is written, and that is logged once: after a
+        crash it is unknown then which pods were prepared.
+        """
+        text = msgspec.json.encode(replace(record, by=self._by)).decode()
+        annotated = [*choose_annotated(pods), *([] if annotated_pod is None else [annotated_pod])]
+        errors = await gather_all(self._put(pod, text) for pod in annotated)
+        failures = [error for error in errors if error is not None]
+        if failures and len(failures) == len(errors):
+            if all(isinstance(error, Denied) for error in failures):
+                self._report_forbidden(failures[0])
+                return
+            raise failures[0]
+
+    def is_own(self, record: DownscaleRecord) -> bool:
+        """Return whether this process wrote a record: it knows more of it than the record says."""
+        return bool(self._by) and record.by == self._by
+
+    async def remove(self, pods: Sequence[Pod]) -> ApiError | None:
+        """Remove the records of these pods; return the first error. Pods that are gone are fine."""
+        errors = await gather_all(self._put(pod, None) for pod in pods if pod.downscale_record)
+        return next((error for error in errors if error is not None), None)
+
+    async def _put(self, pod: Pod, text: str | None) -> ApiError | None:
+        patch: JsonObject = {
+            "metadata": {"uid": pod.uid, "annotations": {DOWNSCALE_RECORD: text}},
+        }
+        try:
+            await self._client.patch(PODS, pod.namespace, pod.name, patch)
+        except (NotFound, Conflict) as error:
+            # Gone or replaced: it carries no record, and needs none to be removed.
+            return None if text is None else error
+        except ApiError as error:
+            return error
+        return None
+
+    def _report_forbidden(self, error: ApiError) -> None:
+        if not self._is_forbidden:
+            log.warn("Downscales are not recorded on pods: a crash would forget them", err=error)
+        self._is_forbidden = True
+
+
+def choose_annotated(pods: Sequence[Pod]) -> list[Pod]:
+    """Return the pods that carry a copy: first, last, and some in between."""
+    if len(pods) <= COPIES:
+        return list(pods)
+    last = len(pods) - 1
+    return [pods[last * step // (COPIES - 1)] for step in range(COPIES)]
+
+
+def read_downscale_record(pod: Pod, now: datetime) -> DownscaleRecord | None:
+    """Return the record of a pod, None where it has none; `now` is the API server's time.
+
+    Raises InvalidInput naming the pod, also for a time that has not come yet: no process can have
+    written it.
+    """
+    if not pod.downscale_record:
+        return None
+    try:
+        record = _DECODER.decode(pod.downscale_record)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        text = f"Pod {pod.name}: annotation {DOWNSCALE_RECORD}: {error}"
+        raise InvalidInput(text) from error
+    if record.at.tzinfo is None or not 0 <= record.replicas_to < record.replicas_from:
+        text = f"Pod {pod.name}: annotation {DOWNSCALE_RECORD}: {pod.downscale_record[:80]!r}"
+        raise InvalidInput(text)
+    try:
+        check_time(record.at)
+    except InvalidInput as error:
+        raise InvalidInput(f"Pod {pod.name}: annotation {DOWNSCALE_RECORD}: at: {error}") from error
+    if record.at - now > FURTHEST_AHEAD:
+        ahead = f"at: {format_rfc3339(record.at)} lies in the future"
+        raise InvalidInput(f"Pod {pod.name}: annotation {DOWNSCALE_RECORD}: {ahead}")
+    # A client that may write annotations of pods must not send calls anywhere else (D-27).
+    targets = (*(() if record.target is None else (record.target,)), *record.earlier)
+    problem = next(filter(None, map(judge_target, targets)), "")
+    if len(record.earlier) > MOST_EARLIER:
+        problem = f"earlier: {len(record.earlier)} > {MOST_EARLIER}"
+    if problem:
+        raise InvalidInput(f"Pod {pod.name}: annotation {DOWNSCALE_RECORD}: {problem}")
+    return record
+
+
+def assess_downscale_record(record: DownscaleRecord, pod: Pod, sts: StatefulSet) -> str | None:
+    """Return why a record on a pod is not believed, naming field and value.
+
+    Not in parts: where a place is made up, so may be the rest.
+    """
+    if not is_labelled(sts.labels, PREPARE_DOWNSCALE):
+        shown = show(sts.labels.get(PREPARE_DOWNSCALE, ""))
+        return f"the set is not to be prepared: label {PREPARE_DOWNSCALE}: {shown}"
+    targets = (*(() if record.target is None else (record.target,)), *record.earlier)
+    return next(filter(None, (judge_place(target, sts, pod.ports) for target in targets)), None)

@@ -1,0 +1,319 @@
+"""Who goes first where there is room: an eviction that waits, or the rollout that held still.
+
+Clients such as `kubectl drain` repeat an eviction that was refused for lack of room. How long a
+client pauses is learned from its repeats; for twice as long its eviction is remembered, and a
+rollout lets it have the next place. Whose turn it is decides `planning.budgets.turns`. All of it is
+memory of this process: losing it loses a turn and nothing else.
+
+Used only for pods that their budget would let go. Never lets a pod go by itself, so that no
+mistake here can cross a budget.
+
+One lock per rollout group: a caller that reads a group and then acts on it holds it.
+
+It makes a live read and what follows from it one step: a downscale is not granted between a
+rollout's live read and its deletes, nor the other way round (D-25). It is held across reads and
+deletes, never across a write that comes back as a review of our own.
+"""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from typing import Final
+from weakref import WeakValueDictionary
+
+import msgspec
+from msgspec import structs
+from msgspec.structs import replace
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.guards.grants import (
+    DisruptionRequest,
+    UnusedGrants,
+    refuse_as_evictions_wait,
+    refuse_as_rollout_waits,
+)
+from rollout_operator.kube.store import PodStore
+from rollout_operator.model.budget import Budget, DisruptionSource
+from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.objects import Deletion, Pod
+from rollout_operator.model.outcome import Code
+from rollout_operator.planning.budgets import (
+    BudgetSnapshot,
+    Refusal,
+    Turns,
+    assess_disruption,
+    compute_maximum,
+    find_partition,
+    is_down,
+)
+from rollout_operator.planning.wording import count
+
+# As `kubectl drain` pauses, and as long as a client is waited for whose pause is unknown.
+USUAL_PAUSE: Final = timedelta(seconds=5)
+LEAST_PAUSE: Final = timedelta(seconds=1)
+MOST_PAUSE: Final = timedelta(seconds=30)
+# More evictions than that wait for no turn.
+MOST_WAITERS: Final = 1_000
+FORGET_EVERY: Final = timedelta(seconds=1)
+# Why an eviction is refused that only needs a free place.
+ROOM: Final = frozenset(
+    {Code.DISRUPTION_BUDGET_USED, Code.ZONE_LEFT_SHORT, Code.EVICTION_FIRST, Code.ROLLOUT_FIRST}
+)
+# Each costs a decision; the next few show whether the rollout is in the way.
+_MOST_CHECKED: Final = 5
+
+LineKey = tuple[str, str]
+"""Name of the budget and partition, which is empty in zone mode."""
+
+
+class Waiter(msgspec.Struct, frozen=True, kw_only=True):
+    """An eviction that was refused, and that a client repeats."""
+
+    pod: Pod
+    requested_at: timedelta
+    """On the clock's `elapsed`."""
+    pause: timedelta
+    until: timedelta
+    """When the client is no longer waited for."""
+
+
+class WaitingEvictions:
+    """All evictions that wait, by budget, and whose turn it is there."""
+
+    def __init__(self, pods: PodStore, unused: UnusedGrants, clock: Clock) -> None:
+        self._pods = pods
+        self._unused = unused
+        self._clock = clock
+        # Each line in the order in which its evictions came.
+        self._waiters: dict[LineKey, dict[Uid, Waiter]] = {}
+        self._turns: dict[LineKey, Turns] = {}
+        self._forget_at = timedelta(0)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiters.values()))
+
+    def record_refused(self, budget: Budget, pod: Pod) -> None:
+        """Record an eviction refused for lack of room; after an unused grant a pod has no turn."""
+        self._forget_old()
+        line = self._waiters.setdefault(_key(budget, pod), {})
+        waiting, now = line.get(pod.uid), self._clock.elapsed()
+        if self._unused.count(pod.uid) or (waiting is None and len(self) >= MOST_WAITERS):
+            line.pop(pod.uid, None)
+        elif waiting is None:
+            line[pod.uid] = _await(pod, now, USUAL_PAUSE)
+        else:
+            if waiting.until < now:
+                del line[pod.uid]  # it is last again
+            line[pod.uid] = _repeat(waiting, now)
+
+    def record_granted(self, budget: Budget, pod: Pod, engine: DisruptionSource, most: int) -> None:
+        """Record that a pod was allowed to go; `most` are the places of a turn."""
+        key = _key(budget, pod)
+        # A client that waits for the pod is served whatever makes it go.
+        is_served = self._waiters.get(key, {}).pop(pod.uid, None) is not None
+        turn = self._turn(key).grant(DisruptionSource.EVICTION if is_served else engine, most)
+        self._keep(key, turn)
+
+    def list_in_front(self, budget: Budget, pod: Pod) -> Sequence[Waiter]:
+        """Return the evictions that came before that of a pod and may be in its way, in order."""
+        return [
+            waiter
+            for waiter in self._list_waiters_in_front(budget, pod)
+            if self._is_there(waiter.pod)
+        ]
+
+    def count_in_front(self, budget: Budget, pod: Pod) -> int:
+        """Return about how many those are: some of their pods may have gone in the last seconds."""
+        return sum(1 for _ in self._list_waiters_in_front(budget, pod))
+
+    def _list_waiters_in_front(self, budget: Budget, pod: Pod) -> Iterator[Waiter]:
+        now, by_partition = self._clock.elapsed(), budget.by_partition
+        for uid, waiter in self._waiters.get(_key(budget, pod), {}).items():
+            if waiter.until < now:
+                continue
+            if uid == pod.uid:
+                return
+            # By partition, pods of one zone are in no other's way.
+            if not by_partition or waiter.pod.owner_uid != pod.owner_uid:
+                yield waiter
+
+    def holds(self, budget: Budget, pod: Pod, engine: DisruptionSource) -> bool:
+        """Return whether it is the other side's turn."""
+        return self._turn(_key(budget, pod)).holds(engine)
+
+    def hold(self, budget: Budget, pod: Pod, *, is_whole: bool) -> None:
+        """Record that a pod was held back, as it is the other side's turn."""
+        key = _key(budget, pod)
+        self._keep(key, self._turn(key).hold(self._clock.elapsed(), is_whole=is_whole))
+
+    def _turn(self, key: LineKey) -> Turns:
+        return self._turns.get(key, Turns()).at(self._clock.elapsed())
+
+    def _keep(self, key: LineKey, turn: Turns) -> None:
+        if turn == Turns():
+            self._turns.pop(key, None)
+        else:
+            self._turns[key] = turn
+
+    def _forget_old(self) -> None:
+        """Forget pods whose client has ceased: some time later, as its pause may be longer."""
+        now = self._clock.elapsed()
+        if now < self._forget_at:  # where very many wait, each refusal would read all of them
+            return
+        self._forget_at = now + FORGET_EVERY
+        for key, line in list(self._waiters.items()):
+            for uid, waiter in list(line.items()):
+                if now - waiter.requested_at > 2 * MOST_PAUSE or not self._is_there(waiter.pod):
+                    del line[uid]
+            if not line:
+                del self._waiters[key]
+        for key in self._turns.keys() - self._waiters.keys():
+            self._keep(key, self._turn(key))
+
+    def _is_there(self, pod: Pod) -> bool:
+        cached = self._pods.get(pod.namespace, pod.name)
+        return isinstance(cached, Pod) and cached.uid == pod.uid and not cached.is_terminating
+
+
+def _repeat(waiter: Waiter, now: timedelta) -> Waiter:
+    """Return the waiter of a repeated eviction, with what the repeat says of the client's pause."""
+    gap = now - waiter.requested_at
+    pause = waiter.pause
+    if gap >= LEAST_PAUSE:  # else it is the same request, repeated
+        pause = min(max(gap, pause / 2), MOST_PAUSE)
+    return _await(waiter.pod, now, pause)
+
+
+def _await(pod: Pod, now: timedelta, pause: timedelta) -> Waiter:
+    return Waiter(pod=pod, requested_at=now, pause=pause, until=now + 2 * pause)
+
+
+def _key(budget: Budget, pod: Pod) -> LineKey:
+    partition = find_partition(budget, pod.name) if budget.by_partition else ""
+    return budget.name, partition or ""
+
+
+class Precedence:
+    """The order of evictions and rollouts under the budgets of one process."""
+
+    def __init__(self, waiting: WaitingEvictions, unused: UnusedGrants, clock: Clock) -> None:
+        self._waiting = waiting
+        self._unused = unused
+        self._clock = clock
+
+    def assess(self, request: DisruptionRequest, snapshot: BudgetSnapshot) -> Refusal | None:
+        """Return that another pod goes first, None where the pod may go now."""
+        if request.engine is DisruptionSource.ROLLOUT:
+            return self._assess_rollout(snapshot)
+        return self._assess_eviction(request, snapshot)
+
+    def record_granted(self, snapshot: BudgetSnapshot) -> None:
+        """Record that a pod was allowed to go."""
+        most = compute_maximum(snapshot)
+        if snapshot.engine is DisruptionSource.ROLLOUT:
+            most = min(most, snapshot.override)
+        self._waiting.record_granted(snapshot.budget, snapshot.pod, snapshot.engine, max(most, 1))
+
+    def line_up(self, request: DisruptionRequest, budget: Budget, refusal: Refusal) -> Refusal:
+        """Remember an eviction that lacks room, and say how many are in front of it."""
+        if refusal.reason.code not in ROOM:
+            return refusal
+        front = self._waiting.count_in_front(budget, request.pod)
+        if not request.dry_run:
+            self._waiting.record_refused(budget, request.pod)
+        place = f"{count(front, 'eviction')} in front" if front else "the next eviction in line"
+        reason = replace(refusal.reason, text=f"{refusal.reason.text}; {place}")
+        return replace(refusal, reason=reason)
+
+    def _assess_rollout(self, snapshot: BudgetSnapshot) -> Refusal | None:
+        budget, pod = snapshot.budget, snapshot.pod
+        # Its deletion takes no other pod's place: it is down already (LI-10).
+        if is_down(snapshot) or not self._waiting.holds(budget, pod, DisruptionSource.ROLLOUT):
+            return None
+        front = self._waiting.list_in_front(budget, pod)
+        if not any(_is_in_the_way(snapshot, waiter) for waiter in front[:_MOST_CHECKED]):
+            return None
+        self._waiting.hold(budget, pod, is_whole=False)
+        left = max(waiter.until for waiter in front) - self._clock.elapsed()
+        refusal = refuse_as_evictions_wait(front[0].pod, len(front), budget, _soon(left))
+        return replace(refusal, is_shared=not budget.by_partition)
+
+    def _assess_eviction(
+        self, request: DisruptionRequest, snapshot: BudgetSnapshot
+    ) -> Refusal | None:
+        budget, pod = snapshot.budget, snapshot.pod
+        if self._waiting.holds(budget, pod, DisruptionSource.EVICTION):
+            if not request.dry_run:
+                self._waiting.hold(budget, pod, is_whole=_is_whole(snapshot))
+            return refuse_as_rollout_waits(pod, budget)
+        front = self._waiting.list_in_front(budget, pod)
+        if not front or not self._unused.count(pod.uid):
+            return None
+        # A pod whose grants came to nothing holds up no eviction that may be in earnest.
+        left = front[0].until - self._clock.elapsed()
+        return refuse_as_evictions_wait(front[0].pod, len(front), budget, _soon(left))
+
+
+def _is_in_the_way(snapshot: BudgetSnapshot, waiter: Waiter) -> bool:
+    """Return whether a waiting eviction lacks room once the pod of the snapshot has gone."""
+    going = {**snapshot.deletions, snapshot.pod.uid: Deletion.GRANTED}
+    theirs = replace(
+        snapshot,
+        pod=waiter.pod,
+        owner=waiter.pod.owner_uid or Uid(""),
+        engine=DisruptionSource.EVICTION,
+        override=0,
+        deletions=going,
+    )
+    return assess_disruption(theirs) is not None
+
+
+def _is_whole(snapshot: BudgetSnapshot) -> bool:
+    """Return whether nothing is down, so that the pod could go by any limit."""
+    budget = structs.replace(snapshot.budget, max_unavailable=1, percentage=None)
+    return assess_disruption(replace(snapshot, budget=budget)) is None
+
+
+def _soon(left: timedelta) -> timedelta:
+    return timedelta(seconds=max(math.ceil(left.total_seconds()), 1))
+
+
+class Locks:
+    """Locks by key, made at the first use and gone when no task holds or wants them."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def hold(self, key: str) -> AsyncIterator[None]:
+        """Wait for the lock and hold it. The first waiter gets it first."""
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = asyncio.Lock()
+        async with lock:
+            yield
+
+    @asynccontextmanager
+    async def hold_all(self, keys: Iterable[str]) -> AsyncIterator[None]:
+        """Wait for several locks, in the order of their keys, so that no two callers deadlock."""
+        async with AsyncExitStack() as stack:
+            for key in sorted({*keys}):
+                await stack.enter_async_context(self.hold(key))
+            yield
+
+
+def group_lock(group: GroupName) -> str:
+    """Return the key of a group's lock."""
+    return f"group {group}"
+
+
+def policy_lock(namespace: str, name: str) -> str:
+    """Return the key of the lock of a MultiAZRollout."""
+    return f"policy {namespace}/{name}"
+
+
+def calls_lock(set_uid: Uid) -> str:
+    """Return the key of the lock on calls to the pods of a set."""
+    return f"calls {set_uid}"

@@ -1,1 +1,0 @@
-"""Calls to the API server: one request and its answer, limited in rate and time."""

@@ -1,0 +1,644 @@
+"""The counts of all references that zones mirror, followed for as long as a group wants them.
+
+Decides what is followed, how closely, and which groups learn of it. When a scale is read is decided
+in `reference`, which resource a kind has in `kube.client.discovery`; what follows from a count is
+left to the planner.
+
+Keep the reading of one reference: when its scale is read, and what is shown meanwhile.
+
+A reading is what was read last. Reads that fail for a reason that may pass leave it as it is for
+half a minute and replace it then, so that no downscale rests on a count which cannot be confirmed.
+Where a watch brings changes, an idle scale is not read again: on a connection that died unseen it
+may be as old as a watch lasts. What is watched, and how many read at a time, is left to
+`references`.
+
+Read the `scale` subresource of any kind, and say why it shows no number of replicas.
+
+Decides which numbers are valid, and whether a person must change something. When a scale is read,
+and for how long an older number holds, is left to `reference`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import timedelta
+from functools import partial
+from typing import Final, NoReturn
+
+import msgspec
+from msgspec.structs import replace
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.queue import LONGEST_RETRY_AFTER, REFERENCES, Rewrites
+from rollout_operator.aio.tasks import check_cancelled, gather_all, race
+from rollout_operator.kube.api import ApiClient, JsonObject, Reader, Resource, Served
+from rollout_operator.kube.informer import Collection, Informer, ObjectSource
+from rollout_operator.kube.responses import KindCatalog
+from rollout_operator.kube.store import Store
+from rollout_operator.model.decode.objects import place_decoder, read_as
+from rollout_operator.model.decode.wire import Int32, JsonBytes, Required, Wire
+from rollout_operator.model.names import (
+    ApiError,
+    Conflict,
+    Denied,
+    GroupName,
+    InvalidInput,
+    NotFound,
+    Refused,
+    Throttled,
+    TooManyRequests,
+)
+from rollout_operator.model.objects import AnyWatched, WatchedObject
+from rollout_operator.model.scaling import NoScale, Reading, Reference, Scale
+from rollout_operator.telemetry.logs import log
+
+SCALE: Final = "scale"
+_FORBIDDEN: Final = 403
+
+
+class _Head(Wire):
+    name: Required
+    resource_version: str = ""
+
+
+class _Replicas(Wire):
+    replicas: Int32 = 0
+
+
+class _WireScale(Wire):
+    metadata: _Head
+    spec: _Replicas | None = None
+    status: _Replicas | None = None
+    kind: str | None = None
+
+
+_SCALE: Final = msgspec.json.Decoder(_WireScale)
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A scale, and the version of the object that it is of."""
+
+    scale: Scale
+    version: str
+
+
+def decode_scale(raw: bytes) -> Shown:
+    """Return what a `Scale` of autoscaling/v1 shows; a number that is left out is 0.
+
+    Raises DecodeError naming field and value where a number is not whole or not in 0..2^31-1.
+    """
+    wire = read_as("Scale", raw, _SCALE)
+    scale = Scale(
+        replicas=wire.spec.replicas if wire.spec else 0,
+        status_replicas=wire.status.replicas if wire.status else 0,
+    )
+    return Shown(scale, wire.metadata.resource_version)
+
+
+def change_decoder(kind: str) -> Callable[[JsonBytes], WatchedObject]:
+    """Return what decodes which version an object of `kind` is, and nothing else of it.
+
+    Whatever changes the object is a change of that. It raises DecodeError.
+    """
+    decode = place_decoder(kind)
+
+    def decode_change(raw: JsonBytes) -> WatchedObject:
+        placed = decode(raw)
+        return replace(placed, decoded=placed.resource_version)
+
+    return decode_change
+
+
+def check_kind(reference: Reference, served: Served | None) -> Resource:
+    """Return the resource of a reference. Raises InvalidInput where it can have no scale."""
+    if served is None:
+        group = f"API group {reference.group!r}" if reference.group else "the core API group"
+        raise InvalidInput(f"the API server knows no kind {reference.kind!r} in {group}")
+    resource = served.resource
+    if SCALE not in served.subresources:
+        raise InvalidInput(f"{resource.plural} in {_version(resource)} have no scale subresource")
+    if not resource.is_namespaced:
+        raise InvalidInput(f"{resource.plural} in {_version(resource)} belong to no namespace")
+    return resource
+
+
+def is_lasting(error: ApiError | InvalidInput) -> bool:
+    """Return whether the same read would fail the same way until a person changes something."""
+    match error:
+        case InvalidInput() | NotFound() | Refused():
+            return True
+        case Denied(status=status):
+            # Other refusals are of a credential that is being replaced, or of a wrong server.
+            return status == _FORBIDDEN
+        case _:
+            return False
+
+
+def explain(reference: Reference, error: ApiError | InvalidInput, namespace: str) -> NoScale:
+    """Return why a reference shows no count."""
+    text = f"{error}"
+    if isinstance(error, Denied) and error.status == _FORBIDDEN:
+        text = f"not allowed in namespace {namespace}: {text}"
+    return NoScale(why=f"{reference}: {text}", is_lasting=is_lasting(error))
+
+
+def _version(resource: Resource) -> str:
+    return f"{resource.group}/{resource.version}" if resource.group else resource.version
+
+
+# For so long a failed read changes nothing.
+OLD_LASTS: Final = timedelta(seconds=30)
+# What was written in one go is read in one go.
+DEBOUNCE: Final = timedelta(milliseconds=50)
+# Between two reads that changes cause: the status of a busy object changes all the time.
+SPACING: Final = timedelta(seconds=1)
+# Between two reads that fail until a person does something.
+LASTING_PAUSE: Final = timedelta(minutes=1)
+JITTER: Final = 0.1
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    """When references are read though no watch has shown a change; shared by all of them."""
+
+    interval: timedelta
+    clock: Clock
+    rng: Callable[[], float]
+
+    def vary(self, span: timedelta) -> timedelta:
+        """Return about `span`, so that not all come at once."""
+        return span * (1 + JITTER * (2 * self.rng() - 1))
+
+    def spread(self) -> timedelta:
+        """Return any part of the interval: many that begin at once are spread over all of it."""
+        return self.interval * self.rng()
+
+
+class Callbacks(msgspec.Struct, frozen=True, kw_only=True):
+    """The callbacks of one reference to `References`."""
+
+    fetch: Callable[[], Awaitable[Shown]]
+    """Reads the scale. Raises ApiError and InvalidInput."""
+    explain: Callable[[ApiError | InvalidInput], NoScale]
+    is_watched: Callable[[], bool]
+    """Whether `read_unless` is called with versions of the object."""
+    on_change: Callable[[], None]
+    """Called when the reading has changed."""
+
+
+class FollowedReference:
+    """One reference; `run` keeps its reading."""
+
+    def __init__(self, callbacks: Callbacks, schedule: Schedule) -> None:
+        self.reading: Reading | None = None
+        """None before the first read."""
+        self.resource: Resource | None = None
+        """The resource as it was found last; None before that."""
+        self.task: asyncio.Task[None] | None = None
+        """Runs `run`; set by its starter."""
+        self._callbacks = callbacks
+        self._schedule = schedule
+        self._clock = schedule.clock
+        self._woken = asyncio.Event()
+        self._must_read = False
+        # While reads fail otherwise than by absence, changes of the object are no reason to read.
+        self._ignores_changes = False
+        self._version: str | None = None
+        """Of the object as it was read last; None where that failed."""
+        self._began = timedelta(0)
+        self._due_at: timedelta | None = None
+        """When it is read next for no reason but time; None where changes cause reads."""
+        self._delay: Callable[[], timedelta | None] = lambda: None
+        self._failing_since: timedelta | None = None
+        self._failures = 0
+
+    def read_again(self) -> None:
+        """Read again, soon."""
+        self._must_read = True
+        self._woken.set()
+
+    def read_unless(self, version: str) -> None:
+        """Read again, unless the object was read in this version. Empty: it is gone."""
+        # A role or a server is mended elsewhere: the object may change as often as it likes.
+        if not self._ignores_changes and (not version or version != self._version):
+            self.read_again()
+
+    def expect(self, status_replicas: int) -> None:
+        """Show a status that was just written, until the next read shows what became of it."""
+        if isinstance(self.reading, Scale):
+            self.reading = replace(self.reading, status_replicas=status_replicas)
+        self.read_again()
+
+    def wake(self) -> None:
+        """Choose anew when to read: changes are watched now, or no longer."""
+        self._woken.set()
+
+    async def run(self) -> NoReturn:
+        """Read, and read again when it is due, until cancelled."""
+        while True:
+            self._must_read = False
+            self._began = self._clock.elapsed()
+            await self._read()
+            await self._wait_due()
+
+    async def _read(self) -> None:
+        try:
+            shown = await self._callbacks.fetch()
+        except (ApiError, InvalidInput) as error:
+            self._version = None
+            self._record_failure(error)
+            return
+        self._version = shown.version
+        self._failures, self._failing_since, self._ignores_changes = 0, None, False
+        if self._due_at is not None:
+            self._due_at = self._began + self._schedule.vary(self._schedule.interval)
+        self._delay = self._delay_of_next
+        self._show(shown.scale)
+
+    def _record_failure(self, error: ApiError | InvalidInput) -> None:
+        self._failures += 1
+        self._ignores_changes = not isinstance(error, NotFound | InvalidInput)
+        if self._failing_since is None:
+            self._failing_since = self._began
+        if is_lasting(error):
+            soon = isinstance(error, NotFound) and not self._callbacks.is_watched()
+            pause = self._schedule.interval if soon else LASTING_PAUSE
+            delay = self._schedule.vary(pause)
+        else:
+            delay = self._retry_delay(error)
+        reason = self._callbacks.explain(error)
+        if isinstance(self.reading, Scale) and not reason.is_lasting:
+            left = self._failing_since + OLD_LASTS - self._clock.elapsed()
+            if left > timedelta(0):
+                self._delay = _constant(min(delay, self._clock.elapsed() - self._began + left))
+                log.debug("Scale not read", err=error, again_in=delay)
+                return
+        self._delay = _constant(delay)
+        self._show(reason)
+
+    def _retry_delay(self, error: ApiError | InvalidInput) -> timedelta:
+        delay = REFERENCES.delay(self._failures, 0.5 + self._schedule.rng() / 2)
+        if isinstance(error, TooManyRequests) and error.retry_after is not None:
+            delay = max(delay, min(error.retry_after, LONGEST_RETRY_AFTER))
+        return delay
+
+    def _delay_of_next(self) -> timedelta | None:
+        if self._callbacks.is_watched():
+            self._due_at = None
+            return None
+        if self._due_at is None:
+            # The first time, and when a watch has ended that reported many.
+            self._due_at = self._clock.elapsed() + self._schedule.spread()
+        return self._due_at - self._began
+
+    def _show(self, reading: Reading) -> None:
+        if reading != self.reading:
+            self.reading = reading
+            self._callbacks.on_change()
+
+    async def _wait_due(self) -> None:
+        """Wait until there is reason to read again."""
+        while not self._must_read:
+            self._woken.clear()
+            first = await race(woken=self._woken.wait(), due=self._wait_for(self._delay()))
+            if first == "due":
+                return
+        quiet = self._clock.elapsed() - self._began
+        await self._clock.sleep(max(DEBOUNCE, SPACING - quiet))
+
+    async def _wait_for(self, delay: timedelta | None) -> None:
+        """Wait for `delay` since the last read; for ever where it is None."""
+        if delay is None:
+            await asyncio.Event().wait()
+            return
+        await self._clock.sleep(self._began + delay - self._clock.elapsed())
+
+
+def _constant(delay: timedelta) -> Callable[[], timedelta]:
+    return lambda: delay
+
+
+# Reads under way together: a read that hangs holds up no other as long as there are more.
+READERS: Final = 8
+_NOT_FOUND: Final = 404
+SHORTEST_INTERVAL: Final = timedelta(seconds=1)
+# An idle watch costs one request in three minutes. A stream proves by its end that it was alive: so
+# long a change may go unseen on a dead stream.
+WATCH_LASTS: Final = timedelta(minutes=3)
+# What a watch has failed to bring is found at the end of its stream: within five minutes (LI-02).
+RELIST: Final = timedelta(minutes=2)
+# A role that does not let us watch seldom changes.
+REFUSED_PAUSE: Final = timedelta(minutes=10)
+
+
+class ChangeWatch:
+    """Reports changes of all objects of a kind, by their versions alone, while `run` runs."""
+
+    def __init__(
+        self,
+        api: ObjectSource,
+        resource: Resource,
+        namespace: str,
+        clock: Clock,
+        rng: Callable[[], float],
+    ) -> None:
+        self.subscribers: dict[str, FollowedReference] = {}
+        """By name of the object."""
+        self.task: asyncio.Task[None] | None = None
+        """Runs `run`; set by its starter."""
+        self._api = api
+        self._resource = resource
+        self._namespace = namespace
+        self._clock = clock
+        self._rng = rng
+        self._informer: Informer[AnyWatched] | None = None
+        self._requested = asyncio.Event()
+
+    @property
+    def is_live(self) -> bool:
+        """Return whether subscribers learn of changes; else objects must be read to know."""
+        return self._informer is not None and self._informer.liveness.is_live
+
+    def try_again(self) -> None:
+        """Try now, where the API server has refused and there is reason to hope."""
+        self._requested.set()
+
+    async def run(self) -> NoReturn:
+        """Follow until cancelled. What is refused is tried again after a pause."""
+        while True:
+            self._informer = self._make_informer()
+            try:
+                await self._informer.run()
+            except ApiError as error:
+                check_cancelled()
+                log.info("Polling: no watch", call=error.call, again_in=REFUSED_PAUSE, err=error)
+            self._requested.clear()
+            await race(requested=self._requested.wait(), due=self._clock.sleep(REFUSED_PAUSE))
+
+    def _make_informer(self) -> Informer[AnyWatched]:
+        store: Store[AnyWatched] = Store()
+        of: Collection[AnyWatched] = Collection(
+            resource=self._resource,
+            namespace=self._namespace,
+            decode=change_decoder(self._resource.kind),
+            store=store,
+            watch_lasts=WATCH_LASTS,
+            relist=RELIST,
+            ends_on=is_lasting,
+        )
+        # Without metrics: those of a kind are shown once, and StatefulSets are cached as well.
+        informer = Informer(self._api, of, None, self._clock, self._rng)
+        store.on_replaced(lambda: self._compare(store))
+        informer.on_change(self._report)
+        informer.liveness.on_change(self._wake)
+        return informer
+
+    def _compare(self, store: Store[AnyWatched]) -> None:
+        """Have read whatever a list shows in another version than it was read in.
+
+        The events of the watch are not enough: they are ignored while a read fails, and what went
+        before the first list is no change.
+        """
+        for name, subscriber in self.subscribers.items():
+            if (listed := store.get(self._namespace, name)) is not None:
+                subscriber.read_unless(listed.resource_version)
+            elif isinstance(subscriber.reading, Scale):
+                subscriber.read_again()
+
+    def _report(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        last = old if new is None else new
+        if last is not None and last.name in self.subscribers:
+            self.subscribers[last.name].read_unless("" if new is None else new.resource_version)
+
+    def _wake(self) -> None:
+        for subscriber in self.subscribers.values():
+            subscriber.wake()
+
+
+class References:
+    """Readings of the references that are wanted, kept while `run` runs."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        namespace: str,
+        *,
+        reader: Reader,
+        reconcile_interval: timedelta,
+        clock: Clock,
+        rng: Callable[[], float],
+    ) -> None:
+        """Follow objects of one namespace. `rng` returns numbers in 0..1.
+
+        Where changes cannot be watched, scales are read about every `reconcile_interval`, as far as
+        the rate limit of `client` lets them. `looks` is for reads that a downscale waits for.
+        """
+        self._client = client
+        self._reader = reader
+        self._namespace = namespace
+        self._clock = clock
+        self._schedule = Schedule(
+            interval=max(reconcile_interval, SHORTEST_INTERVAL),
+            clock=clock,
+            rng=rng,
+        )
+        self._catalog = KindCatalog(client, clock)
+        self._rewrites: Rewrites[Reference, int] = Rewrites(clock)
+        self._readers = asyncio.Semaphore(READERS)
+        self._callbacks: list[Callable[[GroupName], None]] = []
+        self._news = asyncio.Event()
+        self._wanted: dict[GroupName, frozenset[Reference]] = {}
+        self._followed: dict[Reference, FollowedReference] = {}
+        self._watches: dict[Resource, ChangeWatch] = {}
+
+    @property
+    def readings(self) -> Mapping[Reference, Reading]:
+        """Return what was read last of each reference that is wanted and was read, as of now.
+
+        See `reference` for how old that may be.
+        """
+        return {
+            reference: followed.reading
+            for reference, followed in self._followed.items()
+            if followed.reading is not None
+        }
+
+    def on_change(self, callback: Callable[[GroupName], None]) -> None:
+        """Call back with each group that wants a reference whose reading has changed."""
+        self._callbacks.append(callback)
+
+    def want(self, group: GroupName, references: Iterable[Reference]) -> None:
+        """Follow these for a group, and no others for it any more; none forgets the group."""
+        wanted = frozenset(references)
+        if wanted == self._wanted.get(group, frozenset()):
+            return
+        if wanted:
+            self._wanted[group] = wanted
+        else:
+            del self._wanted[group]
+        needed = frozenset().union(*self._wanted.values())
+        for reference in sorted(self._followed.keys() - needed):
+            self._drop(reference)
+        for reference in sorted(needed - self._followed.keys()):
+            self._followed[reference] = self._follow(reference)
+        self._catalog.keep(frozenset(each.group for each in needed))
+        self._news.set()
+
+    async def refresh(self, reference: Reference) -> Reading:
+        """Read a reference now, for an act that is final; it must be followed."""
+        followed = self._followed.get(reference)
+        if followed is None or followed.resource is None:
+            return NoScale(why=f"{reference} has not been read yet", is_lasting=False)
+        try:
+            raw = await self._reader.fetch(
+                followed.resource, self._namespace, reference.name, SCALE
+            )
+            scale = decode_scale(raw).scale
+        except (ApiError, InvalidInput) as error:
+            return explain(reference, error, self._namespace)
+        if scale != followed.reading:
+            followed.read_again()
+        return scale
+
+    async def publish(self, reference: Reference, replicas: int) -> None:
+        """Write `status.replicas` of a reference.
+
+        Raises what `kube.api.Writer.patch` raises, Conflict where the reference is not known, and
+        Throttled where the same was written several times and something else undid it.
+        """
+        followed = self._followed.get(reference)
+        if followed is None or followed.resource is None:
+            raise Conflict(f"{reference} has not been read, so that its status cannot be written")
+        self._check_rewrite(reference, replicas)
+        status: JsonObject = {"status": {"replicas": replicas}}
+        try:
+            await self._client.patch(
+                followed.resource, self._namespace, reference.name, status, "status"
+            )
+        except ApiError:
+            followed.read_again()
+            raise
+        self._rewrites.record(reference, replicas)
+        followed.expect(replicas)
+
+    async def run(self) -> None:
+        """Keep the readings until cancelled. Errors of the API server are retried for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                self._news.clear()
+                for reference, followed in self._followed.items():
+                    if followed.task is None:
+                        name = f"scale of {reference}"
+                        followed.task = tasks.create_task(followed.run(), name=name)
+                for resource, watch in self._watches.items():
+                    if watch.task is None:
+                        name = f"{resource.plural} metadata watch"
+                        watch.task = tasks.create_task(watch.run(), name=name)
+                await self._news.wait()
+
+    def _follow(self, reference: Reference) -> FollowedReference:
+        callbacks = Callbacks(
+            fetch=partial(self._fetch, reference),
+            explain=partial(explain, reference, namespace=self._namespace),
+            is_watched=partial(self._is_watched, reference),
+            on_change=partial(self._notify, reference),
+        )
+        return FollowedReference(callbacks, self._schedule)
+
+    def _check_rewrite(self, reference: Reference, replicas: int) -> None:
+        wait = self._rewrites.wait_before(reference, replicas)
+        if wait:
+            times = self._rewrites.count(reference, replicas)
+            raise Throttled(
+                f"status.replicas of {reference} was set to {replicas} {times} times and did"
+                f" not stay, something else writes it: set again in {wait.total_seconds():.0f}s"
+            )
+
+    async def _fetch(self, reference: Reference) -> Shown:
+        served = await self._catalog.find(reference.group, reference.kind)
+        try:
+            resource = check_kind(reference, served)
+        except InvalidInput:
+            self._detach(reference, self._followed[reference])
+            raise
+        self._attach(reference, resource)
+        try:
+            async with self._readers:
+                raw = await self._client.fetch(resource, self._namespace, reference.name, SCALE)
+        except ApiError as error:
+            # The object is gone, or its kind: then the answer is that of no API server.
+            if error.status == _NOT_FOUND:
+                self._catalog.doubt(reference.group)
+            raise
+        shown = decode_scale(raw)
+        if isinstance(self._followed[reference].reading, NoScale):
+            self._watches[resource].try_again()
+        return shown
+
+    def _is_watched(self, reference: Reference) -> bool:
+        resource = self._followed[reference].resource
+        watch = self._watches.get(resource) if resource is not None else None
+        return watch is not None and watch.is_live
+
+    def _notify(self, reference: Reference) -> None:
+        reading = self._followed[reference].reading
+        log.debug("Read scale", reference=f"{reference}", reading=f"{reading}")
+        groups = [name for name, wanted in self._wanted.items() if reference in wanted]
+        for group in sorted(groups):
+            for callback in self._callbacks:
+                callback(group)
+
+    def _attach(self, reference: Reference, resource: Resource) -> None:
+        """Subscribe a reference to changes of its object, which is of this resource."""
+        followed = self._followed[reference]
+        if followed.resource == resource:
+            return
+        self._detach(reference, followed)
+        followed.resource = resource
+        if resource not in self._watches:
+            self._watches[resource] = ChangeWatch(
+                self._client, resource, self._namespace, self._clock, self._schedule.rng
+            )
+            self._news.set()
+        self._watches[resource].subscribers[reference.name] = followed
+
+    def _detach(self, reference: Reference, followed: FollowedReference) -> None:
+        """End a subscription, and a watch that has no subscriber any more."""
+        resource, followed.resource = followed.resource, None
+        if resource is None:
+            return
+        watch = self._watches[resource]
+        del watch.subscribers[reference.name]
+        if not watch.subscribers:
+            del self._watches[resource]
+            if watch.task is not None:
+                watch.task.cancel()
+
+    def _drop(self, reference: Reference) -> None:
+        followed = self._followed.pop(reference)
+        self._detach(reference, followed)
+        self._rewrites.forget(reference)
+        if followed.task is not None:
+            followed.task.cancel()
+
+
+class ScaleReader:
+    """Reads scales by one client; what kinds there are is remembered."""
+
+    def __init__(self, client: ApiClient, namespace: str, clock: Clock) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._catalog = KindCatalog(client, clock)
+
+    async def read(self, references: Iterable[Reference]) -> Mapping[Reference, Reading]:
+        """Return what each reference shows, or why it shows nothing."""
+        wanted = sorted(set(references))
+        readings = await gather_all(self._read(reference) for reference in wanted)
+        return dict(zip(wanted, readings, strict=True))
+
+    async def _read(self, reference: Reference) -> Reading:
+        try:
+            served = await self._catalog.find(reference.group, reference.kind)
+            resource = check_kind(reference, served)
+            raw = await self._client.fetch(resource, self._namespace, reference.name, SCALE)
+            return decode_scale(raw).scale
+        except (ApiError, InvalidInput) as error:
+            return explain(reference, error, self._namespace)

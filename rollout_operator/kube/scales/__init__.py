@@ -1,1 +1,0 @@
-"""Objects with a `scale` that zones mirror."""

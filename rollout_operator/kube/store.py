@@ -1,0 +1,625 @@
+"""The cache behind a watch: the newest known version of each object, and where to find it.
+
+Decides which of two versions of an object is newer, and reports each change once. Where
+objects come from is left to the informer, which changes matter to its callers. Every step costs
+what it changes, not what is stored; only `replace_all` reads everything.
+
+What an informer tries again, and when: calls that failed, and objects that could not be decoded.
+
+`Failures` decides from the class of the error and from what failed before how long to wait and
+whether to list again. What counts as a success is left to the informer; the random source is an
+argument.
+
+`Rereads`: the next event of an object may be days away, or may be what was spoiled on its
+way; until then the object counts as down. So it is read after 5 s, then after twice as long
+each time that it is still unreadable, up to five minutes. A read that fails says nothing of the
+object: it is tried again after the same time.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import timedelta
+from enum import StrEnum, unique
+from typing import Final, Generic, NoReturn, Protocol, TypeAlias, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.aio.queue import LONGEST_RETRY_AFTER, REFUSED_WATCHES, UNREADABLES, WATCHES
+from rollout_operator.aio.tasks import race
+from rollout_operator.model.budget import Budget, FlawedBudget
+from rollout_operator.model.names import (
+    ApiError,
+    Denied,
+    Gone,
+    GroupName,
+    Throttled,
+    TooManyRequests,
+    Uid,
+    Unreachable,
+)
+from rollout_operator.model.objects import (
+    AnyWatched,
+    Node,
+    Pod,
+    StatefulSet,
+    Unreadable,
+    WatchedObject,
+    WebhookConfiguration,
+)
+from rollout_operator.model.outcome import Severity
+from rollout_operator.model.policy import WatchedPolicy
+from rollout_operator.telemetry.logs import log
+
+Cached = TypeVar(
+    "Cached",
+    StatefulSet | Unreadable,
+    Pod | Unreadable,
+    WebhookConfiguration | Unreadable,
+    Budget | FlawedBudget | Unreadable,
+    WatchedPolicy | Unreadable,
+    Node | Unreadable,
+    WatchedObject | Unreadable,
+)
+
+Key: TypeAlias = tuple[str, str]
+"""Namespace and name."""
+
+Change: TypeAlias = tuple[Cached | None, Cached | None]
+"""What was stored and what is stored now; None where there is nothing. Always the same UID."""
+
+# Late events come within seconds of the deletion that they missed: this holds far more than that.
+_REMEMBERED_DELETIONS: Final = 4096
+_NONE: Final[frozenset[str]] = frozenset()
+
+_Tag = TypeVar("_Tag", GroupName, Uid, str)
+_Moved = TypeVar("_Moved", contravariant=True)
+
+
+def is_older(version: str, than: str) -> bool:
+    """Return whether a resourceVersion is certainly older than another of the same collection.
+
+    Only decimal numbers compare; of anything else nothing is known.
+    """
+    if not (version and than and (both := version + than).isascii() and both.isdigit()):
+        return False
+    # As numbers of any length, without int(): that is limited to 4,300 digits and slow before.
+    left, right = version.lstrip("0"), than.lstrip("0")
+    return left < right if len(left) == len(right) else len(left) < len(right)
+
+
+def name_set(pod: Pod | Unreadable) -> str:
+    """Return the name of the StatefulSet that a pod is named after."""
+    return pod.name.rpartition("-")[0]
+
+
+class Store(Generic[Cached]):
+    """Slim objects by namespace and name. Not for use by several threads."""
+
+    def __init__(self) -> None:
+        self._items: dict[Key, Cached] = {}
+        self._unreadable: set[Key] = set()
+        self._deleted: dict[Uid, str] = {}
+        self._indexes: list[_Moving[Cached]] = []
+        self._on_replaced: list[Callable[[], None]] = []
+
+    def on_replaced(self, callback: Callable[[], None]) -> None:
+        """Call back after each `replace_all`, before any of its changes is reported."""
+        self._on_replaced.append(callback)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def unreadable_count(self) -> int:
+        """Return how many objects are known and could not be decoded."""
+        return len(self._unreadable)
+
+    def list_all(self) -> Sequence[Cached]:
+        """Return the newest known version of each object."""
+        return tuple(self._items.values())
+
+    def get(self, namespace: str, name: str) -> Cached | None:
+        """Return the cached object, None where it is not known."""
+        return self._items.get((namespace, name))
+
+    def find_deletion(self, uid: Uid) -> str:
+        """Return the version by which an object went lately; empty where that was not seen."""
+        return self._deleted.get(uid, "")
+
+    def upsert(self, item: Cached) -> Sequence[Change[Cached]]:
+        """Store an object unless a newer version is known. Return what changed.
+
+        Another UID under the same name is two changes: the old object went, a new object came.
+        """
+        old = self._items.get(_key(item))
+        died = self._deleted.get(item.uid)
+        if died is not None and _is_known(item.resource_version, died):
+            return ()
+        if old is None:
+            self._put(item)
+            return ((None, item),)
+        # One name is one key of the API's store, so versions compare even across UIDs: a pod that
+        # was recreated at 9 is not replaced by a late event of its predecessor at 6.
+        if _is_known(item.resource_version, old.resource_version):
+            return ()
+        if old.uid != item.uid:
+            return self._supersede(old, item)
+        self._put(item)
+        return ((old, item),)
+
+    def remove(self, last: Cached) -> Sequence[Change[Cached]]:
+        """Forget an object, given its last state. Return what changed.
+
+        What was stored later under the same name stays: a successor, or the object itself, come
+        back into the selection.
+        """
+        version = last.resource_version
+        old = self._items.get(_key(last))
+        is_same = old is not None and old.uid == last.uid
+        if is_same and old is not None and is_older(version, old.resource_version):
+            return ()
+        self._remember_deletion(last.uid, version)
+        if old is None or not (is_same or is_older(old.resource_version, version)):
+            return ()
+        # An object of another UID, but older: its own deletion and the birth of `last` were missed.
+        self._drop(old)
+        return ((old, None),)
+
+    def heal(self, broken: Unreadable, reread: Cached | None) -> Sequence[Change[Cached]]:
+        """Replace an object that could not be decoded by what was read again. Return what changed.
+
+        None is absence. Nothing changes where something else was stored since the read began, or
+        where the read shows an older state.
+        """
+        key = _key(broken)
+        old = self._items.get(key)
+        if old is None or old is not broken or reread == old:
+            return ()
+        if reread is None:
+            self._drop(old)
+            return ((old, None),)
+        if _key(reread) != key or is_older(reread.resource_version, old.resource_version):
+            return ()
+        if reread.uid != old.uid:
+            return self._supersede(old, reread)
+        self._put(reread)
+        return ((old, reread),)
+
+    def replace_all(self, items: Iterable[Cached]) -> Sequence[Change[Cached]]:
+        """Make `items` the whole content. Return what changed, removals first.
+
+        A list is the truth even where it holds older versions: an API server restored from a backup
+        has forgotten the newer versions.
+        """
+        listed = {_key(item): item for item in items}
+        self._deleted.clear()
+        changes: list[Change[Cached]] = []
+        for old in [old for key, old in self._items.items() if not _lives_on(old, listed.get(key))]:
+            self._drop(old)
+            changes.append((old, None))
+        for key, item in listed.items():
+            before = self._items.get(key)
+            if before is None or before != item:
+                self._put(item)
+                changes.append((before, item))
+        for callback in self._on_replaced:
+            callback()
+        return changes
+
+    def _supersede(self, old: Cached, item: Cached) -> Sequence[Change[Cached]]:
+        self._drop(old)
+        self._remember_deletion(old.uid, item.resource_version)
+        self._put(item)
+        return ((old, None), (None, item))
+
+    def _put(self, item: Cached) -> None:
+        key = _key(item)
+        old = self._items.get(key)
+        self._items[key] = item
+        if isinstance(item, Unreadable):
+            self._unreadable.add(key)
+        else:
+            self._unreadable.discard(key)
+        for index in self._indexes:
+            index.move(key, old, item)
+
+    def _drop(self, old: Cached) -> None:
+        key = _key(old)
+        del self._items[key]
+        self._unreadable.discard(key)
+        for index in self._indexes:
+            index.move(key, old, None)
+
+    def _remember_deletion(self, uid: Uid, version: str) -> None:
+        if not uid:
+            return
+        self._deleted.pop(uid, None)
+        self._deleted[uid] = version
+        if len(self._deleted) > _REMEMBERED_DELETIONS:
+            del self._deleted[next(iter(self._deleted))]
+
+
+class PodStore(Store[Pod | Unreadable]):
+    """Pods, found by the UID of their controlling owner, or without one by their name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_owner: _Index[Pod | Unreadable, Uid] = _Index(lambda item: item.owner_uid)
+        self._orphans: _Index[Pod | Unreadable, str] = _Index(
+            lambda item: name_set(item) if item.owner_uid is None else None
+        )
+        self._indexes += [self._by_owner, self._orphans]
+
+    def list_by_owner(self, uid: Uid) -> Sequence[Pod | Unreadable]:
+        """Return the pods that the object with this UID controls."""
+        return self._by_owner.tagged(uid)
+
+    def list_orphans(self, name: str) -> Sequence[Pod | Unreadable]:
+        """Return the pods that nothing controls and that are named as those of a StatefulSet."""
+        return self._orphans.tagged(name)
+
+
+class StatefulSetStore(Store[StatefulSet | Unreadable]):
+    """StatefulSets, found by rollout group and by their own UID."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_group: _Index[StatefulSet | Unreadable, GroupName] = _Index(lambda sts: sts.group)
+        self._by_uid: _Index[StatefulSet | Unreadable, Uid] = _Index(lambda sts: sts.uid or None)
+        self._indexes += [self._by_group, self._by_uid]
+
+    def list_groups(self) -> Sequence[GroupName]:
+        """Return the name of each group that has members, once."""
+        groups = dict.fromkeys(sts.group for sts in self.list_all())
+        return [group for group in groups if group is not None]
+
+    def list_group(self, name: GroupName) -> Sequence[StatefulSet | Unreadable]:
+        """Return the members of a group."""
+        return self._by_group.tagged(name)
+
+    def get_by_uid(self, uid: Uid) -> StatefulSet | Unreadable | None:
+        """Return the set with this UID: that is how a pod finds the group of its owner."""
+        return next(iter(self._by_uid.tagged(uid)), None)
+
+
+AnyBudget: TypeAlias = Budget | FlawedBudget | Unreadable
+Configuration: TypeAlias = WebhookConfiguration | Unreadable
+
+
+class BudgetStore(Store[AnyBudget]):
+    """Zone-aware budgets; `guards.budgets.catalog` knows what they mean together.
+
+    A namespace has some dozens of them, a cluster as many configurations: a search reads all of
+    them.
+    """
+
+
+class ConfigurationStore(Store[Configuration]):
+    """Webhook configurations: all of a kind, or that of a name."""
+
+
+class NodeStore(Store[Node | Unreadable]):
+    """Nodes, as far as they say in which zone pods run."""
+
+
+class PolicyStore(Store[WatchedPolicy | Unreadable]):
+    """MultiAZRollouts; `planning.policies.ownership` knows what they mean together."""
+
+
+class WatchedStore(Store[AnyWatched]):
+    """Objects of any kind, found by what they mention."""
+
+    def __init__(self, list_tags: Callable[[object], Iterable[str]] = lambda content: ()) -> None:
+        """`list_tags` returns what the content of an object mentions."""
+        super().__init__()
+        self._by_tag = _Tags(list_tags)
+        self._indexes.append(self._by_tag)
+
+    def list_tagged(self, *tags: str) -> Sequence[AnyWatched]:
+        """Return the objects that mention any of these, each once."""
+        return self._by_tag.tagged(tags)
+
+
+class _Moving(Protocol[_Moved]):
+    def move(self, key: Key, old: _Moved | None, new: _Moved | None) -> None: ...
+
+
+class _Tags:
+    """Objects by tags; an object may carry several."""
+
+    def __init__(self, list_tags: Callable[[object], Iterable[str]]) -> None:
+        self._list_tags = list_tags
+        self._items: dict[str, dict[Key, AnyWatched]] = {}
+
+    def tagged(self, tags: Iterable[str]) -> Sequence[AnyWatched]:
+        objects: dict[Key, AnyWatched] = {}
+        for tag in tags:
+            objects.update(self._items.get(tag, {}))
+        return tuple(objects.values())
+
+    def move(self, key: Key, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        for tag in self._tags_of(old):
+            members = self._items[tag]
+            del members[key]
+            if not members:
+                del self._items[tag]
+        if new is not None:
+            for tag in self._tags_of(new):
+                self._items.setdefault(tag, {})[key] = new
+
+    def _tags_of(self, item: AnyWatched | None) -> frozenset[str]:
+        return (
+            frozenset(self._list_tags(item.decoded)) if isinstance(item, WatchedObject) else _NONE
+        )
+
+
+class _Index(Generic[Cached, _Tag]):
+    """Objects by a tag; an object carries at most one."""
+
+    def __init__(self, tag: Callable[[Cached], _Tag | None]) -> None:
+        self._tag: Callable[[Cached], _Tag | None] = tag
+        self._items: dict[_Tag, dict[Key, Cached]] = {}
+
+    def tagged(self, tag: _Tag) -> Sequence[Cached]:
+        return tuple(self._items.get(tag, {}).values())
+
+    def move(self, key: Key, old: Cached | None, new: Cached | None) -> None:
+        before = None if old is None else self._tag(old)
+        after = None if new is None else self._tag(new)
+        if before is not None and before != after:
+            members = self._items[before]
+            del members[key]
+            if not members:
+                del self._items[before]
+        if new is not None and after is not None:
+            self._items.setdefault(after, {})[key] = new
+
+
+class _Named(Protocol):
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+
+def _key(item: _Named) -> Key:
+    return (item.namespace, item.name)
+
+
+def _is_known(version: str, newest: str) -> bool:
+    """Return whether a version says nothing new to a reader that has seen `newest`."""
+    return (version == newest and version != "") or is_older(version, newest)
+
+
+def _lives_on(old: Cached, new: Cached | None) -> bool:
+    return new is not None and new.uid == old.uid
+
+
+def decides(old: Cached, new: Cached) -> bool:
+    """Return whether the step from old to new changes anything that a decision reads."""
+    if type(old) is not type(new):
+        return True
+    return bool(replace(old, resource_version=new.resource_version) != new)
+
+
+# A version that the server will never know again can show as 504 or 429 instead of 410.
+FAILED_RESUMES: Final = 3
+# A server that lags behind the others needs seconds to catch up.
+WENT_BACK_PAUSE: Final = timedelta(seconds=2)
+# Where thousands are unreadable, as after a change of the API that we do not know.
+PACE: Final = timedelta(seconds=1)
+
+
+@unique
+class RetryCause(StrEnum):
+    """Why a stream ended or a list failed: label values of a metric, never renamed."""
+
+    CLOSED = "closed"
+    """In order, as requested."""
+    GONE = "gone"
+    """The version is too old to resume from, or the list took too long to be one."""
+    UNREACHABLE = "unreachable"
+    THROTTLED = "throttled"
+    DENIED = "denied"
+    REFUSED = "refused"
+    WENT_BACK = "went_back"
+    """The server showed an older state than before."""
+    REFRESH = "refresh"
+    """A caller knew better."""
+
+
+class WentBack(Unreachable):
+    """The API server shows an older state than it did before: read again."""
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do next. `is_news` says whether it is worth a line in the log."""
+
+    cause: RetryCause
+    delay: timedelta
+    needs_list: bool
+    is_news: bool
+
+    @property
+    def severity(self) -> Severity:
+        """Return how loudly to log it."""
+        match self.cause:
+            case RetryCause.GONE:
+                return Severity.INFO
+            case RetryCause.DENIED | RetryCause.REFUSED:
+                return Severity.ERROR
+            case _:
+                return Severity.WARN
+
+
+class Failures(msgspec.Struct):
+    """What failed since the stream last proved itself.
+
+    A list alone ends no row: lists that succeed before watches that fail would make a hot loop.
+    """
+
+    in_row: int = 0
+    gone: int = 0
+    resumes: int = 0
+
+    def record_list(self) -> None:
+        """Record that a list came in: the next resume is the first."""
+        self.resumes = 0
+
+    def next(self, error: ApiError, rng: float, *, has_list: bool) -> Retry:
+        """Count one more failure and return what follows; `rng` is in 0..1.
+
+        `has_list` says whether it was a watch that failed.
+        """
+        self.in_row += 1
+        self.resumes += has_list
+        self.gone += isinstance(error, Gone)
+        return Retry(
+            cause=_cause(error),
+            delay=self._delay(error, rng),
+            needs_list=not has_list or isinstance(error, Gone) or self.resumes >= FAILED_RESUMES,
+            # The first failures show what happens; one in ten then shows that it goes on.
+            is_news=self.in_row <= FAILED_RESUMES or self.in_row % 10 == 0,
+        )
+
+    def _delay(self, error: ApiError, rng: float) -> timedelta:
+        delay = WATCHES.delay(self.in_row, rng)
+        match error:
+            case Gone():
+                return delay if self.gone > 1 else timedelta(0)
+            case TooManyRequests(retry_after=wanted):
+                return delay + min(wanted or timedelta(0), LONGEST_RETRY_AFTER)
+            case WentBack():
+                return delay + WENT_BACK_PAUSE
+            case Throttled() | Unreachable():
+                return delay
+            case _:
+                return REFUSED_WATCHES.delay(self.in_row, rng)
+
+
+def _cause(error: ApiError) -> RetryCause:
+    match error:
+        case Gone():
+            return RetryCause.GONE
+        case TooManyRequests() | Throttled():
+            return RetryCause.THROTTLED
+        case WentBack():
+            return RetryCause.WENT_BACK
+        case Unreachable():
+            return RetryCause.UNREACHABLE
+        case Denied():
+            return RetryCause.DENIED
+        case _:
+            return RetryCause.REFUSED
+
+
+class _Due(msgspec.Struct, frozen=True):
+    """When an object is read next, at which step of its back-off."""
+
+    at: timedelta
+    step: int
+
+
+class Rereads(Generic[Cached]):
+    """Reads the unreadable objects of a store again for as long as `run` runs."""
+
+    def __init__(
+        self,
+        store: Store[Cached],
+        reread: Callable[[Unreadable], Awaitable[None]],
+        clock: Clock,
+    ) -> None:
+        """`reread` stores what it finds; it may raise ApiError."""
+        self._store: Store[Cached] = store
+        self._reread = reread
+        self._clock = clock
+        self._due: dict[Key, _Due] = {}
+        self._news = asyncio.Event()
+
+    def record(self, changes: Iterable[Change[Cached]]) -> None:
+        """Record what was stored; objects that could be decoded do not matter."""
+        for _, new in changes:
+            if isinstance(new, Unreadable) and (key := (new.namespace, new.name)) not in self._due:
+                self._due[key] = self._choose_next(1)
+                self._news.set()
+
+    async def run(self) -> NoReturn:
+        """Read what is due until cancelled."""
+        while True:
+            key = min(self._due, key=lambda due: self._due[due].at, default=None)
+            if key is None or self._due[key].at > self._clock.elapsed():
+                await self._wait(key)
+                continue
+            await self._read(key, self._due[key].step)
+            await self._clock.sleep(PACE)
+
+    async def _wait(self, key: Key | None) -> None:
+        """Wait until an object is due, or another object has come that may be due before it."""
+        self._news.clear()
+        if key is None:
+            await self._news.wait()
+        else:
+            left = self._due[key].at - self._clock.elapsed()
+            await race(news=self._news.wait(), due=self._clock.sleep(left))
+
+    def _choose_next(self, step: int) -> _Due:
+        return _Due(self._clock.elapsed() + UNREADABLES.bound(step), step)
+
+    async def _read(self, key: Key, step: int) -> None:
+        item = self._store.get(*key)
+        if isinstance(item, Unreadable):
+            try:
+                await self._reread(item)
+                step += 1
+            except ApiError as error:
+                wait = UNREADABLES.bound(step)
+                log.debug("Not read again", object="/".join(key), again_in=wait, err=error)
+        if isinstance(self._store.get(*key), Unreadable):
+            self._due[key] = self._choose_next(step)
+        else:
+            del self._due[key]
+
+
+class Liveness:
+    """Whether a watch brings changes; a watch that is resumed without a pause still does."""
+
+    def __init__(self) -> None:
+        self.is_live = False
+        self._callbacks: list[Callable[[], None]] = []
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Call back when the watch goes down, and when it is back. Must not block."""
+        self._callbacks.append(callback)
+
+    def turn(self, *, is_live: bool) -> None:
+        """Record what holds now."""
+        if is_live is not self.is_live:
+            self.is_live = is_live
+            for callback in self._callbacks:
+                callback()
+
+
+class Staleness:
+    """Calls back once where a cache is older than it may be; again after each proof of life."""
+
+    def __init__(self) -> None:
+        self._callbacks: list[tuple[timedelta, Callable[[], None]]] = []
+        self._reported_at: timedelta | None = None
+        """The proof of life since which the cache was found to be too old."""
+
+    def add(self, limit: timedelta, callback: Callable[[], None]) -> None:
+        """Call back where the cache is older than `limit`. Must not block."""
+        self._callbacks.append((limit, callback))
+
+    def check(self, proven_at: timedelta | None, age: timedelta) -> None:
+        """Call back where that is due; the newest proof of life was at `proven_at`."""
+        if proven_at is None or proven_at == self._reported_at:
+            return
+        due = [callback for limit, callback in self._callbacks if age > limit]
+        if due:
+            self._reported_at = proven_at
+        for callback in due:
+            callback()

@@ -1,1 +1,0 @@
-"""What `rollout-operator adopt` reads, and what it proposes."""

@@ -1,0 +1,646 @@
+"""JSON of a Rollout → `ReleaseRollout`, or why it is refused.
+
+A status that cannot be read makes the whole object unreadable: taken for empty it would be that of
+a first deployment, which no gate holds back. An absent field and null are the same.
+
+What all resources of `kuberik.com` begin with: metadata, apart from a spec that may be refused.
+
+An object whose metadata cannot be read raises DecodeError. Where only its spec cannot be read, the
+object still counts, and its status says so. Label selectors are refused where the API's own
+selectors would be.
+
+JSON of a RolloutSchedule, also of the cluster's kind → `ScheduleObject`.
+
+Decides what an absent field means and what is refused: what the schema of the kinds refuses, dates
+that no calendar has, and ranges that end before they begin (RELB-31). An absent field, null and an
+empty list are the same.
+
+JSON of a RolloutGate → `ReleaseGate`. A gate that cannot be read does not pass.
+
+JSON of a HealthCheck → `HealthCheck`.
+
+Other controllers may write its status. A status that cannot be read is no health: a bake does not
+start by it, and its message says why.
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from datetime import date, timedelta
+from typing import Annotated, Final, Protocol, TypeVar, cast
+
+import msgspec
+from msgspec import Meta
+
+from rollout_operator.model import names
+from rollout_operator.model.decode.installation import WireSelector, convert_selector
+from rollout_operator.model.decode.objects import read_as
+from rollout_operator.model.decode.wire import (
+    Generation,
+    JsonBytes,
+    Required,
+    Strings,
+    Wire,
+    decode_shallow,
+    explain,
+    split_problem,
+)
+from rollout_operator.model.names import (
+    GATE_DESCRIPTION,
+    PRETTY_NAME,
+    DecodeError,
+    InvalidInput,
+    Uid,
+)
+from rollout_operator.model.objects import LabelSelector, WatchedObject
+from rollout_operator.model.policy import SelectorRefused, check_selector
+from rollout_operator.model.release_plan import HealthCheck, HealthCheckStatus
+from rollout_operator.model.releases import (
+    WEEKDAYS,
+    CheckSelector,
+    DateRange,
+    GateOrigin,
+    LabelledNamespace,
+    MinuteRange,
+    OwnerReference,
+    RefusedRelease,
+    ReleaseGate,
+    ReleaseHead,
+    ReleaseIntents,
+    ReleaseRollout,
+    ReleaseSchedule,
+    ReleaseSpec,
+    ReleaseStatus,
+    ScheduleAction,
+    ScheduleObject,
+    ScheduleRule,
+    ScheduleStatus,
+)
+from rollout_operator.model.units import parse_duration, quote
+
+# An annotation may have 256 KiB, and what is kept of it stands in status and events.
+LONGEST_TEXT: Final = 4096
+
+_Wired = TypeVar("_Wired")
+
+# Each is compared with every object in question, by a process that acts for other tenants as well.
+MOST_TERMS: Final = 64
+
+
+class _Head(Wire):
+    name: Required
+    uid: Required
+    resource_version: Required
+    namespace: str = ""
+    generation: Generation = 0
+    deletion_timestamp: str | None = None
+    labels: Strings = None
+    annotations: Strings = None
+
+
+class _Object(Wire):
+    metadata: _Head
+    kind: str | None = None
+
+
+class ReadHead(msgspec.Struct, frozen=True, kw_only=True):
+    """Metadata of an object."""
+
+    head: ReleaseHead
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+
+    def annotation(self, key: str) -> str | None:
+        """Return an annotation, cut where it is very long."""
+        text = self.annotations.get(key)
+        return None if text is None else text[:LONGEST_TEXT]
+
+
+_DECODER: Final = msgspec.json.Decoder(_Object)
+
+
+def read_head(kind: str, raw: JsonBytes) -> ReadHead:
+    """Return the metadata of an object. Raises DecodeError naming object, field and value."""
+    wire = read_as(kind, raw, _DECODER).metadata
+    head = ReleaseHead(
+        namespace=wire.namespace,
+        name=wire.name,
+        uid=Uid(wire.uid),
+        resource_version=wire.resource_version,
+        generation=wire.generation,
+        is_terminating=wire.deletion_timestamp is not None,
+    )
+    return ReadHead(head=head, labels=wire.labels or {}, annotations=wire.annotations or {})
+
+
+def read_body(kind: str, raw: JsonBytes, decoder: "msgspec.json.Decoder[_Wired]") -> _Wired:
+    """Return other fields of an object. Raises DecodeError naming object, field and value."""
+    try:
+        return decode_shallow(decoder, raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise explain(kind, raw, str(error)) from error
+
+
+class Headed(Protocol):
+    """A decoded object that knows its own identity."""
+
+    @property
+    def head(self) -> ReleaseHead: ...
+
+
+_Headed = TypeVar("_Headed", bound=Headed)
+
+
+def watch_as(decode: Callable[[JsonBytes], _Headed]) -> Callable[[JsonBytes], WatchedObject]:
+    """Return what reads an object to be followed. It raises as `decode`."""
+
+    def decode_watched(raw: JsonBytes) -> WatchedObject:
+        decoded = decode(raw)
+        head = decoded.head
+        # Writes of fields that are not read here would else be news.
+        still = msgspec.structs.replace(head, resource_version="")
+        return WatchedObject(
+            namespace=head.namespace,
+            name=head.name,
+            uid=head.uid,
+            resource_version=head.resource_version,
+            decoded=msgspec.structs.replace(cast(msgspec.Struct, decoded), head=still),
+        )
+
+    return decode_watched
+
+
+def parse_selector(wire: WireSelector, path: str) -> LabelSelector:
+    """Return a selector. Raises InvalidInput, which names field and value."""
+    selector = convert_selector(wire)
+    _check_length(f"{path}.matchLabels", selector.labels)
+    _check_length(f"{path}.matchExpressions", selector.terms)
+    for place, term in enumerate(selector.terms):
+        _check_length(f"{path}.matchExpressions[{place}].values", term.values)
+    try:
+        check_selector(selector)
+    except SelectorRefused as error:
+        raise InvalidInput(f"{path}{error.below}: {error}") from error
+    return selector
+
+
+def _check_length(path: str, items: Collection[object]) -> None:
+    if len(items) > MOST_TERMS:
+        raise InvalidInput(f"{path}: it has {len(items)} items, at most {MOST_TERMS}")
+
+
+def decode_labelled_namespace(raw: JsonBytes) -> LabelledNamespace:
+    """Return a namespace with its labels. Raises DecodeError."""
+    read = read_head("Namespace", raw)
+    return LabelledNamespace(head=read.head, labels=read.labels)
+
+
+ROLLOUT_KIND: Final = "Rollout"
+
+# Registries are not called more often than this, whatever a Rollout says.
+_LEAST_INTERVAL: Final = timedelta(seconds=5)
+_DURATION: Final = re.compile(r"([0-9]+(\.[0-9]+)?(ms|s|m|h))+")
+# As the registries of OCI images have it.
+_TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+
+_Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+
+
+class _PolicyRef(Wire):
+    name: str = ""
+    namespace: str | None = None
+
+
+class _Checks(WireSelector):
+    selector: WireSelector | None = None
+    namespace_selector: WireSelector | None = None
+
+
+class _RolloutSpec(Wire):
+    releases_image_policy: _PolicyRef
+    wanted_version: str | None = None
+    version_history_limit: _Count | None = None
+    available_releases_retention_days: _Count | None = None
+    available_releases_min_count: _Count | None = None
+    bake_time: str | None = None
+    deploy_timeout: str | None = None
+    health_check_selector: _Checks | None = None
+    release_update_interval: str | None = None
+    suspend: bool | None = None
+
+
+class _WithRolloutSpec(Wire):
+    spec: _RolloutSpec
+
+
+class _Announced(Wire):
+    releases_image_policy: _PolicyRef
+
+
+class _WithAnnounced(Wire):
+    spec: _Announced
+
+
+class _WithRolloutStatus(Wire):
+    status: ReleaseStatus | None = None
+
+
+_ROLLOUT_SPEC: Final = msgspec.json.Decoder(_WithRolloutSpec)
+_ANNOUNCED: Final = msgspec.json.Decoder(_WithAnnounced)
+_ROLLOUT_STATUS: Final = msgspec.json.Decoder(_WithRolloutStatus)
+
+
+def decode_rollout(raw: JsonBytes) -> ReleaseRollout | RefusedRelease:
+    """Return a Rollout, or why it cannot be obeyed.
+
+    Raises DecodeError naming object, field and value where metadata or status cannot be read.
+    """
+    read = read_head(ROLLOUT_KIND, raw)
+    status = read_body(ROLLOUT_KIND, raw, _ROLLOUT_STATUS).status or ReleaseStatus()
+    try:
+        spec = _convert_spec(read_body(ROLLOUT_KIND, raw, _ROLLOUT_SPEC).spec)
+    except (DecodeError, InvalidInput) as error:
+        # A DecodeError names its object already.
+        own = "" if isinstance(error, DecodeError) else f"{ROLLOUT_KIND} {read.head.key}: "
+        problem = f"{own}{error}"
+        return RefusedRelease(
+            head=read.head,
+            problem=problem,
+            status=status,
+            labels=read.labels,
+            announced=_read_announced(raw, read, status),
+        )
+    return ReleaseRollout(
+        head=read.head,
+        spec=spec,
+        intents=_read_intents(read),
+        status=status,
+        waits_for_flux=read.annotation(names.WAIT_FOR_FLUX) != "false",
+        labels=read.labels,
+    )
+
+
+def _read_announced(raw: JsonBytes, read: ReadHead, status: ReleaseStatus) -> ReleaseRollout | None:
+    try:
+        policy = read_body(ROLLOUT_KIND, raw, _ANNOUNCED).spec.releases_image_policy
+    except DecodeError:
+        return None
+    spec = ReleaseSpec(policy_name=policy.name, policy_namespace=policy.namespace or "")
+    return ReleaseRollout(head=read.head, spec=spec, status=status, labels=read.labels)
+
+
+def is_tag(text: str) -> bool:
+    """Return whether a registry can have such a tag."""
+    return _TAG.fullmatch(text) is not None
+
+
+def _read_intents(read: ReadHead) -> ReleaseIntents:
+    return ReleaseIntents(
+        force_deploy=read.annotation(names.FORCE_DEPLOY),
+        bypass_gates=read.annotation(names.BYPASS_GATES),
+        unblock_failed=read.annotation(names.UNBLOCK_FAILED),
+        retry=read.annotation(names.RETRY),
+        deploy_message=read.annotation(names.DEPLOY_MESSAGE),
+        deployment_message=read.annotation(names.DEPLOYMENT_MESSAGE),
+        deploy_user=read.annotation(names.DEPLOY_USER),
+    )
+
+
+def _convert_spec(wire: _RolloutSpec) -> ReleaseSpec:
+    policy, default = wire.releases_image_policy, ReleaseSpec(policy_name="")
+    days = wire.available_releases_retention_days
+    if wire.wanted_version is not None and not is_tag(wire.wanted_version):
+        raise InvalidInput(f"spec.wantedVersion: {quote(wire.wanted_version)} is no tag")
+    return ReleaseSpec(
+        policy_name=policy.name,
+        policy_namespace=policy.namespace or "",
+        wanted_version=wire.wanted_version,
+        history_limit=wire.version_history_limit or default.history_limit,
+        # More days than there are since the year 1 are as good as all.
+        retention=default.retention if days is None else timedelta(days=min(days, 10**6)),
+        least_available=wire.available_releases_min_count or default.least_available,
+        bake_time=_parse_duration(wire.bake_time, "bakeTime"),
+        deploy_timeout=_parse_duration(wire.deploy_timeout, "deployTimeout"),
+        checks=_convert_checks(wire.health_check_selector),
+        update_interval=max(
+            _parse_duration(wire.release_update_interval, "releaseUpdateInterval")
+            or default.update_interval,
+            _LEAST_INTERVAL,
+        ),
+        is_suspended=bool(wire.suspend),
+    )
+
+
+def _convert_checks(wire: _Checks | None) -> CheckSelector | None:
+    """Return the selector, also from where kuberik's examples write it (RELB-02)."""
+    if wire is None:
+        return None
+    path = "spec.healthCheckSelector"
+    is_direct = wire.match_labels is not None or wire.match_expressions is not None
+    if is_direct and wire.selector is not None:
+        raise InvalidInput(f"{path}: it has labels both by themselves and below selector")
+    inner, inner_path = (wire, path) if is_direct else (wire.selector, f"{path}.selector")
+    spaces = wire.namespace_selector
+    return CheckSelector(
+        selector=None if inner is None else parse_selector(inner, inner_path),
+        namespaces=None if spaces is None else parse_selector(spaces, f"{path}.namespaceSelector"),
+    )
+
+
+def _parse_duration(text: str | None, name: str) -> timedelta | None:
+    if text is None:
+        return None
+    if not _DURATION.fullmatch(text):
+        raise InvalidInput(f"spec.{name}: {quote(text)} is no duration such as 1h30m")
+    try:
+        return parse_duration(text)
+    except InvalidInput as error:
+        raise InvalidInput(f"spec.{name}: {error}") from error
+
+
+# Each rule is evaluated for each of 400 days: a tenant's object must not stop the process
+# meanwhile.
+MOST_RULES: Final = 256
+
+# `[0-9]`, and not `\d`: digits of other scripts are none of the schema's.
+_TIME: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+class _Range(Wire):
+    start: str
+    end: str
+
+
+class _Rule(Wire):
+    name: str | None = None
+    time_range: _Range | None = None
+    days_of_week: list[str] | None = None
+    date_range: _Range | None = None
+
+
+class _ScheduleSpec(Wire):
+    rules: Annotated[list[_Rule], Meta(min_length=1, max_length=MOST_RULES)]
+    timezone: str | None = None
+    action: str | None = None
+
+
+class _Selectors(Wire):
+    rollout_selector: WireSelector
+    namespace_selector: WireSelector | None = None
+
+
+class _WithSelectors(Wire):
+    spec: _Selectors
+
+
+class _WithScheduleSpec(Wire):
+    spec: msgspec.Raw
+
+
+class _WithScheduleStatus(Wire):
+    status: ScheduleStatus | None = None
+
+
+_SCHEDULE_DECODER: Final = msgspec.json.Decoder(_ScheduleSpec)
+_SELECTORS: Final = msgspec.json.Decoder(_WithSelectors)
+_SCHEDULE_SPEC: Final = msgspec.json.Decoder(_WithScheduleSpec)
+_SCHEDULE_STATUS: Final = msgspec.json.Decoder(_WithScheduleStatus)
+
+
+def decode_schedule(kind: str, raw: JsonBytes) -> ScheduleObject:
+    """Return a schedule of `SCHEDULE` or `CLUSTER_SCHEDULE`; an invalid schedule says why.
+
+    Raises DecodeError where its metadata cannot be read. A status that cannot be read is replaced:
+    no gate depends on it.
+    """
+    read = read_head(kind, raw)
+    decoded = ScheduleObject(
+        kind=kind,
+        head=read.head,
+        pretty_name=read.annotation(PRETTY_NAME),
+        description=read.annotation(GATE_DESCRIPTION),
+        status=_read_status(kind, raw),
+    )
+    try:
+        selectors = read_body(kind, raw, _SELECTORS).spec
+        decoded = msgspec.structs.replace(
+            decoded,
+            rollouts=parse_selector(selectors.rollout_selector, "spec.rolloutSelector"),
+            namespaces=_parse_namespaces(selectors.namespace_selector),
+        )
+        schedule = decode_release_schedule(read_body(kind, raw, _SCHEDULE_SPEC).spec)
+    except DecodeError as error:
+        return msgspec.structs.replace(decoded, problem=str(error))
+    except InvalidInput as error:
+        return msgspec.structs.replace(decoded, problem=f"{kind} {read.head.key}: {error}")
+    return msgspec.structs.replace(decoded, schedule=schedule)
+
+
+def _read_status(kind: str, raw: JsonBytes) -> ScheduleStatus:
+    try:
+        return read_body(kind, raw, _SCHEDULE_STATUS).status or ScheduleStatus()
+    except DecodeError:
+        return ScheduleStatus()
+
+
+def _parse_namespaces(wire: WireSelector | None) -> LabelSelector | None:
+    return None if wire is None else parse_selector(wire, "spec.namespaceSelector")
+
+
+def decode_release_schedule(spec: JsonBytes) -> ReleaseSchedule:
+    """Return what a spec says of time. Raises InvalidInput, which names field and value."""
+    try:
+        wire = _SCHEDULE_DECODER.decode(spec)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        what, where = split_problem(error)
+        raise InvalidInput(f"spec{where}: {what}") from error
+    return ReleaseSchedule(
+        rules=tuple(
+            _convert_rule(rule, f"spec.rules[{place}]") for place, rule in enumerate(wire.rules)
+        ),
+        time_zone=wire.timezone or "UTC",
+        # What is unknown denies, as in the original (REL-97).
+        action=ScheduleAction.ALLOW if wire.action == "Allow" else ScheduleAction.DENY,
+    )
+
+
+def _convert_rule(rule: _Rule, path: str) -> ScheduleRule:
+    times, dates = rule.time_range, rule.date_range
+    return ScheduleRule(
+        name=rule.name or "",
+        times=None if times is None else _convert_times(times, f"{path}.timeRange"),
+        weekdays=frozenset(
+            _parse_weekday(day, f"{path}.daysOfWeek[{place}]")
+            for place, day in enumerate(rule.days_of_week or ())
+        ),
+        dates=None if dates is None else _convert_dates(dates, f"{path}.dateRange"),
+    )
+
+
+def _convert_times(times: _Range, path: str) -> MinuteRange:
+    return MinuteRange(
+        _parse_time(times.start, f"{path}.start"), _parse_time(times.end, f"{path}.end")
+    )
+
+
+def _convert_dates(dates: _Range, path: str) -> DateRange:
+    first = _parse_date(dates.start, f"{path}.start")
+    last = _parse_date(dates.end, f"{path}.end")
+    if last < first:
+        raise InvalidInput(f"{path}.end: {last} is before the start, {first}")
+    return DateRange(first, last)
+
+
+def _parse_time(text: str, path: str) -> int:
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise InvalidInput(f"{path}: {quote(text)} is no time from 00:00 to 23:59")
+    return int(match[1]) * 60 + int(match[2])
+
+
+def _parse_date(text: str, path: str) -> date:
+    if not _DATE.fullmatch(text):
+        raise InvalidInput(f"{path}: {quote(text)} is no date such as 2025-12-24")
+    try:
+        return date.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidInput(f"{path}: no calendar has {quote(text)}") from error
+
+
+def _parse_weekday(text: str, path: str) -> int:
+    if text not in WEEKDAYS:
+        raise InvalidInput(f"{path}: {quote(text)} is none of {', '.join(WEEKDAYS)}")
+    return WEEKDAYS.index(text)
+
+
+GATE_KIND: Final = "RolloutGate"
+
+
+class _RolloutRef(Wire):
+    name: str = ""
+
+
+class _Named(Wire):
+    rollout_ref: _RolloutRef
+
+
+class _WithName(Wire):
+    spec: _Named
+
+
+class _GateSpec(Wire):
+    passing: bool | None = None
+    allowed_versions: list[str] | None = None
+
+
+class _WithGateSpec(Wire):
+    spec: _GateSpec
+
+
+class _Owned(Wire):
+    owner_references: tuple[OwnerReference, ...] | None = None
+
+
+class _WithOwners(Wire):
+    metadata: _Owned
+
+
+_NAME: Final = msgspec.json.Decoder(_WithName)
+_GATE_SPEC: Final = msgspec.json.Decoder(_WithGateSpec)
+_OWNERS: Final = msgspec.json.Decoder(_WithOwners)
+_LABELS: Final = (
+    *(names.SCHEDULE_NAME, names.SCHEDULE_NAMESPACE, names.SCHEDULE_KIND),
+    *(names.GATED_ROLLOUT, names.MANAGED_BY),
+)
+
+
+def decode_gate(raw: JsonBytes) -> ReleaseGate:
+    """Return a gate. Raises DecodeError where it does not even say which Rollout it holds."""
+    read = read_head(GATE_KIND, raw)
+    head, origin = read.head, _read_origin(read, raw)
+    rollout = read_body(GATE_KIND, raw, _NAME).spec.rollout_ref.name
+    try:
+        spec = read_body(GATE_KIND, raw, _GATE_SPEC).spec
+    except DecodeError as error:
+        return ReleaseGate(
+            head=head, rollout=rollout, is_passing=False, problem=str(error), origin=origin
+        )
+    allowed = spec.allowed_versions
+    return ReleaseGate(
+        head=head,
+        rollout=rollout,
+        is_passing=spec.passing is not False,
+        allowed_versions=None if allowed is None else tuple(allowed),
+        origin=origin,
+    )
+
+
+def _read_origin(read: ReadHead, raw: JsonBytes) -> GateOrigin:
+    return GateOrigin(
+        labels={key: read.labels[key] for key in _LABELS if key in read.labels},
+        pretty_name=read.annotation(names.PRETTY_NAME),
+        description=read.annotation(names.GATE_DESCRIPTION),
+        owners=read_body(GATE_KIND, raw, _OWNERS).metadata.owner_references or (),
+    )
+
+
+HEALTH_CHECK_KIND: Final = "HealthCheck"
+
+_DEFAULT_INTERVAL: Final = timedelta(seconds=30)
+_LEAST_CHECK_INTERVAL: Final = timedelta(seconds=5)
+# Any client may write them, and each stands in several places of the status of a Rollout.
+LONGEST_MESSAGE: Final = 1024
+_DEFAULT_GRACE: Final = timedelta(minutes=2)
+
+
+class _CheckSpec(Wire):
+    check_class: str | None = msgspec.field(default=None, name="class")
+
+
+class _WithCheckSpec(Wire):
+    spec: _CheckSpec | None = None
+
+
+class _WithCheckStatus(Wire):
+    status: HealthCheckStatus | None = None
+
+
+_CHECK_SPEC: Final = msgspec.json.Decoder(_WithCheckSpec)
+_CHECK_STATUS: Final = msgspec.json.Decoder(_WithCheckStatus)
+
+
+def decode_health_check(raw: JsonBytes) -> HealthCheck:
+    """Return a HealthCheck. Raises DecodeError where its metadata or class cannot be read."""
+    read = read_head(HEALTH_CHECK_KIND, raw)
+    spec = read_body(HEALTH_CHECK_KIND, raw, _CHECK_SPEC).spec or _CheckSpec()
+    try:
+        status = read_body(HEALTH_CHECK_KIND, raw, _CHECK_STATUS).status or HealthCheckStatus()
+    except DecodeError as error:
+        status = HealthCheckStatus(message=str(error))
+    message = None if status.message is None else status.message[:LONGEST_MESSAGE]
+    status = msgspec.structs.replace(
+        status, status=status.status[:LONGEST_MESSAGE], message=message
+    )
+    return HealthCheck(
+        head=read.head,
+        labels=read.labels,
+        check_class=spec.check_class or "",
+        kustomization=read.annotation(names.CHECKED_KUSTOMIZATION),
+        rollout_group=read.annotation(names.CHECKED_GROUP),
+        policy=read.annotation(names.CHECKED_POLICY),
+        interval=parse_check_interval(read.annotation(names.CHECK_INTERVAL)),
+        failure_grace=_parse_span(read.annotation(names.FAILURE_GRACE), _DEFAULT_GRACE),
+        status=status,
+    )
+
+
+def parse_check_interval(text: str | None) -> timedelta:
+    """Return the time between two evaluations, by the annotation (RT-135)."""
+    return max(_parse_span(text, _DEFAULT_INTERVAL), _LEAST_CHECK_INTERVAL)
+
+
+def _parse_span(text: str | None, default: timedelta) -> timedelta:
+    try:
+        return default if text is None else max(parse_duration(text), timedelta(0))
+    except InvalidInput:
+        return default

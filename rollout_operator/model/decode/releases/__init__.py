@@ -1,1 +1,0 @@
-"""JSON of the resources of `kuberik.com`: what an absent field means, and what is refused."""

@@ -1,1 +1,0 @@
-"""Parts of `model.description` that only operators with a flag describe."""

@@ -1,1 +1,0 @@
-"""An installation as it was read, and what is wrong with it."""

@@ -1,1 +1,0 @@
-"""A MultiAZRollout as it was read, and the zones of its StatefulSets."""

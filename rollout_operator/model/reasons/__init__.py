@@ -1,1 +1,0 @@
-"""What is said of each reason beside its sentence, and which reason comes first."""

@@ -1,1 +1,0 @@
-"""Moving to a version: the resources of `kuberik.com` as they were read."""

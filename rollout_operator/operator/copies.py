@@ -1,0 +1,237 @@
+"""Copy the objects that decide in a namespace, with rights to read: for commands that try things.
+
+Decides which objects are read, and which of them may be missing: without StatefulSets and pods
+nothing can be said. Nothing is ever written.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.config.flags import get_flag
+from rollout_operator.kube import api as kinds
+from rollout_operator.kube.api import (
+    CONFIG_MAPS,
+    MULTI_AZ_ROLLOUTS,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    NATIVE_BUDGETS,
+    NODES,
+    PODS,
+    STATEFULSETS,
+    VALIDATING_WEBHOOKS,
+    ZONE_BUDGETS,
+    ApiClient,
+    JsonObject,
+    Resource,
+)
+from rollout_operator.kube.responses import KindCatalog
+from rollout_operator.kube.scales import check_kind
+from rollout_operator.model.decode.objects import decode_statefulset
+from rollout_operator.model.decode.wire import decode_or_salvage
+from rollout_operator.model.names import ApiError, InvalidInput, NotFound
+from rollout_operator.model.objects import Unreadable
+from rollout_operator.model.scaling import Reference
+from rollout_operator.planning.scaling import list_references
+
+_OPTIONAL: Final = (
+    *(ZONE_BUDGETS, NATIVE_BUDGETS, VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS, NODES),
+    MULTI_AZ_ROLLOUTS,
+)
+
+
+_OF_RELEASES: Final = (
+    *((kinds.ROLLOUT_GATES,), (kinds.ROLLOUT_SCHEDULES,), (kinds.CLUSTER_ROLLOUT_SCHEDULES,)),
+    *((kinds.HEALTH_CHECKS,), kinds.IMAGE_POLICIES, kinds.OCI_REPOSITORIES, kinds.KUSTOMIZATIONS),
+    (NAMESPACES,),
+)
+_ALL_CHECKS: Final = replace(kinds.HEALTH_CHECKS, is_namespaced=False)
+
+
+class NotRead(msgspec.Struct, frozen=True):
+    """Objects of a kind that could not be read."""
+
+    kind: str
+    text: str
+    """The sentence that names them, and says why."""
+
+
+class ObjectsCopy(msgspec.Struct, frozen=True, kw_only=True):
+    """Objects as they were at one moment."""
+
+    objects: Sequence[JsonObject]
+    read_at: datetime
+    known: frozenset[str] = frozenset()
+    """Kinds of which it has all objects, also where there is none."""
+    absent: frozenset[str] = frozenset()
+    """Kinds of Flux that the cluster does not have, in any version."""
+    unread: tuple[NotRead, ...] = ()
+
+
+async def copy_namespace(client: ApiClient, namespace: str, clock: Clock) -> ObjectsCopy:
+    """Return the objects that decide in a namespace. Raises ApiError without sets or pods."""
+    reading = _Reading(client, namespace, clock)
+    sets = await reading.list_all(STATEFULSETS)
+    others = [entry for kind in _OPTIONAL for entry in await reading.list_optional(kind)]
+    tracker: str = get_flag("zone-tracker.config-map-name").default
+    others += await reading.fetch_optional(CONFIG_MAPS, tracker)
+    for reference in _list_references(sets):
+        others += await reading.fetch_mirrored(reference)
+    # Pods last: they are no older than what their sets want.
+    pods = await reading.list_all(PODS)
+    return ObjectsCopy(
+        objects=[_decode(raw, kind) for kind, raw in (*sets, *pods, *others)],
+        read_at=client.server_time() or clock.now(),
+        known=frozenset(reading.known),
+        unread=tuple(reading.unread),
+    )
+
+
+async def copy_releases(client: ApiClient, namespace: str, clock: Clock) -> ObjectsCopy:
+    """Return the objects that decide on Rollouts. Raises ApiError where none can be listed."""
+    reading = _Reading(client, namespace, clock)
+    found = await reading.list_all(kinds.ROLLOUTS)
+    for versions in _OF_RELEASES:
+        found += await reading.list_served(versions)
+    rollouts = [_decode(raw, kind) for kind, raw in found if kind == kinds.ROLLOUTS]
+    if any(_get_field(rollout, "healthCheckSelector", "namespaceSelector") for rollout in rollouts):
+        listed = [each for each in found if each[0] != kinds.HEALTH_CHECKS]
+        found = [*listed, *await reading.list_served((_ALL_CHECKS,))]
+    elsewhere = {
+        (str(place), str(_get_field(rollout, "releasesImagePolicy", "name")))
+        for rollout in rollouts
+        if (place := _get_field(rollout, "releasesImagePolicy", "namespace"))
+        not in (None, namespace)
+    }
+    for place, name in sorted(elsewhere):
+        other = _Reading(client, place, clock, reading.known, unread=reading.unread)
+        found += await other.fetch_served(kinds.IMAGE_POLICIES, name)
+    return ObjectsCopy(
+        objects=[_decode(raw, kind) for kind, raw in found],
+        read_at=client.server_time() or clock.now(),
+        known=frozenset(reading.known),
+        absent=frozenset(reading.absent),
+        unread=tuple(reading.unread),
+    )
+
+
+_Found = tuple[Resource, msgspec.Raw]
+
+
+@dataclass(slots=True)
+class _Reading:
+    client: ApiClient
+    namespace: str
+    clock: Clock
+    known: set[str] = field(default_factory=set)
+    absent: set[str] = field(default_factory=set)
+    unread: list[NotRead] = field(default_factory=list)
+
+    async def list_all(self, resource: Resource) -> list[_Found]:
+        """Return all objects of a kind. Raises ApiError."""
+        copies: list[_Found] = []
+        token = ""
+        namespace = self.namespace if resource.is_namespaced else ""
+        while True:
+            page = await self.client.fetch_page(resource, namespace, token=token)
+            copies.extend((resource, raw) for raw in page.items)
+            token = page.next_token
+            if not token:
+                self.known.add(resource.kind)
+                return copies
+
+    async def list_optional(self, resource: Resource) -> list[_Found]:
+        """Return the same; empty where they may not be read, which is recorded."""
+        try:
+            return await self.list_all(resource)
+        except NotFound:
+            self.known.add(resource.kind)  # the kind is not installed
+        except ApiError as error:
+            if resource == MULTI_AZ_ROLLOUTS and await self._is_missing(resource):
+                self.known.add(resource.kind)
+            else:
+                self._leave_out(resource.kind, f"{resource.plural} are", error)
+        return []
+
+    def _leave_out(self, kind: str, what: str, error: Exception) -> None:
+        self.unread.append(NotRead(kind, f"{what} left out: {error}"))
+
+    async def list_served(self, versions: Sequence[Resource]) -> list[_Found]:
+        """Return all objects in the first version that is served; empty as in `list_optional`."""
+        for resource in versions:
+            try:
+                return await self.list_all(resource)
+            except NotFound:
+                self.known.add(resource.kind)
+            except ApiError as error:
+                self._leave_out(resource.kind, f"{resource.plural} are", error)
+                return []
+        self.absent.update(resource.kind for resource in versions)
+        return []
+
+    async def fetch_served(self, versions: Sequence[Resource], name: str) -> list[_Found]:
+        """Return one object in the first version in which it is there."""
+        for resource in versions:
+            if found := await self.fetch_optional(resource, name):
+                return found
+        return []
+
+    async def _is_missing(self, resource: Resource) -> bool:
+        """Return whether a kind is not installed: an API server answers that with 403 too.
+
+        Few clusters have it, and an absent kind is not left out.
+        """
+        try:
+            served = await KindCatalog(self.client, self.clock).find(resource.group, resource.kind)
+        except ApiError:
+            return False
+        return served is None
+
+    async def fetch_optional(self, resource: Resource, name: str) -> list[_Found]:
+        """Return one object; empty where it is absent or may not be read, which is recorded."""
+        try:
+            raw = await self.client.fetch(resource, self.namespace, name)
+            return [(resource, msgspec.Raw(raw))]
+        except NotFound:
+            return []
+        except ApiError as error:
+            self._leave_out(resource.kind, f"{resource.kind} {name} is", error)
+            return []
+
+    async def fetch_mirrored(self, reference: Reference) -> list[_Found]:
+        """Return the object that zones mirror; empty where it cannot be read."""
+        catalog = KindCatalog(self.client, self.clock)
+        try:
+            served = await catalog.find(reference.group, reference.kind)
+            resource = check_kind(reference, served)
+        except (ApiError, InvalidInput) as error:
+            self._leave_out(reference.kind, f"{reference} is", error)
+            return []
+        if resource == STATEFULSETS:
+            return []  # it is listed already
+        return await self.fetch_optional(resource, reference.name)
+
+
+def _get_field(obj: JsonObject, *path: str) -> object:
+    """Return a field of a spec; None where it has no such field, or is no object."""
+    found: object = obj.get("spec")
+    for key in path:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
+
+
+def _list_references(sets: Sequence[_Found]) -> Sequence[Reference]:
+    decoded = [decode_or_salvage(kind.kind, decode_statefulset, raw) for kind, raw in sets]
+    return list_references(sts for sts in decoded if not isinstance(sts, Unreadable))
+
+
+def _decode(raw: msgspec.Raw, resource: Resource) -> JsonObject:
+    """Return an object with its type, which objects in a list do not have."""
+    version = f"{resource.group}/{resource.version}" if resource.group else resource.version
+    head: Mapping[str, object] = {"apiVersion": version, "kind": resource.kind}
+    return {**msgspec.json.decode(raw, type=dict[str, object]), **head}

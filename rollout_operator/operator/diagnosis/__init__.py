@@ -1,1 +1,0 @@
-"""The reads of an installation from outside, for commands: rights to read mostly suffice."""

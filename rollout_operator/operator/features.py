@@ -1,0 +1,533 @@
+"""Composition of rollouts: what wakes a group, the controller, and the executor of its plans.
+
+Composition of the controller that moves replica counts through the zones of a group.
+
+Always there: it costs nothing where no zone follows another and none mirrors anything. Start: with
+the workers of rollouts, once the caches are filled and reviews are served, because counts that we
+write come back as reviews. Stop: with them.
+
+Composition of disruption budgets: their caches, the arbiter, and the release of grants.
+
+Always there, also without webhooks: a rollout uses the arbiter as evictions do. It costs one watch
+where the kind is installed, and nothing for pods that no budget selects.
+
+Composition of shadow mode: what wakes a group, and the controllers that decide without acting.
+
+In place of the composition of rollouts and of scaling; caches and budgets are the same.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Final
+
+from rollout_operator.aio.queue import AT_ONCE, BUGS, Backoff, WorkQueue
+from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.controllers.budgets import DisruptionController, PodKey
+from rollout_operator.controllers.executor import Executor, LabelRule
+from rollout_operator.controllers.observe import Observer, choose_most_live_reads
+from rollout_operator.controllers.replicas import IntentWriter, Removals, Replicas, ScalingWrites
+from rollout_operator.controllers.rollout import OtherOperators, RolloutController
+from rollout_operator.controllers.scaling import Contests, PodCaller, ScalingController, is_scaled
+from rollout_operator.controllers.shadow import (
+    Differences,
+    ShadowController,
+    ShadowScalingController,
+)
+from rollout_operator.controllers.worker import Attempts, Result, Waker, Workers
+from rollout_operator.guards.arbiter import Accounts, Arbiter, ArbiterContext, BudgetCatalog
+from rollout_operator.guards.departed import GROUP, AnySet, Scope, budget_scope
+from rollout_operator.guards.grants import Recorder
+from rollout_operator.kube.api import ZONE_BUDGETS
+from rollout_operator.kube.informer import Collection
+from rollout_operator.kube.kinds import OptionalInformer
+from rollout_operator.kube.rate_limit import Priority
+from rollout_operator.kube.scales import References
+from rollout_operator.kube.store import AnyBudget, BudgetStore
+from rollout_operator.model.budget import DisruptionSource
+from rollout_operator.model.decode.custom import decode_budget
+from rollout_operator.model.description import BudgetDescription
+from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, selects
+from rollout_operator.operator.context import Context, Feature
+from rollout_operator.planning.replicas import keeps_time
+from rollout_operator.telemetry.spans import trace_keys
+
+# Groups that are reconciled at a time. A worker mostly waits for the API server or for a token of
+# our rate limits, so that many cost nothing: a worker that records a revision keeps no delete
+# waiting.
+ROLLOUT_WORKERS: Final = 128
+
+
+class Rollouts(Feature):
+    """The controller of rollouts, with what wakes it."""
+
+    def __init__(self, context: Context, arbiter: Arbiter) -> None:
+        self._context = context
+        self._queue: WorkQueue[GroupName] = WorkQueue(
+            on_taken=lambda waited: context.metrics.queue_wait_seconds.observe(
+                waited.total_seconds()
+            )
+        )
+        self._waker = Waker(context.sets, self._queue.add)
+        self._others = OtherOperators(
+            context.sets,
+            context.deletes,
+            context.clock,
+            lambda group: context.metrics.pods_deleted_by_others.labels(group).inc(),
+        )
+        context.set_informer.on_change(self._on_set)
+        # Before the group is woken by the same change.
+        context.pod_informer.on_change(self._others.on_pod)
+        context.pod_informer.on_change(self._waker.on_pod)
+        context.downscales.on_change(self._wake_group)
+        context.in_flight.on_change(self._wake_owner)
+        context.departed.on_change(GROUP, lambda name: self._queue.add(GroupName(name)))
+        # They wait for the budgets now; else they would show their last state until a resync.
+        context.on_stale(self.wake_all)
+        longest = context.settings.reconcile_interval
+        self._workers: Workers[GroupName] = Workers(
+            self._queue,
+            trace_keys("reconcile rollout", self._build_controller(arbiter, longest).reconcile),
+            count=ROLLOUT_WORKERS,
+            backoff=Backoff(first=BUGS.first, most=max(BUGS.first, longest)),
+            rng=context.rng,
+        )
+        context.metrics.queue_depth.set_function(lambda: self._queue.depth)
+        context.metrics.workers_busy.set_function(lambda: self._workers.busy)
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to reconcile groups."""
+        self._others.begin()
+        tasks.start("workers", self._workers.run())
+
+    def wake_all(self, after: timedelta = AT_ONCE) -> None:
+        """Reconcile all groups again, after a while."""
+        for group in self._context.sets.list_groups():
+            self._queue.add_after(group, after)
+
+    def _build_controller(self, arbiter: Arbiter, longest: timedelta) -> RolloutController:
+        context = self._context
+        observer = replace(
+            context.make_observer(context.open("observing", Priority.READ)),
+            find_other_rollout=self._others.find,
+        )
+        return RolloutController(
+            observer=observer,
+            executor=Executor(
+                context.open("acting", Priority.READ),
+                LabelRule(observer),
+                context.deletes,
+                clock=context.clock,
+                metrics=context.metrics,
+                arbiter=arbiter,
+                locks=context.locks,
+                # No delete rests on it: it waits for all live reads.
+                recording=context.open("recording", Priority.RECORD),
+                most_live_reads=choose_most_live_reads(context.settings.client_qps),
+                is_stopping=lambda: context.is_stopping,
+                on_step=context.events.on_step,
+            ),
+            deletes=context.deletes,
+            attempts=Attempts(context.clock, longest=longest, rng=context.rng),
+            group_states=context.group_states,
+            metrics=context.metrics,
+            clock=context.clock,
+            refresh=context.refresh,
+        )
+
+    def _on_set(
+        self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
+    ) -> None:
+        """Wake the group of a set; not for marks of ours, which come and go with each attempt."""
+        is_ours = (
+            isinstance(old, StatefulSet)
+            and isinstance(new, StatefulSet)
+            and self._context.downscales.intents.concerns_us_only(old, new)
+        )
+        if not is_ours:
+            self._waker.on_set(old, new)
+
+    def _wake_group(self, set_uid: Uid, group: GroupName | None) -> None:
+        if group is not None and self._context.sets.list_group(group):
+            self._queue.add(group)
+
+    def _wake_owner(self, pod: Pod) -> None:
+        owner = pod.owner_uid
+        sts = None if owner is None else self._context.sets.get_by_uid(owner)
+        if sts is not None and sts.group is not None:
+            self._queue.add(sts.group)
+
+
+# Groups whose counts are reconciled at a time; each mostly waits for the API server.
+SCALING_WORKERS: Final = 32
+# Sets whose pods are called at a time: a pod that is slow to answer holds one of these.
+CALLERS: Final = 64
+
+
+class Scaling(Feature):
+    """The controller of replica counts, with its clients and workers."""
+
+    def __init__(self, context: Context, process: str) -> None:
+        """`process` names it: no two processes of a namespace have the same name."""
+        self._context = context
+        self._queue: WorkQueue[GroupName] = WorkQueue()
+        self._client = client = context.open("scaling", Priority.READ)
+        # A client of its own: pods that hang never delay the pods of a review.
+        self._calls = context.make_pod_client()
+        self._pod_calls = PodCaller(
+            self._calls,
+            now=partial(context.get_time, client),
+            on_answers=self._wake_set,
+            late_calls=context.late_calls,
+        )
+        self._references = References(
+            # Many objects that cannot be watched may take all tokens: all other reads go first.
+            context.open("mirroring", Priority.LIST),
+            context.namespace,
+            reader=client,
+            reconcile_interval=context.settings.reconcile_interval,
+            clock=context.clock,
+            rng=context.rng,
+        )
+        self._references.on_change(self._queue.add)
+        self._waker = Waker(context.sets, self._wake)
+        observer = context.make_observer(client)
+        self._removals = Removals(
+            context.downscales.intents, context.clock, context.settings.client_qps
+        )
+        self._counts = Replicas(
+            client,
+            observer,
+            context.make_records(client),
+            locks=context.locks,
+            downscales=context.downscales,
+            clock=context.clock,
+            metrics=context.metrics,
+            intents=IntentWriter(
+                client,
+                context.open("revoking", Priority.RELEASE),
+                self._removals,
+                context.downscales,
+                process,
+            ),
+            removals=self._removals,
+            is_stopping=lambda: context.is_stopping,
+            on_scaled=context.events.on_scaled,
+        )
+        self._contests = Contests(client, context.clock, context.settings.operator_name)
+        self._controller = self._build_controller(observer)
+        self._workers: Workers[GroupName] = Workers(
+            self._queue,
+            trace_keys("reconcile scaling", self._controller.reconcile),
+            # Answers of pods and live reads must still count when the count is written.
+            count=min(SCALING_WORKERS, choose_most_live_reads(context.settings.client_qps)),
+            rng=context.rng,
+        )
+        self._callers: Workers[Uid] = Workers(
+            self._pod_calls.queue,
+            trace_keys("call pods", self._pod_calls.reconcile),
+            count=CALLERS,
+            rng=context.rng,
+        )
+        context.downscales.on_change(lambda uid, group: self._wake_set(uid))
+        context.set_informer.on_change(self._on_set)
+        context.pod_informer.on_change(self._waker.on_pod)
+        context.on_stale(self._wake_all)
+        context.departed.on_change(GROUP, lambda name: self._wake(GroupName(name)))
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to reconcile groups."""
+        tasks.start("references", self._references.run())
+        tasks.start("scaling workers", self._workers.run())
+        tasks.start("pod callers", self._callers.run())
+
+    def close(self) -> None:
+        """Begin nothing new from now on."""
+        super().close()
+        self._callers.close()
+
+    async def finish(self) -> None:
+        """Wait until no group is reconciled; calls to pods are not waited for."""
+        await super().finish()
+        await self._calls.close()
+
+    def _on_set(
+        self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
+    ) -> None:
+        if old is not None and new is None:
+            self._pod_calls.forget(old.uid)
+            self._counts.forget(old.uid)
+            self._contests.forget(old.uid)
+        if isinstance(old, StatefulSet) and isinstance(new, StatefulSet):
+            self._record_downscale(old, new)
+        self._waker.on_set(old, new)
+
+    def _wake_set(self, set_uid: Uid) -> None:
+        sts = self._context.sets.get_by_uid(set_uid)
+        if sts is not None and sts.group is not None:
+            self._wake(sts.group)
+
+    def _wake_all(self) -> None:
+        for group in self._context.sets.list_groups():
+            self._wake(group)
+
+    def _wake(self, group: GroupName) -> None:
+        """Reconcile a group, unless no count of it is ours: most events are of such groups."""
+        members = self._context.sets.list_group(group)
+        if self._controller.knows(group) or is_scaled(members):
+            self._queue.add(group)
+
+    def _record_downscale(self, old: StatefulSet, new: StatefulSet) -> None:
+        """Keep the time of a downscale that no other process keeps (SEED-066)."""
+        if old.uid != new.uid or new.replicas >= old.replicas or new.group is None:
+            return
+        group = self._context.sets.list_group(new.group)
+        is_kept = keeps_time(new, [sts for sts in group if isinstance(sts, StatefulSet)])
+        if is_kept and not self._counts.has_written(new):
+            self._counts.record_downscale(new.uid)
+
+    def _build_controller(self, observer: Observer) -> ScalingController:
+        context = self._context
+        attempts = Attempts(
+            context.clock, longest=context.settings.reconcile_interval, rng=context.rng
+        )
+        return ScalingController(
+            observer=observer,
+            counts=self._counts,
+            pod_calls=self._pod_calls,
+            references=self._references,
+            attempts=attempts,
+            writes=ScalingWrites(attempts),
+            contests=self._contests,
+            removals=self._removals,
+            group_states=context.group_states,
+            metrics=context.metrics,
+            clock=context.clock,
+            cluster_domain=context.settings.cluster_domain,
+            late_calls=context.late_calls,
+        )
+
+
+# Pods whose grants are reconciled at a time; each mostly waits for the API server.
+BUDGET_WORKERS: Final = 4
+
+
+class Budgets(Feature):
+    """Watched budgets, the arbiter before them, and the controller behind them."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        # Evictions wait for grants, and so do deletes: neither waits for the reads of others.
+        granting, counting = (
+            context.open(name, Priority.ANSWER) for name in ("granting", "counting")
+        )
+        releasing = context.open("releasing grants", Priority.RELEASE)
+        client = context.open("following budgets", Priority.LIST)
+        self.catalog = BudgetCatalog(context.metrics)
+        self._store = BudgetStore()
+        self.informer = context.share_informer(
+            client,
+            Collection(
+                resource=ZONE_BUDGETS,
+                namespace=context.namespace,
+                decode=decode_budget,
+                store=self._store,
+            ),
+            lambda cluster: cluster.budgets,
+        )
+        self.informer.on_change(self._on_budget)
+        context.departed.add_scopes(self._list_scopes)
+        self.informer.on_change(context.events.on_budget)
+        self._follow = OptionalInformer(self.informer, client, ZONE_BUDGETS, context.namespace)
+        self.process = name = context.make_name()
+        common = ArbiterContext(
+            budgets=self.catalog,
+            find_lack=self._find_lack,
+            sets=context.sets,
+            pods=context.pods,
+            reader=context.make_observer(counting),
+            in_flight=context.in_flight,
+            recorder=Recorder(granting, context.clock, name),
+            find_downscale=context.downscales.find_underway,
+            find_newcomers=context.arrivals.get,
+            find_departed=lambda name, live: context.departed.list_zones(budget_scope(name), live),
+            age=lambda: max(context.age, self._follow.age),
+            now=partial(context.get_time, granting),
+            clock=context.clock,
+            metrics=context.metrics,
+        )
+        self.arbiter = Arbiter(common)
+        self.accounts = Accounts(common)
+        context.health.part(f"{ZONE_BUDGETS.plural} watch", is_ready=self._describe_unknown)
+        self._queue: WorkQueue[PodKey] = WorkQueue()
+        controller = DisruptionController(
+            pods=context.pods,
+            in_flight=context.in_flight,
+            recorder=Recorder(releasing, context.clock, name),
+            client=releasing,
+            clock=context.clock,
+            metrics=context.metrics.disruptions,
+        )
+        self._workers = Workers(
+            self._queue,
+            trace_keys("reconcile budgets", controller.reconcile),
+            count=BUDGET_WORKERS,
+            rng=context.rng,
+        )
+        context.in_flight.on_change(lambda pod: self._queue.add((pod.namespace, pod.name)))
+        context.pod_informer.on_change(self._on_pod)
+
+    def follow(self, tasks: TaskStack) -> None:
+        """Begin to follow budgets."""
+        tasks.start("budget informer", self._follow.run(self._context.clock))
+
+    async def wait_known(self) -> None:
+        """Wait until the budgets are known, or that there are none."""
+        await self._follow.wait_answered()
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to decide, and to release grants that are not used."""
+        self.arbiter.begin()
+        self._context.events.report_budgets(self._store.list_all())
+        tasks.start("disruption workers", self._workers.run())
+        tasks.start("releases of grants", self.arbiter.run())
+
+    def describe(self) -> Iterator[BudgetDescription]:
+        """Yield the description of each budget, by name.
+
+        Each takes milliseconds: other tasks run in between. Empty where budgets are not
+        known.
+        """
+        return self.accounts.list_descriptions()
+
+    def _on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+        for pod in (old, new):
+            if isinstance(pod, Pod) and (pod.disruption or self._context.in_flight.get(pod.uid)):
+                self._queue.add((pod.namespace, pod.name))
+
+    def _on_budget(self, old: AnyBudget | None, new: AnyBudget | None) -> None:
+        """Take over a budget; what it selects no more may be a zone that is short."""
+        version = new or old
+        name = "" if version is None else version.name
+        before = self._find_selector(name)
+        self.catalog.on_change(old, new)
+        after = self._find_selector(name)
+        if before is None or before == after:
+            return
+        for sts in self._context.sets.list_all():
+            if selects(before, sts.labels) and (after is None or not selects(after, sts.labels)):
+                self._context.departed.on_left([budget_scope(name)], sts, sts)
+
+    def _find_selector(self, name: str) -> Mapping[str, str] | None:
+        """Return what selects the zones of a budget, by the version that is in force."""
+        versions = self.catalog.get(name)
+        return None if versions is None or versions.budget is None else versions.budget.selector
+
+    def _list_scopes(self, sts: AnySet) -> Iterator[Scope]:
+        """Yield the budgets that select a StatefulSet."""
+        for versions in self.catalog.list_all():
+            if versions.budget is not None and selects(versions.budget.selector, sts.labels):
+                yield budget_scope(versions.name)
+
+    def _describe_unknown(self) -> str | None:
+        lack = None if self._follow.is_forbidden else self._follow.lack
+        return None if lack is None else f"not followed yet: {lack}"
+
+    def _find_lack(self, source: DisruptionSource) -> str | None:
+        # A role of an earlier release does not show budgets: rollouts go on as they did under it,
+        # evictions come to the operator only where a webhook configuration names them.
+        if source is DisruptionSource.ROLLOUT and self._follow.is_forbidden:
+            return None
+        return self._follow.lack
+
+
+# Groups that are reconciled at a time; it costs no request but those for the zone tracker.
+SHADOW_WORKERS: Final = 8
+
+
+class Shadow(Feature):
+    """The controllers that only observe, with what wakes them."""
+
+    def __init__(self, context: Context, arbiter: Arbiter) -> None:
+        self._context = context
+        client = context.open("observing", Priority.READ)
+        self._references = References(
+            context.open("mirroring", Priority.LIST),
+            context.namespace,
+            reader=client,
+            reconcile_interval=context.settings.reconcile_interval,
+            clock=context.clock,
+            rng=context.rng,
+        )
+        self._differences = Differences(context.sets, context.clock, context.metrics)
+        observer = context.make_observer(client)
+        rollouts = ShadowController(
+            observer=observer,
+            arbiter=arbiter,
+            differences=self._differences,
+            group_states=context.group_states,
+            metrics=context.metrics,
+            clock=context.clock,
+        )
+        scaling = ShadowScalingController(
+            observer=observer,
+            times=context.make_records(client),
+            references=self._references,
+            group_states=context.group_states,
+            metrics=context.metrics,
+            cluster_domain=context.settings.cluster_domain,
+        )
+        self._queues: list[WorkQueue[GroupName]] = []
+        self._both_workers = [self._employ(rollouts.reconcile), self._employ(scaling.reconcile)]
+        waker = Waker(context.sets, self._wake)
+        context.set_informer.on_change(waker.on_set)
+        # Before the group is woken by the same change.
+        context.pod_informer.on_change(self._differences.on_pod)
+        context.pod_informer.on_change(waker.on_pod)
+        context.on_stale(self.wake_all)
+        context.departed.on_change(GROUP, lambda name: self._wake(GroupName(name)))
+        self._references.on_change(self._wake)
+        context.health.part("shadow mode", describe=self._describe)
+
+    @property
+    def busy(self) -> int:
+        """Return how many groups are reconciled now."""
+        return sum(workers.busy for workers in self._both_workers)
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to reconcile groups."""
+        tasks.start("references", self._references.run())
+        for name, workers in zip(("workers", "scaling workers"), self._both_workers, strict=True):
+            tasks.start(name, workers.run())
+
+    def close(self) -> None:
+        """Begin nothing new from now on."""
+        for workers in self._both_workers:
+            workers.close()
+
+    async def finish(self) -> None:
+        """Wait until no group is being reconciled."""
+        for workers in self._both_workers:
+            await workers.wait_idle()
+
+    def wake_all(self, after: timedelta = AT_ONCE) -> None:
+        """Reconcile all groups again, after a while."""
+        for group in self._context.sets.list_groups():
+            for queue in self._queues:
+                queue.add_after(group, after)
+
+    def _employ(self, reconcile: Callable[[GroupName], Awaitable[Result]]) -> Workers[GroupName]:
+        queue: WorkQueue[GroupName] = WorkQueue()
+        self._queues.append(queue)
+        shadowed = trace_keys("reconcile shadow", reconcile)
+        return Workers(queue, shadowed, count=SHADOW_WORKERS, rng=self._context.rng)
+
+    def _wake(self, group: GroupName) -> None:
+        for queue in self._queues:
+            queue.add(group)
+
+    def _describe(self) -> str:
+        total = self._differences.total
+        return f"nothing is written; {total} differences from the operator that acts"

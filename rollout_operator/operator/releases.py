@@ -1,0 +1,986 @@
+"""Composition of release rollouts in one namespace: caches, controllers, and what describes them.
+
+Built only where they are switched on. Any of their kinds may be missing, or come and go. Statuses
+say what the process decided that acts: for a description nothing is requested of the API server.
+
+Composition of Rollouts: what wakes a Rollout, the look-ups in registries, and the controller.
+
+Composition of HealthChecks: what wakes a check, and the controllers.
+
+A Rollout may select checks of namespaces that this process does not look after otherwise. These
+have one part for all of them, which is told of changes by the followed checks of the whole cluster.
+
+Composition of schedules: what wakes a schedule, and the controller of its gates.
+
+The same for schedules of one namespace and of the cluster, which differ in their caches.
+
+Composition of the schedules of the cluster, once for all namespaces of a process.
+
+An account that may not list them tries again now and then, and else they cost nothing. The
+Rollouts, gates and namespaces of the cluster that they depend on are followed from the first
+schedule on.
+
+The rules by which releases are decided, as the flags say.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from rollout_operator.aio.queue import WorkQueue
+from rollout_operator.aio.tasks import TaskStack
+from rollout_operator.config.flags import AS_ANNOUNCED, REGISTRY
+from rollout_operator.config.flags import KUBERIK as FOLLOWING
+from rollout_operator.controllers.health_checks import (
+    CheckContext,
+    CheckController,
+    CheckReader,
+    CheckSnapshot,
+)
+from rollout_operator.controllers.release_sources import (
+    ReleaseCaches,
+    ReleaseLookUps,
+    follow_kind,
+    list_concerned,
+)
+from rollout_operator.controllers.releases import (
+    FluxObjects,
+    ReleaseContext,
+    ReleaseController,
+    ReleaseObserver,
+    ReleaseReports,
+    gather_flux,
+)
+from rollout_operator.controllers.schedules import (
+    FollowedSchedules,
+    KeptGates,
+    ScheduleContext,
+    ScheduleController,
+    ScheduleKinds,
+    ScheduleObserver,
+    ScheduleReader,
+    WideSchedules,
+    read_gated,
+    report_schedule,
+)
+from rollout_operator.controllers.worker import (
+    RECHECK,
+    Attempts,
+    GetCached,
+    NewestObjects,
+    Result,
+    StatusWriter,
+    Workers,
+)
+from rollout_operator.kube import api as kinds
+from rollout_operator.kube.api import (
+    HEALTH_CHECKS,
+    NAMESPACES,
+    ROLLOUTS,
+    SELF_ACCESS_REVIEWS,
+    ApiClient,
+    JsonObject,
+    Resource,
+)
+from rollout_operator.kube.connection import choose_proxy
+from rollout_operator.kube.informer import Informer
+from rollout_operator.kube.kinds import FollowedKind
+from rollout_operator.kube.rate_limit import Priority
+from rollout_operator.kube.responses import KindCatalog
+from rollout_operator.model.budget import EventRecord
+from rollout_operator.model.decode.flux import DECODERS
+from rollout_operator.model.decode.installation import decode_allowed
+from rollout_operator.model.description import (
+    HealthCheckDescription,
+    ReleaseDescription,
+    ScheduleDescription,
+)
+from rollout_operator.model.names import ApiError, DecodeError, Denied, GroupName, NotFound
+from rollout_operator.model.objects import AnyWatched, Unreadable, WatchedObject, list_decoded
+from rollout_operator.model.release_plan import (
+    CheckFinding,
+    FluxReference,
+    FluxTarget,
+    HealthCheck,
+    HealthCheckStatus,
+    ReleaseObjects,
+)
+from rollout_operator.model.releases import (
+    KUBERIK,
+    OURS,
+    RefusedRelease,
+    ReleaseCompat,
+    ReleaseGate,
+    ReleaseRollout,
+    ScheduleObject,
+    ScheduleStatus,
+)
+from rollout_operator.oci.client import RESULTS, RegistryClient
+from rollout_operator.oci.exchange import RegistryExchange, RegistrySender
+from rollout_operator.operator.context import Context, Feature, NamespaceChecks, Process
+from rollout_operator.planning.bake import (
+    Labels,
+    describe_flux_wait,
+    selects_namespaces,
+    takes_check,
+)
+from rollout_operator.planning.describe_releases import (
+    describe_check,
+    describe_release,
+    describe_schedule,
+    describe_unreadable_release,
+    order_schedules,
+)
+from rollout_operator.planning.flux import list_targets
+from rollout_operator.planning.health_checks import describe_stall, find_class, find_reset
+from rollout_operator.planning.schedules import list_by_gate, list_by_rollout
+from rollout_operator.telemetry.extra import ReleaseCounters, show_releases, show_schedules
+from rollout_operator.telemetry.logs import bind_keys, log
+from rollout_operator.telemetry.spans import trace_keys
+
+
+def get_compat(system: str, order: str) -> ReleaseCompat:
+    """Return the rules: ours, kuberik's, or ours with versions as they are announced (RELB-03).
+
+    The arguments are the values of `-releases.compat` and `-releases.order`.
+    """
+    compat = KUBERIK if system == FOLLOWING else OURS
+    if order == AS_ANNOUNCED:
+        return msgspec.structs.replace(compat, compares_versions=False)
+    return compat
+
+
+# Rollouts that are reconciled at a time; each mostly waits for the API server.
+RELEASE_WORKERS: Final = 16
+# All of them together read four registries at a time.
+REGISTRY_WORKERS: Final = 4
+# The limit of one request to a registry, its whole answer included.
+REQUEST_LIMIT: Final = timedelta(seconds=15)
+# Outcomes of look-ups that say nothing of a registry.
+_OTHER_RESULTS: Final = ("invalid", "cancelled")
+
+
+class RolloutReleases(Feature):
+    """The controller of the Rollouts of one namespace."""
+
+    def __init__(self, context: Context, caches: ReleaseCaches) -> None:
+        self._context = context
+        self._caches = caches
+        self._counters = ReleaseCounters(
+            context.metrics.registry, context.namespace, ("ok", *RESULTS.values(), *_OTHER_RESULTS)
+        )
+        self._sender = RegistrySender(REQUEST_LIMIT)
+        self._queue: WorkQueue[str] = WorkQueue()
+        self._flux = self._build_flux()
+        reads_registries = context.settings.release_metadata == REGISTRY
+        self._look_ups = self._build_look_ups() if reads_registries else None
+        self._controller = self._build_controller()
+        self._workers = Workers(
+            self._queue,
+            trace_keys("reconcile release", self._controller.reconcile),
+            count=RELEASE_WORKERS,
+            rng=context.rng,
+        )
+        for kind in caches.list_kinds():
+            kind.on_change(self._on_schedule if kind is caches.schedules else self._on_change)
+            kind.on_news(self._wake_all)
+        context.process.wide_checks.on_change(self._on_check, self._wake_wide)
+        if (wide := context.process.wide_schedules) is not None:
+            wide.on_news(self._wake_all)
+            wide.kinds.schedules.on_change(self._on_schedule)
+            wide.kinds.schedules.on_news(self._wake_all)
+            if wide.kinds.namespaces is not None:
+                wide.kinds.namespaces.on_change(self._on_namespace)
+                wide.kinds.namespaces.on_news(self._wake_all)
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to act."""
+        self._wake_all()
+        if self._look_ups is not None:
+            tasks.start("registry connections", self._keep_connections())
+            tasks.start("look-ups of releases", self._query_registries(self._look_ups))
+        tasks.start("release workers", self._workers.run())
+
+    def close(self) -> None:
+        """Begin nothing new from now on."""
+        super().close()
+        if self._look_ups is not None:
+            self._look_ups.queue.close()
+
+    def list_targets(self, rollout: ReleaseRollout) -> tuple[FluxTarget, ...]:
+        """Return the places that carry the tag of a Rollout, as they are known here."""
+        current, name = rollout.status.current, rollout.head.name
+        tag = None if current is None else current.version.tag
+        return list_targets(name, tag, self._flux.get_flux(name))
+
+    def get_error(self, name: str) -> str:
+        """Return why the last pass over a Rollout failed; empty where it did not."""
+        return self._controller.get_error(name)
+
+    def _build_look_ups(self) -> ReleaseLookUps:
+        context = self._context
+        exchange = RegistryExchange(
+            self._sender, context.clock, lambda url: choose_proxy(url, os.environ)
+        )
+        return ReleaseLookUps(
+            RegistryClient(exchange, context.clock, self._counters.count_request),
+            context.open("reading pull secrets", Priority.READ),
+            context.clock,
+            self._queue.add_after,
+        )
+
+    def _build_flux(self) -> FluxObjects:
+        context, caches = self._context, self._caches
+        return FluxObjects(
+            context.open("writing objects of Flux", Priority.READ),
+            context.namespace,
+            caches.oci_repositories,
+            caches.kustomizations,
+        )
+
+    def _build_controller(self) -> ReleaseController:
+        context, caches = self._context, self._caches
+        writing = context.open("recording releases", Priority.READ)
+        newest = NewestObjects(
+            caches.rollouts.store.get, context.namespace, writing, DECODERS["Rollout"]
+        )
+        longest = context.settings.reconcile_interval
+        compat = get_compat(context.settings.release_compat, context.settings.release_order)
+        return ReleaseController(
+            ReleaseContext(
+                newest=newest,
+                statuses=StatusWriter(writing, ROLLOUTS, newest),
+                observer=ReleaseObserver(
+                    namespace=context.namespace,
+                    caches=caches,
+                    flux=self._flux,
+                    look_ups=self._look_ups,
+                    reader=writing,
+                    wide=context.process.wide_checks,
+                    schedules=FollowedSchedules(
+                        own=caches.schedules,
+                        wide=context.process.wide_schedules,
+                        reader=ScheduleReader(compat),
+                    ),
+                    now=partial(context.process.refine_time, writing),
+                    compat=compat,
+                    verifies_wanted=context.settings.verifies_wanted,
+                    keeps_to_namespace=context.settings.keeps_to_namespace,
+                ),
+                flux=self._flux,
+                patcher=writing,
+                attempts=Attempts(context.clock, longest=longest, rng=context.rng),
+                reports=ReleaseReports(context.events.report, self._counters),
+            )
+        )
+
+    def _wake_all(self) -> None:
+        for watched in self._caches.rollouts.store.list_all():
+            self._queue.add(watched.name)
+
+    def _on_change(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        """Wake the Rollouts that a change concerns, and those that it concerned before."""
+        for decoded in list_decoded((old, new), object):
+            for name in list_concerned(decoded, self._caches):
+                self._queue.add(name)
+
+    def _on_schedule(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        """Wake the Rollouts that a schedule held, or is to hold; its status opens nothing."""
+        before, after = _drop_status(old), _drop_status(new)
+        if before is None or before != after:
+            self._on_change(old, new)
+
+    def _on_namespace(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        """Wake all Rollouts where other schedules of the cluster may select their namespace."""
+        if self._context.namespace in {version.name for version in (old, new) if version}:
+            self._wake_all()
+
+    def _on_check(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        """Wake the Rollouts that may select a HealthCheck of another namespace."""
+        checks = list_decoded((old, new), HealthCheck)
+        for rollout in self._list_wide():
+            if any(takes_check(rollout, check) for check in checks):
+                self._queue.add(rollout.head.name)
+
+    def _wake_wide(self) -> None:
+        for rollout in self._list_wide():
+            self._queue.add(rollout.head.name)
+
+    def _list_wide(self) -> list[ReleaseRollout]:
+        rollouts = self._caches.list_rollouts()
+        return [rollout for rollout in rollouts if selects_namespaces(rollout)]
+
+    async def _query_registries(self, look_ups: ReleaseLookUps) -> None:
+        await Workers(
+            look_ups.queue, look_ups.look_up, count=REGISTRY_WORKERS, rng=self._context.rng
+        ).run()
+
+    async def _keep_connections(self) -> None:
+        """Close the connections to registries after their last use."""
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await self._sender.close()
+
+
+def _drop_status(schedule: AnyWatched | None) -> ScheduleObject | None:
+    """Return a schedule as its writers have it; None where there is none, or it is unreadable."""
+    for decoded in list_decoded([schedule], ScheduleObject):
+        return msgspec.structs.replace(decoded, status=ScheduleStatus())
+    return None
+
+
+# HealthChecks that are reconciled at a time; each mostly waits for the API server.
+CHECK_WORKERS: Final = 8
+
+
+class HealthChecks(Feature):
+    """The controller of the HealthChecks of one namespace."""
+
+    def __init__(self, context: Context, caches: ReleaseCaches) -> None:
+        self._context = context
+        self._caches = caches
+        self._client = context.open("evaluating health", Priority.LIST)
+        self._compat = get_compat(context.settings.release_compat, context.settings.release_order)
+        self._queue: WorkQueue[str] = WorkQueue()
+        self._controller = self._build_controller()
+        self._workers = Workers(
+            self._queue,
+            trace_keys("reconcile health check", self._controller.reconcile),
+            count=CHECK_WORKERS,
+            rng=context.rng,
+        )
+        context.process.health_checks.append(self)
+        caches.checks.on_change(self._on_check)
+        caches.rollouts.on_change(self._on_rollout)
+        caches.kustomizations.on_change(self._on_kustomization)
+        caches.oci_repositories.on_change(lambda old, new: self._wake_held())
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace."""
+        return self._context.namespace
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to act."""
+        for watched in self._caches.checks.store.list_all():
+            self._queue.add(watched.name)
+        tasks.start("health workers", self._workers.run())
+
+    def _build_controller(self) -> CheckController:
+        context = self._context
+        return build_controller(
+            context.process,
+            context.namespace,
+            self._client,
+            CheckReader(
+                self._client,
+                KindCatalog(self._client, context.clock),
+                partial(find_stall, context.process),
+                self._compat,
+            ),
+            get_cached=self._caches.checks.store.get,
+            find_lack=self._caches.find_lack,
+            observe=self._observe,
+        )
+
+    def list_selecting(self, check: HealthCheck) -> list[ReleaseRollout]:
+        """Return the Rollouts of this namespace that may select a check of another namespace."""
+        return [
+            rollout for rollout in self._caches.list_selecting(check) if selects_namespaces(rollout)
+        ]
+
+    def wake(self, rollouts: Sequence[ReleaseRollout]) -> None:
+        """Reconcile the checks that Rollouts of any namespace may select."""
+        for check in list_decoded(self._caches.checks.store.list_all(), HealthCheck):
+            if any(takes_check(rollout, check) for rollout in rollouts):
+                self._queue.add(check.head.name)
+
+    def describe_wait(self, rollout: ReleaseRollout) -> str:
+        """Return what Flux has yet to do for a Rollout of this namespace."""
+        current = rollout.status.current
+        if current is None or not current.is_active:
+            return ""
+        tag, name = current.version.tag, rollout.head.name
+        targets = list_targets(name, tag, gather_flux(name, self._caches.list_flux))
+        return describe_flux_wait(rollout, tag, targets, self._compat)
+
+    def _observe(self, check: HealthCheck) -> CheckSnapshot:
+        """Return the Rollouts that may select a check. Raises Unreachable."""
+        selected: list[tuple[NamespaceChecks, ReleaseRollout]] = [
+            (self, rollout) for rollout in self._caches.list_selecting(check)
+        ]
+        for other in self._context.process.health_checks:
+            if other is not self:
+                selected += [(other, rollout) for rollout in other.list_selecting(check)]
+        return take_snapshot(self._context.process, self._client, selected)
+
+    def find_stall(self, group: str) -> CheckFinding | None:
+        """Return why a rollout group of this namespace is held until a person acts."""
+        state = self._context.group_states.find(GroupName(group))
+        return None if state is None else describe_stall(state.plan.waits, state.since)
+
+    def _on_check(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        """Wake a check that has changed, after a moment where others have written its status.
+
+        It may be of before a deployment, or contradict an evaluation. The moment bounds what a
+        client with a slow clock, which answers each reset at once, makes of it.
+        """
+        if old is not None and new is not None and _get_wish(old) == _get_wish(new):
+            if not self._controller.has_written(new):
+                self._queue.add_after(new.name, RECHECK)
+            return
+        for version in (old, new):
+            if version is not None:
+                self._queue.add(version.name)
+
+    def _on_rollout(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        """Wake the checks of a Rollout whose release or selection has changed."""
+        rollouts = list_decoded((old, new), ReleaseRollout)
+        if len(rollouts) == 2 and _get_cause(rollouts[0]) == _get_cause(rollouts[1]):
+            return
+        self.wake(rollouts)
+        if wide := [rollout for rollout in rollouts if selects_namespaces(rollout)]:
+            for other in self._context.process.health_checks:
+                other.wake(wide)
+
+    def _on_kustomization(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        names = {version.name for version in (old, new) if version is not None}
+        for check in list_decoded(self._caches.checks.store.list_all(), HealthCheck):
+            own = f"{check.head.namespace}/"
+            named = (check.kustomization or "").removeprefix(own)
+            if find_class(check) is not None and named in names:
+                self._queue.add(check.head.name)
+        self._wake_held()
+
+    def _wake_held(self) -> None:
+        for name in self._controller.held:
+            self._queue.add(name)
+
+
+class OtherHealthChecks(Feature):
+    """The controllers of the HealthChecks that Rollouts select in all other namespaces.
+
+    What these checks look at is not followed: they are evaluated at their interval, and as soon as
+    a Rollout waits for nothing else.
+    """
+
+    namespace: Final = ""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._client = process.open("evaluating health elsewhere", Priority.LIST)
+        compat = get_compat(process.settings.release_compat, process.settings.release_order)
+        catalog = KindCatalog(self._client, process.clock)
+        self._reader = CheckReader(self._client, catalog, partial(find_stall, process), compat)
+        self._controllers: dict[str, CheckController] = {}
+        self._queue: WorkQueue[tuple[str, str]] = WorkQueue()
+        self._workers = Workers(
+            self._queue,
+            trace_keys("reconcile health check", self._reconcile),
+            count=CHECK_WORKERS,
+            rng=process.rng,
+        )
+        process.health_checks.append(self)
+        process.wide_checks.on_change(self._on_check, self._wake_all)
+
+    async def follow(self) -> None:
+        """Follow the checks of all namespaces, once they are needed, until cancelled."""
+        await self._process.wide_checks.run(self._process.clock)
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to act."""
+        self._wake_all()
+        tasks.start("health workers of other namespaces", self._workers.run())
+
+    def find_stall(self, group: str) -> CheckFinding | None:
+        """Return nothing: the groups of these namespaces are not known."""
+        return None
+
+    def list_selecting(self, check: HealthCheck) -> list[ReleaseRollout]:
+        """Return none: there are no Rollouts in these namespaces."""
+        return []
+
+    def describe_wait(self, rollout: ReleaseRollout) -> str:
+        """Return nothing, for no Rollout."""
+        return ""
+
+    def wake(self, rollouts: Sequence[ReleaseRollout]) -> None:
+        """Reconcile the checks that Rollouts may select."""
+        for check in self._process.wide_checks.list_checks():
+            if any(takes_check(rollout, check) for rollout in rollouts):
+                self._add(check)
+
+    async def _reconcile(self, key: tuple[str, str]) -> Result:
+        namespace, name = key
+        if not self._is_other(namespace):
+            return Result()
+        controller = self._controllers.get(namespace)
+        if controller is None:
+            wide = self._process.wide_checks
+            controller = self._controllers[namespace] = build_controller(
+                self._process,
+                namespace,
+                self._client,
+                self._reader,
+                get_cached=wide.get_watched,
+                find_lack=wide.find_lack,
+                observe=self._observe,
+                is_elsewhere=True,
+            )
+        with bind_keys(namespace=namespace):
+            return await controller.reconcile(name)
+
+    def _observe(self, check: HealthCheck) -> CheckSnapshot:
+        selected = [
+            (checks, rollout)
+            for checks in self._process.health_checks
+            for rollout in checks.list_selecting(check)
+        ]
+        return take_snapshot(self._process, self._client, selected)
+
+    def _on_check(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        """Wake a check that has changed; what others write matters where it has to be reset."""
+        for check in list_decoded((new or old,), HealthCheck):
+            if old is not None and new is not None and _get_wish(old) == _get_wish(new):
+                if self._needs_reset(check):
+                    self._queue.add_after((check.head.namespace, check.head.name), RECHECK)
+            else:
+                self._add(check)
+
+    def _needs_reset(self, check: HealthCheck) -> bool:
+        if self._process.wide_checks.find_lack():
+            return False
+        seen = self._observe(check)
+        return find_reset(check, seen.rollouts, seen.namespaces, seen.now) is not None
+
+    def _wake_all(self) -> None:
+        for check in self._process.wide_checks.list_checks():
+            self._add(check)
+
+    def _add(self, check: HealthCheck) -> None:
+        if self._is_other(check.head.namespace):
+            self._queue.add((check.head.namespace, check.head.name))
+
+    def _is_other(self, namespace: str) -> bool:
+        return all(checks.namespace != namespace for checks in self._process.health_checks)
+
+
+def build_controller(
+    process: Process,
+    namespace: str,
+    client: ApiClient,
+    reader: CheckReader,
+    *,
+    get_cached: GetCached[WatchedObject],
+    find_lack: Callable[[], str | None],
+    observe: Callable[[HealthCheck], CheckSnapshot],
+    is_elsewhere: bool = False,
+) -> CheckController:
+    """Return the controller of the HealthChecks of a namespace."""
+    newest = NewestObjects(get_cached, namespace, client, DECODERS["HealthCheck"])
+    longest = process.settings.reconcile_interval
+    return CheckController(
+        CheckContext(
+            newest=newest,
+            statuses=StatusWriter(client, HEALTH_CHECKS, newest),
+            reader=reader,
+            observe=observe,
+            find_lack=find_lack,
+            attempts=Attempts(process.clock, longest=longest, rng=process.rng),
+            is_elsewhere=is_elsewhere,
+            keeps_to_namespace=process.settings.keeps_to_namespace,
+        )
+    )
+
+
+def take_snapshot(
+    process: Process, client: ApiClient, selected: Sequence[tuple[NamespaceChecks, ReleaseRollout]]
+) -> CheckSnapshot:
+    """Return the Rollouts that may select a check, each with what knows its namespace.
+
+    Labels of namespaces are empty where they may not be read, as Rollouts say. Raises Unreachable.
+    """
+    namespaces: Mapping[str, Labels] = {}
+    wide = process.wide_checks
+    if any(selects_namespaces(rollout) for _, rollout in selected) and not wide.find_problem():
+        namespaces = wide.map_labels()
+    return CheckSnapshot(
+        now=process.refine_time(client),
+        rollouts=tuple(rollout for _, rollout in selected),
+        namespaces=namespaces,
+        waits={rollout.head.key: checks.describe_wait(rollout) for checks, rollout in selected},
+    )
+
+
+def find_stall(process: Process, place: FluxReference) -> CheckFinding | None:
+    """Return why a group, of any namespace that this process acts for, waits for a person."""
+    for checks in process.health_checks:
+        if checks.namespace == place.namespace:
+            return checks.find_stall(place.name)
+    return None
+
+
+def _get_wish(watched: AnyWatched) -> object:
+    """Return a check without its status."""
+    decoded = watched.decoded if isinstance(watched, WatchedObject) else watched
+    if not isinstance(decoded, HealthCheck):
+        return decoded
+    return msgspec.structs.replace(decoded, status=HealthCheckStatus())
+
+
+def _get_cause(rollout: ReleaseRollout) -> object:
+    """Return the parts of a Rollout that make its checks start anew, or wait."""
+    current = rollout.status.current
+    entry = None if current is None else (current.id, current.version.tag, current.timestamp)
+    retry = None if current is None else (current.last_retry_timestamp, current.bake_status)
+    # What is elsewhere is not followed: it is looked at once Flux is through.
+    is_wide = selects_namespaces(rollout)
+    wait = current.bake_status_message if current is not None and is_wide else None
+    return entry, retry, wait, rollout.spec.checks, rollout.waits_for_flux
+
+
+# Schedules that are reconciled at a time; each mostly waits for the API server.
+SCHEDULE_WORKERS: Final = 4
+
+
+class Schedules(Feature):
+    """The controller of schedules, of one namespace or of the cluster."""
+
+    def __init__(
+        self,
+        process: Process,
+        client: ApiClient,
+        resource: Resource,
+        kinds: ScheduleKinds,
+        record: Callable[[EventRecord], None],
+        *,
+        namespace: str = "",
+    ) -> None:
+        """`record` has an Event written soon; `namespace` is empty for schedules of the cluster."""
+        self._process = process
+        self._client = client
+        self._resource = resource
+        self._kinds = kinds
+        self._record = record
+        self._namespace = namespace
+        self._queue: WorkQueue[str] = WorkQueue()
+        self._workers = Workers(
+            self._queue,
+            trace_keys("reconcile schedule", self._build_controller().reconcile),
+            count=SCHEDULE_WORKERS,
+            rng=process.rng,
+        )
+        kinds.schedules.on_change(self._on_schedule)
+        kinds.rollouts.on_change(self._on_rollout)
+        kinds.gates.on_change(self._on_gate)
+        if kinds.namespaces is not None:
+            kinds.namespaces.on_change(lambda old, new: self._wake_all())
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to act."""
+        self._wake_all()
+        tasks.start("schedule workers", self._workers.run())
+
+    def _build_controller(self) -> ScheduleController:
+        process, client = self._process, self._client
+        settings, resource, kinds = process.settings, self._resource, self._kinds
+        decode = DECODERS[resource.kind]
+        newest = NewestObjects(kinds.schedules.store.get, self._namespace, client, decode)
+        gates = KeptGates(client, kinds.gates, process.clock)
+        return ScheduleController(
+            ScheduleContext(
+                resource=resource,
+                newest=newest,
+                statuses=StatusWriter(client, resource, newest),
+                observer=ScheduleObserver(
+                    kinds=kinds,
+                    gates=gates,
+                    now=partial(process.refine_time, client),
+                    compat=get_compat(settings.release_compat, settings.release_order),
+                ),
+                gates=gates,
+                attempts=Attempts(
+                    process.clock, longest=settings.reconcile_interval, rng=process.rng
+                ),
+                report=partial(report_schedule, self._record),
+            )
+        )
+
+    def _on_schedule(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        for version in (old, new):
+            if version is not None:
+                self._queue.add(version.name)
+
+    def _on_gate(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        for gate in list_decoded((old, new), ReleaseGate):
+            for name in list_by_gate(self._resource.kind, gate):
+                self._queue.add(name)
+
+    def _on_rollout(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
+        """Wake the schedules that select a Rollout, which its status never changes."""
+        before, after = read_gated(old), read_gated(new)
+        if before == after:
+            return
+        versions = [version for version in (before, after) if version is not None]
+        for name in list_by_rollout(self._list_schedules(), versions):
+            self._queue.add(name)
+
+    def _wake_all(self) -> None:
+        for watched in self._kinds.schedules.store.list_all():
+            self._queue.add(watched.name)
+
+    def _list_schedules(self) -> Iterable[ScheduleObject]:
+        return list_decoded(self._kinds.schedules.store.list_all(), ScheduleObject)
+
+
+def build_caches(context: Context, client: ApiClient) -> ReleaseCaches:
+    """Return the caches of all kinds; this client fills them once `follow` is called."""
+    make_informer = partial(context.make_informer, client)
+
+    def follow_here(*resources: Resource) -> FollowedKind:
+        return follow_kind(resources, client, make_informer, context.namespace)
+
+    return ReleaseCaches(
+        rollouts=follow_here(kinds.ROLLOUTS),
+        gates=follow_here(kinds.ROLLOUT_GATES),
+        checks=follow_here(kinds.HEALTH_CHECKS),
+        policies=follow_here(*kinds.IMAGE_POLICIES),
+        image_repositories=follow_here(*kinds.IMAGE_REPOSITORIES),
+        oci_repositories=follow_here(*kinds.OCI_REPOSITORIES),
+        kustomizations=follow_here(*kinds.KUSTOMIZATIONS),
+        schedules=follow_here(kinds.ROLLOUT_SCHEDULES),
+    )
+
+
+def follow(caches: ReleaseCaches, context: Context, tasks: TaskStack) -> None:
+    """Begin to follow all kinds."""
+    for kind in caches.list_kinds():
+        tasks.start(f"{kind.kind} informer", kind.run(context.clock))
+
+
+class DescribedReleases:
+    """Describes the Rollouts, schedules and HealthChecks of one namespace."""
+
+    def __init__(self, context: Context, caches: ReleaseCaches, rollouts: RolloutReleases) -> None:
+        self._context = context
+        self._caches = caches
+        self._rollouts = rollouts
+
+    def describe_releases(self) -> Iterator[ReleaseDescription]:
+        """Yield all Rollouts by name."""
+        common = ReleaseObjects(schedules=self._list_schedules(), checks=self._list_checks())
+        for watched in sorted(self._caches.rollouts.store.list_all(), key=lambda each: each.name):
+            if isinstance(watched, Unreadable):
+                yield describe_unreadable_release(watched)
+            elif isinstance(watched.decoded, ReleaseRollout | RefusedRelease):
+                yield self._describe_release(watched.decoded, common)
+
+    def describe_schedules(self) -> Iterator[ScheduleDescription]:
+        """Yield the schedules of the namespace, and those of the cluster."""
+        return map(describe_schedule, self._list_schedules())
+
+    def describe_checks(self) -> Iterator[HealthCheckDescription]:
+        """Yield all HealthChecks by name."""
+        labels = self._context.process.wide_checks.map_labels()
+        for check in self._list_checks():
+            yield describe_check(check, self._list_selecting(check), labels)
+
+    def _list_selecting(self, check: HealthCheck) -> Iterator[ReleaseRollout]:
+        """Yield the Rollouts that may select a check, those of other namespaces as well."""
+        yield from self._caches.list_selecting(check)
+        for other in self._context.process.health_checks:
+            for rollout in other.list_selecting(check):
+                if rollout.head.namespace != self._context.namespace:
+                    yield rollout
+
+    def _describe_release(
+        self, rollout: ReleaseRollout | RefusedRelease, common: ReleaseObjects
+    ) -> ReleaseDescription:
+        name = rollout.head.name
+        gates = list_decoded(self._caches.gates.store.list_tagged(name), ReleaseGate)
+        objects = replace(common, gates=gates)
+        targets: tuple[FluxTarget, ...] = ()
+        if isinstance(rollout, ReleaseRollout):
+            targets = self._rollouts.list_targets(rollout)
+            if selects_namespaces(rollout):
+                wide = self._context.process.wide_checks
+                checks, labels = wide.list_checks(), wide.map_labels()
+                objects = replace(objects, checks=checks, namespaces=labels)
+        return describe_release(rollout, objects, targets, self._rollouts.get_error(name))
+
+    def _list_checks(self) -> tuple[HealthCheck, ...]:
+        checks = list_decoded(self._caches.checks.store.list_all(), HealthCheck)
+        return tuple(sorted(checks, key=lambda check: check.head.name))
+
+    def _list_schedules(self) -> tuple[ScheduleObject, ...]:
+        kinds = self._context.process.followed_schedules
+        schedules = (
+            schedule
+            for kind in kinds
+            for schedule in list_decoded(kind.store.list_all(), ScheduleObject)
+        )
+        here = ("", self._context.namespace)
+        return order_schedules(each for each in schedules if each.head.namespace in here)
+
+
+class Releases(Feature):
+    """All controllers of releases, and their shared caches."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._caches = build_caches(context, context.open("following releases", Priority.LIST))
+        caches = self._caches
+        show_releases(
+            context.metrics.registry,
+            lambda: list_decoded(caches.rollouts.store.list_all(), ReleaseRollout, RefusedRelease),
+            lambda: list_decoded(caches.checks.store.list_all(), HealthCheck),
+        )
+        rollouts = RolloutReleases(context, self._caches)
+        self.describer = DescribedReleases(context, self._caches, rollouts)
+        self._controllers = (
+            rollouts,
+            self._build_schedules(),
+            HealthChecks(context, self._caches),
+        )
+
+    def _build_schedules(self) -> Schedules:
+        context, caches = self._context, self._caches
+        context.process.followed_schedules.append(caches.schedules)
+        return Schedules(
+            context.process,
+            context.open("keeping gates", Priority.READ),
+            kinds.ROLLOUT_SCHEDULES,
+            ScheduleKinds(schedules=caches.schedules, rollouts=caches.rollouts, gates=caches.gates),
+            context.events.report,
+            namespace=context.namespace,
+        )
+
+    @property
+    def busy(self) -> int:
+        """Return how many objects are reconciled now."""
+        return sum(controller.busy for controller in self._controllers)
+
+    def follow(self, tasks: TaskStack) -> None:
+        """Begin to follow all that releases depend on."""
+        follow(self._caches, self._context, tasks)
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to act."""
+        for controller in self._controllers:
+            controller.start(tasks)
+
+    def close(self) -> None:
+        """Begin nothing new from now on."""
+        for controller in self._controllers:
+            controller.close()
+
+    async def finish(self) -> None:
+        """Wait until no object is reconciled."""
+        for controller in self._controllers:
+            await controller.finish()
+
+
+# A role, or a definition, is changed by a person.
+CHECK_INTERVAL: Final = timedelta(minutes=1)
+# Rollouts wait for the answer.
+TRY_AGAIN: Final = timedelta(seconds=5)
+_RESOURCE: Final = kinds.CLUSTER_ROLLOUT_SCHEDULES
+
+
+class ClusterSchedules:
+    """The controller of the ClusterRolloutSchedules of a process."""
+
+    def __init__(self, process: Process, record: Callable[[EventRecord], None]) -> None:
+        """`record` has an Event written soon."""
+        self._process = process
+        self._client = process.open("keeping gates of the cluster", Priority.READ)
+        # Each replica checks its rights, whether or not it acts.
+        self._rights_client = process.open_unfenced("reading rights", Priority.LIST)
+        self._wanted = asyncio.Event()
+        self._kinds = self._follow_kinds()
+        self._wide = process.wide_schedules = WideSchedules(self._kinds)
+        self._schedules = Schedules(process, self._client, _RESOURCE, self._kinds, record)
+        self._kinds.schedules.on_change(lambda old, new: self._wanted.set())
+        process.followed_schedules.append(self._kinds.schedules)
+        show_schedules(process.metrics.registry, self._list_schedules)
+
+    async def follow(self) -> None:
+        """Follow what schedules of the cluster need, until cancelled."""
+        clock = self._process.clock
+        while not await self._may_follow():
+            await clock.sleep(CHECK_INTERVAL if self._wide.problem is None else TRY_AGAIN)
+        first, *others = self._kinds.list_kinds()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(first.run(clock), name=f"{first.kind} informer")
+            await self._wanted.wait()
+            for kind in others:
+                tasks.create_task(kind.run(clock), name=f"{kind.kind} informer of the cluster")
+
+    def start(self, tasks: TaskStack) -> None:
+        """Begin to act."""
+        self._schedules.start(tasks)
+
+    def close(self) -> None:
+        """Begin nothing new from now on."""
+        self._schedules.close()
+
+    async def finish(self) -> None:
+        """Wait until no schedule is reconciled."""
+        await self._schedules.finish()
+
+    def _list_schedules(self) -> Iterator[ScheduleObject]:
+        """Yield the schedules of all namespaces, and of the cluster."""
+        for kind in self._process.followed_schedules:
+            yield from list_decoded(kind.store.list_all(), ScheduleObject)
+
+    async def _may_follow(self) -> bool:
+        """Return whether the kind is there, and may be listed: a forbidden list is not tried."""
+        problem = None
+        try:
+            is_there = await self._is_granted()
+            if is_there:
+                await self._client.fetch_page(_RESOURCE, "", limit=1, resource_version="0")
+        except (ApiError, DecodeError) as error:
+            log.debug("Schedules of the cluster are not followed", err=error)
+            # Where there are none for this process, it has none to obey.
+            is_there, problem = False, None if isinstance(error, NotFound | Denied) else str(error)
+        self._wide.set_followed(is_followed=is_there, problem=problem)
+        return is_there
+
+    async def _is_granted(self) -> bool:
+        attributes = {"verb": "list", "group": _RESOURCE.group, "resource": _RESOURCE.plural}
+        body: JsonObject = {
+            "apiVersion": f"{SELF_ACCESS_REVIEWS.group}/{SELF_ACCESS_REVIEWS.version}",
+            "kind": SELF_ACCESS_REVIEWS.kind,
+            "spec": {"resourceAttributes": attributes},
+        }
+        try:
+            answer = await self._rights_client.create(SELF_ACCESS_REVIEWS, "", body)
+        except NotFound:
+            return True  # rights cannot be checked: the list shows them
+        return decode_allowed(SELF_ACCESS_REVIEWS.kind, answer)
+
+    def _follow_kinds(self) -> ScheduleKinds:
+        process = self._process
+        client = process.open("following releases of the cluster", Priority.LIST)
+
+        def follow(resource: Resource) -> FollowedKind:
+            return follow_kind(
+                [resource],
+                client,
+                lambda of: Informer(client, of, process.metrics, process.clock, process.rng),
+            )
+
+        return ScheduleKinds(
+            schedules=follow(_RESOURCE),
+            rollouts=follow(kinds.ROLLOUTS),
+            gates=follow(kinds.ROLLOUT_GATES),
+            namespaces=follow(NAMESPACES),
+        )

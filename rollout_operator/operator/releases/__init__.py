@@ -1,1 +1,0 @@
-"""Composition of release rollouts: their caches, what wakes what, and the controllers."""

@@ -1,1 +1,0 @@
-"""How plain StatefulSets of several zones come under the operator."""

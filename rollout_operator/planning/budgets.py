@@ -1,0 +1,862 @@
+"""Whether one pod may be disrupted, as its budget has it: the one decision for every engine.
+
+Evictions, rollouts and downscales call it. It decides from one snapshot and keeps nothing: which
+other pods may go meanwhile is in `deletions`, and what is granted is remembered in
+`guards.budgets.in_flight`. The numbers come from `counting`.
+
+How many pods of a zone a disruption budget counts as down, or does not know of.
+
+In zone mode all owned pods count, also those beyond the desired ordinals, but for newcomers (D-67);
+in partition mode only the pods of one partition, and newcomers, too: what its other pods hold is
+then nowhere else. Pods of different zones with the same partition hold the same data: their names
+say which. What follows from the numbers is settled in `rule`; whether a single pod is up, in
+`planning.rollout.readiness`.
+
+Whose turn it is where evictions and a rollout want the places of one budget.
+
+A rollout learns of a free place at once, an eviction only when its client tries again. So an
+eviction that was refused has the next place, and the rollout holds still for it; when as many
+evictions have gone as the budget allows at a time, the rollout has as many places. Neither waits
+for ever: a turn that is not used ends. What is remembered of the clients that wait is in
+`guards.budgets.precedence`.
+
+What reviews of evictions and of budgets request, and the answers that need no count.
+
+An eviction is no question for a budget where nothing runs. A budget under review is judged by what
+lies beyond its own fields: what it selects, next to which other budgets, and where it means
+something else than it seems to; its fields are judged by `decode_budget`, before that. Whether a
+pod under a budget may go is decided in `rule`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from itertools import chain, islice
+from typing import Final, Generic, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from rollout_operator.model.budget import Budget, BudgetState, DisruptionSource
+from rollout_operator.model.decode.review import is_dry_run
+from rollout_operator.model.names import ABSENT_PEERS, ApiError, InvalidInput, Uid
+from rollout_operator.model.objects import (
+    MOST_LABELS,
+    Deletion,
+    Pod,
+    StatefulSet,
+    Underway,
+    Unreadable,
+    Zone,
+    is_certain,
+)
+from rollout_operator.model.outcome import Code, Reason, Severity, Verdict
+from rollout_operator.model.scaling import Review
+from rollout_operator.model.units import (
+    LONGEST_NAME,
+    compile_pattern,
+    format_duration,
+    has_open_alternation,
+    quote,
+)
+from rollout_operator.planning.readiness import (
+    SNAPSHOT_LIMIT,
+    STALE_RECHECK,
+    STALE_SNAPSHOT,
+    DownCause,
+    count_used,
+    find_why,
+    is_behind,
+    order_zones,
+    render_behind,
+    render_left,
+)
+from rollout_operator.planning.requests import allow, refuse
+from rollout_operator.planning.wording import NAMES_SHOWN, count, join_names, join_some, verb
+
+# `spec.replicas` may be two thousand million: names of more absent pods than this are not made.
+_MOST_ABSENT: Final = 1_000
+# A pod of another zone must have been ready for strictly more than the delay (ZPDB-92).
+_MOMENT: Final = timedelta(microseconds=1)
+_NONE: Final = timedelta(0)
+# A decision counts every pod of the other zones, at 5 µs each; names hardly ever change.
+_REMEMBERED: Final = 8192
+
+T = TypeVar("T")
+
+
+class CountingRule(msgspec.Struct, frozen=True, kw_only=True):
+    """By what the pods of one snapshot are counted."""
+
+    budget: Budget
+    deletions: Mapping[Uid, Deletion]
+    now: datetime
+
+
+class CountedDown(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod that does not count as up."""
+
+    pod: Pod
+    why: DownCause
+    patience: timedelta
+    """How long it must have been ready."""
+    up_in: timedelta | None
+    """When time alone makes it count as up, None where it does not."""
+
+
+class ZoneCount(msgspec.Struct, frozen=True, kw_only=True):
+    """What is not proven up in one zone. Nothing of it is ever negative."""
+
+    sts: StatefulSet
+    down: tuple[CountedDown, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    """Names of pods of which nothing more is known: they count as not ready."""
+    missing: int = 0
+    """Number of desired ordinals without a pod, as far as they count."""
+    first_missing: tuple[str, ...] = ()
+    nameless: int = 0
+    """Number of pods that exist as far as `status.replicas` counts them, and are not found."""
+    found: int = 0
+    """Number of pods of any kind that the zone owns."""
+    lacks_peer: bool = False
+    """Whether the zone has no pod of the partition and wants none: one unknown (ZPDB-91)."""
+    counts_for: timedelta | None = None
+    """How long a zone counts that has left; None for a zone that belongs there."""
+
+    @property
+    def not_ready(self) -> int:
+        """Return how many pods exist and are not up."""
+        return len(self.down) + len(self.unreadable)
+
+    @property
+    def unknown(self) -> int:
+        """Return how many pods should exist and are not found."""
+        return self.missing + self.nameless + self.lacks_peer
+
+    @property
+    def total(self) -> int:
+        """Return how many pods are not proven up."""
+        return self.not_ready + self.unknown
+
+    @property
+    def reasons_down(self) -> int:
+        """Return the number of things that `list_reasons_down` would name, had it no limit."""
+        return self.not_ready + self.missing + (self.nameless > 0) + self.lacks_peer
+
+
+class Survey:
+    """One zone as a budget counts it: each pod is judged once, for any number of decisions.
+
+    A decision on one pod counts the pods of its partition, or all of them where `partition` is
+    None, without the pod itself (ZPDB-74..76, 90..92).
+    """
+
+    def __init__(self, zone: Zone, by: CountingRule) -> None:
+        sts, budget, pods = zone.sts, by.budget, zone.own_pods
+        lost = [pod.name for pod in zone.own_unreadable]
+        names = {pod.name for pod in pods}.union(lost)
+        used = sts.replicas if budget.by_partition else count_used(zone)
+        absent, untried = _list_absent(sts, names, sts.ordinals[:used])
+        found = len(pods) + len(lost)
+        unused = {pod.uid for _, pod in zone.list_pods(sts.ordinals[used:])}
+        down = _list_down(sts, [pod for pod in pods if pod.uid not in unused], by)
+        self._down_uids = frozenset(down_pod.pod.uid for down_pod in down)
+        self._down = _ByPartition(budget, down, lambda down_pod: down_pod.pod.name)
+        self._lost = _ByPartition(budget, sorted(lost), str)
+        self._absent = _ByPartition(budget, absent, str)
+        self._peers = None if budget.forgives_absent_peers else _Partitions(budget, names)
+        self._all = ZoneCount(
+            sts=sts,
+            missing=untried,
+            # What the spec wants and is not there is absent by name already.
+            nameless=max(sts.status_replicas - found - len(absent) - untried, 0),
+            found=found,
+            counts_for=zone.counts_for,
+        )
+
+    def has_down(self, pod: Uid) -> bool:
+        """Return whether a pod of this zone does not count as up for others."""
+        return pod in self._down_uids
+
+    def zone_count(self, partition: str | None, pod: Pod | None = None) -> ZoneCount:
+        """Return what is not proven up for the decision on a pod, of this zone or of another.
+
+        Without a pod that is all there is.
+        """
+        down = self._down.list_of(partition)
+        if pod is not None and pod.uid in self._down_uids:
+            down = [down_pod for down_pod in down if down_pod.pod.uid != pod.uid]
+        # A name without a partition may be of any: but a pod that exists is of none then.
+        absent = self._absent.list_of(partition, with_unknown=True)
+        zone_count = replace(
+            self._all,
+            down=tuple(down),
+            unreadable=tuple(self._lost.list_of(partition)),
+            missing=self._all.missing + len(absent),
+            first_missing=tuple(absent[:NAMES_SHOWN]),
+        )
+        if partition is None or zone_count.total or self._peers is None:
+            return zone_count
+        return zone_count if partition in self._peers else replace(zone_count, lacks_peer=True)
+
+
+class _ByPartition(Generic[T]):
+    """Things of a zone in their order, by the partition that their name is of."""
+
+    def __init__(self, budget: Budget, things: Sequence[T], name_of: Callable[[T], str]) -> None:
+        self._things = things
+        self._places: dict[str | None, list[int]] = {}
+        if budget.by_partition:
+            for place, thing in enumerate(things):
+                found = find_partition(budget, name_of(thing))
+                self._places.setdefault(found, []).append(place)
+
+    def list_of(self, partition: str | None, *, with_unknown: bool = False) -> Sequence[T]:
+        if partition is None:
+            return self._things
+        places = self._places.get(partition, [])
+        if with_unknown:
+            places = sorted([*places, *self._places.get(None, ())])
+        return [self._things[place] for place in places]
+
+
+class _Partitions:
+    """The partitions of some names: each is matched once, and not before it is needed."""
+
+    def __init__(self, budget: Budget, names: Iterable[str]) -> None:
+        self._left = (find_partition(budget, name) for name in names)
+        self._found: set[str | None] = set()
+
+    def __contains__(self, partition: str) -> bool:
+        if partition in self._found:
+            return True
+        for name in self._left:
+            self._found.add(name)
+            if name == partition:
+                return True
+        return False
+
+
+def find_partition(budget: Budget, pod_name: str) -> str | None:
+    """Return the partition of a pod under a budget that counts by partition.
+
+    None where the pattern does not match the whole name, or captures nothing: such a pod cannot be
+    distinguished from others, and what cannot be known is never taken for harmless.
+    """
+    if len(pod_name) > LONGEST_NAME:
+        return None
+    return _match_partition(budget.pattern, budget.pattern_group, pod_name)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _match_partition(pattern: str, group: int, pod_name: str) -> str | None:
+    try:
+        compiled = compile_pattern(pattern)
+    except InvalidInput:
+        return None  # no budget is read with such a pattern
+    return (compiled.capture(pod_name, group) or None) if 1 <= group <= compiled.groups else None
+
+
+def list_reasons_down(zone_count: ZoneCount) -> Iterator[str]:
+    """Yield each thing that is not up, with the reason, such as `zone-c-2: CrashLoopBackOff`."""
+    yield from (f"{down_pod.pod.name}: {_render_why(down_pod)}" for down_pod in zone_count.down)
+    yield from (f"{name}: unreadable" for name in zone_count.unreadable)
+    yield from (f"{name}: no pod" for name in zone_count.first_missing)
+    if zone_count.nameless:
+        counted = count(zone_count.sts.status_replicas, "pod")
+        yield f"{zone_count.sts.name} counts {counted}, {zone_count.found} found"
+    if zone_count.lacks_peer:
+        yield f"{zone_count.sts.name}: no peer"
+
+
+def next_up(zone_counts: Sequence[ZoneCount], limit: int) -> timedelta | None:
+    """Return when the first pod that only lacks time is up.
+
+    None where there is no such pod, or where the others reach the limit without them.
+    """
+    waits = [
+        down_pod.up_in
+        for zone_count in zone_counts
+        for down_pod in zone_count.down
+        if down_pod.up_in is not None
+    ]
+    lasting = sum(zone_count.total for zone_count in zone_counts) - len(waits)
+    return min(waits) if waits and lasting < limit else None
+
+
+def _list_down(sts: StatefulSet, pods: Sequence[Pod], by: CountingRule) -> tuple[CountedDown, ...]:
+    patience = timedelta(seconds=sts.min_ready_seconds)
+    delay = by.budget.delay if by.budget.by_partition else _NONE
+    deletions, now = by.deletions, by.now
+    down: list[CountedDown] = []
+    for pod in pods:
+        why = find_why(pod, patience, deletions, now)
+        if why is None and delay and not _is_past(pod, delay, now):
+            why = DownCause.SETTLING
+        if why is not None:
+            up_in = _next_up(pod, patience, delay, now) if why is DownCause.SETTLING else None
+            down.append(CountedDown(pod=pod, why=why, patience=max(patience, delay), up_in=up_in))
+    if len(down) > 1:
+        down.sort(
+            key=lambda down_pod: (len(down_pod.pod.name), down_pod.pod.name, down_pod.pod.uid)
+        )
+    return tuple(down)
+
+
+def _is_past(pod: Pod, delay: timedelta, now: datetime) -> bool:
+    return pod.ready_since is not None and now - pod.ready_since > delay
+
+
+def _next_up(pod: Pod, patience: timedelta, delay: timedelta, now: datetime) -> timedelta | None:
+    if pod.ready_since is None:
+        return None
+    return max(patience, delay + _MOMENT if delay else delay) - (now - pod.ready_since)
+
+
+def _list_absent(sts: StatefulSet, names: set[str], ordinals: range) -> tuple[list[str], int]:
+    """Return the names of desired pods that are not there, and the number of those not looked at.
+
+    Those count as absent, too: there are some only where a thousand others are.
+    """
+    prefix, tried = f"{sts.name}-", ordinals[: len(names) + _MOST_ABSENT]
+    wanted = [f"{prefix}{ordinal}" for ordinal in tried]
+    return [name for name in wanted if name not in names], len(ordinals) - len(tried)
+
+
+def _render_why(counted_down: CountedDown) -> str:
+    if counted_down.why is DownCause.SETTLING:
+        return f"ready for less than {format_duration(counted_down.patience)}"
+    return (
+        (counted_down.pod.why_not_ready or counted_down.why)
+        if counted_down.why is DownCause.UNREADY
+        else counted_down.why
+    )
+
+
+# Clients such as `kubectl drain` try again at 429 and give up at everything else (W-54).
+_TRY_AGAIN: Final = 429
+_MISCONFIGURED: Final = 400
+_FORBIDDEN: Final = 403
+_UNJUDGED: Final = 500
+# With one zone there is no other zone that could stand in (ZPDB-62).
+_MIN_ZONES: Final = 2
+
+
+class BudgetSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that the decision on one pod reads."""
+
+    budget: Budget
+    pod: Pod
+    """That is to go. It never counts as down itself, by its UID."""
+    owner: Uid
+    """UID of its StatefulSet."""
+    zones: tuple[Zone, ...]
+    """Every StatefulSet that the budget selects, in any order, each with the pods it owns. The
+    pod's own may be absent."""
+    now: datetime
+    """In the API server's time."""
+    deletions: Mapping[Uid, Deletion]
+    """Pods that go although they may still look untouched: own deletes, grants, records."""
+    engine: DisruptionSource = DisruptionSource.EVICTION
+    override: int = 0
+    """Replaces an effective maximum of 0; for the rollout only (ROLL-36)."""
+    downscale: Underway | None = None
+    """Of a group with any of the zones."""
+    snapshot_age: timedelta = timedelta(0)
+    """Age of the oldest proof that the caches behind `zones` are live."""
+    unreadable: tuple[Unreadable, ...] = ()
+    """StatefulSets that the budget selects and that cannot be read: zones of unknown state."""
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a pod may not go."""
+
+    reason: Reason
+    """Its text begins as the messages of all releases do."""
+    status: int
+    """HTTP: 403 for a maximum of 0 and an invalid budget, 400 where a person must change something
+    else, 500 where a zone cannot be judged, 429 for everything that passes by itself."""
+    requeue_after: timedelta | None = None
+    """When time alone may have changed it: no event announces that."""
+    is_shared: bool = False
+    """Whether it holds for every other pod of the StatefulSet under the same budget, too, unless
+    that pod is down itself."""
+    error: ApiError | None = None
+    """What a call to the API server came to, where nothing else is why."""
+
+
+def choose_budget(entries: Sequence[BudgetState], pod: Pod) -> Budget | Refusal | None:
+    """Return the budget that rules over a pod, None where none does (ZPDB-35, 55, 56).
+
+    `entries` are all that select it. A budget that cannot be obeyed is never taken for none (W-52).
+    """
+    if not entries:
+        return None
+    names = join_names(sorted(entry.name for entry in entries), shown=len(entries))
+    # A budget that is not valid refuses the pod below, whether it selects it for certain or not.
+    selectors = [entry.budget.selector for entry in entries if entry.budget is not None]
+    if not all(is_certain(selector, pod.labels) for selector in selectors):
+        text = (
+            f"pod {pod.name} has more than {MOST_LABELS} labels, too many to keep: it may be under"
+            f" each of these budgets: {names}; remove labels from it"
+        )
+        return _refuse(Code.BUDGETS_OVERLAP, _MISCONFIGURED, text, Severity.ERROR)
+    if len(entries) > 1:
+        text = f"multiple zoned pod disruption budgets found for pod {pod.name}: {names}"
+        return _refuse(Code.BUDGETS_OVERLAP, _MISCONFIGURED, text, Severity.ERROR)
+    (entry,) = entries
+    if entry.budget is None:
+        text = f"budget {entry.name} selects pod {pod.name} and is not valid: {entry.problem}"
+        return _refuse(Code.BUDGET_INVALID, _FORBIDDEN, text, Severity.ERROR)
+    return entry.budget
+
+
+def assess_disruption(snapshot: BudgetSnapshot) -> Refusal | None:
+    """Return why the pod may not go, None where it may (ZPDB-61..65, 73..95)."""
+    return Decisions(snapshot).assess(snapshot.pod)
+
+
+class Decisions:
+    """Decides on any number of pods of the StatefulSet that a snapshot is about.
+
+    Each gets the answer that it would get alone; what does not depend on the pod is decided once.
+    """
+
+    def __init__(self, snapshot: BudgetSnapshot, surveys: dict[Uid, Survey] | None = None) -> None:
+        """Decide by a snapshot; `surveys` are those of the same zones, where others have them."""
+        self._snapshot = snapshot
+        self._maximum = compute_maximum(snapshot)
+        self._shared = _share(_find_shared(snapshot, self._maximum))
+        self._movement = _share(_find_movement(snapshot))
+        self._zones = order_zones(snapshot.zones)
+        self._surveys: dict[Uid, Survey] = {} if surveys is None else surveys
+        self._counted: Refusal | None = None
+        self._is_counted = False
+
+    @property
+    def maximum(self) -> int:
+        """Return how many pods may be down at a time, as far as the StatefulSet decides it."""
+        return self._maximum
+
+    def assess_any(self) -> Refusal | None:
+        """Return why no pod of any zone may go, whatever is counted."""
+        return self._shared or self._movement
+
+    def survey(self, zone: Zone) -> Survey:
+        """Return a zone as the budget counts it."""
+        cached = self._surveys.get(zone.sts.uid)
+        if cached is None:
+            snapshot = self._snapshot
+            by = CountingRule(
+                budget=snapshot.budget, deletions=snapshot.deletions, now=snapshot.now
+            )
+            cached = self._surveys[zone.sts.uid] = Survey(zone, by)
+        return cached
+
+    def assess(self, pod: Pod) -> Refusal | None:
+        """Return why a pod may not go, None where it may."""
+        if self._shared is not None:
+            return self._shared
+        snapshot = self.snapshot_of(pod)
+        partition = (
+            find_partition(snapshot.budget, pod.name) if snapshot.budget.by_partition else None
+        )
+        blocker = _find_mismatch(snapshot, partition) or self._movement
+        # A pod that is down already is as much down without its deletion: its crash loop must not
+        # keep its own fix away (D-14, LI-10).
+        if blocker is not None or (
+            snapshot.engine is DisruptionSource.ROLLOUT and is_down(snapshot)
+        ):
+            return blocker
+        if partition is not None:
+            return self._count_partition(snapshot, partition)
+        if self._is_itself_down(snapshot):
+            return self._count_zones(snapshot)
+        if not self._is_counted:
+            self._counted, self._is_counted = _share(self._count_zones(snapshot)), True
+        return self._counted
+
+    def snapshot_of(self, pod: Pod) -> BudgetSnapshot:
+        """Return the same snapshot with another pod of the StatefulSet."""
+        return self._snapshot if pod is self._snapshot.pod else replace(self._snapshot, pod=pod)
+
+    def _is_itself_down(self, snapshot: BudgetSnapshot) -> bool:
+        own = next(zone for zone in self._zones if zone.sts.uid == snapshot.owner)
+        return self.survey(own).has_down(snapshot.pod.uid)
+
+    def _count_zones(self, snapshot: BudgetSnapshot) -> Refusal | None:
+        """Return the first zone that has too many pods down: any at all, where it is another."""
+        for zone in self._zones:
+            limit = self._maximum if zone.sts.uid == snapshot.owner else 1
+            zone_count = self.survey(zone).zone_count(None, snapshot.pod)
+            if zone_count.total >= limit:
+                place = f"in {zone.sts.name}"
+                return _refuse_used(snapshot, [zone_count], place, limit)
+        return None
+
+    def _count_partition(self, snapshot: BudgetSnapshot, partition: str) -> Refusal | None:
+        """Return why the other zones have too little left of a partition, all of them together."""
+        maximum = self._maximum
+        others = [zone for zone in self._zones if zone.sts.uid != snapshot.owner]
+        zone_counts = [self.survey(zone).zone_count(partition, snapshot.pod) for zone in others]
+        if sum(zone_count.total for zone_count in zone_counts) < maximum:
+            return None
+        return _refuse_used(snapshot, zone_counts, f"in partition {partition}", maximum)
+
+
+def compute_maximum(snapshot: BudgetSnapshot) -> int:
+    """Return how many pods may be down, the pod that goes included (ZPDB-80..82).
+
+    A percentage is of the smaller of wanted and existing replicas, rounded down, and at least
+    one pod where there is any: 1 % of 3 allows one disruption (W-56).
+    """
+    maximum = snapshot.budget.max_unavailable
+    if snapshot.budget.percentage is not None:
+        maximum = _compute_share(snapshot, snapshot.budget.percentage)
+    return maximum or snapshot.override
+
+
+def _compute_share(snapshot: BudgetSnapshot, percentage: int) -> int:
+    if not percentage:
+        return 0
+    for zone in snapshot.zones:
+        if zone.sts.uid == snapshot.owner:
+            # Newcomers lend no room; see `counting` for why they are like others in partitions.
+            used = zone.sts.replicas if snapshot.budget.by_partition else count_used(zone)
+            replicas = min(used, zone.sts.status_replicas)
+            return max(percentage * replicas // 100, 1) if replicas > 0 else 0
+    # The pod is refused for the absence of its zone; what the share would be is not known.
+    return 1
+
+
+def _find_shared(snapshot: BudgetSnapshot, maximum: int) -> Refusal | None:
+    """Return what stands in the way of every pod of the StatefulSet."""
+    if snapshot.snapshot_age > SNAPSHOT_LIMIT:
+        return refuse_stale_cache()
+    if maximum == 0:
+        return _refuse(Code.BUDGET_ZERO, _FORBIDDEN, f"max unavailable = 0{_budget(snapshot)}")
+    budget, sets = snapshot.budget, len(_list_certain(snapshot))
+    for broken in sorted(snapshot.unreadable, key=lambda broken: (broken.name, broken.uid)):
+        text = (
+            "unable to determine pod status in related StatefulSet "
+            f"{broken.name}: it cannot be read: {broken.error}{_budget(snapshot)}"
+        )
+        return _refuse(Code.OBJECT_UNREADABLE, _UNJUDGED, text, Severity.ERROR, zone=broken.name)
+    if sets < _MIN_ZONES:
+        text = (
+            f"minimum number of StatefulSets not found: {count(sets, 'StatefulSet')} "
+            f"{verb(sets, 'has', 'have')} the labels {_selector(budget)}, "
+            f"{_MIN_ZONES} are needed{_budget(snapshot)}"
+        )
+        return _refuse(Code.TOO_FEW_ZONES, _MISCONFIGURED, text, Severity.ERROR)
+    return None
+
+
+def _list_certain(snapshot: BudgetSnapshot) -> list[Zone]:
+    """Return the zones that the budget selects for certain: others may hold pods back only."""
+    selector = snapshot.budget.selector
+    return [zone for zone in snapshot.zones if is_certain(selector, zone.sts.labels)]
+
+
+def _find_mismatch(snapshot: BudgetSnapshot, partition: str | None) -> Refusal | None:
+    """Return what only a person can put right: budget and pod do not fit together."""
+    budget, pod, certain = snapshot.budget, snapshot.pod.name, _list_certain(snapshot)
+    if not budget.by_partition and all(zone.sts.uid != snapshot.owner for zone in certain):
+        text = (
+            f"pod {pod} belongs to none of the {len(certain)} StatefulSets with the labels "
+            f"{_selector(budget)}{_budget(snapshot)}"
+        )
+        return _refuse(Code.OWNER_NOT_STATEFULSET, _MISCONFIGURED, text, Severity.ERROR)
+    if budget.by_partition and not partition:
+        text = (
+            "failed to extract partition from pod Name regular expression: "
+            f"group {budget.pattern_group} of {quote(budget.pattern)} finds nothing in {pod}"
+            f"{_budget(snapshot)}"
+        )
+        return _refuse(Code.PARTITION_UNKNOWN, _MISCONFIGURED, text, Severity.ERROR)
+    return None
+
+
+def _find_movement(snapshot: BudgetSnapshot) -> Refusal | None:
+    """Return what changes a zone at this moment, so that counting its pods says too little."""
+    if snapshot.downscale is not None:
+        text = f"{snapshot.downscale.text}; no pod may go until that has happened or failed"
+        zone = snapshot.downscale.zone
+        return _refuse(Code.DOWNSCALE_UNDERWAY, _TRY_AGAIN, f"{text}{_budget(snapshot)}", zone=zone)
+    for sts in [zone.sts for zone in order_zones(snapshot.zones)]:
+        if is_behind(sts):
+            text = f"{render_behind(sts)}{_budget(snapshot)}"
+            return _refuse(Code.STATUS_BEHIND, _TRY_AGAIN, text, zone=sts.name)
+    return None
+
+
+def is_down(snapshot: BudgetSnapshot) -> bool:
+    """Return whether the pod is down by itself, and not only because a grant lets it go."""
+    return find_why(snapshot.pod, timedelta(0), {}, snapshot.now) is DownCause.UNREADY
+
+
+def _refuse_used(
+    snapshot: BudgetSnapshot, zone_counts: Sequence[ZoneCount], place: str, limit: int
+) -> Refusal:
+    """Return the refusal with the numbers first and what is down after them (ZPDB-95)."""
+    not_ready = sum(zone_count.not_ready for zone_count in zone_counts)
+    unknown = sum(zone_count.unknown for zone_count in zone_counts)
+    counts = ((not_ready, "not ready"), (unknown, "unknown"))
+    numbers = ", ".join(f"{count(many, 'pod')} {word}" for many, word in counts if many)
+    shown = islice(chain.from_iterable(map(list_reasons_down, zone_counts)), NAMES_SHOWN)
+    listed = sum(zone_count.reasons_down for zone_count in zone_counts)
+    reasons_down = join_some(tuple(shown), total=listed)
+    maximum = compute_maximum(snapshot)
+    text = f"{numbers} {place} ({reasons_down}){_budget(snapshot)}: max unavailable {maximum}"
+    # Of a partition, no single zone is short.
+    zone = zone_counts[0].sts.name if len(zone_counts) == 1 else ""
+    refusal = _refuse(Code.DISRUPTION_BUDGET_USED, _TRY_AGAIN, text, zone=zone)
+    refusal = replace(refusal, requeue_after=next_up(zone_counts, limit))
+    present = sum(zone_count.total for zone_count in zone_counts if zone_count.counts_for is None)
+    return refusal if present >= limit else _explain_left(refusal, zone_counts)
+
+
+def _explain_left(refusal: Refusal, zone_counts: Sequence[ZoneCount]) -> Refusal:
+    """Return the refusal for what is down in zones that left while they were short (D-82)."""
+    left = {
+        zone_count.sts.name: zone_count.counts_for
+        for zone_count in zone_counts
+        if zone_count.counts_for is not None and zone_count.total
+    }
+    text = "; ".join([refusal.reason.text, *(render_left(*each) for each in left.items())])
+    reason = replace(
+        refusal.reason,
+        code=Code.ZONE_LEFT_SHORT,
+        text=text,
+        severity=Severity.WARN,
+        zone=next(iter(left)),
+        stable_text=refusal.reason.text,
+    )
+    return replace(
+        refusal,
+        reason=reason,
+        requeue_after=min(
+            time for time in (*left.values(), refusal.requeue_after) if time is not None
+        ),
+    )
+
+
+def _share(refusal: Refusal | None) -> Refusal | None:
+    return None if refusal is None else replace(refusal, is_shared=True)
+
+
+def refuse_stale_cache() -> Refusal:
+    """Return the refusal of whatever rests on caches that are too old."""
+    refusal = _refuse(Code.SNAPSHOT_STALE, _TRY_AGAIN, STALE_SNAPSHOT, Severity.WARN)
+    return replace(refusal, requeue_after=STALE_RECHECK)
+
+
+def _refuse(
+    code: Code, status: int, text: str, severity: Severity = Severity.INFO, *, zone: str = ""
+) -> Refusal:
+    return Refusal(reason=Reason(code, text, severity, zone), status=status)
+
+
+def _budget(snapshot: BudgetSnapshot) -> str:
+    return f"; budget {snapshot.budget.name}"
+
+
+def _selector(budget: Budget) -> str:
+    labels = ",".join(f"{key}={value}" for key, value in sorted(budget.selector.items()))
+    return labels or "{} (any)"
+
+
+# A place may become free only when several pods have started again, which takes minutes. A turn
+# that ends without a free place was too short, or in vain: the next may take twice as long, and the
+# rollout goes on meanwhile for as long as it has held still.
+PATIENCE: Final = timedelta(minutes=5)
+MOST_PATIENCE: Final = timedelta(minutes=40)
+# Where all pods are up a rollout takes its place at once; a rollout that does not has ended.
+RESPONSE: Final = timedelta(seconds=10)
+
+
+class Turns(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of one budget, or of one of its partitions. Times are of one steady clock."""
+
+    side: DisruptionSource = DisruptionSource.EVICTION
+    """Whose turn it is. It is the rollout's only after it has held still."""
+    used: int = 0
+    """How many places were taken in this turn."""
+    held_since: timedelta | None = None
+    """When the other side was held back for the first time in this turn."""
+    whole_since: timedelta | None = None
+    """The same, while all pods were up."""
+    patience: timedelta = PATIENCE
+    """How long this turn may last unused."""
+    free_until: timedelta | None = None
+    """Until when neither side is held back, as the turn before was of no use."""
+
+    def at(self, now: timedelta) -> "Turns":
+        """Return the state after what time alone has changed."""
+        if self.free_until is not None:
+            is_over = now >= self.free_until
+            return Turns(patience=self.patience) if is_over else self
+        if self.held_since is None:
+            return self
+        if self.side is DisruptionSource.ROLLOUT:
+            is_gone = self.whole_since is not None and now - self.whole_since >= RESPONSE
+            is_over = is_gone or now - self.held_since >= self.patience
+            return Turns(patience=self.patience) if is_over else self
+        if now - self.held_since < self.patience:
+            return self
+        longer = min(2 * self.patience, MOST_PATIENCE)
+        return Turns(free_until=now + self.patience, patience=longer)
+
+    def holds(self, engine: DisruptionSource) -> bool:
+        """Return whether one side has to let the other go first, where the other waits."""
+        return self.free_until is None and engine is not self.side
+
+    def hold(self, now: timedelta, *, is_whole: bool) -> "Turns":
+        """Return the state after the other side was held back."""
+        since = now if self.held_since is None else self.held_since
+        if not is_whole:
+            return replace(self, held_since=since, whole_since=None)
+        whole = now if self.whole_since is None else self.whole_since
+        return replace(self, held_since=since, whole_since=whole)
+
+    def grant(self, engine: DisruptionSource, most: int) -> "Turns":
+        """Return the state after a pod was allowed to go; `most` are a turn's places."""
+        if engine is not self.side or self.free_until is not None:
+            return self
+        if engine is DisruptionSource.EVICTION and self.held_since is None:
+            return self  # no rollout waits
+        if self.used + 1 < most:
+            patience = PATIENCE if engine is DisruptionSource.EVICTION else self.patience
+            return replace(self, used=self.used + 1, patience=patience)
+        other = (
+            DisruptionSource.EVICTION
+            if engine is DisruptionSource.ROLLOUT
+            else DisruptionSource.ROLLOUT
+        )
+        return Turns(side=other)
+
+
+INVALID: Final = 400
+# What the API server evicts without regard to budgets: nothing runs that could be disrupted.
+_NOT_RUNNING: Final = frozenset({"Succeeded", "Failed", "Pending"})
+_ABSENT_PEERS_VALUES: Final = ("gone", "unknown")
+# The API server cuts warnings at 256 characters.
+_LONGEST_VALUE: Final = 40
+
+
+def assess_request(review: Review, namespace: str) -> Verdict | None:
+    """Return why a review is no eviction in our namespace, None where it is (ZPDB-50..52)."""
+    if review.operation != "CREATE":
+        text = f"request operation is not create, got: {review.operation}"
+    elif review.subresource != "eviction":
+        text = f"request SubResource is not eviction, got: {review.subresource}"
+    elif not review.namespace or not review.name:
+        text = "request did not include both a namespace and a name"
+    elif review.namespace != namespace:
+        text = f"namespace {review.namespace} is not looked after by this operator"
+        return refuse(Code.OTHER_NAMESPACE, text, status=INVALID)
+    else:
+        return None
+    return refuse(Code.NOT_AN_EVICTION, text, status=INVALID)
+
+
+def wants_dry_run(review: Review) -> bool:
+    """Return whether nothing will happen, by the request or by what the eviction itself says."""
+    return review.dry_run or is_dry_run(review.body)
+
+
+def is_running(pod: Pod) -> bool:
+    """Return whether there is something to disrupt (ZPDB-54)."""
+    return not pod.is_terminating and pod.phase not in _NOT_RUNNING
+
+
+def allow_not_running() -> Verdict:
+    """Return the verdict on a pod with nothing to disrupt."""
+    return allow(Code.POD_NOT_RUNNING, warning="pod is not ready")
+
+
+def allow_not_found(name: str) -> Verdict:
+    """Return the verdict on a pod that does not exist: the API server answers 404 (W-53)."""
+    return allow(Code.POD_NOT_FOUND, f'pods "{name}" not found')
+
+
+class Overlap(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod that the budget under review and another budget select."""
+
+    pod: str
+    other: str
+    """Name of the other budget."""
+
+
+class BudgetUnderReview(msgspec.Struct, frozen=True, kw_only=True):
+    """A budget under review and what is known around it."""
+
+    budget: Budget
+    absent_peers: str | None = None
+    """The annotation as written, None where it is absent."""
+    pods: tuple[Pod, ...] = ()
+    """The known pods that it selects."""
+    overlap: Overlap | None = None
+
+
+def assess_budget(draft: BudgetUnderReview) -> Verdict:
+    """Return the verdict on a budget whose fields are valid; W-28, W-41, W-56."""
+    if not draft.budget.selector:
+        return refuse(
+            Code.BUDGET_INVALID,
+            "invalid value: selector is empty: spec.selector.matchLabels selects every pod of the"
+            " namespace; name at least one label",
+            status=INVALID,
+        )
+    overlap = draft.overlap
+    if overlap is not None:
+        return refuse(
+            Code.BUDGETS_OVERLAP,
+            f"budget {quote(draft.budget.name)} selects pod {overlap.pod}, which budget"
+            f" {quote(overlap.other)} selects as well: a pod may be under one budget only",
+            status=INVALID,
+        )
+    verdict = allow(Code.BUDGET_VALID)
+    warnings = _list_warnings(draft)
+    if not warnings:
+        return verdict
+    return replace(
+        verdict, reason=replace(verdict.reason, severity=Severity.WARN), warnings=warnings
+    )
+
+
+def _list_warnings(draft: BudgetUnderReview) -> tuple[str, ...]:
+    warnings = (_judge_pattern(draft.budget), _judge_share(draft), _judge_absent_peers(draft))
+    return tuple(text for text in warnings if text)
+
+
+def _judge_pattern(budget: Budget) -> str:
+    if not has_open_alternation(budget.pattern):
+        return ""
+    return (
+        "spec.podNamePartitionRegex: matched as ^(?:...)$, so that each alternative must match the"
+        " whole name; earlier releases match it as ^...$"
+    )
+
+
+def _judge_share(draft: BudgetUnderReview) -> str:
+    """Report where a share of a zone is less than one pod, and lets one pod go all the same."""
+    share = draft.budget.percentage
+    sizes = Counter(pod.owner_uid for pod in draft.pods if pod.owner_uid is not None)
+    smallest = min(sizes.values(), default=0)
+    if not share or share * smallest >= 100 or not smallest:
+        return ""
+    return (
+        f"spec.maxUnavailablePercentage: {share}% of {count(smallest, 'pod')} is less than one, and"
+        " one may be gone all the same"
+    )
+
+
+def _judge_absent_peers(draft: BudgetUnderReview) -> str:
+    value = draft.absent_peers
+    if value is None or value in _ABSENT_PEERS_VALUES:
+        return ""
+    values = " nor ".join(_ABSENT_PEERS_VALUES)
+    shown = quote(value if len(value) <= _LONGEST_VALUE else f"{value[:_LONGEST_VALUE]}...")
+    return f"annotation {ABSENT_PEERS}: {shown} is neither {values}: taken for unknown"

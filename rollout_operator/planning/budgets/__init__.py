@@ -1,1 +1,0 @@
-"""Whether a pod may be disrupted, as its budget has it."""

@@ -1,1 +1,0 @@
-"""What a namespace looks like to a person: the tree that every outlet renders."""

@@ -1,1 +1,0 @@
-"""Rollouts of `kuberik.com` for people: nothing but what their objects say."""

@@ -1,0 +1,556 @@
+"""All checks of an installation, in the order in which they are reported.
+
+A check is made where everything that it needs could be read; where not, it is skipped and reported
+so.
+
+Settings of rollout groups that stop them, or make them go another way than meant.
+
+Keys that start with `grafana.com/` or `rollout-` are compared with those in `model.names`; a key
+that is near to none of them belongs to another tool and is left alone.
+
+Where pods say that they can be prepared for a downscale: which are called, and what follows.
+
+A GET goes to one ready pod of each set, and prepares nothing: a POST prepares a pod, and a DELETE
+tells pods that they stay. Any answer proves that the path is served, except that it is unknown
+(404, 410), or that a proxy before the program gave up (502, 504). A program that wants credentials
+(401, 403) proves nothing.
+
+Budgets that never allow, protect nothing, or stand in each other's way: of both kinds.
+
+How many pods a ZoneAwarePodDisruptionBudget lets go is decided in `planning.budgets`.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Final
+
+import msgspec
+
+from rollout_operator.model import names
+from rollout_operator.model.budget import Budget, FlawedBudget
+from rollout_operator.model.diagnosis import (
+    Diagnosis,
+    Finding,
+    FindingCode,
+    Installation,
+    LabelledPod,
+    NativeBudget,
+    PathAnswer,
+    PathQuestion,
+    SkippedCheck,
+    Source,
+    ZoneSet,
+)
+from rollout_operator.model.names import DOWNSCALE_DELAY_URL, PREPARE_DOWNSCALE, InvalidInput
+from rollout_operator.model.objects import Target, selects
+from rollout_operator.model.units import is_odd_brake, parse_go_int
+from rollout_operator.planning import doctor_install, doctor_objects
+from rollout_operator.planning.doctor_remedies import make_finding
+from rollout_operator.planning.readiness import list_odd_values
+from rollout_operator.planning.requests import NoTarget, is_labelled, plan_delay_target, plan_target
+from rollout_operator.planning.wording import count, join_names
+
+_DIGITS: Final = re.compile(r"([0-9]+)")
+_PREFIXES: Final = ("grafana.com/", "rollout-")
+# Two letters of twenty may be wrong, and a short word may be another word.
+_NEAR: Final = 0.85
+
+KNOWN: Final = frozenset(
+    value
+    for value in vars(names).values()
+    if isinstance(value, str) and value.startswith(_PREFIXES)
+)
+_APPLICATION: Final = "app.kubernetes.io/name"
+_INSTANCE: Final = "app.kubernetes.io/instance"
+_GROUP_LABELS: Final = frozenset({names.GROUP_LABEL, names.GROUP_LABEL_LONG})
+_SWITCHES: Final = frozenset({names.NO_DOWNSCALE, names.PREPARE_DOWNSCALE})
+_ONLY_LABELS: Final = _GROUP_LABELS | _SWITCHES
+_ONLY_ANNOTATIONS: Final = (
+    names.STATEFULSET_ANNOTATIONS - _SWITCHES - {names.MIN_TIME_BETWEEN_DOWNSCALES}
+)
+
+
+def check_zones(installation: Installation) -> Iterator[Finding]:
+    """Yield groups of one zone."""
+    for group, members in _group_by_name(installation).items():
+        if len(members) == 1:
+            text = f"its only zone is {members[0].sts.name}"
+            yield make_finding(FindingCode.SINGLE_ZONE, f"group {group}", text)
+
+
+def check_shared(installation: Installation) -> Iterator[Finding]:
+    """Yield groups that two applications share, since their charts name groups alike.
+
+    As grafana's charts of Mimir and Loki do in one namespace (grafana/mimir#8406,
+    grafana/loki#13168). Each zone may be a release, or an application, of its own: then none of
+    them has several sets of the group.
+    """
+    for group, members in _group_by_name(installation).items():
+        sets: dict[tuple[str, ...], list[str]] = {}
+        for member in members:
+            sets.setdefault(_find_application(member), []).append(member.sts.name)
+        if len(sets) > 1 and max(map(len, sets.values())) > 1:
+            text = "; ".join(
+                f"{_name_application(of)} has {join_names(names)}" for of, names in sets.items()
+            )
+            yield make_finding(FindingCode.GROUP_SHARED, f"group {group}", text)
+
+
+def check_strategies(installation: Installation) -> Iterator[Finding]:
+    """Yield members that Kubernetes replaces the pods of."""
+    for member in installation.members:
+        if member.sts.strategy != names.ON_DELETE:
+            text = f"its update strategy is {member.sts.strategy}"
+            yield make_finding(FindingCode.NOT_ON_DELETE, _name(member), text)
+
+
+def check_order(installation: Installation) -> Iterator[Finding]:
+    """Yield groups whose zones go in another order than their numbers."""
+    for group, members in _group_by_name(installation).items():
+        by_bytes = sorted(member.sts.name for member in members)
+        by_number = sorted(by_bytes, key=natural_key)
+        if by_bytes != by_number:
+            text = f"the order is {join_names(by_bytes, shown=len(by_bytes))}"
+            yield make_finding(FindingCode.ZONE_ORDER, f"group {group}", text)
+
+
+def check_values(installation: Installation) -> Iterator[Finding]:
+    """Yield what the planner warns of: values that it cannot use."""
+    for members in _group_by_name(installation).values():
+        for member in members:
+            for _, problem in list_odd_values(member.sts):
+                yield make_finding(FindingCode.ODD_VALUE, _name(member), problem)
+
+
+def check_preparing(installation: Installation) -> Iterator[Finding]:
+    """Yield sets whose pods are to be prepared nowhere, or that say where and not that."""
+    for sts in installation.sets:
+        if is_labelled(sts.sts.labels, names.PREPARE_DOWNSCALE):
+            target = plan_target(sts.sts.annotations, sts.sts.service_name)
+            if isinstance(target, NoTarget):
+                yield make_finding(FindingCode.PREPARE_INCOMPLETE, _name(sts), target.problem)
+        elif names.PREPARE_DOWNSCALE not in sts.labels:
+            misplaced = sorted({names.PREPARE_PATH, names.PREPARE_PORT} & sts.annotations.keys())
+            if misplaced:
+                text = f"it has {join_names(misplaced)} without the label {names.PREPARE_DOWNSCALE}"
+                yield make_finding(FindingCode.PREPARE_WITHOUT_LABEL, _name(sts), text)
+
+
+def check_leading_zones(installation: Installation) -> Iterator[Finding]:
+    """Yield zones that follow a zone which is not in their group."""
+    for members in _group_by_name(installation).values():
+        present = {member.sts.name for member in members}
+        for member in members:
+            leading = member.sts.annotations.get(names.LEADING_ZONE)
+            if leading is not None and leading not in present:
+                text = f'annotation {names.LEADING_ZONE}: "{leading}" is no zone of its group'
+                yield make_finding(FindingCode.LEADING_ZONE_UNKNOWN, _name(member), text)
+
+
+def natural_key(name: str) -> list[tuple[int, int | str]]:
+    """Return what orders names as people do: numbers by what they count."""
+    return [(0, int(part)) if part.isdigit() else (1, part) for part in _DIGITS.split(name) if part]
+
+
+def _group_by_name(installation: Installation) -> Mapping[str, list[ZoneSet]]:
+    groups: dict[str, list[ZoneSet]] = {}
+    for member in sorted(installation.members, key=lambda member: member.sts.name):
+        groups.setdefault(f"{member.sts.group}", []).append(member)
+    return dict(sorted(groups.items()))
+
+
+def check_spelling(installation: Installation) -> Iterator[Finding]:
+    """Yield keys of StatefulSets with the known key that they are nearest to."""
+    for sts in installation.sets:
+        for what, keys in _list_places(sts):
+            for key in sorted(keys):
+                nearest = choose_nearest(key)
+                if nearest:
+                    text = f'{what} "{key}" is not known; did you mean "{nearest}"?'
+                    yield make_finding(FindingCode.KEY_UNKNOWN, _name(sts), text)
+
+
+def choose_nearest(key: str) -> str:
+    """Return the known key that `key` misspells, empty where it is known or foreign."""
+    if key in KNOWN or not key.lower().startswith(_PREFIXES):
+        return ""
+    # Under the other prefix, or without a prefix.
+    same_name = [known_key for known_key in sorted(KNOWN) if _short(known_key) == _short(key)]
+    if same_name:
+        return same_name[0]
+    near = difflib.get_close_matches(_short(key), map(_short, sorted(KNOWN)), n=1, cutoff=_NEAR)
+    return next((known_key for known_key in sorted(KNOWN) if _short(known_key) in near), "")
+
+
+def check_places(installation: Installation) -> Iterator[Finding]:
+    """Yield keys of the operator's that do nothing where they stand."""
+    for sts in installation.sets:
+        for key in sorted(_ONLY_LABELS & sts.annotations.keys() - sts.labels.keys()):
+            yield make_finding(
+                FindingCode.KEY_MISPLACED, _name(sts), f'"{key}" is a label, not an annotation'
+            )
+        for key in sorted(_ONLY_ANNOTATIONS & sts.labels.keys() - sts.annotations.keys()):
+            yield make_finding(
+                FindingCode.KEY_MISPLACED, _name(sts), f'"{key}" is an annotation, not a label'
+            )
+        # A group label of the pods alone is common: the set then belongs to no group.
+        for key in sorted((_ONLY_LABELS & sts.pod_labels.keys()) - sts.labels.keys()):
+            if key in _SWITCHES or sts.sts.group is None:
+                text = f'label "{key}" is on the pod template only, not on the StatefulSet'
+                yield make_finding(FindingCode.KEY_MISPLACED, _name(sts), text)
+
+
+def check_switches(installation: Installation) -> Iterator[Finding]:
+    """Yield labels that switch a review on with a value that may not be meant to."""
+    for sts in installation.sets:
+        for key in sorted(_SWITCHES & sts.labels.keys()):
+            value = sts.labels[key]
+            if is_odd_brake(value):
+                text = f'label {key}: "{value}" is neither "true" nor "false", and counts as true'
+                yield make_finding(FindingCode.ODD_VALUE, _name(sts), text)
+
+
+def _find_application(member: ZoneSet) -> tuple[str, ...]:
+    """Return which application a set belongs to, as charts label it, and of which release."""
+    labels = member.labels
+    return labels.get(_APPLICATION, ""), labels.get(_INSTANCE, "")
+
+
+def _name_application(application: tuple[str, ...]) -> str:
+    return " of release ".join(filter(None, application)) or "no application"
+
+
+def _list_places(sts: ZoneSet) -> Iterable[tuple[str, Mapping[str, str]]]:
+    return ("label", sts.labels), ("annotation", sts.annotations)
+
+
+def _name(sts: ZoneSet) -> str:
+    return f"StatefulSet {sts.sts.name}"
+
+
+def _short(key: str) -> str:
+    return key.rpartition("/")[2].lower()
+
+
+_UNKNOWN: Final = frozenset({404, 410})
+_NOT_OF_THE_PROGRAM: Final = frozenset({502, 504})
+_CALLER_REFUSED: Final = frozenset({401, 403})
+# Mimir and Loki act on a GET of these: no pod is called where an annotation names such a path.
+_ACTS_ON_GET: Final = frozenset({"shutdown", "flush", "flush_shutdown"})
+
+
+def plan_questions(installation: Installation) -> tuple[PathQuestion, ...]:
+    """Return which pods are to be called, and where; sets without replicas have none to prepare."""
+    return tuple(
+        PathQuestion(set_name=sts.sts.name, target=target, pod=_choose_pod(sts, installation.pods))
+        for sts in installation.sets
+        if sts.sts.replicas > 0
+        for target in _list_targets(sts)
+    )
+
+
+def _list_targets(sts: ZoneSet) -> Iterator[Target]:
+    """Yield the places that can be called; what is wrong with others is found elsewhere."""
+    targets: list[Target | NoTarget] = []
+    if is_labelled(sts.sts.labels, PREPARE_DOWNSCALE):
+        targets.append(plan_target(sts.sts.annotations, sts.sts.service_name))
+    url = sts.sts.annotations.get(DOWNSCALE_DELAY_URL, "")
+    if url:
+        targets.append(plan_delay_target(url, sts.sts.service_name))
+    for target in targets:
+        if isinstance(target, Target) and target.path.rpartition("/")[2] not in _ACTS_ON_GET:
+            yield target
+
+
+def _choose_pod(sts: ZoneSet, pods: Sequence[LabelledPod]) -> str:
+    """Return a ready pod of a set, empty where there is none."""
+    ready = (pod.name for pod in pods if pod.is_ready)
+    return min((name for name in ready if _is_of(sts, name)), default="")
+
+
+def _is_of(sts: ZoneSet, pod: str) -> bool:
+    name, _, ordinal = pod.rpartition("-")
+    return name == sts.sts.name and ordinal.isdecimal()
+
+
+def check_answers(installation: Installation) -> Iterator[Finding]:
+    """Yield sets of which a pod does not answer where it is to be prepared."""
+    for answer in installation.path_answers:
+        code = _judge(answer)
+        if code is not None:
+            yield make_finding(code, f"StatefulSet {answer.question.set_name}", _describe(answer))
+
+
+def explain_unknown(answers: Sequence[PathAnswer]) -> str:
+    """Return why it is not known of all sets whether they answer; empty where findings are."""
+    if any(_judge(answer) is not None for answer in answers):
+        return ""
+    unknown = [answer for answer in answers if answer.problem or answer.status in _CALLER_REFUSED]
+    if not unknown:
+        return ""
+    first = unknown[0]
+    if not first.question.pod:
+        names = dict.fromkeys(
+            answer.question.set_name for answer in unknown if not answer.question.pod
+        )
+        return f"no pod is ready of {join_names([*names])}"
+    return _describe(first)
+
+
+def _judge(answer: PathAnswer) -> FindingCode | None:
+    if answer.status in _UNKNOWN:
+        return FindingCode.PREPARE_PATH_UNKNOWN
+    if answer.is_lost or answer.status in _NOT_OF_THE_PROGRAM:
+        return FindingCode.PREPARE_UNANSWERED
+    return None
+
+
+def _describe(answer: PathAnswer) -> str:
+    """Return what was requested, and what came."""
+    question, target = answer.question, answer.question.target
+    port = f"{target.port}" if target.scheme == "http" else f"{target.port} ({target.scheme})"
+    came = answer.problem or f"HTTP status {answer.status}"
+    return f"GET /{target.path} on port {port} of pod {question.pod}: {came}"
+
+
+_NATIVE = "PodDisruptionBudget"
+_ZONED = "ZoneAwarePodDisruptionBudget"
+
+
+def check_native_room(installation: Installation) -> Iterator[Finding]:
+    """Yield PodDisruptionBudgets over members of groups that never allow, or always."""
+    for budget in installation.native_budgets:
+        pods = sum(member.sts.replicas for member in installation.members if _takes(budget, member))
+        room = count_room(budget, pods) if pods else None
+        if room is None or 0 < room < pods:
+            continue
+        code = (
+            FindingCode.NATIVE_BUDGET_PROTECTS_NOTHING
+            if room > 0
+            else FindingCode.NATIVE_BUDGET_REFUSES
+        )
+        field = "maxUnavailable" if budget.max_unavailable else "minAvailable"
+        value = budget.max_unavailable or budget.min_available
+        text = f"{field} is {value}, and it selects {count(pods, 'pod')}"
+        yield make_finding(code, f"{_NATIVE} {budget.name}", text)
+
+
+def _takes(budget: NativeBudget, sts: ZoneSet) -> bool:
+    return budget.selector is not None and budget.selector.takes(sts.pod_labels)
+
+
+def count_room(budget: NativeBudget, pods: int) -> int | None:
+    """Return how many of so many ready pods may go at once, None where nothing says it."""
+    most = _count_share(budget.max_unavailable, pods)
+    least = _count_share(budget.min_available, pods)
+    if most is None and least is None:
+        return None
+    return max(most if most is not None else pods - (least or 0), 0)
+
+
+def _count_share(text: str, pods: int) -> int | None:
+    """Return the number of pods that a field stands for; shares are rounded up."""
+    try:
+        number = parse_go_int(text.removesuffix("%"))
+    except InvalidInput:
+        return None
+    return -(-number * pods // 100) if text.endswith("%") else number
+
+
+def check_native_overlap(installation: Installation) -> Iterator[Finding]:
+    """Yield pairs of PodDisruptionBudgets that select one pod."""
+    for first, second in combinations(installation.native_budgets, 2):
+        shared = [
+            pod.name
+            for pod in installation.pods
+            if _takes_pod(first, pod) and _takes_pod(second, pod)
+        ]
+        if shared:
+            text = f"{second.name} selects {join_names(shared)} as well"
+            yield make_finding(FindingCode.NATIVE_BUDGETS_OVERLAP, f"{_NATIVE} {first.name}", text)
+
+
+def _takes_pod(budget: NativeBudget, pod: LabelledPod) -> bool:
+    return budget.selector is not None and budget.selector.takes(pod.labels)
+
+
+def check_both_kinds(installation: Installation) -> Iterator[Finding]:
+    """Yield PodDisruptionBudgets over pods that are under a budget of ours."""
+    for native in installation.native_budgets:
+        for budget in _list_valid(installation):
+            shared = [
+                pod.name
+                for pod in installation.pods
+                if _takes_pod(native, pod) and selects(budget.selector, pod.labels)
+            ]
+            if shared:
+                text = f"{_ZONED} {budget.name} selects {join_names(shared)} as well"
+                yield make_finding(
+                    FindingCode.BUDGETS_OF_TWO_KINDS, f"{_NATIVE} {native.name}", text
+                )
+
+
+def check_zone_budgets(installation: Installation) -> Iterator[Finding]:
+    """Yield budgets of ours that cannot be obeyed, or protect nothing."""
+    for budget in installation.zone_budgets:
+        name = f"{_ZONED} {budget.name}"
+        match budget:
+            case FlawedBudget(problem=problem):
+                yield make_finding(FindingCode.ZONE_BUDGET_INVALID, name, problem)
+            case Budget():
+                text = _explain_emptiness(budget, installation)
+                if text:
+                    yield make_finding(FindingCode.ZONE_BUDGET_SELECTS_NOTHING, name, text)
+
+
+def _explain_emptiness(budget: Budget, installation: Installation) -> str:
+    sets = [sts for sts in installation.sets if selects(budget.selector, sts.labels)]
+    pods = [pod for pod in installation.pods if selects(budget.selector, pod.labels)]
+    if sets and (pods or not installation.pods):
+        return ""
+    labels = ",".join(f"{key}={value}" for key, value in sorted(budget.selector.items()))
+    lacking = [what for what, objects in (("StatefulSet", sets), ("pod", pods)) if not objects]
+    return f"no {' and no '.join(lacking)} has {labels}"
+
+
+def check_zone_overlap(installation: Installation) -> Iterator[Finding]:
+    """Yield pairs of our budgets that select one pod."""
+    for first, second in combinations(_list_valid(installation), 2):
+        shared = [
+            pod.name
+            for pod in installation.pods
+            if selects(first.selector, pod.labels) and selects(second.selector, pod.labels)
+        ]
+        if shared:
+            text = f"{second.name} selects {join_names(shared)} as well"
+            yield make_finding(FindingCode.ZONE_BUDGETS_OVERLAP, f"{_ZONED} {first.name}", text)
+
+
+def _list_valid(installation: Installation) -> Sequence[Budget]:
+    return [budget for budget in installation.zone_budgets if isinstance(budget, Budget)]
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One question, and what must have been read to answer it."""
+
+    name: str
+    run: Callable[[Installation], Iterable[Finding]]
+    needs: tuple[Source, ...]
+
+
+_OPERATORS: Final = Source.DEPLOYMENTS
+_SETS: Final = Source.STATEFULSETS
+_HOOKS: Final = Source.WEBHOOKS
+_RELEASES: Final = Source.RELEASES
+_FLUX: Final = Source.FLUX
+
+CHECKS: Final = (
+    Check("namespace", doctor_install.check_namespace, (Source.NAMESPACE,)),
+    Check("operator is there and ready", doctor_install.check_operator, (_OPERATORS, _SETS)),
+    Check("one operator", doctor_install.check_count, (_OPERATORS,)),
+    Check("holder of the Lease", doctor_install.check_lease, (Source.LEASE, Source.PODS)),
+    Check("arguments of the operator", doctor_install.check_arguments, (_OPERATORS,)),
+    Check("flags and variables", doctor_install.check_overruled, (_OPERATORS,)),
+    Check("rights of the operator", doctor_install.check_rights, (Source.RIGHTS,)),
+    Check(
+        "rights of the operator in the cluster",
+        doctor_install.check_cluster_rights,
+        (Source.CLUSTER_RIGHTS,),
+    ),
+    Check("webhooks are registered", doctor_install.check_registered, (_OPERATORS, _HOOKS)),
+    Check(
+        "labels and budgets have webhooks",
+        doctor_install.check_guards,
+        (_HOOKS, _SETS, Source.ZONE_BUDGETS),
+    ),
+    Check("webhooks of other operators", doctor_install.check_others, (_HOOKS,)),
+    Check(
+        "Services of webhooks",
+        doctor_install.check_services,
+        (_HOOKS, Source.SERVICES, Source.ENDPOINTS),
+    ),
+    Check("CA of webhooks", doctor_install.check_bundles, (_HOOKS,)),
+    Check("failure policies", doctor_install.check_policies, (_HOOKS,)),
+    Check("time-outs of webhooks", doctor_install.check_timeouts, (_HOOKS,)),
+    Check("webhooks are reached", doctor_install.check_reach, (Source.REACH,)),
+    Check("zones of groups", check_zones, (_SETS,)),
+    Check("groups of one application", check_shared, (_SETS,)),
+    Check("update strategies", check_strategies, (_SETS,)),
+    Check("order of zones", check_order, (_SETS,)),
+    Check("values of labels and annotations", check_values, (_SETS,)),
+    Check("values of switches", check_switches, (_SETS,)),
+    Check("spelling of keys", check_spelling, (_SETS,)),
+    Check("places of keys", check_places, (_SETS,)),
+    Check("where pods are prepared", check_preparing, (_SETS,)),
+    Check(
+        "pods answer where they are prepared",
+        check_answers,
+        (_SETS, Source.PODS, Source.PREPARE_PATHS),
+    ),
+    Check("kind of MultiAZRollouts", doctor_objects.check_kind, (_OPERATORS, Source.POLICIES)),
+    Check("MultiAZRollouts are obeyed", doctor_objects.check_obeyed, (_OPERATORS, Source.POLICIES)),
+    Check(
+        "MultiAZRollouts are accepted",
+        doctor_objects.check_policies_accepted,
+        (Source.POLICIES, _SETS),
+    ),
+    Check(
+        "update strategies under MultiAZRollouts",
+        doctor_objects.check_strategies,
+        (Source.POLICIES, _SETS),
+    ),
+    Check("kinds of releases", doctor_objects.check_kinds, (_OPERATORS, _RELEASES)),
+    Check(
+        "Rollouts are made by one controller", doctor_objects.check_made, (_OPERATORS, _RELEASES)
+    ),
+    Check("kinds of Flux", doctor_objects.check_flux, (_RELEASES, _FLUX)),
+    Check(
+        "Rollouts and schedules are accepted", doctor_objects.check_releases_accepted, (_RELEASES,)
+    ),
+    Check("versions are announced", doctor_objects.check_announced, (_RELEASES, _FLUX)),
+    Check("versions are written", doctor_objects.check_written, (_RELEASES, _FLUX)),
+    Check("Rollouts that others name", doctor_objects.check_named, (_RELEASES, _FLUX)),
+    Check("HealthChecks and Rollouts are selected", doctor_objects.check_selected, (_RELEASES,)),
+    Check("zones that others follow", check_leading_zones, (_SETS,)),
+    Check("PodDisruptionBudgets have room", check_native_room, (Source.NATIVE_BUDGETS, _SETS)),
+    Check(
+        "PodDisruptionBudgets do not overlap",
+        check_native_overlap,
+        (Source.NATIVE_BUDGETS, Source.PODS),
+    ),
+    Check(
+        "one kind of budget for a pod",
+        check_both_kinds,
+        (Source.NATIVE_BUDGETS, Source.ZONE_BUDGETS, Source.PODS),
+    ),
+    Check("zone budgets", check_zone_budgets, (Source.ZONE_BUDGETS, _SETS, Source.PODS)),
+    Check(
+        "zone budgets do not overlap",
+        check_zone_overlap,
+        (Source.ZONE_BUDGETS, Source.PODS),
+    ),
+    Check("pods that are to come", doctor_install.check_pods, (Source.POD_TRIALS,)),
+)
+
+
+def diagnose(installation: Installation) -> Diagnosis:
+    """Return what is wrong with an installation, as far as it could be read."""
+    findings: list[Finding] = []
+    skipped: list[SkippedCheck] = []
+    passed = 0
+    for check in CHECKS:
+        missing = [source for source in check.needs if source in installation.unread]
+        if missing:
+            skipped.append(SkippedCheck(check=check.name, why=installation.unread[missing[0]]))
+            continue
+        breaches = tuple(check.run(installation))
+        findings += breaches
+        passed += not breaches
+    return Diagnosis(
+        namespace=installation.namespace,
+        findings=tuple(findings),
+        skipped=tuple(skipped),
+        passed=passed,
+    )

@@ -1,1 +1,0 @@
-"""Whether a zone may lose pods, and which of them are called first."""

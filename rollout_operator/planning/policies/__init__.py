@@ -1,1 +1,0 @@
-"""What a MultiAZRollout makes of the StatefulSets of its namespace."""

@@ -1,0 +1,588 @@
+"""What labels, and what a node affinity, say of the zone of a StatefulSet.
+
+Which of them counts more is left to `adoption.zones` and `policies.zones`.
+
+In which zone each StatefulSet of a policy is, and which zone is updated first.
+
+What a person wrote down counts before what pods and names say, and before what the status says of
+pods: that makes no zone of two which have labels, whichever process wrote it. A StatefulSet of
+which nothing says the zone is a zone of its own, which is safe: it waits for all others. Pods in
+several zones are not safe, because one zone could then take down pods of another: nothing is
+updated. Which StatefulSets there are is left to the caller, and what stands in `frozen` as well.
+
+A walk takes several StatefulSets as one zone. What is up and down in each of them is settled in
+`rollout.readiness`, as for a label group.
+
+Which policy replaces the pods of which StatefulSets: never two of them, nor half of a group.
+
+The oldest policy that can be in service keeps what it selects; a policy that selects any of that is
+out of service as a whole, because its zones would not be all that it names. A rollout group belongs
+to a policy as a whole or not at all: where it does not, its label goes on deciding. What a policy
+is refused for by itself is decided in `model.decode.policy`.
+
+Decide whose the Secret of the certificate is, and so whether anything may be written to it.
+
+A flag may name the Secret of another application, whose private key would be lost. Hence only a
+Secret that is certainly ours is written: labelled by us, with a leaf that this operator or
+grafana's has issued, empty, or the very object that this process has served from. What is in it is
+served and published under the same condition only: no CA of others gets into a bundle (D-31). What
+our own Secret needs is decided in `certificate`.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from rollout_operator.model.budget import NodeTerm, PlacedSet, ZoneSource
+from rollout_operator.model.names import (
+    CERTIFICATE_LABEL,
+    TOPOLOGY_KEYS,
+    GroupName,
+    InvalidInput,
+    Uid,
+)
+from rollout_operator.model.objects import LEFT_OUT, StatefulSet, Unreadable
+from rollout_operator.model.policy import (
+    Policy,
+    PolicyHead,
+    PolicyOwnership,
+    PolicyRefusal,
+    PolicyRefusalCode,
+    PolicyScope,
+    PolicySnapshot,
+    PolicyStatus,
+    RefusedPolicy,
+    ResolvedSet,
+    ResolvedZone,
+    SetCounts,
+    ZoneCounts,
+    ZoneFinding,
+    ZoneFindingCode,
+    ZoneResolution,
+    ZonesCode,
+    check_label_value,
+)
+from rollout_operator.model.units import quote
+from rollout_operator.planning.certificate import (
+    BrokenCertificate,
+    CertificateStep,
+    Decision,
+    UsableCertificate,
+    Wanted,
+    plan_certificate,
+)
+from rollout_operator.planning.readiness import Readiness, count_pods, is_paused, measure_readiness
+from rollout_operator.planning.rollout import RolloutZone, is_waiting
+from rollout_operator.planning.wording import join_names
+
+ZONE_LABEL: Final = "zone"
+"""What people call the label of a zone where they do not take that of nodes."""
+
+
+def choose_label(keys: Sequence[str], *labelled: Mapping[str, str]) -> str:
+    """Return the first value that is not empty, by carrier and then by key; empty where none is."""
+    return next((labels[key] for labels in labelled for key in keys if labels.get(key)), "")
+
+
+def choose_permitted_zone(terms: Iterable[NodeTerm], keys: Sequence[str]) -> str:
+    """Return the one zone that a required node affinity allows; empty where that is not one.
+
+    Each term is enough for a node: a term that does not name the zone allows every zone.
+    """
+    permitted: set[str] = set()
+    for term in terms:
+        values = [{*term[key]} for key in keys if key in term]
+        if not values:
+            return ""
+        permitted |= set.intersection(*values)
+    return permitted.pop() if len(permitted) == 1 else ""
+
+
+NodeLabels = Mapping[str, Mapping[str, str]]
+"""Labels of nodes by their names."""
+
+_ZONE_LABELS: Final = (ZONE_LABEL, "availability-zone")
+# `ingester-zone-a`; what follows the word is a word itself.
+_SUFFIX: Final = re.compile(r"-(zone-[a-z0-9]+)\Z")
+
+
+def resolve_zones(
+    policy: Policy,
+    sets: Iterable[PlacedSet],
+    nodes: NodeLabels | None,
+    frozen: Mapping[str, str],
+) -> ZoneResolution:
+    """Return the zones of StatefulSets in the order in which they are updated.
+
+    `nodes` is None where they may not be read. `frozen` has the zones, by StatefulSet, that came
+    from nodes when the rollout that is underway began: pods that move do not change them.
+    """
+    ordered = sorted(sets, key=lambda sts: sts.name)
+    spans = {
+        placed.name: zones
+        for placed in ordered
+        if (zones := _list_span(policy, placed, nodes, frozen))
+    }
+    resolved = tuple(
+        _resolve(policy, placed, nodes, frozen) for placed in ordered if placed.name not in spans
+    )
+    return ZoneResolution(
+        code=_choose_code(resolved, spans),
+        key=policy.topology_key,
+        zones=() if spans else _order_zones(policy, resolved),
+        sets=resolved,
+        unknown_zones=_list_unknown(policy, resolved, spans),
+        findings=(
+            *_list_spans(spans),
+            *_list_guessed(resolved),
+            *_list_unread(policy, ordered, nodes, frozen),
+        ),
+    )
+
+
+def needs_nodes(
+    policy: Policy, sets: Iterable[PlacedSet], frozen: Mapping[str, str]
+) -> Sequence[PlacedSet]:
+    """Return the StatefulSets whose zone only nodes know, before names do."""
+    return [sts for sts in sets if not frozen.get(sts.name) and not any(_list_written(policy, sts))]
+
+
+def map_frozen(status: PolicyStatus, key: str) -> Mapping[str, str]:
+    """Return the zones that came from nodes, by StatefulSet, while a rollout is underway.
+
+    Pods that move meanwhile change none of them (MAZ-20). Those that another label named are not
+    zones any more, nor is what no node can have: any client that may write a status may have.
+    """
+    if not status.is_underway or status.az_topology_key not in (key, ""):
+        return {}
+    return {
+        sts.name: zone.name
+        for zone in status.zones
+        for sts in zone.stateful_sets
+        if sts.source == ZoneSource.NODES and _is_of_node(zone.name)
+    }
+
+
+def keep_zones(template: PlacedSet, key: str) -> PlacedSet:
+    """Return what a template says of zones by this key: the rest may have a megabyte."""
+    zone = _choose_affinity(template, key)
+    keys = (key, *_ZONE_LABELS)
+    return PlacedSet(
+        name=template.name,
+        pod_labels={
+            label: template.pod_labels[label] for label in keys if label in template.pod_labels
+        },
+        node_selector={key: template.node_selector[key]} if key in template.node_selector else {},
+        node_terms=({key: (zone,)},) if zone else (),
+    )
+
+
+def choose_key(policy: Policy, status: PolicyStatus) -> str:
+    """Return the label that names zones now; a change counts once no batch is open (MAZ-20)."""
+    return (status.has_open_batch and status.az_topology_key) or policy.topology_key
+
+
+def _resolve(
+    policy: Policy, sts: PlacedSet, nodes: NodeLabels | None, frozen: Mapping[str, str]
+) -> ResolvedSet:
+    zone, source = next(_list_answers(policy, sts, nodes, frozen))
+    return ResolvedSet(name=sts.name, zone=zone, source=source)
+
+
+def _list_answers(
+    policy: Policy, sts: PlacedSet, nodes: NodeLabels | None, frozen: Mapping[str, str]
+) -> Iterator[tuple[str, ZoneSource]]:
+    """Yield what each source says, the first counts (MAZ-12)."""
+    yield from _list_written(policy, sts)
+    if zone := frozen.get(sts.name, ""):
+        yield zone, ZoneSource.NODES
+    if len(zones := _list_node_zones(policy, sts, nodes)) == 1:
+        yield zones[0], ZoneSource.NODES
+    if zone := choose_label(_ZONE_LABELS, sts.labels, sts.pod_labels):
+        yield zone, ZoneSource.ZONE_LABEL
+    if zone := _choose_suffix(policy, sts.name):
+        yield zone, ZoneSource.NAME_SUFFIX
+    yield sts.name, ZoneSource.SET_NAME
+
+
+def _list_written(policy: Policy, sts: PlacedSet) -> Iterator[tuple[str, ZoneSource]]:
+    """Yield what the StatefulSet itself says of the topology."""
+    keys = (policy.topology_key,)
+    if zone := choose_label(keys, sts.labels, sts.pod_labels):
+        yield zone, ZoneSource.LABEL
+    if zone := choose_label(keys, sts.node_selector):
+        yield zone, ZoneSource.NODE_SELECTOR
+    if zone := _choose_affinity(sts, policy.topology_key):
+        yield zone, ZoneSource.NODE_AFFINITY
+
+
+def _choose_affinity(sts: PlacedSet, key: str) -> str:
+    """Return the one zone that node affinity allows, if a node can have it: it may be any text."""
+    zone = choose_permitted_zone(sts.node_terms, (key,))
+    return zone if _is_of_node(zone) else ""
+
+
+def _is_of_node(zone: str) -> bool:
+    try:
+        check_label_value(zone)
+    except InvalidInput:
+        return False
+    return True
+
+
+def _list_node_zones(policy: Policy, sts: PlacedSet, nodes: NodeLabels | None) -> Sequence[str]:
+    """Return the zones that its pods run in, by name; nodes without a label say nothing."""
+    is_default = policy.topology_key == TOPOLOGY_KEYS[0]
+    keys = TOPOLOGY_KEYS if is_default else (policy.topology_key,)
+    zones = {choose_label(keys, (nodes or {}).get(node, {})) for node in sts.pod_nodes}
+    return sorted(zones - {""})
+
+
+def _choose_suffix(policy: Policy, name: str) -> str:
+    """Return the zone that a name ends with: one of the policy's, the longest first."""
+    listed = [zone for zone in policy.zone_order if name.endswith(f"-{zone}")]
+    if listed:
+        return max(listed, key=len)
+    match = _SUFFIX.search(name)
+    return match[1] if match else ""
+
+
+def _list_span(
+    policy: Policy, sts: PlacedSet, nodes: NodeLabels | None, frozen: Mapping[str, str]
+) -> Sequence[str]:
+    """Return the zones that a StatefulSet spans, nothing where it is in one (MAZ-20)."""
+    if frozen.get(sts.name) or any(_list_written(policy, sts)):
+        return ()
+    zones = _list_node_zones(policy, sts, nodes)
+    return zones if len(zones) > 1 else ()
+
+
+def _order_zones(policy: Policy, sets: Iterable[ResolvedSet]) -> tuple[ResolvedZone, ...]:
+    """Return the listed zones in the order of their list, then the others by name (MAZ-21).
+
+    A StatefulSet that is a zone of its own stays alone, even where another zone has its name.
+    """
+    members: dict[tuple[str, bool], list[ResolvedSet]] = {}
+    for sts in sets:
+        members.setdefault((sts.zone, sts.source is ZoneSource.SET_NAME), []).append(sts)
+    places = {zone: place for place, zone in enumerate(policy.zone_order)}
+    keys = sorted(members, key=lambda key: (places.get(key[0], len(places)), *key))
+    return tuple(ResolvedZone(name=key[0], sets=tuple(members[key])) for key in keys)
+
+
+def _choose_code(sets: Iterable[ResolvedSet], spans: Mapping[str, Sequence[str]]) -> ZonesCode:
+    if spans:
+        return ZonesCode.SPANS_ZONES
+    has_unknown = any(sts.source is ZoneSource.SET_NAME for sts in sets)
+    return ZonesCode.SOME_BY_FALLBACK if has_unknown else ZonesCode.ALL_RESOLVED
+
+
+def _list_unknown(
+    policy: Policy, sets: Iterable[ResolvedSet], spans: Mapping[str, Sequence[str]]
+) -> tuple[str, ...]:
+    zones = {sts.zone for sts in sets}.union(*spans.values())
+    return tuple(zone for zone in policy.zone_order if zone not in zones)
+
+
+def _list_spans(spans: Mapping[str, Sequence[str]]) -> Iterator[ZoneFinding]:
+    for name, zones in spans.items():
+        text = (
+            f"StatefulSet {name} has pods in {join_names(zones)}, and says itself in which zone it"
+            " belongs neither by label nor by nodeSelector or node affinity; nothing is updated"
+        )
+        yield ZoneFinding(code=ZoneFindingCode.SPANS_ZONES, text=text)
+
+
+def _list_guessed(sets: Iterable[ResolvedSet]) -> Iterator[ZoneFinding]:
+    for sts in sets:
+        if sts.source is ZoneSource.SET_NAME:
+            text = f"nothing says the zone of StatefulSet {sts.name}; it is a zone of its own"
+            yield ZoneFinding(code=ZoneFindingCode.ZONE_UNKNOWN, text=text)
+
+
+def _list_unread(
+    policy: Policy,
+    sets: Iterable[PlacedSet],
+    nodes: NodeLabels | None,
+    frozen: Mapping[str, str],
+) -> Iterator[ZoneFinding]:
+    """Yield that the operator would have read nodes, and may not."""
+    if nodes is not None:
+        return
+    if names := [node.name for node in needs_nodes(policy, sets, frozen)]:
+        text = f"nodes may not be read, and say nothing of the zone of {join_names(names)}"
+        yield ZoneFinding(code=ZoneFindingCode.NODES_UNREADABLE, text=text)
+
+
+def list_zones(snapshot: PolicySnapshot) -> tuple[RolloutZone, ...]:
+    """Return the zones in the order of their updates. Each StatefulSet must be in one."""
+    group = snapshot.group
+    readinesses = {
+        zone.sts.name: measure_readiness(zone, group.deletions, group.now) for zone in group.zones
+    }
+    zones = (
+        RolloutZone(
+            name=zone.name,
+            readinesses=tuple(
+                readinesses[sts.name] for sts in zone.sets if sts.name in readinesses
+            ),
+        )
+        for zone in snapshot.resolution.zones
+    )
+    return tuple(zone for zone in zones if zone.readinesses)
+
+
+def list_readinesses(zones: Iterable[RolloutZone]) -> tuple[Readiness, ...]:
+    """Return all StatefulSets, zone by zone."""
+    return tuple(readiness for zone in zones for readiness in zone.readinesses)
+
+
+def is_scaling(zone: RolloutZone) -> bool:
+    """Return whether pods of it come or go because of a new number of replicas (MAZ-35)."""
+    return any(
+        readiness.sts.replicas != readiness.sts.status_replicas for readiness in zone.readinesses
+    )
+
+
+def rank_begun(zone: RolloutZone, last: str, initial: Mapping[str, int]) -> tuple[bool, ...]:
+    """Return what is smaller for a zone that was begun: it is finished first (MAZ-46).
+
+    Pods that were added to a StatefulSet since its update revision came replaced none: `initial`.
+
+    Where the template of one StatefulSet of several changed, each zone has pods at both revisions:
+    so a zone with both inside of a StatefulSet counts before. Of several the `last` counts first.
+    """
+    is_begun = _is_begun(zone.readinesses, initial)
+    is_begun_inside = any(
+        _is_begun([readiness], initial) for readiness in zone.readinesses if is_waiting(readiness)
+    )
+    return (not is_begun_inside, not is_begun, zone.name != last and is_begun)
+
+
+def _is_begun(readinesses: Sequence[Readiness], initial: Mapping[str, int]) -> bool:
+    counts = [count_pods(readiness) for readiness in readinesses if not is_paused(readiness.sts)]
+    has_replaced = any(
+        pods.updated and pods.outdated < initial.get(pods.zone, pods.desired) for pods in counts
+    )
+    return has_replaced and any(pods.outdated for pods in counts)
+
+
+def count_zone(zone: RolloutZone, initial: Mapping[str, int]) -> ZoneCounts:
+    """Return a zone in numbers."""
+    return ZoneCounts(
+        name=zone.name,
+        sets=tuple(_count_set(readiness, initial) for readiness in zone.readinesses),
+    )
+
+
+def _count_set(readiness: Readiness, initial: Mapping[str, int]) -> SetCounts:
+    counts = count_pods(readiness)
+    return SetCounts(
+        name=readiness.sts.name,
+        replicas=readiness.sts.replicas,
+        updated=counts.updated,
+        outdated=counts.outdated,
+        ready=counts.ready,
+        unavailable=readiness.unavailable,
+        revision=readiness.sts.update_revision,
+        initial=initial.get(readiness.sts.name, 0),
+        is_paused=is_paused(readiness.sts),
+    )
+
+
+_Set = StatefulSet | Unreadable
+
+_FIELD: Final = "spec.statefulSetSelector"
+# A message of a condition is read by a person, who knows the rest by the selector.
+_SHOWN: Final = 10
+_LATEST: Final = datetime.max.replace(tzinfo=UTC)
+
+
+class _Present(msgspec.Struct, frozen=True, kw_only=True):
+    """StatefulSets by what policies find them by: a tenant may create hundreds of both."""
+
+    sets: Sequence[_Set]
+    """By name."""
+    by_label: Mapping[tuple[str, str], Sequence[_Set]]
+    uncertain: Sequence[_Set]
+    """Those of which labels are left out: each may have any."""
+    by_group: Mapping[GroupName, Sequence[_Set]]
+
+    def select(self, policy: Policy) -> Sequence[_Set]:
+        """Return what a policy selects or may select, by name."""
+        selected = [sts for sts in self._list_candidates(policy) if _may_select(policy, sts)]
+        return sorted(selected, key=_name)
+
+    def _list_candidates(self, policy: Policy) -> Sequence[_Set]:
+        """Return all that have the rarest label of a selector: whatever else it wants."""
+        labels = policy.selector.labels.items()
+        if not labels:
+            return self.sets
+        rarest = min((self.by_label.get(label, ()) for label in labels), key=len)
+        return (*rarest, *self.uncertain)
+
+
+def share_sets(policies: Iterable[Policy | RefusedPolicy], sets: Iterable[_Set]) -> PolicyOwnership:
+    """Return which policies are in service, and what each of them owns.
+
+    Policies and StatefulSets that are being deleted are left out. A StatefulSet that cannot be read
+    counts as far as its labels can.
+    """
+    present = _index_sets(sts for sts in sets if not _is_terminating(sts))
+    owners: dict[Uid, PolicyHead] = {}
+    scopes: list[PolicyScope] = []
+    refused: list[RefusedPolicy] = []
+    for policy in sorted(policies, key=lambda policy: _order_by_age(policy.head)):
+        if policy.head.is_terminating:
+            continue
+        if isinstance(policy, RefusedPolicy):
+            refused.append(policy)
+            continue
+        own = present.select(policy)
+        if refusals := tuple(_list_refusals(policy, own, present, owners)):
+            refused.append(RefusedPolicy(head=policy.head, refusals=refusals))
+            continue
+        owners.update((sts.uid, policy.head) for sts in own)
+        scopes.append(PolicyScope(policy=policy, sets=tuple(own), groups=_collect_groups(own)))
+    return PolicyOwnership(scopes=tuple(scopes), refused=tuple(refused))
+
+
+def _index_sets(sets: Iterable[_Set]) -> _Present:
+    ordered = sorted(sets, key=_name)
+    by_label: dict[tuple[str, str], list[_Set]] = {}
+    by_group: dict[GroupName, list[_Set]] = {}
+    uncertain: list[_Set] = []
+    for sts in ordered:
+        if sts.group is not None:
+            by_group.setdefault(sts.group, []).append(sts)
+        if LEFT_OUT in sts.labels:
+            uncertain.append(sts)
+            continue
+        for label in sts.labels.items():
+            by_label.setdefault(label, []).append(sts)
+    return _Present(sets=ordered, by_label=by_label, uncertain=uncertain, by_group=by_group)
+
+
+def _name(sts: _Set) -> str:
+    return sts.name
+
+
+def _order_by_age(head: PolicyHead) -> tuple[datetime, str, str]:
+    return head.created or _LATEST, head.name, head.namespace
+
+
+def _is_terminating(sts: _Set) -> bool:
+    return isinstance(sts, StatefulSet) and sts.is_terminating
+
+
+def _may_select(policy: Policy, sts: _Set) -> bool:
+    return sts.namespace == policy.head.namespace and policy.selector.may_take(sts.labels)
+
+
+def _collect_groups(sets: Iterable[_Set]) -> frozenset[GroupName]:
+    return frozenset(sts.group for sts in sets if sts.group is not None)
+
+
+def _list_refusals(
+    policy: Policy, own: Sequence[_Set], present: _Present, owners: Mapping[Uid, PolicyHead]
+) -> Iterator[PolicyRefusal]:
+    yield from _refuse_conflicts(policy, own, owners)
+    yield from _refuse_splits(policy, own, present)
+    unknown = [sts for sts in own if not policy.selector.is_certain(sts.labels)]
+    if unknown:
+        text = f"{_join(unknown)}: too many labels to know whether the policy selects it"
+        yield _refuse(policy, PolicyRefusalCode.SELECTION_UNKNOWN, text)
+
+
+def _refuse_conflicts(
+    policy: Policy, own: Sequence[_Set], owners: Mapping[Uid, PolicyHead]
+) -> Iterator[PolicyRefusal]:
+    """Yield a refusal for each older policy that owns some of the StatefulSets (MAZ-24)."""
+    taken: dict[str, list[_Set]] = {}
+    for sts in own:
+        if sts.uid in owners:
+            taken.setdefault(owners[sts.uid].key, []).append(sts)
+    for key, shared in taken.items():
+        text = f"StatefulSets of the older MultiAZRollout {key} are selected: {_join(shared)}"
+        yield _refuse(policy, PolicyRefusalCode.CONFLICT, text)
+
+
+def _refuse_splits(
+    policy: Policy, own: Sequence[_Set], present: _Present
+) -> Iterator[PolicyRefusal]:
+    """Yield a refusal for each rollout group of which some members are not selected (MAZ-25)."""
+    selected = {sts.uid for sts in own}
+    for group in sorted(_collect_groups(own)):
+        members = [sts for sts in present.by_group[group] if sts.namespace == policy.head.namespace]
+        others = [member for member in members if member.uid not in selected]
+        if others:
+            inside = [member for member in members if member.uid in selected]
+            text = (
+                f"of the rollout group {quote(group)}, {_join(inside)} would be selected, and"
+                f" {_join(others)} would not; the group goes on by its label"
+            )
+            yield _refuse(policy, PolicyRefusalCode.ROLLOUT_GROUP_SPLIT, text)
+
+
+def _join(sets: Sequence[_Set]) -> str:
+    return join_names([sts.name for sts in sets], shown=_SHOWN)
+
+
+def _refuse(policy: Policy, code: PolicyRefusalCode, problem: str) -> PolicyRefusal:
+    text = f"MultiAZRollout {policy.head.key}: {_FIELD}: {problem}"
+    return PolicyRefusal(code=code, field=_FIELD, text=text)
+
+
+LEAF_NAME: Final = "rollout-operator"
+"""Common name of every leaf that this operator and grafana's issue."""
+
+_NAME_FLAG: Final = "-server-tls.self-signed-cert.secret-name"
+
+
+class Marks(msgspec.Struct, frozen=True, kw_only=True):
+    """What says whose a Secret is."""
+
+    is_labelled: bool = False
+    """Whether it carries our label."""
+    leaf_name: str = ""
+    """Common name of the leaf in it, empty where none can be read."""
+    is_empty: bool = False
+    """Whether it is absent, or has no data and no type that says what its data is for."""
+    is_known: bool = False
+    """Whether it is the very object, by UID, that this process has served from."""
+    is_immutable: bool = False
+
+    @property
+    def is_ours(self) -> bool:
+        """Return whether it may be written."""
+        is_issued = self.leaf_name == LEAF_NAME
+        return self.is_labelled or is_issued or self.is_empty or self.is_known
+
+
+def plan_secret(
+    marks: Marks, facts: BrokenCertificate | UsableCertificate, wanted: Wanted, now: datetime
+) -> Decision:
+    """Return the next step for the Secret; `LEAVE` where only a person can help."""
+    if not marks.is_ours:
+        reason = (
+            "not ours: it has data of its own, but neither the label"
+            f" {CERTIFICATE_LABEL} nor a certificate of {LEAF_NAME}. Nothing is written: give"
+            f" another name by {_NAME_FLAG}, or delete it where nothing else needs it"
+        )
+        return Decision(step=CertificateStep.LEAVE, reason=reason, may_serve=False)
+    if isinstance(facts, UsableCertificate) and marks.leaf_name != LEAF_NAME:
+        # Ours once, and overwritten since: neither served nor trusted.
+        facts = BrokenCertificate(
+            problem=f"cert: issued to {quote(marks.leaf_name)}, not to {LEAF_NAME}"
+        )
+    decision = plan_certificate(facts, wanted, now)
+    if not marks.is_immutable or decision.step is CertificateStep.KEEP:
+        return decision
+    reason = (
+        f"immutable, and has to be written: {decision.reason}. Delete it, or give another name by"
+        f" {_NAME_FLAG}"
+    )
+    return Decision(step=CertificateStep.LEAVE, reason=reason, may_serve=decision.may_serve)

@@ -1,1 +1,0 @@
-"""When a new version is deployed: candidates, gates, health and bake."""

@@ -1,1 +1,0 @@
-"""HealthChecks that this operator evaluates: what they look at, and what becomes of it."""

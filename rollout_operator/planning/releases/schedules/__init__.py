@@ -1,1 +1,0 @@
-"""Schedules of releases: when they are active, and which gates they keep."""

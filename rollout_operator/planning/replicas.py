@@ -1,0 +1,275 @@
+"""What the replicas of one zone are, what they should become, and what annotations are wrong.
+
+Shared by all that decide it: replicas are followed in `following` and mirrored in `mirroring`; what
+holds them back is decided in `plan`.
+
+How many replicas a zone should have that follows another: SCALE-04 to 14.
+
+Decides by the leading zone alone: whether a downscale may go on is decided in `permission`. Chains
+need nothing of their own, because each zone names the zone that it follows.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
+from rollout_operator.model.names import (
+    FORCE_REPLICAS,
+    LEADING_ZONE,
+    MIN_TIME_BETWEEN_DOWNSCALES,
+    MIRROR_KIND,
+    MIRROR_NAME,
+    PREPARE_DOWNSCALE,
+    UPSCALE_WHEN_READY,
+    InvalidInput,
+)
+from rollout_operator.model.objects import StatefulSet, Zone
+from rollout_operator.model.outcome import Code, Reason, Severity
+from rollout_operator.model.scaling import ScalingSnapshot
+from rollout_operator.model.units import is_brake_on, is_odd_brake, parse_go_int, quote
+from rollout_operator.planning.readiness import is_behind
+from rollout_operator.planning.requests import DelayTarget, escape, is_labelled, show
+
+
+class Delay(msgspec.Struct, frozen=True, kw_only=True):
+    """How long pods must have been prepared before they go, and where they are called."""
+
+    span: timedelta
+    """More than zero."""
+    target: DelayTarget
+
+
+class DesiredReplicas(msgspec.Struct, frozen=True, kw_only=True):
+    """What the replicas of one zone should become, whatever holds them back."""
+
+    replicas: int | None = None
+    """None where it stays as it is, or cannot be known."""
+    what: str = ""
+    """The cause, such as `zone-b follows zone-a`."""
+    suffix: str = ""
+    """What is said after the counts, with its comma; mostly empty."""
+    keeps_apart: bool = False
+    """Whether a downscale keeps the time between zones, label or not."""
+    must_name_time: bool = False
+    """Whether the set itself must say how long that is, once any zone has been scaled down."""
+    delay: Delay | None = None
+    """Of downscales, where pods have a say."""
+    may_shrink: bool = True
+    """False where a problem forbids every downscale."""
+    is_forced: bool = False
+    """Whether a person forces it: then a pod that does not run holds nothing back."""
+    waits: tuple[Reason, ...] = ()
+    problems: tuple[Reason, ...] = ()
+    is_failure: bool = False
+    """Whether only a person can decide the replicas."""
+
+    def render(self, replicas_from: int, replicas_to: int) -> str:
+        """Return a text such as `zone-b follows zone-a: 5 → 3`."""
+        return f"{self.what}: {replicas_from} → {replicas_to}{self.suffix}"
+
+
+def count_replicas(sts: StatefulSet, scaling: ScalingSnapshot) -> int:
+    """Return the replicas that a set wants, those that we wrote and no cache shows yet included."""
+    return scaling.written[sts.uid].replicas if is_unseen(sts, scaling) else sts.replicas
+
+
+def is_unseen(sts: StatefulSet, scaling: ScalingSnapshot) -> bool:
+    """Return whether a count that we wrote is not shown by the set yet."""
+    written = scaling.written.get(sts.uid)
+    return written is not None and written.generation > sts.generation
+
+
+def read_force(sts: StatefulSet) -> int | Reason | None:
+    """Return the replicas that a person forces, the problem with them, or None for none.
+
+    SCALE-07: what cannot be read counts as absent.
+    """
+    text = sts.annotations.get(FORCE_REPLICAS)
+    if text is None:
+        return None
+    try:
+        replicas = parse_go_int(text, bits=32)
+        if replicas < 0:
+            raise InvalidInput(f"{quote(text)} is negative")
+    except InvalidInput as error:
+        return complain(sts, Code.BAD_FORCE_REPLICAS, FORCE_REPLICAS, f"{error}; it is ignored")
+    return replicas
+
+
+def complain(sts: StatefulSet, code: Code, key: str, why: str) -> Reason:
+    """Return what is wrong with an annotation of a zone, on one printable line."""
+    text = f"StatefulSet {sts.name}: annotation {key}: {escape(why)}"
+    return Reason(code, text, Severity.WARN, sts.name)
+
+
+# Longer circles are cut in messages: each of their zones has a message.
+_CIRCLE_SHOWN: Final = 5
+
+
+class Leads(msgspec.Struct, frozen=True, kw_only=True):
+    """Which zone follows which in a group."""
+
+    by_name: Mapping[str, StatefulSet]
+    """All zones that can be read."""
+    circles: Mapping[str, str]
+    """What each zone that is part of a circle has to say of it."""
+    followed: Collection[str]
+    """The names that zones follow."""
+
+
+def follows(sts: StatefulSet) -> bool:
+    """Return whether a set follows another set: its annotation may be empty (SCALE-05)."""
+    return LEADING_ZONE in sts.annotations
+
+
+def map_leads(zones: Sequence[Zone]) -> Leads:
+    """Return which zone follows which."""
+    sets = [zone.sts for zone in zones]
+    return Leads(
+        by_name={sts.name: sts for sts in sets},
+        circles=_map_circles(sets),
+        followed=frozenset(sts.annotations[LEADING_ZONE] for sts in sets if follows(sts)),
+    )
+
+
+def keeps_time(sts: StatefulSet, group: Iterable[StatefulSet]) -> bool:
+    """Return whether we record the downscales of a set: no other process does (D-23, SEED-066).
+
+    No review is about it, it follows or is followed, and a zone of its group names a time between
+    zones: the longest of all counts, so that a bare leading zone is waited for as well.
+    """
+    group = tuple(group)
+    if is_labelled(sts.labels, PREPARE_DOWNSCALE) or not any(map(_names_time, group)):
+        return False
+    return follows(sts) or any(other.annotations.get(LEADING_ZONE) == sts.name for other in group)
+
+
+def choose_following(sts: StatefulSet, leads: Leads, scaling: ScalingSnapshot) -> DesiredReplicas:
+    """Return what the count of a following set should become."""
+    problems = _list_oddities(sts)
+    leading = leads.by_name.get(sts.annotations[LEADING_ZONE])
+    problem = _report_no_lead(sts, scaling) if leading is None else _find_circle(sts, leads)
+    if leading is None or problem is not None:
+        found = () if problem is None else (problem,)
+        return DesiredReplicas(problems=(*found, *problems), is_failure=True)
+    what = f"{sts.name} follows {leading.name}"
+    force = read_force(sts)
+    if isinstance(force, int):
+        suffix = f", forced by {FORCE_REPLICAS}"
+        return DesiredReplicas(
+            replicas=force, what=what, suffix=suffix, is_forced=True, problems=problems
+        )
+    if force is not None:
+        problems = (*problems, force)
+    desired = DesiredReplicas(
+        replicas=count_replicas(leading, scaling),
+        what=what,
+        keeps_apart=True,
+        must_name_time=True,
+        problems=problems,
+    )
+    wait = _find_unready(sts, leading, desired, scaling)
+    return desired if wait is None else DesiredReplicas(what=what, waits=(wait,), problems=problems)
+
+
+def _names_time(sts: StatefulSet) -> bool:
+    return (
+        MIN_TIME_BETWEEN_DOWNSCALES in sts.annotations or MIN_TIME_BETWEEN_DOWNSCALES in sts.labels
+    )
+
+
+def _list_oddities(sts: StatefulSet) -> tuple[Reason, ...]:
+    reasons: list[Reason] = []
+    if is_odd_brake(sts.annotations.get(UPSCALE_WHEN_READY)):
+        why = f'{show(sts.annotations[UPSCALE_WHEN_READY])} is neither "true" nor "false"; '
+        why += "true is used"
+        reasons.append(complain(sts, Code.BAD_SCALING_SWITCH, UPSCALE_WHEN_READY, why))
+    if sts.annotations.get(MIRROR_NAME) and sts.annotations.get(MIRROR_KIND):
+        why = f"{sts.name} has annotation {MIRROR_NAME} as well: it follows, and mirrors nothing"
+        reasons.append(complain(sts, Code.FOLLOWS_AND_MIRRORS, LEADING_ZONE, why))
+    return tuple(reasons)
+
+
+def _report_no_lead(sts: StatefulSet, scaling: ScalingSnapshot) -> Reason:
+    name = sts.annotations[LEADING_ZONE]
+    why = f"could not find leader for {sts.name} using {LEADING_ZONE}"
+    broken = [
+        broken
+        for broken in scaling.group.unreadable
+        if broken.kind == "StatefulSet" and broken.name == name
+    ]
+    if broken:
+        why = f"{why}: StatefulSet {name} cannot be read: {broken[0].error}"
+        return complain(sts, Code.OBJECT_UNREADABLE, LEADING_ZONE, why)
+    why = f"{why}: the group has no StatefulSet {show(name)}"
+    return complain(sts, Code.NO_LEADING_ZONE, LEADING_ZONE, why)
+
+
+def _find_circle(sts: StatefulSet, leads: Leads) -> Reason | None:
+    circle = leads.circles.get(sts.name)
+    if circle is None:
+        return None
+    return complain(sts, Code.LEADING_ZONES_CIRCLE, LEADING_ZONE, circle)
+
+
+def _find_unready(
+    sts: StatefulSet, leading: StatefulSet, desired: DesiredReplicas, scaling: ScalingSnapshot
+) -> Reason | None:
+    """Return why an upscale waits for the leading zone's pods (SCALE-08), None where it does not.
+
+    A status that is older than the spec counts the pods of before.
+    """
+    replicas, wanted = count_replicas(sts, scaling), count_replicas(leading, scaling)
+    if wanted <= replicas or not is_brake_on(sts.annotations.get(UPSCALE_WHEN_READY)):
+        return None
+    if is_unseen(leading, scaling) or is_behind(leading):
+        why = f"the status of {leading.name} does not show its newest spec yet"
+    elif leading.ready_replicas != wanted:
+        why = f"{leading.name} has {leading.ready_replicas} of {wanted} pods ready"
+    else:
+        return None
+    text = f"{desired.render(replicas, wanted)} waits: {why}"
+    return Reason(Code.LEADING_ZONE_NOT_READY, text, zone=sts.name)
+
+
+def _map_circles(sets: Sequence[StatefulSet]) -> dict[str, str]:
+    """Return what there is to say of circles, by each name in one.
+
+    A zone of which a person forces the count follows no zone: others may follow it.
+    """
+    leading = {
+        sts.name: sts.annotations[LEADING_ZONE]
+        for sts in sets
+        if follows(sts) and not isinstance(read_force(sts), int)
+    }
+    _drop_ends(leading)
+    return {name: _render_circle(name, leading) for name in leading}
+
+
+def _drop_ends(leading: dict[str, str]) -> None:
+    """Leave only what is part of a circle: take away each that no zone follows."""
+    followers = dict.fromkeys(leading, 0)
+    for name in leading.values():
+        if name in followers:
+            followers[name] += 1
+    ends = [name for name, number in followers.items() if not number]
+    while ends:
+        behind = leading.pop(ends.pop())
+        if behind in leading:
+            followers[behind] -= 1
+            if not followers[behind]:
+                ends.append(behind)
+    # Each zone that is left is followed, and follows one only: there are as many followers as zones
+    # that are followed, so that each follows exactly one zone that is left.
+
+
+def _render_circle(name: str, leading: Mapping[str, str]) -> str:
+    """Return a text such as `zone-a follows zone-b follows zone-a: a circle leads nowhere`."""
+    names, at = [name], leading[name]
+    while at != name and len(names) < _CIRCLE_SHOWN:
+        names.append(at)
+        at = leading[at]
+    names.append(name if at == name else "...")
+    return f"{' follows '.join(names)}: a circle leads nowhere"

@@ -1,1 +1,0 @@
-"""Which pods of a group are replaced next."""

@@ -1,1 +1,0 @@
-"""How many replicas each zone of a group should have."""

@@ -1,0 +1,442 @@
+"""Metrics of MultiAZRollouts (MAZ-55), of one namespace, which each series names.
+
+They exist only where policies are enabled, and the series of a policy go with it. Where one process
+watches several namespaces, each of their registries is labelled by its namespace; the label here is
+the same object with the same value, so one namespace and several give the same series.
+
+Metrics of releases: what is deployed, what holds the next, what became of the last.
+
+They exist only where releases are enabled. Gauges are made anew at each scrape, of what the caches
+show then, so that the series of an object go with it. Namespaces stand in a label of their own.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from rollout_operator.model.policy import PolicySetStatus, PolicyStatus
+from rollout_operator.model.release_plan import HealthCheck, HealthStatus
+from rollout_operator.model.releases import (
+    BakeStatus,
+    HistoryEntry,
+    RefusedRelease,
+    ReleaseRollout,
+    ReleaseStatus,
+    ScheduleObject,
+)
+from rollout_operator.telemetry.metrics import Counter, Gauge, Histogram, Rebuilt
+
+# A pod that starts takes seconds, a pod that replays its log an hour.
+POLICY_BUCKETS: Final = (1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200)
+
+_POLICY: Final = ("namespace", "name")
+_POLICY_PREFIX: Final = "rollout_operator_multiaz_"
+
+
+class _Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """What the gauges of a policy say now."""
+
+    phase: str
+    reasons: frozenset[str]
+    pods: Mapping[tuple[str, str], int]
+    """By zone and state."""
+
+    @property
+    def zones(self) -> Collection[str]:
+        """Return the zones with series: a tenant may name others every second, for years."""
+        return dict.fromkeys(zone for zone, _ in self.pods)
+
+
+class PolicyMetrics:
+    """The series of all policies of one namespace. Must be used from one event loop."""
+
+    def __init__(
+        self, registry: CollectorRegistry, namespace: str, reasons: Collection[str]
+    ) -> None:
+        """`reasons` are what may block a policy: each has a series, at 0 while it does not."""
+        self._namespace = namespace
+        self._reasons = reasons
+        self._shown: dict[str, _Shown] = {}
+        self._info = _make_gauge(
+            registry, "info", "Always 1; the label shows the phase of a MultiAZRollout.", "phase"
+        )
+        self._pods = _make_gauge(
+            registry,
+            "pods",
+            "Desired pods of a zone of a MultiAZRollout by state: updated, outdated, unavailable, "
+            "total. They overlap, and make no sum.",
+            "zone",
+            "state",
+        )
+        self._blocked = _make_gauge(
+            registry,
+            "blocked",
+            "1 for each reason for which a MultiAZRollout is refused, goes on only when something "
+            "is mended, or has made no progress for too long; else 0.",
+            "reason",
+        )
+        self._last_completed = _make_gauge(
+            registry,
+            "last_completed_timestamp_seconds",
+            "Unix time at which a rollout of a MultiAZRollout was last complete; none before.",
+        )
+        self._batches = _make_policy_counter(
+            registry, "batches", "Batches of pods of a MultiAZRollout that this process began."
+        )
+        self._deleted = _make_policy_counter(
+            registry, "pods_deleted", "Pods that this process deleted for a MultiAZRollout."
+        )
+        self._duration = Histogram(
+            f"{_POLICY_PREFIX}batch_duration_seconds",
+            "How long a batch of a MultiAZRollout took, from its beginning until every pod was "
+            "available.",
+            _POLICY,
+            registry=registry,
+            buckets=POLICY_BUCKETS,
+        )
+
+    def show(self, name: str, status: PolicyStatus, reasons: Collection[str]) -> None:
+        """Show a policy as its status has it; `reasons` block it now."""
+        before = self._shown.get(name, _Shown(phase="", reasons=frozenset(), pods={}))
+        shown = _Shown(phase=status.phase, reasons=frozenset(reasons), pods=_count_pods(status))
+        if name in self._shown and shown == before:
+            return
+        self._shown[name] = shown
+        if before.phase and before.phase != shown.phase:
+            self._info.remove(self._namespace, name, before.phase)
+        self._info.labels(self._namespace, name, shown.phase).set(1)
+        self._show_reasons(name, before, shown)
+        self._show_pods(name, before, shown)
+        self._duration.labels(self._namespace, name)
+
+    def show_completion(self, name: str, moment: datetime) -> None:
+        """Show when a rollout of a policy was complete."""
+        self._last_completed.labels(self._namespace, name).set(moment.timestamp())
+
+    def count_batch(self, name: str, zone: str) -> None:
+        """Count a batch that has begun."""
+        if self._has_zone(name, zone):
+            self._batches.labels(self._namespace, name, zone).inc()
+
+    def record_duration(self, name: str, duration: timedelta) -> None:
+        """Count a batch that is complete."""
+        self._duration.labels(self._namespace, name).observe(duration.total_seconds())
+
+    def count_delete(self, name: str, zone: str) -> None:
+        """Count a pod that was deleted."""
+        if self._has_zone(name, zone):
+            self._deleted.labels(self._namespace, name, zone).inc()
+
+    def forget(self, name: str) -> None:
+        """Remove all series of a policy that is gone; an unknown name is fine."""
+        if self._shown.pop(name, None) is None:
+            return
+        own = {"namespace": self._namespace, "name": name}
+        for family in (
+            *(self._info, self._pods, self._blocked, self._last_completed),
+            *(self._batches, self._deleted, self._duration),
+        ):
+            family.remove_by_labels(own)
+
+    def _has_zone(self, name: str, zone: str) -> bool:
+        shown = self._shown.get(name)
+        return shown is not None and zone in shown.zones
+
+    def _show_reasons(self, name: str, before: _Shown, shown: _Shown) -> None:
+        for reason in {*before.reasons, *self._reasons, *shown.reasons}:
+            is_blocking = reason in shown.reasons
+            self._blocked.labels(self._namespace, name, reason).set(is_blocking)
+
+    def _show_pods(self, name: str, before: _Shown, shown: _Shown) -> None:
+        for zone, state in before.pods.keys() - shown.pods.keys():
+            self._pods.remove(self._namespace, name, zone, state)
+        for (zone, state), number in shown.pods.items():
+            self._pods.labels(self._namespace, name, zone, state).set(number)
+        for counter in (self._batches, self._deleted):
+            for zone in before.zones:
+                if zone not in shown.zones:
+                    counter.remove(self._namespace, name, zone)
+            for zone in shown.zones:
+                counter.labels(self._namespace, name, zone)
+
+
+def _count_pods(status: PolicyStatus) -> Mapping[tuple[str, str], int]:
+    """Return pods by zone and state; a StatefulSet that is a zone may be named like another."""
+    pods: dict[tuple[str, str], int] = {}
+    for zone in status.zones:
+        for sts in zone.stateful_sets:
+            for state, number in _count_states(sts).items():
+                pods[zone.name, state] = pods.get((zone.name, state), 0) + number
+    return pods
+
+
+def _count_states(status: PolicySetStatus) -> Mapping[str, int]:
+    return {
+        "updated": status.updated_pods,
+        "outdated": status.outdated_pods,
+        "unavailable": status.unavailable_pods,
+        "total": status.replicas,
+    }
+
+
+def _make_gauge(registry: CollectorRegistry, name: str, text: str, *labels: str) -> Gauge:
+    return Gauge(f"{_POLICY_PREFIX}{name}", text, (*_POLICY, *labels), registry=registry)
+
+
+def _make_policy_counter(registry: CollectorRegistry, name: str, text: str) -> Counter:
+    return Counter(f"{_POLICY_PREFIX}{name}_total", text, (*_POLICY, "zone"), registry=registry)
+
+
+# A bake takes minutes or hours.
+RELEASE_BUCKETS: Final = (
+    10,
+    30,
+    60,
+    300,
+    600,
+    1800,
+    3600,
+    3 * 3600,
+    6 * 3600,
+    12 * 3600,
+    24 * 3600,
+)
+TRIGGERS: Final = ("User", "System")
+CAUSES: Final = ("before_bake", "in_bake")
+
+_FOUND: Final = frozenset(HealthStatus)
+# Reasons of conditions; what other writers put there is one series together.
+_BLOCKING: Final = frozenset(
+    {
+        *("BakeTimeFailed", "FluxNotInstalled", "GateListFailed", "HealthCheckListFailed"),
+        *("InvalidSpec", "RecoveryTimeout", "RolloutFailed", "TargetConflict"),
+        *("UpgradePathUnknown", "WantedVersionNotFound", "WantedVersionNotVerified"),
+    }
+)
+# Time alone, or health, may change these; or a person wants it so, or another condition says more.
+_WAITING: Final = frozenset(
+    {
+        *("BakeTimeRetrying", "NoReleasesAvailable", "NothingDeployed", "WritingTargets"),
+        *("Suspended", "UnhealthyHealthChecks"),
+    }
+)
+# By condition, what it is where a person has to act.
+_BLOCKED: Final = {
+    "Ready": "False",
+    "Stalled": "True",
+    "TargetConflict": "True",
+    "DeploymentBlocked": "True",
+    "UpgradePathUnknown": "True",
+}
+_RELEASE_PREFIX: Final = "rollout_operator_release_"
+_ROLLOUT: Final = ("namespace", "rollout")
+
+AnyRollout = ReleaseRollout | RefusedRelease
+Series = Iterator[tuple[Sequence[str], float]]
+
+
+def show_releases(
+    registry: CollectorRegistry,
+    list_rollouts: Callable[[], Iterable[AnyRollout]],
+    list_checks: Callable[[], Iterable[HealthCheck]],
+) -> None:
+    """Show Rollouts and HealthChecks of one namespace at each scrape."""
+
+    def add(
+        name: str, text: str, labels: Sequence[str], read: Callable[[AnyRollout], Series]
+    ) -> None:
+        registry.register(
+            Rebuilt(
+                f"{_RELEASE_PREFIX}{name}",
+                text,
+                (*_ROLLOUT, *labels),
+                lambda: (series for rollout in list_rollouts() for series in read(rollout)),
+            )
+        )
+
+    add("info", "Always 1; the label shows the version of a Rollout.", ["version"], _read_version)
+    add("bake_status", "1 for what the current release of a Rollout is at.", ["status"], _read_bake)
+    add(
+        "candidates",
+        "Releases that may come next: all (raw), and those whose versions gates allow (gated).",
+        ["stage"],
+        _read_candidates,
+    )
+    add(
+        "blocked",
+        "1 for each reason for which a Rollout goes on only when something is mended.",
+        ["reason"],
+        _read_blocked,
+    )
+    add("gate_passing", "1 where a gate of a Rollout passes, else 0.", ["gate"], _read_gates)
+    registry.register(
+        Rebuilt(
+            f"{_RELEASE_PREFIX}healthcheck_status",
+            "1 for what a HealthCheck found.",
+            ("namespace", "name", "status"),
+            lambda: (
+                ((check.head.namespace, check.head.name, _show_status(check)), 1)
+                for check in list_checks()
+                if check.status.status
+            ),
+        )
+    )
+
+
+def show_schedules(
+    registry: CollectorRegistry, list_schedules: Callable[[], Iterable[ScheduleObject]]
+) -> None:
+    """Show the schedules of a process at each scrape."""
+    labels = ("kind", "namespace", "name")
+    registry.register(
+        Rebuilt(
+            f"{_RELEASE_PREFIX}schedule_active",
+            "1 while a schedule of releases is active, else 0.",
+            labels,
+            lambda: ((_name(schedule), schedule.status.active) for schedule in list_schedules()),
+        )
+    )
+    registry.register(
+        Rebuilt(
+            f"{_RELEASE_PREFIX}schedule_next_transition_timestamp_seconds",
+            "Unix time at which a schedule of releases changes next; none where it never does.",
+            labels,
+            lambda: (
+                (_name(schedule), schedule.status.next_transition.timestamp())
+                for schedule in list_schedules()
+                if schedule.status.next_transition is not None
+            ),
+        )
+    )
+
+
+class ReleaseCounters:
+    """What happened to the Rollouts of one namespace. Must be used from one event loop."""
+
+    def __init__(self, registry: CollectorRegistry, namespace: str, results: Iterable[str]) -> None:
+        """`results` are the outcomes of look-ups in registries: each exists at zero."""
+        self._namespace = namespace
+        self._deployments = _make_release_counter(
+            registry, "deployments", "Releases that were deployed, by origin.", "trigger"
+        )
+        self._failures = _make_release_counter(
+            registry, "bake_failures", "Releases that failed, before their bake or in it.", "cause"
+        )
+        self._retries = _make_release_counter(
+            registry, "retries", "Releases that were tried again."
+        )
+        self._duration = Histogram(
+            f"{_RELEASE_PREFIX}bake_duration_seconds",
+            "How long a bake took, from its start until it passed or failed.",
+            _ROLLOUT,
+            registry=registry,
+            buckets=RELEASE_BUCKETS,
+        )
+        requests = Counter(
+            f"{_RELEASE_PREFIX}registry_requests_total",
+            "Look-ups of releases in registries, by outcome.",
+            ("result",),
+            registry=registry,
+        )
+        self._requests = {result: requests.labels(result) for result in results}
+
+    def count_request(self, result: str) -> None:
+        """Count a look-up."""
+        self._requests[result].inc()
+
+    def record(self, name: str, before: ReleaseStatus, after: ReleaseStatus) -> None:
+        """Count what a status says that the status before did not."""
+        self._begin(name)
+        current, earlier = after.current, before.current
+        if current is not None and not _is_same(current, earlier):
+            trigger = str(current.triggered_by.kind) if current.triggered_by else "System"
+            self._deployments.labels(self._namespace, name, trigger).inc()
+        then = next((entry for entry in after.history[:2] if _is_same(entry, earlier)), None)
+        if earlier is not None and then is not None:
+            self._retries.labels(self._namespace, name).inc(max(then.retries - earlier.retries, 0))
+            self._record_end(name, earlier, then)
+
+    def forget(self, name: str) -> None:
+        """Remove all series of a Rollout that is gone; an unknown name is fine."""
+        own = {"namespace": self._namespace, "rollout": name}
+        for family in (self._deployments, self._failures, self._retries, self._duration):
+            family.remove_by_labels(own)
+
+    def _begin(self, name: str) -> None:
+        """Have every series exist, so that an alert sees a zero and not an absence."""
+        for trigger in TRIGGERS:
+            self._deployments.labels(self._namespace, name, trigger)
+        for cause in CAUSES:
+            self._failures.labels(self._namespace, name, cause)
+        self._retries.labels(self._namespace, name)
+        self._duration.labels(self._namespace, name)
+
+    def _record_end(self, name: str, before: HistoryEntry, then: HistoryEntry) -> None:
+        if not before.is_active or then.bake_status == before.bake_status:
+            return
+        began, ended = then.bake_start_time, then.bake_end_time
+        if then.has_failed:
+            cause = CAUSES[began is not None]
+            self._failures.labels(self._namespace, name, cause).inc()
+        is_over = then.has_failed or then.bake_status == BakeStatus.SUCCEEDED
+        if is_over and began is not None and ended is not None:
+            span = max((ended - began).total_seconds(), 0)
+            self._duration.labels(self._namespace, name).observe(span)
+
+
+def _is_same(entry: HistoryEntry, other: HistoryEntry | None) -> bool:
+    return other is not None and (entry.id, entry.timestamp) == (other.id, other.timestamp)
+
+
+def _make_release_counter(
+    registry: CollectorRegistry, name: str, text: str, *labels: str
+) -> Counter:
+    return Counter(f"{_RELEASE_PREFIX}{name}_total", text, (*_ROLLOUT, *labels), registry=registry)
+
+
+def _name(schedule: ScheduleObject) -> tuple[str, str, str]:
+    return schedule.kind, schedule.head.namespace, schedule.head.name
+
+
+def _show_status(check: HealthCheck) -> str:
+    """Return what it found: another client writes that, and each text would be one more series."""
+    return check.status.status if check.status.status in _FOUND else "Other"
+
+
+def _place(rollout: AnyRollout) -> tuple[str, str]:
+    return rollout.head.namespace, rollout.head.name
+
+
+def _read_version(rollout: AnyRollout) -> Series:
+    current = rollout.status.current
+    if current is not None:
+        yield (*_place(rollout), current.version.tag), 1
+
+
+def _read_bake(rollout: AnyRollout) -> Series:
+    current = rollout.status.current
+    if current is not None and current.bake_status is not None:
+        yield (*_place(rollout), current.bake_status), 1
+
+
+def _read_blocked(rollout: AnyRollout) -> Series:
+    reasons = {
+        condition.reason if condition.reason in _BLOCKING else "Other"
+        for condition in rollout.status.conditions
+        if condition.status == _BLOCKED.get(condition.type) and condition.reason not in _WAITING
+    }
+    yield from (((*_place(rollout), reason), 1) for reason in sorted(reasons))
+
+
+def _read_candidates(rollout: AnyRollout) -> Series:
+    status = rollout.status
+    yield (*_place(rollout), "raw"), len(status.release_candidates)
+    yield (*_place(rollout), "gated"), len(status.gated_release_candidates)
+
+
+def _read_gates(rollout: AnyRollout) -> Series:
+    for gate in rollout.status.gates:
+        yield (*_place(rollout), gate.name), bool(gate.passing)

@@ -1,0 +1,566 @@
+"""One review in, one answer out, in time: what stands between a server and the hooks.
+
+Decides when the answer must be out, and what the answer is where a hook is late or breaks: always a
+refusal. The hooks decide what a verdict says, `answer` how it reads, and the server what is a
+review at all.
+
+The answer to an AdmissionReview, byte for byte as Go's encoder writes it.
+
+Decides how a verdict reads on the wire: order of keys, what is left out, escapes, lengths. What
+the verdict says is decided by the hooks; whether the webhook takes patches is said by the caller.
+
+The way of a review to the replica that decides it, over TLS that proves both sides.
+
+Decides how long that replica is waited for, how many reviews are on their way at a time, and what
+counts as an answer, which is passed back as it is. A review that cannot be passed on is refused, to
+be tried again. The Lease, which other clients may edit, says which replica leads: nothing is sent
+before the other side has shown a certificate of our CA for the name of our Service.
+"""
+
+import asyncio
+import base64
+import math
+import ssl
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from enum import StrEnum, unique
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Final, Protocol
+from urllib.parse import parse_qs
+
+import aiohttp
+import msgspec
+from msgspec.structs import replace
+from yarl import URL
+
+from rollout_operator.aio.clock import Clock
+from rollout_operator.model.decode.review import KIND, decode_allowed
+from rollout_operator.model.decode.wire import clip
+from rollout_operator.model.lease import Lease
+from rollout_operator.model.names import DecodeError, InvalidInput, OperatorError
+from rollout_operator.model.outcome import Code, Verdict
+from rollout_operator.model.scaling import Review, Scalable, Unusable, Version
+from rollout_operator.model.units import format_duration, parse_duration
+from rollout_operator.planning.requests import RETRY, refuse
+from rollout_operator.pods import NoResolver, make_session
+from rollout_operator.telemetry.logs import log
+from rollout_operator.telemetry.spans import Attribute, SpanRole, tracing
+
+# What clients show of a warning; the API server cuts longer warnings, and drops warnings beyond its
+# total.
+MAX_WARNINGS: Final = 10
+MAX_WARNING: Final = 256
+# Texts may quote what tenants wrote, which may be 256 KiB.
+MAX_MESSAGE: Final = 4096
+
+_SCALE: Final = "Scale"
+_PATCHABLE: Final = frozenset({"CREATE", "UPDATE"})
+# Go escapes these inside of strings, so that JSON may stand inside of HTML and JavaScript; they
+# occur nowhere else in JSON.
+_ESCAPES: Final = (
+    (b"<", b"\\u003c"),
+    (b">", b"\\u003e"),
+    (b"&", b"\\u0026"),
+    ("\u2028".encode(), b"\\u2028"),
+    ("\u2029".encode(), b"\\u2029"),
+)
+_HEADS: Final = {
+    version: b'{"kind":"%s","apiVersion":"%s","response":{"uid":'
+    % (KIND.encode(), version.value.encode())
+    for version in Version
+}
+
+
+def render_answer(review: Review, verdict: Verdict, *, may_patch: bool = False) -> bytes:
+    """Return the body of the answer; `may_patch` says whether the webhook takes patches."""
+    parts = [
+        _HEADS[review.version],
+        _json(review.uid),
+        b',"allowed":true' if verdict.is_allowed else b',"allowed":false',
+    ]
+    parts.extend(_render_status(verdict))
+    if may_patch and verdict.is_allowed and verdict.annotations:
+        parts.extend(_render_patch(review, verdict))
+    if verdict.warnings:
+        warnings = b",".join(_json(clip(text, MAX_WARNING)) for text in _first(verdict))
+        parts.append(b',"warnings":[%s]' % warnings)
+    parts.append(b"}}")
+    return b"".join(parts)
+
+
+def _render_status(verdict: Verdict) -> Iterable[bytes]:
+    text = verdict.reason.text
+    if verdict.is_allowed and not text and not verdict.code:
+        return
+    yield b',"status":{"metadata":{}'
+    if not text and not verdict.is_allowed:
+        text = f"refused: {verdict.reason.code.value}"
+    if text:
+        yield b',"message":' + _json(clip(text, MAX_MESSAGE))
+    if verdict.retry_after is not None and not verdict.is_allowed:
+        seconds = max(math.ceil(verdict.retry_after.total_seconds()), 1)
+        yield b',"details":{"retryAfterSeconds":%d}' % seconds
+    if verdict.code:
+        yield b',"code":%d' % verdict.code
+    yield b"}"
+
+
+def _render_patch(review: Review, verdict: Verdict) -> Iterable[bytes]:
+    if not isinstance(review.new, Scalable) or review.new.kind == _SCALE:
+        return
+    if review.operation not in _PATCHABLE:
+        return
+    patch = msgspec.json.encode(_plan_steps(review.new, verdict))
+    yield b',"patch":"%s","patchType":"JSONPatch"' % base64.b64encode(patch)
+
+
+def _plan_steps(new: Scalable, verdict: Verdict) -> list[dict[str, object]]:
+    root = "/metadata/annotations"
+    if not new.has_annotations:
+        # Adding to a map that is not there is an error.
+        return [{"op": "add", "path": root, "value": dict(verdict.annotations)}]
+    return [
+        {"op": "add", "path": f"{root}/{_pointer(key)}", "value": value}
+        for key, value in verdict.annotations.items()
+    ]
+
+
+def _pointer(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def _first(verdict: Verdict) -> tuple[str, ...]:
+    return verdict.warnings[:MAX_WARNINGS]
+
+
+def _json(text: str) -> bytes:
+    try:
+        encoded = msgspec.json.encode(text)
+    except UnicodeEncodeError:  # half a character, from bytes that are no UTF-8
+        encoded = msgspec.json.encode(text.encode("utf-8", "replace").decode())
+    for char, escape in _ESCAPES:
+        if char in encoded:
+            encoded = encoded.replace(char, escape)
+    return encoded
+
+
+# The API server stops waiting at its own limit; the answer has a tenth of the time for its way.
+SHARE: Final = 0.9
+
+_BUG: Final = "the review failed by a bug; see the operator's log"
+
+
+class ReviewHook(Protocol):
+    """Answers the reviews of one path."""
+
+    async def review(self, review: Review, until: timedelta) -> Verdict | bytes:
+        """Return the verdict, or the body of another replica's answer, before `until`.
+
+        That is on `clock.elapsed()`. Cancelled then, and where the client has gone: in both cases
+        the request that is under review does not happen by this review.
+        """
+        ...
+
+
+class Deadline(msgspec.Struct, frozen=True):
+    """When an answer must be out, on `clock.elapsed()`, and how long that is after the request."""
+
+    until: timedelta
+    span: timedelta
+
+
+class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
+    """Answers the reviews of one operator."""
+
+    hooks: Mapping[str, ReviewHook]
+    """By path."""
+    request_timeout: timedelta
+    """How long the answer to any request may take at most."""
+    clock: Clock
+    keeps: Callable[[str], bool] = lambda path: False
+    """Says whether reviews on a path hold what was sent, to be passed on."""
+    may_patch: Callable[[str], bool] = lambda path: False
+    """Says whether the webhook of a path takes patches: a mutating webhook does."""
+    on_verdict: Callable[[str, Review, Verdict], None] = lambda path, review, verdict: None
+    """Called with the path for each review that is answered."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Return the paths that are answered."""
+        return tuple(self.hooks)
+
+    def set_deadline(self, begin: timedelta, query: str) -> Deadline:
+        """Return when the answer must be out to a request with this query that began then."""
+        wanted = _read_timeout(query) if query else None
+        most = self.request_timeout
+        span = (most if wanted is None or wanted > most else wanted) * SHARE
+        return Deadline(begin + span, span)
+
+    async def answer(
+        self,
+        path: str,
+        review: Review,
+        deadline: Deadline,
+        keep_trace: Callable[[Mapping[str, str]], None] = lambda keys: None,
+    ) -> bytes:
+        """Return the body of the answer, in time; `keep_trace` gets the keys of its trace."""
+        with tracing.spans.begin("review", SpanRole.SERVER) as span:
+            verdict = await self._review(path, review, deadline)
+            if span.is_recorded:
+                span.set_attributes(_describe_review(path, review, verdict))
+                keep_trace(span.log_keys)
+        if isinstance(verdict, bytes):
+            return verdict  # logged and counted by the replica that has decided
+        _log_verdict(path, review, verdict, span.log_keys)
+        self.on_verdict(path, review, verdict)
+        # Only where there is something to patch: it searches all configurations.
+        may_patch = bool(verdict.annotations) and self.may_patch(path)
+        return render_answer(review, verdict, may_patch=may_patch)
+
+    async def _review(self, path: str, review: Review, deadline: Deadline) -> Verdict | bytes:
+        left = deadline.until - self.clock.elapsed()
+        try:
+            async with asyncio.timeout(left.total_seconds()):
+                return await self._review_guarded(path, review, deadline.until)
+        except TimeoutError:
+            text = f"no answer within {format_duration(deadline.span)}"
+            return refuse(Code.REVIEW_TIMED_OUT, text, status=RETRY)
+
+    async def _review_guarded(self, path: str, review: Review, until: timedelta) -> Verdict | bytes:
+        try:
+            return await self.hooks[path].review(review, until)
+        except Exception as error:
+            # A bug in a hook costs this review, and fails closed; the process has others to answer.
+            stack = "".join(traceback.format_exception(error))
+            log.error(
+                "Review failed by a bug",
+                hook=path, uid=review.uid, user=review.user, err=error, stack=stack,
+            )  # fmt: skip
+            return refuse(Code.CANNOT_CHECK, _BUG, status=503)
+
+
+@lru_cache(maxsize=32)
+def _read_timeout(query: str) -> timedelta | None:
+    """Return the `timeout` that the API server appends to the path, None where there is none."""
+    try:
+        span = parse_duration(parse_qs(query, max_num_fields=16).get("timeout", [""])[0])
+    except (InvalidInput, ValueError):
+        return None
+    return span if span > timedelta(0) else None
+
+
+def _describe_review(
+    path: str, review: Review, verdict: Verdict | bytes
+) -> Mapping[str, Attribute]:
+    """Return what a trace shows of a review and its answer."""
+    attributes: dict[str, Attribute] = {
+        "hook": path,
+        "operation": review.operation,
+        "resource": _name_resource(review),
+        "namespace": review.namespace,
+        "name": review.name,
+        "dry_run": review.dry_run,
+    }
+    if isinstance(verdict, bytes):
+        return {**attributes, "forwarded": True}
+    reason = verdict.reason
+    text = reason.text or "; ".join(verdict.warnings)
+    return {**attributes, "allowed": verdict.is_allowed, "reason": reason.code.value, "why": text}
+
+
+def _name_resource(review: Review) -> str:
+    return f"{review.resource}/{review.subresource}" if review.subresource else review.resource
+
+
+def _log_verdict(path: str, review: Review, verdict: Verdict, keys: Mapping[str, str]) -> None:
+    """Log one decision; `keys` are those of its trace."""
+    is_news = verdict.reason.code is Code.PODS_PREPARED or bool(verdict.warnings)
+    write = log.debug if verdict.is_allowed and not is_news else log.info
+    write(
+        "Allowing change" if verdict.is_allowed else "Refusing change",
+        hook=path,
+        operation=review.operation,
+        resource=_name_resource(review),
+        namespace=review.namespace,
+        name=review.name,
+        replicas_from=_replicas(review.old),
+        replicas_to=_replicas(review.new),
+        dry_run=review.dry_run,
+        user=review.user,
+        reason=verdict.reason.code,
+        why=verdict.reason.text or "; ".join(verdict.warnings),
+        **keys,
+    )
+
+
+def _replicas(scaled: Scalable | Unusable) -> int | None:
+    return scaled.replicas if isinstance(scaled, Scalable) else None
+
+
+# On each path. More would take more connections and, with 128 KiB of each review, more memory; a
+# drain of a thousand pods evicts one after another.
+MOST: Final = 32
+# Those about objects that the cache does not confirm: any client can make them up, and the
+# elected replica lets them wait for a read.
+MOST_UNCONFIRMED: Final = 4
+# A message of 4 KiB, ten warnings and a patch, each character escaped.
+MOST_ANSWER: Final = 64 << 10
+# A pod that is gone answers nothing at all, and a handshake takes milliseconds.
+CONNECT_LIMIT: Final = timedelta(seconds=2)
+# Before the answer must be out: for our refusal, where no answer has come; and by how much earlier
+# the other replica has to give its own.
+RETURN: Final = timedelta(milliseconds=100)
+HEAD_START: Final = timedelta(milliseconds=150)
+# Idle connections are closed by this side first: a server closes them after three minutes.
+KEEP_WARM: Final = timedelta(minutes=1)
+
+# Clients of Kubernetes repeat a request ten times by themselves: longer than it takes until another
+# replica leads.
+AGAIN: Final = timedelta(seconds=2)
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+@unique
+class ForwardOutcome(StrEnum):
+    """The outcome of a review that was to be passed on."""
+
+    ANSWERED = "answered"
+    UNREACHABLE = "unreachable"
+    """No connection, a certificate that is not ours, or a connection that broke."""
+    LATE = "late"
+    UNUSABLE = "unusable"
+    """The other replica's answer is none to the review."""
+    TOO_MANY = "too_many"
+
+
+class Peers(msgspec.Struct, frozen=True, kw_only=True):
+    """The other replicas, as far as they are known."""
+
+    find_leader: Callable[[], Lease | None]
+    """Returns the Lease of the replica that leads; its address may be empty."""
+    trust: Callable[[], ssl.SSLContext | None]
+    """Returns the context that judges the certificate of another replica, and shows ours; None
+    where ours cannot be shown."""
+    host: str
+    """The name that such a certificate is for."""
+    namespace: str
+
+
+class _NotPassedOnError(OperatorError):
+    """There is no answer; the message says why."""
+
+    def __init__(self, outcome: ForwardOutcome, why: str, *, was_sent: bool = True) -> None:
+        super().__init__(why)
+        self.outcome = outcome
+        self.was_sent = was_sent
+
+
+class Forwarder:
+    """Passes reviews on. The first review opens the session that all share."""
+
+    def __init__(
+        self, peers: Peers, clock: Clock, count: Callable[[str, ForwardOutcome], None]
+    ) -> None:
+        """`count` is called with path and outcome of each review."""
+        self._peers = peers
+        self._clock = clock
+        self._count = count
+        self._in_flight: Counter[tuple[str, bool]] = Counter()
+        """By path, and whether the cache confirms the object under review."""
+        self._failing = ""
+        """Holder of the Lease that could not be reached last, until one answers."""
+        self._session: aiohttp.ClientSession | None = None
+        self._is_closed = False
+
+    def find_leader(self) -> Lease | None:
+        """Return the Lease of the replica that leads, None without an address of it."""
+        lease = self._peers.find_leader()
+        is_known = lease is not None and lease.address and self._peers.trust() is not None
+        return lease if is_known else None
+
+    async def request(
+        self,
+        leader: Lease,
+        path: str,
+        review: Review,
+        until: timedelta,
+        *,
+        is_confirmed: bool = True,
+    ) -> Verdict | bytes:
+        """Return the body of that replica's answer, or a refusal, before `until`.
+
+        `is_confirmed` says whether the cache shows the object under review.
+        """
+        log.debug("Passing review on", hook=path, uid=review.uid, leader=leader.holder)
+        try:
+            with self._count_in_flight(path, is_confirmed=is_confirmed):
+                answer = await self._send(leader, path, review, until)
+        except _NotPassedOnError as error:
+            self._count(path, error.outcome)
+            self._record_failure(leader, error)
+            text = f"this replica does not decide that, and {leader.holder}, which does,"
+            return refuse_unelected(f"{text} {error}; try again")
+        self._count(path, ForwardOutcome.ANSWERED)
+        self._record_answer(leader)
+        return answer
+
+    async def close(self) -> None:
+        """Close all connections; nothing is passed on after that."""
+        self._is_closed = True
+        if self._session is not None:
+            await self._session.close()
+
+    async def _send(self, leader: Lease, path: str, review: Review, until: timedelta) -> bytes:
+        left = until - RETURN - self._clock.elapsed()
+        wanted = (left - HEAD_START) / SHARE
+        if wanted < _MILLISECOND:
+            why = "cannot be called in the time that is left"
+            raise _NotPassedOnError(ForwardOutcome.LATE, why, was_sent=False)
+        query = f"timeout={wanted // _MILLISECOND}ms"
+        try:
+            async with asyncio.timeout(left.total_seconds()):
+                status, body = await self._post(f"{leader.address}{path}?{query}", review.sent)
+        except aiohttp.ClientError as error:
+            raise _NotPassedOnError(ForwardOutcome.UNREACHABLE, _render(error)) from error
+        except TimeoutError as error:
+            why = f"did not answer within {left.total_seconds():.1f}s"
+            raise _NotPassedOnError(ForwardOutcome.LATE, why) from error
+        except OSError as error:
+            raise _NotPassedOnError(ForwardOutcome.UNREACHABLE, _render(error)) from error
+        if status != HTTPStatus.OK:
+            raise _NotPassedOnError(ForwardOutcome.UNUSABLE, f"answered with status {status}")
+        try:
+            decode_allowed(body, review)
+        except DecodeError as error:
+            raise _NotPassedOnError(ForwardOutcome.UNUSABLE, "gave no answer to it") from error
+        return body
+
+    async def _post(self, where: str, content: bytes) -> tuple[int, bytes]:
+        """Return status and body, an empty body where it is too long."""
+        trust = self._peers.trust()
+        if trust is None or self._is_closed:
+            raise aiohttp.ClientConnectionError("no certificate to show, or stopping")
+        if self._session is None:
+            self._session = _open_session(self._peers.namespace)
+        async with self._session.post(
+            URL(f"https://{where}", encoded=True),
+            data=content,
+            ssl=trust,
+            server_hostname=self._peers.host,
+            allow_redirects=False,
+        ) as response:
+            body = bytearray()
+            while piece := await response.content.read(MOST_ANSWER + 1 - len(body)):
+                body += piece
+            if len(body) > MOST_ANSWER:
+                response.close()
+                body.clear()
+            return response.status, bytes(body)
+
+    @contextmanager
+    def _count_in_flight(self, path: str, *, is_confirmed: bool) -> Iterator[None]:
+        kind, most = (path, is_confirmed), MOST if is_confirmed else MOST_UNCONFIRMED
+        if self._in_flight[kind] >= most:
+            about = "" if is_confirmed else " about objects that are not known here"
+            why = f"has {most} reviews{about} already"
+            raise _NotPassedOnError(ForwardOutcome.TOO_MANY, why, was_sent=False)
+        self._in_flight[kind] += 1
+        try:
+            yield
+        finally:
+            self._in_flight[kind] -= 1
+
+    def _record_answer(self, leader: Lease) -> None:
+        if self._failing:
+            self._failing = ""
+            log.info("Reviews are answered by the replica that leads again", leader=leader.holder)
+
+    def _record_failure(self, leader: Lease, error: _NotPassedOnError) -> None:
+        """Log a failure, as a warning once for each replica until one answers."""
+        is_new = self._failing != leader.holder and error.was_sent
+        if is_new:
+            self._failing = leader.holder
+        write = log.warn if is_new else log.debug
+        write(
+            "Replica that leads does not answer reviews", leader=leader.holder,
+            address=leader.address, why=str(error), err=error.__cause__,
+        )  # fmt: skip
+
+
+def refuse_unelected(text: str) -> Verdict:
+    """Return the refusal of a replica that does not lead."""
+    return replace(refuse(Code.NOT_ELECTED, text, status=RETRY), retry_after=AGAIN)
+
+
+def _open_session(namespace: str) -> aiohttp.ClientSession:
+    connector = aiohttp.TCPConnector(
+        resolver=NoResolver(),
+        use_dns_cache=False,
+        limit=0,  # by `MOST`
+        keepalive_timeout=KEEP_WARM.total_seconds(),
+    )
+    return make_session(
+        namespace,
+        connector,
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_LIMIT.total_seconds()),
+        read_bufsize=MOST_ANSWER,
+    )
+
+
+def _render(error: Exception) -> str:
+    """Return what kept a review from being passed on, for the sender of the request."""
+    match error:
+        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
+            return "did not prove to be one of ours"
+        case aiohttp.ClientConnectorError() | aiohttp.ConnectionTimeoutError():
+            return "could not be reached"
+        case _:
+            return "ended the connection"
+
+
+class LeaderOnly(msgspec.Struct, frozen=True, kw_only=True):
+    """Answers by a hook where this process leads; elsewhere the review is passed on, or refused.
+
+    For hooks whose answer rests on what one process remembers.
+    """
+
+    path: str
+    hook: ReviewHook
+    is_leading: Callable[[], bool]
+    describe: Callable[[], str]
+    """Says which process leads."""
+    assess: Callable[[Review], Verdict | None] = lambda review: None
+    """Returns the verdict where the review alone decides, so that any process can give it."""
+    confirms: Callable[[Review], bool] = lambda review: True
+    """Says whether the cache shows the object under review."""
+    forwarder: Forwarder | None = None
+    """The way to the process that leads, None where reviews are not passed on."""
+
+    @property
+    def forwards(self) -> bool:
+        """Return whether a review would be passed on now."""
+        return (
+            not self.is_leading()
+            and self.forwarder is not None
+            and self.forwarder.find_leader() is not None
+        )
+
+    async def review(self, review: Review, until: timedelta) -> Verdict | bytes:
+        """Return the verdict or the answer; it must be out `until`, on the clock's `elapsed`."""
+        if self.is_leading():
+            return await self.hook.review(review, until)
+        if (verdict := self.assess(review)) is not None:
+            return verdict
+        leader = None if self.forwarder is None else self.forwarder.find_leader()
+        if self.forwarder is not None and leader is not None and review.sent:
+            is_confirmed = self.confirms(review)
+            return await self.forwarder.request(
+                leader, self.path, review, until, is_confirmed=is_confirmed
+            )
+        text = f"this replica does not decide that; try again (who does: {self.describe()})"
+        return refuse_unelected(text)

@@ -1,1 +1,0 @@
-"""What both servers stand on: sockets, connections, bodies, request metrics."""

@@ -1,1 +1,0 @@
-"""Admission reviews: one module a hook, and what they share."""
