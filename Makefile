@@ -49,10 +49,11 @@ $(READY): pyproject.toml requirements-dev.lock
 	$(PIP) install --no-deps --no-index --no-build-isolation --editable .
 	@touch $@
 
-lint: $(READY) ## formatting, lint rules, spelling and types
+lint: $(READY) ## formatting, lint rules, spelling, imports and types
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m codespell_lib .
+	$(VENV)/bin/lint-imports --no-cache --verbose >$(VENV)/imports.log || { cat $(VENV)/imports.log; exit 1; }
 	$(PY) -m mypy --strict --cache-dir '$(CACHE)/mypy'
 
 # Built once and kept in the user's cache folder. Where there is no Go to build it with, a package

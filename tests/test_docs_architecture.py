@@ -34,7 +34,7 @@ def test_walks_pass_modules_that_are_there() -> None:
             )
             passed += 1
 
-    assert passed > 80
+    assert passed > 60
 
 
 def test_a_new_import_changes_the_picture(tmp_path: Path) -> None:

@@ -416,7 +416,8 @@ def render_policy(policy: PolicyDescription) -> str:
         f'<span class="phase {icon}">{render_icon(icon)}{escape(policy.phase or "-")}'
         f"{', stalled' if has_stalled(policy) else ''}</span>"
         f'</header><p class="headline">{escape(policy.headline)}{code}</p>'
-        f'{remedy}{_render_figures(policy)}<div class="facts">{"".join(_list_policy_facts(policy))}</div>'
+        f"{remedy}{_render_figures(policy)}"
+        f'<div class="facts">{"".join(_list_policy_facts(policy))}</div>'
         f'<div class="zones">{zones}</div></article>'
     )
 

@@ -27,7 +27,7 @@ def test_a_client_costs_few_modules_and_little_memory() -> None:
     """Whole: 859 modules of the library and 66 MiB; here 8 and 3 MiB."""
     modules, models, yaml, grown = run("""
         before = resident()
-        from rollout_operator.kube.connection import lean
+        from rollout_operator.kube import lean
 
         async def main():
             await lean.new_api_client(lean.new_configuration()).close()
@@ -46,7 +46,7 @@ def test_a_client_costs_few_modules_and_little_memory() -> None:
 
 def test_a_generated_name_fails_and_says_why() -> None:
     [reported] = run("""
-        from rollout_operator.kube.connection import lean
+        from rollout_operator.kube import lean
         lean.new_configuration()
         import kubernetes_asyncio.client
         try:
@@ -61,7 +61,7 @@ def test_a_generated_name_fails_and_says_why() -> None:
 def test_a_library_that_is_there_already_is_used_as_it_is() -> None:
     kind, same = run("""
         import kubernetes_asyncio.client
-        from rollout_operator.kube.connection import lean
+        from rollout_operator.kube import lean
         print(type(kubernetes_asyncio.client.CoreV1Api).__name__)
         print(isinstance(lean.new_configuration(), kubernetes_asyncio.client.Configuration))
     """)
@@ -71,7 +71,7 @@ def test_a_library_that_is_there_already_is_used_as_it_is() -> None:
 def test_the_configuration_of_a_cluster_is_loaded_without_the_rest() -> None:
     [models] = run("""
         from pathlib import Path
-        from rollout_operator.kube.connection import lean
+        from rollout_operator.kube import lean
         try:
             lean.load_incluster(lean.new_configuration(), Path("/no/token"), Path("/no/ca"), {})
         except lean.config_exception():
