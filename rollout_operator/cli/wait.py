@@ -69,7 +69,7 @@ class Goal(StrEnum):
     """All pods are ready, whatever their revision."""
 
 
-class Progress(NamedTuple):
+class WaitProgress(NamedTuple):
     """How far an object is."""
 
     wanted: tuple[object, ...]
@@ -102,7 +102,7 @@ class Awaited(Protocol):
         ...
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> WaitProgress:
         """Return how far it is."""
         ...
 
@@ -148,10 +148,10 @@ class AwaitedGroup(msgspec.Struct, frozen=True):
         return join_names(down)
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> WaitProgress:
         """Return how far it is."""
         wanted = tuple((zone.name, zone.update_revision, zone.desired) for zone in self.group.zones)
-        return Progress(wanted, self.group.ready + self.group.updated)
+        return WaitProgress(wanted, self.group.ready + self.group.updated)
 
     def has_reached(self, goal: Goal) -> bool:
         """Return whether it has reached the goal now."""
@@ -190,9 +190,9 @@ class AwaitedRelease(msgspec.Struct, frozen=True):
         return ""
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> WaitProgress:
         """Return no number."""
-        return Progress((), 0)
+        return WaitProgress((), 0)
 
     def has_reached(self, goal: Goal) -> bool:
         """Return whether the version is through; without a version, the newest and all requests."""
@@ -352,7 +352,7 @@ class RolloutWait:
     _unread: str = ""
     _held_since: Mapping[str, timedelta] = field(default_factory=dict)
     """By the object that is waited for."""
-    _farthest: dict[str, Progress] = field(default_factory=dict)
+    _farthest: dict[str, WaitProgress] = field(default_factory=dict)
     """By the object: a pod that becomes ready and crashes again is no progress."""
     _stalls: dict[str, "_Stall"] = field(default_factory=dict)
 

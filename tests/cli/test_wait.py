@@ -10,7 +10,7 @@ import pytest
 
 from rollout_operator.cli.access import NOTHING, Named
 from rollout_operator.cli.main import main
-from rollout_operator.cli.wait import HELD_FOR, Goal, Progress, RolloutWait
+from rollout_operator.cli.wait import HELD_FOR, Goal, RolloutWait, WaitProgress
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
 from rollout_operator.lab.nodes.behaviour import Behaviour, StartKind, image_of
 from rollout_operator.lab.zones import three_zones
@@ -30,7 +30,7 @@ RESUME: JsonObject = {"metadata": {"annotations": {"grafana.com/rollout-paused":
 class State(NamedTuple):
     """An object that waits, in a state."""
 
-    progress: Progress
+    progress: WaitProgress
     stuck: str
     title: str = "group a"
     line: str = ""
@@ -209,7 +209,7 @@ async def test_d_76_what_counts_as_no_progress(
     )  # fmt: skip
     ended = None
     for minute, (pods, stuck) in enumerate(states):
-        state = State(progress=Progress((), pods), stuck=stuck)
+        state = State(progress=WaitProgress((), pods), stuck=stuck)
         if waiter.judge([state], begin + timedelta(hours=1)) is not None:
             ended = minute
             break
