@@ -1,6 +1,6 @@
 """`python -m tests.prove`: what takes longer than the gate, and one page about what it found.
 
-Parts are run one after the other, each on all cores; all of them by default:
+Parts are run one after the other, each on all cores; by default all but the last:
 
 schedules   random schedules of the simulation, judged by the invariants
 repeats     schedules that are run twice: the same history, to the last record
@@ -14,6 +14,7 @@ properties  ten times as many examples of each property as it says
 tests       tests marked `prove`: more cases of what a test beside them shows in the gate
 kills       two and three operators on a real control plane, killed, frozen and ended at random
 flux        releases with Flux's own controllers, and whether these do as it was recorded
+kuberik     scenarios with kuberik's controller too, and whether they differ as it was recorded
 """
 
 import argparse
@@ -34,6 +35,7 @@ from tests.contract.__main__ import name_differences, record
 from tests.contract.plays import list_sequences
 from tests.flux.campaign import prove_contract
 from tests.kills.rounds import list_rounds, run_rounds
+from tests.kuberik.campaign import prove_equal
 from tests.models.short_cuts import SAFE, list_not_shown
 from tests.mutants import automatic
 from tests.mutants.__main__ import run_all as judge_all
@@ -73,7 +75,7 @@ def main(words: Sequence[str]) -> int:
         parser.error(f"no part is called {', '.join(unknown)}: there are {', '.join(PARTS)}")
     page: list[str] = []
     has_failed = False
-    for name in given.parts or PARTS:
+    for name in given.parts or [one for one in PARTS if one not in BY_HAND]:
         begin = time.monotonic()
         sys.stderr.write(f"{name} ...\n")
         found = PARTS[name](given)
@@ -188,6 +190,11 @@ def _prove_flux(given: argparse.Namespace) -> Found:
     return Found(ran="one play", missed=missed, is_failure=bool(missed))
 
 
+def _prove_kuberik(given: argparse.Namespace) -> Found:
+    ran, missed = prove_equal(is_recording=given.record)
+    return Found(ran=f"{ran} scenarios", missed=missed, is_failure=bool(missed))
+
+
 PARTS: Final[dict[str, Callable[[argparse.Namespace], Found]]] = {
     "schedules": _prove_schedules,
     "repeats": _prove_repeats,
@@ -201,13 +208,19 @@ PARTS: Final[dict[str, Callable[[argparse.Namespace], Found]]] = {
     "tests": _prove_tests,
     "kills": _prove_kills,
     "flux": _prove_flux,
+    "kuberik": _prove_kuberik,
 }
+# Needs sources that no registry has.
+BY_HAND: Final = {"kuberik"}
 
 
 def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.prove")
     parser.add_argument(
-        "parts", nargs="*", metavar="part", help=f"of {', '.join(PARTS)}; all by default"
+        "parts",
+        nargs="*",
+        metavar="part",
+        help=f"of {', '.join(PARTS)}; by default all but the last",
     )
     parser.add_argument("--schedules", type=int, default=SCHEDULES, help="random schedules")
     parser.add_argument("--repeats", type=int, default=REPEATS, help="schedules run twice")
@@ -215,7 +228,7 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--deliberate", type=int, help="the first so many; all by default")
     parser.add_argument("--automatic", type=int, default=sys.maxsize, help="a sample of so many")
     parser.add_argument("--kills", type=int, default=KILLS, help="of operators, by SIGKILL")
-    parser.add_argument("--record", action="store_true", help="what Flux does, in tests/flux")
+    parser.add_argument("--record", action="store_true", help="what flux and kuberik find")
     parser.add_argument("--output", type=Path, default=Path("mutants.json"), help="their verdicts")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     return parser

@@ -1,0 +1,1 @@
+"""The comparison with kuberik's rollout-controller: scenarios that both play."""

@@ -1,0 +1,345 @@
+"""Scenarios played with one of the controllers, on a control plane of its own; Flux is scripted."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tests.kuberik.peer import running_peer
+from tests.kuberik.scenarios import Scenario
+from tests.kuberik.state import State, list_differing, read_state
+from tests.system.releasing import CHECKS, DIGEST, GATES, GROUP, ON, ROLLOUTS, SELECTED
+from tests.world.api import NAMESPACES, Api, ApiError, Json, Resource
+from tests.world.assets import locate_assets
+from tests.world.budgets import CRDS, FOLDER, install_kinds, wait_served
+from tests.world.flux import (
+    IMAGE_POLICIES,
+    IMAGE_REPOSITORIES,
+    KUSTOMIZATIONS,
+    OCI_REPOSITORIES,
+    install_flux,
+    render_applied,
+    render_fetched,
+)
+from tests.world.kuberik import render_kinds
+from tests.world.operatorproc import Launch, OperatorProcess
+from tests.world.plane import ControlPlane
+
+KINDS: Final[Mapping[str, Resource]] = {
+    "Rollout": ROLLOUTS,
+    "RolloutGate": GATES,
+    "RolloutSchedule": Resource(GROUP, "rolloutschedules"),
+    "ClusterRolloutSchedule": Resource(GROUP, "clusterrolloutschedules", is_namespaced=False),
+    "HealthCheck": CHECKS,
+    "OCIRepository": OCI_REPOSITORIES,
+    "Kustomization": KUSTOMIZATIONS,
+    "ImagePolicy": IMAGE_POLICIES,
+    "ImageRepository": IMAGE_REPOSITORIES,
+}
+TOGETHER: Final = 20
+LOOK: Final = timedelta(milliseconds=500)
+# What is seen after a step has not changed for so long.
+CALM: Final = timedelta(seconds=5)
+# Both have changed nothing for so long, though they differ.
+LIMIT: Final = timedelta(seconds=25)
+Pair = tuple[State, State]
+_ANNOUNCING: Final = (
+    "make ImageRepository app {image: '127.0.0.1:1/app', insecure: true}",
+    "make ImagePolicy app {imageRepositoryRef: {name: app}, policy: {semver: {range: '*'}}}",
+)
+_TARGETS: Final = (
+    "make OCIRepository app {metadata: {annotations: {rollout.kuberik.com/rollout: app}}, "
+    "spec: {url: 'oci://registry/app', ref: {tag: none}}}",
+    "make Kustomization app {metadata: {annotations: "
+    "{rollout.kuberik.com/substitute.version.from: app}}, spec: {sourceRef: "
+    "{kind: OCIRepository, name: app}, postBuild: {substitute: {version: none, color: red}}}}",
+)
+
+
+async def play_all(scenarios: Sequence[Scenario], peer: Path) -> dict[str, list[Pair]]:
+    """Return what both leave after each step of each scenario, the peer first."""
+    async with AsyncExitStack() as stack:
+        planes = [await stack.enter_async_context(_controlled(program)) for program in (peer, None)]
+        stages = [Stage(await stack.enter_async_context(plane.api())) for plane in planes]
+        async with asyncio.TaskGroup() as tasks:
+            looking = [tasks.create_task(stage.look_on()) for stage in stages]
+            places = asyncio.Semaphore(TOGETHER)
+            plays = [tasks.create_task(_play(stages, one, places)) for one in scenarios]
+            seen = await asyncio.gather(*plays)
+            for task in looking:
+                task.cancel()
+    return dict(zip([one.name for one in scenarios], seen, strict=True))
+
+
+@asynccontextmanager
+async def _controlled(peer: Path | None) -> AsyncIterator[ControlPlane]:
+    """Run a control plane with the kinds and one of the controllers."""
+    plane = ControlPlane(locate_assets(sys.stderr.write))
+    try:
+        await plane.start()
+        async with AsyncExitStack() as stack:
+            api = await stack.enter_async_context(plane.api())
+            await install_flux(api)
+            if peer is None:
+                await install_kinds(api, FOLDER / "releases")
+                await plane.create_namespace(api, "operator")
+                config = plane.kubeconfig(plane.folder / "operator.conf", api.token)
+                launch = Launch(
+                    folder=plane.folder,
+                    url=plane.url,
+                    kubeconfig=config,
+                    namespace="",
+                    flags=(ON, "-releases.metadata=none", "-kubernetes.client-qps=0"),
+                    env={"WATCH_NAMESPACE": "", "POD_NAMESPACE": "operator"},
+                )
+                await (await stack.enter_async_context(OperatorProcess(launch))).wait_ready()
+            else:
+                for crd in render_kinds():
+                    await api.create(CRDS, "", crd)
+                    await wait_served(api, crd)
+                stack.enter_context(running_peer(peer, plane, plane.folder))
+            yield plane
+    finally:
+        await plane.stop()
+
+
+class Stage:
+    """All namespaces: what is in them, since when, and Flux, which applies what it finds."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.states: dict[str, tuple[State, float]] = {}
+
+    async def look_on(self) -> None:
+        """Look at everything again and again."""
+        while True:
+            began = asyncio.get_running_loop().time()
+            lists = await asyncio.gather(*(self.api.items(one) for one in KINDS.values()))
+            objects = dict(zip(KINDS, lists, strict=True))
+            await self._run_flux(objects["OCIRepository"], objects["Kustomization"])
+            spaces = {one["metadata"]["namespace"] for one in objects["ImagePolicy"]}
+            for namespace in spaces | {*self.states}:
+                own = {
+                    kind: [one for one in found if _belongs(one, namespace)]
+                    for kind, found in objects.items()
+                }
+                state = read_state(own)
+                if self.states.get(namespace, (None, 0))[0] != state:
+                    self.states[namespace] = (state, began)
+            await asyncio.sleep(LOOK.total_seconds())
+
+    def see(self, namespace: str, begin: float) -> tuple[State, float]:
+        """Return the state of a namespace, and for how long it has not changed."""
+        state, since = self.states.get(namespace, ({}, begin))
+        return state, asyncio.get_running_loop().time() - max(since, begin)
+
+    async def _run_flux(self, sources: Sequence[Json], applied: Sequence[Json]) -> None:
+        tags = {_key(one): (one["spec"].get("ref") or {}).get("tag", "latest") for one in sources}
+        async with asyncio.TaskGroup() as tasks:
+            for one in sources:
+                tasks.create_task(self._reconcile(OCI_REPOSITORIES, one, tags[_key(one)]))
+            for one in applied:
+                source = (one["spec"].get("sourceRef") or {}).get("name", "")
+                tag = tags.get((one["metadata"]["namespace"], source), "latest")
+                tasks.create_task(self._reconcile(KUSTOMIZATIONS, one, tag))
+
+    async def _reconcile(self, resource: Resource, found: Json, tag: str) -> None:
+        metadata, status = found["metadata"], found.get("status") or {}
+        asked = (metadata.get("annotations") or {}).get("reconcile.fluxcd.io/requestedAt")
+        revision = f"{tag}@{DIGEST}"
+        is_source = resource is OCI_REPOSITORIES
+        has = (
+            (status.get("artifact") or {}).get("revision")
+            if is_source
+            else status.get("lastAppliedRevision")
+        )
+        known = (status.get("observedGeneration"), has, status.get("lastHandledReconcileAt"))
+        if found["spec"].get("suspend") or known == (metadata["generation"], revision, asked):
+            return
+        render = render_fetched if is_source else render_applied
+        new = render(revision, metadata["generation"], f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+        patch = {"status": {**new, **({"lastHandledReconcileAt": asked} if asked else {})}}
+        with suppress(ApiError):  # it may be gone
+            await self.api.patch(
+                resource, metadata["namespace"], metadata["name"], patch, subresource="status"
+            )
+
+
+def _belongs(found: Json, namespace: str) -> bool:
+    """Say whether an object is of a namespace; those of the cluster are named after one."""
+    metadata = found["metadata"]
+    own = str(metadata.get("namespace", metadata["name"]))
+    return own.removesuffix("-far") == namespace
+
+
+def _key(found: Json) -> tuple[str, str]:
+    return found["metadata"]["namespace"], found["metadata"]["name"]
+
+
+async def _play(
+    stages: Sequence[Stage], scenario: Scenario, places: asyncio.Semaphore
+) -> list[Pair]:
+    async with places:
+        namespace = f"s-{scenario.name}"
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+        actors = [Actor(stage.api, namespace) for stage in stages]
+        bare = scenario.steps[0] == "bare"
+        for stage, actor in zip(stages, actors, strict=True):
+            await stage.api.create(NAMESPACES, "", body)
+            for operation in (*_ANNOUNCING, *(() if bare else _TARGETS)):
+                await actor.do(operation)
+        seen: list[Pair] = []
+        for step in scenario.steps[bare:]:
+            refusals = await asyncio.gather(*(actor.do_all(step) for actor in actors))
+            peer, ours = await _wait_agreed(stages, namespace, scenario)
+            seen.append(({**peer, **refusals[0]}, {**ours, **refusals[1]}))
+        for actor in actors:
+            await actor.leave()
+        return seen
+
+
+async def _wait_agreed(stages: Sequence[Stage], namespace: str, scenario: Scenario) -> Pair:
+    """Return both states once they stay, and differ no more than is recorded, or after a while."""
+    loop = asyncio.get_running_loop()
+    begin = loop.time()
+    while True:
+        await asyncio.sleep(LOOK.total_seconds())
+        (peer, one), (ours, other) = (stage.see(namespace, begin) for stage in stages)
+        more = {*list_differing(scenario.name, peer, ours)} - scenario.differing
+        limit = LIMIT if more else CALM
+        if min(one, other) > limit.total_seconds():
+            return peer, ours
+
+
+class Actor:
+    """Who does what a scenario says, in one namespace."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self._api = api
+        self._namespace = namespace
+
+    async def do(self, operation: str) -> None:
+        """Do one operation, such as `tag 1.1.0`."""
+        verb, *words = operation.split(" ", 1)
+        await getattr(self, f"_{verb}")(*words)
+
+    async def do_all(self, step: str) -> State:
+        """Do the operations of a step, and return which was refused."""
+        refused: State = {}
+        for operation in step.split("; "):
+            try:
+                await self.do(operation)
+            except ApiError as error:
+                refused = {"refused": f"{operation}: {error.reason}"}
+        return refused
+
+    async def leave(self) -> None:
+        """Remove what would keep a controller busy."""
+        for kind in ("Rollout", "RolloutSchedule", "HealthCheck"):
+            await self._api.delete(KINDS[kind], self._namespace)
+        with suppress(ApiError):
+            await self._api.delete(KINDS["ClusterRolloutSchedule"], "", self._namespace)
+
+    # Objects
+
+    async def _make(self, text: str) -> None:
+        kind, name, fields = self._read(text)
+        body = fields if {"spec", "metadata", "status"} & {*fields} else {"spec": fields}
+        whole = {"apiVersion": KINDS[kind].api_version, "kind": kind, "spec": {}, **body}
+        whole["metadata"] = {**(body.get("metadata") or {}), "name": name}
+        await self._api.create(KINDS[kind], self._namespace, whole)
+
+    async def _patch(self, text: str) -> None:
+        kind, name, fields = self._read(text)
+        await self._api.patch(KINDS[kind], self._namespace, name, fields)
+
+    async def _status(self, text: str) -> None:
+        kind, name, fields = self._read(text)
+        await self._api.patch(
+            KINDS[kind], self._namespace, name, {"status": fields}, subresource="status"
+        )
+
+    async def _far(self, text: str) -> None:
+        """Make an object in a namespace beside this one."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": f"{self._namespace}-far"},
+        }
+        await self._api.create(NAMESPACES, "", body)
+        await Actor(self._api, f"{self._namespace}-far").do(f"make {text}")
+
+    async def _farstatus(self, text: str) -> None:
+        await Actor(self._api, f"{self._namespace}-far").do(f"status {text}")
+
+    async def _drop(self, text: str) -> None:
+        kind, name, _ = self._read(text)
+        await self._api.delete(KINDS[kind], self._namespace, name)
+
+    async def _label(self, text: str) -> None:
+        """Label the namespace."""
+        patch = {"metadata": {"labels": yaml.safe_load(text)}}
+        await self._api.patch(NAMESPACES, "", self._namespace, patch)
+
+    # What is done most often
+
+    async def _app(self, spec: str = "{}") -> None:
+        await self._make(f"Rollout app {{releasesImagePolicy: {{name: app}}, {spec[1:]}")
+
+    async def _set(self, spec: str) -> None:
+        await self._patch(f"Rollout app {{spec: {spec}}}")
+
+    async def _tag(self, tag: str) -> None:
+        await self._status(f"ImagePolicy app {{latestRef: {{name: app, tag: '{tag}'}}}}")
+
+    async def _gate(self, text: str) -> None:
+        name, spec = text.split(" ", 1)
+        await self._make(f"RolloutGate {name} {{rolloutRef: {{name: app}}, {spec[1:]}")
+
+    async def _open(self, text: str) -> None:
+        name, spec = text.split(" ", 1)
+        await self._patch(f"RolloutGate {name} {{spec: {spec}}}")
+
+    async def _check(self, name: str) -> None:
+        await self._make(f"HealthCheck {name} {{metadata: {{labels: {{app: app}}}}}}")
+
+    async def _health(self, text: str) -> None:
+        name, status = text.split(" ")
+        more = ", lastErrorTime: '$now'" if status == "Unhealthy" else ""
+        await self._status(
+            f"HealthCheck {name} {{status: {status}, lastChangeTime: '$now', message: x{more}}}"
+        )
+
+    async def _note(self, text: str) -> None:
+        key, value = text.split("=", 1)
+        patch = {"metadata": {"annotations": {f"rollout.kuberik.com/{key}": value}}}
+        await self._api.patch(ROLLOUTS, self._namespace, "app", patch)
+
+    async def _wait(self, seconds: str) -> None:
+        await asyncio.sleep(float(seconds))
+
+    def _read(self, text: str) -> tuple[str, str, dict[str, Any]]:
+        kind, name, *rest = text.split(" ", 2)
+        now = datetime.now(UTC)
+        values = {
+            "$NS": self._namespace,
+            "$select": _FLOW,
+            "$now": f"{now:%Y-%m-%dT%H:%M:%SZ}",
+            "$old": f"{now - timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}",
+            "$later": f"{now + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}",
+            "$today": f"{now:%A}",
+            "$yesterday": f"{now - timedelta(days=1):%A}",
+            "$tomorrow": f"{now + timedelta(days=1):%A}",
+        }
+        body = rest[0] if rest else "{}"
+        for key, value in values.items():
+            name, body = name.replace(key, value), body.replace(key, value)
+        return kind, name, yaml.safe_load(body) or {}
+
+
+_FLOW: Final = yaml.safe_dump(SELECTED, default_flow_style=True).strip()

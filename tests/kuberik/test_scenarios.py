@@ -1,0 +1,37 @@
+"""The scenarios, and the rows of the page that name them, agree; who plays them: tests/prove.py."""
+
+from tests.kuberik.play import Actor
+from tests.kuberik.scenarios import FILE, Scenario, list_rows, list_undocumented, read_scenarios
+
+SCENARIOS = read_scenarios(FILE.read_text())
+
+
+def test_each_scenario_is_equal_or_has_its_row() -> None:
+    """REL-118: and each row that names a scenario shows a difference."""
+    assert len(SCENARIOS) >= 100
+    assert len({one.name for one in SCENARIOS}) == len(SCENARIOS)
+    assert not list(list_undocumented(SCENARIOS, list_rows()))
+
+
+def test_each_step_is_one_that_can_be_done() -> None:
+    for one in SCENARIOS:
+        for operation in "; ".join(one.steps).split("; "):
+            verb = operation.split(" ")[0]
+            assert verb == "bare" or hasattr(Actor, f"_{verb}"), f"{one.name}: {operation}"
+
+
+def test_a_scenario_is_written_as_it_is_read() -> None:
+    comment, _, rest = FILE.read_text().partition("\n\n")
+    assert comment.startswith("#")
+    assert "\n".join(one.render() for one in SCENARIOS) == rest
+
+
+def test_what_is_not_documented_is_named() -> None:
+    different = Scenario(name="z01", title="", steps=(), differing=frozenset({"history"}))
+    equal = Scenario(name="z02", title="", steps=())
+    rows = {"z02": "what", "z03": "other"}
+    assert list(list_undocumented([different, equal], rows)) == [
+        "z01 differs, and no row of releases-migrate.md names it",
+        "z02 does not differ, but shows: what",
+        "z03 is no scenario, but shows: other",
+    ]
