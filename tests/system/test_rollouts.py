@@ -62,7 +62,7 @@ async def test_li01_quiet_after_the_rollout(world: World) -> None:
     await world.roll(names, "v2")
     await wait_reason(operator, "ingester", "up_to_date")
     before = [call for call in await world.judge.calls() if call.verb not in {"watch"}]
-    await world.annotate(names[0], **{PAUSED: "no"})
+    await world.annotate(names[0], **{PAUSED: "maybe"})
     await wait_reason(operator, "ingester", "is neither")
     assert [call for call in await world.judge.calls() if call.verb not in {"watch"}] == before
 

@@ -191,11 +191,13 @@ class Judge:
     async def calls(self, *, with_events: bool = False) -> list[Request]:
         """Return every request of the operator, in order of their answers.
 
-        Those that only report what it does are left out: they may come at any later time.
+        Those that only report what it does are left out: they may come at any later time. So are
+        questions about its own rights, which every account may ask, and which read no object.
         """
         await self.settle()
         calls = [read_request(entry) for entry in self._entries]
-        return [call for call in calls if with_events or call.resource != EVENTS.plural]
+        left_out = {"selfsubjectaccessreviews", *(() if with_events else (EVENTS.plural,))}
+        return [call for call in calls if call.resource not in left_out]
 
     async def writes(self) -> list[Json]:
         """Return the audit entries of all writes of StatefulSets here and of webhooks."""

@@ -167,7 +167,8 @@ def test_si14_an_oracle_agrees_on_what_no_downscale_refuses(
     is_refused = fails_closed
     if isinstance(old, Scalable) and isinstance(new, Scalable):
         is_unclear = fails_closed and (old.replicas is None) is not (new.replicas is None)
-        is_labelled = old.labels.get(NO_DOWNSCALE) == "true"
+        label = old.labels.get(NO_DOWNSCALE, "")
+        is_labelled = label.strip().lower() not in {"", "false", "no", "off", "0"}
         is_refused = is_labelled and (is_unclear or is_decrease(old, new))
 
     requested = review(old, new, dry_run=dry_run)
