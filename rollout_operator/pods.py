@@ -1,8 +1,8 @@
 """Call pods over HTTP: prepare and un-prepare them, and read since when they are ready.
 
 Decides how long a call may take, how many go at a time and what counts as success. What may be
-called is decided in `planning.downscales.endpoint`, how it is sent in `sender`, what an answer says
-in `model.decode.pod_answer`; which pods are called, and what a failure means, is left to `guards`
+called is decided in `planning.requests`, how it is sent in `sender`, what an answer says
+in `model.decode.objects`; which pods are called, and what a failure means, is left to `guards`
 and `controllers`.
 
 The real way to pods: one HTTP request over a connection of its own.
@@ -82,7 +82,7 @@ class Sender(Protocol):
     async def post(self, endpoint: Endpoint) -> tuple[int, bytes]:
         """POST, and return the HTTP status with the body of a 2xx; see `send` for errors.
 
-        At most one byte more than `model.decode.pod_answer.LONGEST_BODY` is read.
+        At most one byte more than `model.decode.objects.LONGEST_BODY` is read.
         """
         ...
 

@@ -1,7 +1,7 @@
 """`rollout-operator doctor`: prove an installation, and name what is wrong with what to do.
 
 Decides what is printed and which exit code it makes. It words nothing itself: findings come from
-`planning.diagnosis`, by the reads of `operator.diagnosis.examine`. Nothing is changed: all writes
+`planning.diagnosis`, by the reads of `operator.examine`. Nothing is changed: all writes
 are dry runs.
 """
 

@@ -2,7 +2,7 @@
 
 An eviction that we allowed may be refused by the API server, and a process may die between a
 record and its effect. Whatever process sees the record on an untouched pod removes it, so that the
-budget is free again (LI-07). Which pods may go is decided in `planning.budgets.rule`.
+budget is free again (LI-07). Which pods may go is decided in `planning.budgets`.
 
 Write the status of each disruption budget, for `kubectl get` and `kubectl describe`.
 

@@ -7,7 +7,7 @@ as it takes; a process that starts finds the records of the process before it. B
 Un-prepare pods that stay: where they were prepared, and with as many calls as it takes.
 
 Which pods are due is decided in `controller` and in the reviews, and remembered in
-`guards.downscales.reservations`; this module carries it out. Calls are made under the lock of the
+`guards.downscales`; this module carries it out. Calls are made under the lock of the
 set, so that none overtakes the calls of a review to the same pods.
 """
 

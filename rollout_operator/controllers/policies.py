@@ -2,12 +2,12 @@
 
 A batch is recorded in the status of its policy before a pod of it goes, so that no process ever
 repeats a batch or shortens the pause that follows. Which pods may go is decided in
-`planning.policies.plan`; deletes are those of the executor, after a live read and under the budgets
+`planning.policies`; deletes are those of the executor, after a live read and under the budgets
 and locks of all others.
 
 Events and metrics about policies, and about the StatefulSets and pods that they replace.
 
-What is worth an Event is decided in `planning.policies.events` and, of pods, in `planning.events`.
+What is worth an Event is decided in `planning.policy_status` and, of pods, in `planning.events`.
 
 The newest known state of each MultiAZRollout, and when its status is written.
 

@@ -2,11 +2,11 @@
 
 The caches hold no templates: each is read once for each generation, and the nodes of pods only
 where no template or label says the zone. Several StatefulSets are read in one list: a process that
-starts reads it for each policy. Which zone follows is decided in `planning.policies.zones`.
+starts reads it for each policy. Which zone follows is decided in `planning.policy_zones`.
 
 The StatefulSets of a MultiAZRollout, and its rule for the executor: which group, which plan.
 
-Which policy owns which StatefulSets is decided in `planning.policies.ownership`, anew once a
+Which policy owns which StatefulSets is decided in `planning.policy_zones`, anew once a
 policy, or what it may select, has changed. Where that is many times a second, it is decided once a
 second: it costs a pass over every policy, in which no other namespace has its turn. A pod is
 deleted only if it is in the recorded batch, whatever a plan of this moment would begin as well: the

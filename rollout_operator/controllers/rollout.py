@@ -26,7 +26,7 @@ after a gap in the watch it is not known how it went. That may miss a sign, and 
 
 While another process acts its deletes are no sign either, nor are those that an earlier process has
 sent and the API server carries out late: so nothing counts until `COMMIT_LIMIT` after this process
-has begun to act. The decision itself is taken in `planning.rollout.zones`.
+has begun to act. The decision itself is taken in `planning.readiness`.
 """
 
 import dataclasses

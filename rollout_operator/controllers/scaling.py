@@ -1,7 +1,7 @@
 """Bring the replica counts of one rollout group to what they should be.
 
 Beside rollouts, with workers of its own: pods that are slow to answer and references that cannot be
-read delay no rollout. What is due is decided in `planning.scaling.plan`; counts are written by
+read delay no rollout. What is due is decided in `planning.scaling`; counts are written by
 `replicas`, those that do not stay are reported by `contests`, pods are called by `pod_calls`,
 references are read by `kube.scales`.
 
@@ -15,7 +15,7 @@ did not stay.
 Call pods about delayed downscales, and remember their answers.
 
 One round of calls per StatefulSet at a time, many sets at once: a slow pod delays nothing but the
-downscale of its own set. Which calls are due is decided in `planning.scaling.delays`; this module
+downscale of its own set. Which calls are due is decided in `planning.delays`; this module
 sends them, and the answers wake the controller. Nothing is remembered beyond this process: pods
 know.
 """
@@ -151,7 +151,7 @@ def describe_mark(sts: StatefulSet) -> Reason:
 
 
 class DelayCalls(Protocol):
-    """The part of `pods.client.PodClient` that is needed."""
+    """The part of `pods.PodClient` that is needed."""
 
     async def cancel_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodError]: ...
 

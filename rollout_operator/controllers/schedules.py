@@ -12,7 +12,7 @@ minute at most. Each write holds only for the gate in the version of the decisio
 What caches know of schedules: for a decision on one, and for the Rollouts that obey them.
 
 A Rollout obeys the schedules of its namespace, and those of the cluster. What they say is decided
-in `planning.releases.schedules.holds`. A kind that the cluster does not have holds nothing. A kind
+in `planning.schedules`. A kind that the cluster does not have holds nothing. A kind
 that may not be read, or whose list fails, may have a closed schedule: that holds new versions, and
 nothing else.
 """

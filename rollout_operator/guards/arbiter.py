@@ -1,6 +1,6 @@
 """The arbiter of every disruption of a pod under a budget: eviction, and delete of a rollout.
 
-It makes two promises about the one decision in `planning.budgets.rule`. Within this process nothing
+It makes two promises about the one decision in `planning.budgets`. Within this process nothing
 is awaited between a decision and its reservation, so no lock is needed and none can be held too
 long. Between processes a record is written on the pod first and all pods are read after that: of
 two that grant at the same time the later writer sees the other's record, and both decide with it.
@@ -16,7 +16,7 @@ Which disruption budgets there are, and which of them select a pod.
 
 Decides which version of a budget is in force: the newest that can be obeyed, for as long as the
 budget exists. Which pods it selects is found by their labels; what it allows is decided in
-`planning.budgets.rule`, that two of them select one pod is refused there.
+`planning.budgets`, that two of them select one pod is refused there.
 
 What the budgets of a running operator are like now, for those who read its pages.
 

@@ -16,14 +16,14 @@ The state of the marks of downscales, as far as this process knows.
 
 A mark on a set means that its downscale may still happen, unless this process knows better: it has
 got the answer to the write, has removed the mark, or was refused that for longer than a write that
-holds by it can take. What a mark is stands in `planning.downscales.intents`;
-`controllers.scaling.intents` writes and removes them.
+holds by it can take. What a mark is stands in `planning.requests`;
+`controllers.replicas` writes and removes them.
 
 Where the times of downscales are kept, for other processes and for this process after a restart.
 
 Two places with the same methods: annotations of the StatefulSets, which is here, and the
 zone tracker, see `zone_tracker`. Whether a time forbids a downscale is decided in
-`planning.downscales.spacing`.
+`planning.downscales`.
 """
 
 import asyncio
@@ -576,7 +576,7 @@ class DownscaleTimes(Protocol):
 
     @property
     def source(self) -> TimesSource:
-        """Where they are kept, for `planning.downscales.spacing`."""
+        """Where they are kept, for `planning.downscales`."""
         ...
 
     def recall(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:

@@ -6,7 +6,7 @@ Pods that are on their way out although they still look untouched.
 
 Three sources show them: our own delete that the cache does not show yet, a grant of this process,
 and a record on the pod, which any process may have written. All engines count all of them as down.
-Which pods may go is decided in `planning.budgets.rule`, how a grant comes about in `arbiter`.
+Which pods may go is decided in `planning.budgets`, how a grant comes about in `arbiter`.
 
 Beside them: pods whose eviction was allowed and did not happen. Another webhook or a
 PodDisruptionBudget may refuse what was allowed here, or a client sent the review without an

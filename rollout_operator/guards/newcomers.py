@@ -4,7 +4,7 @@ Fed by the watches, event by event, and kept in memory only: what was there at f
 a gap in a watch, may have held data, and so may whatever else is in doubt. What a name had stays in
 memory for an hour whatever becomes of its object: its volumes outlive a StatefulSet that a person
 deletes and creates again (`PastNames`). No label or status of a set says what it had before this
-process saw it. Which of these ordinals hold nothing is decided in `planning.rollout.newcomers`.
+process saw it. Which of these ordinals hold nothing is decided in `planning.readiness`.
 """
 
 import sys

@@ -1,14 +1,14 @@
 """Which pods are to be un-prepared, and where, and which may still be un-prepared.
 
 A pod that was prepared, and stays, must be un-prepared at each place where it was called, with as
-many calls as it takes; see `controllers.downscales.cancellations`.
+many calls as it takes; see `controllers.downscales`.
 
 Records on pods that are to go, for the process that comes after a crash.
 
 Written before the first pod is called, so that what was prepared is known after a crash. A few
 pods of the range carry a copy of the whole record each: enough to survive the loss of some pods,
 and few enough for the default rate limit. One more copy is on a pod that stays: those that go may
-be gone before the time of the downscale is recorded (SI-11). See `model.downscale.DownscaleRecord`.
+be gone before the time of the downscale is recorded (SI-11). See `model.objects.DownscaleRecord`.
 
 Whatever may patch pods may write a record, so a record is a hint and no proof:
 - counts: they say which pods are un-prepared, and hold the group back until the set itself,
@@ -219,14 +219,14 @@ class UnprepareBacklog:
 
 
 class FailedCall(Protocol):
-    """The part of `pods.client.PodError` that is needed."""
+    """The part of `pods.PodError` that is needed."""
 
     @property
     def may_arrive(self) -> bool: ...
 
 
 class CancelCalls(Protocol):
-    """The part of `pods.client.PodClient` that is needed."""
+    """The part of `pods.PodClient` that is needed."""
 
     async def cancel_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, FailedCall]: ...
 
@@ -240,7 +240,7 @@ class UnansweredCancels:
 
     A caller gives up after a while, and a slow pod goes on with the call all the same. The next
     call to it counts only once no earlier call can take effect any more (SI-10); whether that is so
-    is decided in `planning.downscales.rule`. A restarted process does not know what the process
+    is decided in `planning.downscales`. A restarted process does not know what the process
     before it sent: pods that carry its record may have been called just before it ended.
     """
 

@@ -2,8 +2,8 @@
 
 Every write is of one entry and holds only for the state that was read: where several operators look
 after one namespace for a while, this is what keeps two of them from letting two zones go at a time.
-The format is decided in `model.tracker`; whether a time forbids a downscale, in
-`planning.downscales.spacing`.
+The format is decided in `model.scaling`; whether a time forbids a downscale, in
+`planning.downscales`.
 """
 
 from collections.abc import Callable, Sequence

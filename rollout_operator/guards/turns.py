@@ -2,7 +2,7 @@
 
 Clients such as `kubectl drain` repeat an eviction that was refused for lack of room. How long a
 client pauses is learned from its repeats; for twice as long its eviction is remembered, and a
-rollout lets it have the next place. Whose turn it is decides `planning.budgets.turns`. All of it is
+rollout lets it have the next place. Whose turn it is decides `planning.budgets`. All of it is
 memory of this process: losing it loses a turn and nothing else.
 
 Used only for pods that their budget would let go. Never lets a pod go by itself, so that no

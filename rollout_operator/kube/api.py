@@ -1,7 +1,7 @@
 """Protocols of the API client: what callers may request, and which errors they see.
 
-The real implementation is `kube.client.client.Client`; a simulated cluster stands behind the same
-Protocols. Every method raises the classes of `model.errors` and nothing else of the network.
+The real implementation is `kube.client.Client`; a simulated cluster stands behind the same
+Protocols. Every method raises the classes of `model.names` and nothing else of the network.
 
 Calls to the API server, in the words of its authoriser, and how long each may take.
 
@@ -121,7 +121,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 class WatchEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a watch: ADDED, MODIFIED, DELETED or BOOKMARK with the undecoded object.
 
-    An ERROR line never arrives as an event: it is raised as an error of `model.errors`.
+    An ERROR line never arrives as an event: it is raised as an error of `model.names`.
     """
 
     type: str

@@ -151,7 +151,7 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class Exchange:
-    """Requests of one component. Every method raises classes of `model.errors` only."""
+    """Requests of one component. Every method raises classes of `model.names` only."""
 
     transport: Transport
     limits: RateLimiter

@@ -7,7 +7,7 @@ files for a moment. What a kubeconfig says is decided in `kubeconfig`, login pro
 
 The one shared way to the API server: session, TLS, credential, headers of every request.
 
-Made by `connect`, used by every `kube.client.client.Client`. The library's own session is replaced
+Made by `connect`, used by every `kube.client.Client`. The library's own session is replaced
 because of what it may not receive: see `_session`.
 
 The proxy is chosen from the environment by the rules of Go programs. Python's own reading of

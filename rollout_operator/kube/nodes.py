@@ -3,7 +3,7 @@
 Most policies are written so that they need no node; for them this costs no request. Of a node only
 the labels are kept that a policy needs. A key that is needed later is in no cached node yet: nodes
 are listed anew, and until then nothing is known by it. A person who may write policies names keys,
-so a namespace has a few of them at a time. Which zone follows is left to `planning.policies.zones`.
+so a namespace has a few of them at a time. Which zone follows is left to `planning.policy_zones`.
 """
 
 import asyncio

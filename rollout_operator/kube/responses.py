@@ -1,6 +1,6 @@
 """Turn what the API server answered into the error class that says what the caller should do.
 
-Pure: status, headers and body in, an error of `model.errors` out. Time-outs and broken connections,
+Pure: status, headers and body in, an error of `model.names` out. Time-outs and broken connections,
 where there is no answer, are translated in `exchange`.
 
 Texts are read only where the API offers nothing better: both the authoriser and admission

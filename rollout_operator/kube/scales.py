@@ -1,7 +1,7 @@
 """The counts of all references that zones mirror, followed for as long as a group wants them.
 
 Decides what is followed, how closely, and which groups learn of it. When a scale is read is decided
-in `reference`, which resource a kind has in `kube.client.discovery`; what follows from a count is
+in `reference`, which resource a kind has in `kube.responses`; what follows from a count is
 left to the planner.
 
 Keep the reading of one reference: when its scale is read, and what is shown meanwhile.

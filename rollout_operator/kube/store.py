@@ -289,7 +289,7 @@ Configuration: TypeAlias = WebhookConfiguration | Unreadable
 
 
 class BudgetStore(Store[AnyBudget]):
-    """Zone-aware budgets; `guards.budgets.catalog` knows what they mean together.
+    """Zone-aware budgets; `guards.arbiter` knows what they mean together.
 
     A namespace has some dozens of them, a cluster as many configurations: a search reads all of
     them.
@@ -305,7 +305,7 @@ class NodeStore(Store[Node | Unreadable]):
 
 
 class PolicyStore(Store[WatchedPolicy | Unreadable]):
-    """MultiAZRollouts; `planning.policies.ownership` knows what they mean together."""
+    """MultiAZRollouts; `planning.policy_zones` knows what they mean together."""
 
 
 class WatchedStore(Store[AnyWatched]):

@@ -1,7 +1,7 @@
 """A ZoneAwarePodDisruptionBudget: what decides of it, its status, and the record of a pod under it.
 
 How a budget is read from the API's object, and what is refused, is written in
-`model.decode.budget`.
+`model.decode.custom`.
 
 What of a StatefulSet says in which zone its pods run.
 

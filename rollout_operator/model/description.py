@@ -314,7 +314,7 @@ class ZoneDescription(msgspec.Struct, frozen=True, kw_only=True):
     is_busy: bool = False
     """Whether it is this zone's turn."""
     pods: tuple[PodDescription, ...] = ()
-    """The lowest desired ordinals, as many as `planning.description.zones.share_pods` gives it."""
+    """The lowest desired ordinals, as many as `planning.describe_groups.share_pods` gives it."""
 
 
 class DownscaleDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -350,7 +350,7 @@ class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
     underway_since: Time | None = None
     """Since when the steps are being carried out; None where they are not yet, or not here."""
     steps: tuple[Step, ...] = ()
-    """At most `planning.description.groups.MOST_STEPS`."""
+    """At most `planning.describe_groups.MOST_STEPS`."""
     waits: tuple[Waiting, ...] = ()
     problems: tuple[Waiting, ...] = ()
     downscale: DownscaleDescription | None = None

@@ -50,7 +50,7 @@ MIRROR_API_VERSION: Final = "grafana.com/rollout-mirror-replicas-from-resource-a
 MIRROR_WRITE_BACK: Final = "grafana.com/rollout-mirror-replicas-from-resource-write-back"
 DOWNSCALE_DELAY: Final = "grafana.com/rollout-delayed-downscale"
 DOWNSCALE_DELAY_URL: Final = "grafana.com/rollout-prepare-delayed-downscale-url"
-# Written by us: that we are about to scale a set down. See `planning.downscales.intents`. It keeps
+# Written by us: that we are about to scale a set down. See `planning.requests`. It keeps
 # its group among those that are scaled until it is removed.
 DOWNSCALE_INTENT: Final = "grafana.com/rollout-operator-downscale-intent"
 SCALING_ANNOTATIONS: Final = frozenset(
@@ -68,7 +68,7 @@ SCALING_ANNOTATIONS: Final = frozenset(
     }
 )
 
-# On pods: which downscale is underway. See `model.downscale.DownscaleRecord`.
+# On pods: which downscale is underway. See `model.objects.DownscaleRecord`.
 DOWNSCALE_RECORD: Final = "grafana.com/rollout-operator-downscale"
 
 # On pods: that they may go, and who said so when. See `model.budget.Record`.

@@ -1,7 +1,7 @@
 """Slim API objects: the fields that decide, and no more.
 
 They are frozen. Two of them that differ only in `resource_version` decide alike: see
-`kube.cache.store.decides`.
+`kube.store.decides`.
 
 The frozen snapshot of one rollout group that one decision works on.
 

@@ -2,21 +2,21 @@
 
 A MultiAZRollout: how several StatefulSets roll out together, or why it is refused.
 
-How a policy is read from the API's object is written in `model.decode.policy`; which StatefulSets
-each of several policies owns is decided in `planning.policies.ownership`.
+How a policy is read from the API's object is written in `model.decode.custom`; which StatefulSets
+each of several policies owns is decided in `planning.policy_zones`.
 
 The zones of a policy: in which zone each of its StatefulSets is, and what to know of that.
 
-Which they are is decided in `planning.policies.zones`.
+Which they are is decided in `planning.policy_zones`.
 
 What one decision for a policy works on, and what it comes to.
 
-The decision is made in `planning.policies.plan`; recording a batch, and deleting its pods, is left
+The decision is made in `planning.policies`; recording a batch, and deleting its pods, is left
 to the controllers.
 
 `status` of a MultiAZRollout: written for people and scripts; its last batch is read to decide.
 
-What stands in it is decided in `planning.policies.status`. A field without a value is left out:
+What stands in it is decided in `planning.policy_status`. A field without a value is left out:
 the schema of a time refuses an empty text.
 
 A MultiAZRollout as a watch shows it: what it wants, and what its status has recorded.

@@ -5,7 +5,7 @@ of the API's kind. Here it is a release rollout: a rollout replaces pods.
 
 A schedule of releases: in which hours of a local calendar versions may be deployed.
 
-How a schedule is read from the API's object is written in `model.decode.releases.schedule`; when it
+How a schedule is read from the API's object is written in `model.decode.releases`; when it
 is active, and which gates it wants for its Rollouts, is decided in `planning.releases.schedules`.
 
 `status` of a Rollout, as kuberik's users read it; the operator reads all of it to decide.

@@ -1,7 +1,7 @@
 """Replicas on their way through the zones: what decides them, and what follows.
 
 A zone follows another zone, or mirrors the count of any object with a `scale` subresource; every
-other count belongs to people. A snapshot in, `ScalingPlan` out: see `planning.scaling.plan`.
+other count belongs to people. A snapshot in, `ScalingPlan` out: see `planning.scaling`.
 
 An admission review as far as it decides: which user changes what, from what, to what.
 

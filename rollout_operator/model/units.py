@@ -8,7 +8,7 @@ which object and field it came from is added by the caller.
 Patterns that tenants write: RE2 only, of bounded size.
 
 Decides what may be compiled at all. Those of budgets match a whole text: what a match means is left
-to `planning.budgets.counting`, which groups there must be to `model.decode.budget`. Those of Flux
+to `planning.budgets`, which groups there must be to `model.decode.custom`. Those of Flux
 match anywhere, and extract.
 """
 

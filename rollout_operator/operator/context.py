@@ -460,7 +460,7 @@ class Context:
         )
         self.group_states.on_post(self.events.on_post)
         self.find_driver: Callable[[GroupName], str | None] = lambda group: None
-        """Returns the MultiAZRollout that replaces the pods of a group, see `model.group.Group`."""
+        """Returns the MultiAZRollout that replaces the pods of a group."""
 
     @property
     def is_stopping(self) -> bool:

@@ -18,7 +18,7 @@ Finds the namespaces of a whole cluster that the operator has to watch.
 
 Decides what makes a namespace one of those: a StatefulSet of a rollout group, a budget, a policy
 or, where releases are switched on, a Rollout. The first three are followed here for all namespaces,
-each of which has a share in them: `kube.cache.cluster`. Where StatefulSets of the cluster may not
+each of which has a share in them: `kube.kinds`. Where StatefulSets of the cluster may not
 be listed, nothing is found, and the operator watches its own namespace.
 
 Which namespaces of a cluster this process watches because a review has named them.

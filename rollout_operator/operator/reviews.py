@@ -430,7 +430,7 @@ class _Routes(msgspec.Struct, frozen=True):
 
 
 class _RoutedHook(msgspec.Struct, frozen=True):
-    """The hooks of one path, of all namespaces. Implements `web.reviews.dispatch.ReviewHook`."""
+    """The hooks of one path, of all namespaces. Implements `web.dispatch.ReviewHook`."""
 
     path: str
     routes: _Routes

@@ -18,7 +18,7 @@ The Secret that holds the certificates: read, created, replaced, never listed or
 
 Decides how a key pair is written down and what of an existing Secret is kept: its labels,
 annotations, type and the data that is not ours. What is written carries our label from then on.
-Whether it may be written is decided in `planning.ownership`, what to do after a lost race by the
+Whether it may be written is decided in `planning.policy_zones`, what to do after a lost race by the
 caller.
 """
 
@@ -51,6 +51,7 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.planning.certificate import (
     BACKDATING,
+    LEAF_NAME,
     BrokenCertificate,
     CertificateStep,
     Decision,
@@ -58,7 +59,6 @@ from rollout_operator.planning.certificate import (
     Validity,
     Wanted,
 )
-from rollout_operator.planning.policy_zones import LEAF_NAME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -1,10 +1,9 @@
 """Keep the certificate in the Secret, what is served and the CA bundle right, for ever.
 
-Reads the Secret, has `planning.ownership` and `planning.certificate` decide, carries the step out
-and reads it again, until nothing is left to do. All replicas do so side by side: a replica that
-loses a race for the Secret takes what the winner wrote. Publishing the bundle is left to the
-injector behind `CertificateCallbacks`. loses a race for the Secret takes what the winner wrote.
-Publishing the bundle is left to the injector behind `CertificateCallbacks`.
+Reads the Secret, has `planning.certificate` decide, carries the step out and reads it again, until
+nothing is left to do. All replicas do so side by side: a replica that loses a race for the Secret
+takes what the winner wrote. Publishing the bundle is left to the injector behind
+`CertificateCallbacks`.
 """
 
 import asyncio
@@ -41,11 +40,12 @@ from rollout_operator.planning.certificate import (
     BrokenCertificate,
     CertificateStep,
     Decision,
+    Marks,
     UsableCertificate,
     Wanted,
     plan_certificate,
+    plan_secret,
 )
-from rollout_operator.planning.policy_zones import Marks, plan_secret
 from rollout_operator.telemetry.logs import log
 
 # A broken Secret is repaired within a minute: one reconcile, and time for failures of the API.

@@ -2,7 +2,7 @@
 
 Evictions, rollouts and downscales call it. It decides from one snapshot and keeps nothing: which
 other pods may go meanwhile is in `deletions`, and what is granted is remembered in
-`guards.budgets.in_flight`. The numbers come from `counting`.
+`guards.grants`. The numbers come from `counting`.
 
 How many pods of a zone a disruption budget counts as down, or does not know of.
 
@@ -10,7 +10,7 @@ In zone mode all owned pods count, also those beyond the desired ordinals, but f
 in partition mode only the pods of one partition, and newcomers, too: what its other pods hold is
 then nowhere else. Pods of different zones with the same partition hold the same data: their names
 say which. What follows from the numbers is settled in `rule`; whether a single pod is up, in
-`planning.rollout.readiness`.
+`planning.readiness`.
 
 Whose turn it is where evictions and a rollout want the places of one budget.
 
@@ -18,7 +18,7 @@ A rollout learns of a free place at once, an eviction only when its client tries
 eviction that was refused has the next place, and the rollout holds still for it; when as many
 evictions have gone as the budget allows at a time, the rollout has as many places. Neither waits
 for ever: a turn that is not used ends. What is remembered of the clients that wait is in
-`guards.budgets.precedence`.
+`guards.turns`.
 
 What reviews of evictions and of budgets request, and the answers that need no count.
 

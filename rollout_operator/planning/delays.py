@@ -1,7 +1,7 @@
 """Delayed downscales: what a zone's annotations want, and which pods are un-prepared.
 
 Only of zones that mirror (DELAY-01). What the pods that are to go must say is decided in
-`pod_answers`, how they are called in `pods.client`.
+`pod_answers`, how they are called in `pods`.
 
 How far down a zone may go by the answers of its pods: DELAY-06 to 09, SEED-073 to 078.
 

@@ -21,7 +21,7 @@ and ends by itself.
 
 One zone and its pods as every outlet shows them.
 
-What is up and down is settled in `planning.rollout.readiness`; here it is only put in words and
+What is up and down is settled in `planning.readiness`; here it is only put in words and
 counted. The work goes with the pods that exist or are shown, never with `spec.replicas`.
 """
 

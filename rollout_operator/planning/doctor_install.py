@@ -1,7 +1,7 @@
 """Which operators there are for a namespace, and what their arguments and variables say.
 
 Operators are ours or grafana's, of any version: flags that are not known are passed over, which the
-grammar of `config` would refuse. The variables are those of `config.environment`, which judges
+grammar of `config` would refuse. The variables are those of `config.flags`, which judges
 their values. A variable whose value comes from elsewhere counts as given, and says nothing.
 
 Whether webhooks are registered as the operator needs them, and the API server reaches them.

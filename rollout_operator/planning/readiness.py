@@ -15,7 +15,7 @@ Which ordinals of a zone hold nothing, because none of their pods was ever ready
 An upscale adds ordinals; until a pod of theirs becomes ready there is no data in it, and it holds
 up neither a downscale nor a rollout nor an eviction. The successor of a pod that was ready, deleted
 or evicted a moment ago, looks the same: that nothing came before a pod is known only from what this
-process saw of its ordinal, over a settling time (`guards.downscales.newcomers`); that it was not
+process saw of its ordinal, over a settling time (`guards.newcomers`); that it was not
 ready itself, also from its own status.
 """
 

@@ -9,7 +9,7 @@ Where the pods of a set are called before a downscale.
 Decides which port, path and names may become part of a request (D-27): what a tenant writes into an
 annotation must reach nothing but the pods of its own set. A review names port and path, a delayed
 downscale a URL (DELAY-04), of which all but its host is taken: each pod has its own. Which pods are
-called is decided by the callers, how they are called in `pods.client`.
+called is decided by the callers, how they are called in `pods`.
 
 Marks of downscales that the operator is about to write itself (SI-02).
 

@@ -26,11 +26,11 @@ How far each rollout group is: pods of each zone by state, and since when nothin
 
 One gauge a number, because the numbers overlap and make no sum. Times are moments, from which a
 query makes seconds. Series are written where a number has changed, and go with their zone or group;
-what the numbers mean is decided in `planning.rollout.readiness`.
+what the numbers mean is decided in `planning.readiness`.
 
 Metrics of disruption budgets (METR-30), and of disruptions requested of them (METR-31, METR-32).
 
-What is in force is decided in `guards.budgets.catalog`. The values of `reason` are those of all
+What is in force is decided in `guards.arbiter`. The values of `reason` are those of all
 releases, one for several of our codes: dashboards select on them. The exact reason is in the log,
 and in `rollout_operator_reviews_total`.
 """
@@ -841,7 +841,7 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
 
     plan: Plan
     since: datetime
-    """Since when the leading reason, `model.reasons.urgency`, is the same for the same zone."""
+    """Since when the leading reason, `model.outcome`, is the same for the same zone."""
     looked: datetime
     """When the plan was made."""
     is_underway: bool = False

@@ -7,7 +7,7 @@ server is read for that is left to `read_shares`.
 The hook zpdb-validation: a budget that cannot be obeyed is not stored.
 
 Decides which reviews are about a budget of ours. What a budget must be like is decided in
-`model.decode.budget` and `planning.budgets.reviews`. Nothing that it does can be seen from
+`model.decode.custom` and `planning.budgets`. Nothing that it does can be seen from
 outside, and it calls no server: what it knows of pods and other budgets is what the caches hold.
 """
 

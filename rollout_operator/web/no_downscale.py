@@ -2,7 +2,7 @@
 
 Decides the verdict on a Scale whose object cannot be read: it is allowed where the API server does
 not give the object, and refused, to be tried again, where the operator itself had no room or time
-to read it (D-20). All else is decided in `planning.downscales.request`.
+to read it (D-20). All else is decided in `planning.requests`.
 
 The object behind a Scale: its labels, from the cache where that is certainly fresh enough.
 

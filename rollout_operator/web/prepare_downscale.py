@@ -2,13 +2,13 @@
 
 A reservation is recorded on its pods; they are called, the time is recorded, and the request is
 answered. Which reviews must wait is decided in `prepare_reservation`, before that. What
-becomes of a downscale afterwards is the concern of `controllers.downscales.controller`; an answer
+becomes of a downscale afterwards is the concern of `controllers.downscales`; an answer
 that is never given, for whatever reason, leaves it pods to un-prepare.
 
 Reserve a downscale, if a set may lose pods now, before another request can.
 
 The first half of the hook prepare-downscale: one live read of the whole group under its lock, the
-times of downscales, and the decision of `planning.downscales.reservation`. What follows from a
+times of downscales, and the decision of `planning.downscales`. What follows from a
 reservation, the calls to pods, the record and the answer, is in `prepare_downscale`.
 """
 
@@ -84,7 +84,7 @@ class GroupObserver(Protocol):
 
 
 class PrepareCalls(CancelCalls, Protocol):
-    """The part of `pods.client.PodClient` that is needed."""
+    """The part of `pods.PodClient` that is needed."""
 
     async def prepare_all(self, endpoints: Sequence[Endpoint]) -> list[PodError]: ...
 

@@ -1,8 +1,8 @@
 """The webhook server on -server-tls.port: one request in, one answer out.
 
 Decides which requests are worth a review. How a review is answered, and when at the latest, is
-decided in `web.reviews.dispatch`, which clients may connect in `web.http.listener`, how much may be
-sent in `web.http.bodies`.
+decided in `web.dispatch`, which clients may connect in `web.connection`, how much may be
+sent in `web.webhooks`.
 
 Bodies of reviews: read within limits of size, memory and time, and decoded.
 

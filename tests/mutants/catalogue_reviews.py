@@ -1,4 +1,4 @@
-"""Mutants of the reviews: `planning.downscales.request`, `downscale`, `spacing`, `web`, `pods`."""
+"""Mutants of the reviews: `planning.requests`, `downscale`, `spacing`, `web`, `pods`."""
 
 from typing import Final
 

@@ -8,11 +8,12 @@ from msgspec.structs import replace
 from rollout_operator.planning.certificate import (
     BrokenCertificate,
     CertificateStep,
+    Marks,
     UsableCertificate,
     Validity,
     Wanted,
+    plan_secret,
 )
-from rollout_operator.planning.policy_zones import Marks, plan_secret
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -1,7 +1,7 @@
 """The client of one process to the simulated API server: the Protocols of `kube.api`.
 
 Decides what each call looks like to the API server, and how its answer looks to the operator, as
-`kube.client.client` does for a real API server. How a call gets there is `requests`' part, which
+`kube.client` does for a real API server. How a call gets there is `requests`' part, which
 events of a watch come through is `delayed_watches`'.
 """
 
@@ -318,7 +318,7 @@ class SimulatedClient:
         return None if outcome.fails is Failure.CUT_BODY else answer.body
 
     async def _admit(self, sent: _Sent) -> None:
-        """Wait for a token of the process, as `kube.client.exchange` does. Raises Throttled."""
+        """Wait for a token of the process, as `kube.client` does. Raises Throttled."""
         await self._link.stay_alive()
         if not sent.has_turn:
             within = min(sent.within, sent.sent_within or sent.within)

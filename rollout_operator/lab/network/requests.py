@@ -77,7 +77,7 @@ class _Reply(msgspec.Struct, frozen=True):
 async def travel(simulated_call: SimulatedCall, link: Link, outcome: FaultDecision) -> ApiAnswer:
     """Make a call and return its answer, a success; never, where the process dies meanwhile.
 
-    Raises the errors of `model.errors` that the real client raises.
+    Raises the errors of `model.names` that the real client raises.
     """
     if outcome.crash is CrashPoint.BEFORE_SEND:
         link.crash()

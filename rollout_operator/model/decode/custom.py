@@ -1,7 +1,7 @@
 """JSON of a ZoneAwarePodDisruptionBudget → `Budget`, or why it cannot be obeyed.
 
 Decides what is refused, in which order and in which words, the same for watched budgets and for
-budgets under review. What becomes of a flawed budget is left to `guards.budgets.catalog`.
+budgets under review. What becomes of a flawed budget is left to `guards.arbiter`.
 
 JSON of a MultiAZRollout → `Policy`, or all for which it is refused.
 
@@ -15,7 +15,7 @@ Decides what of a status is believed: any client that may write it may have. Tha
 people; what is no status of ours is taken for an empty status, and replaced. That of a
 MultiAZRollout is read to decide, and each field by itself: a field that is none of ours is as if it
 were lost, with a reason, and the others count. Times may lie in the future; what that means is
-decided in `planning.policies.batches`.
+decided in `planning.policies`.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""JSON of the objects of an installation → the parts of `model.diagnosis.installation`.
+"""JSON of the objects of an installation → the parts of `model.diagnosis`.
 
 Decides what of each kind a check may read, and what an absent field means. Webhooks are read in
 `registrations`.

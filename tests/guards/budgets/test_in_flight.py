@@ -83,7 +83,7 @@ def test_fp40_a_record_counts_whichever_client_wrote_it() -> None:
 
 
 def test_si04_an_own_delete_counts_as_such_also_under_a_grant() -> None:
-    """What is read back is reported by it: see `controllers.rollout.executor`."""
+    """What is read back is reported by it: see `controllers.executor`."""
     memory = Memory(A0, A1)
     memory.grant(A0)
     memory.deletes.begin(A0)

@@ -191,7 +191,7 @@ def test_long_urls_are_refused() -> None:
     ],
 )
 def test_names_and_addresses_are_judged_as_ever(changes: dict[str, str], expected: str) -> None:
-    """DELAY-13, SEC-10: the same rules as for `planning.downscales.endpoint`."""
+    """DELAY-13, SEC-10: the same rules as for `planning.requests`."""
     assert plan("http://pod/a", **changes) == expected
 
 
