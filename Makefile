@@ -41,12 +41,12 @@ help: ## list the targets
 venv: $(READY) ## set up .venv from the lock file
 
 # Packages are compiled as they are imported: of most of their modules none ever is.
-$(READY): pyproject.toml requirements-dev.lock
+$(READY): pyproject.toml lab/pyproject.toml requirements-dev.lock
 	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo \
 	"Python 3.11 or newer is needed. Name one: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --no-compile --require-hashes --only-binary :all: -r requirements-dev.lock
-	$(PIP) install --no-deps --no-index --no-build-isolation --editable .
+	$(PIP) install --no-deps --no-index --no-build-isolation --editable . --editable lab
 	@touch $@
 
 lint: $(READY) ## formatting, lint rules, spelling, imports and types
@@ -130,7 +130,7 @@ LOCK = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --gener
 lock: $(READY) ## resolve the dependencies in pyproject.toml
 	$(LOCK) pyproject.toml -o requirements.lock
 	$(LOCK) pyproject.toml --extra otel -c requirements.lock -o requirements-otel.lock
-	$(LOCK) pyproject.toml --extra otel --extra demo --group dev -c requirements-otel.lock -o requirements-dev.lock
+	$(LOCK) pyproject.toml --extra otel --group dev -c requirements-otel.lock -o requirements-dev.lock
 	$(LOCK) --group go -o requirements-go.lock
 	$(LOCK) --group docs -c requirements-dev.lock -o requirements-docs.lock
 
@@ -151,4 +151,4 @@ manifests: ## print the manifests of the base; needs kubectl
 	@kubectl kustomize manifests/base
 
 clean: ## remove what make and the tools have made
-	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info lab/build lab/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

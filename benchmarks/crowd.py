@@ -10,14 +10,14 @@ from datetime import timedelta
 from typing import Final
 
 import msgspec
+from rollout_lab.model.history import Called
+from rollout_lab.model.request import STRATEGIC_PATCH, ApiRequest
+from rollout_lab.virtual_loop.loop import VirtualTimeLoop
+from rollout_lab.world import Sandbox
+from rollout_lab.zones import ZoneSpec, statefulset
 
 from benchmarks.figures import Figure, Result
 from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS, JsonObject
-from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiRequest
-from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
-from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.names import GROUP_LABEL
 
 GROUPS: Final = 60

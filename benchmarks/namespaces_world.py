@@ -11,11 +11,11 @@ from datetime import timedelta
 from typing import Final
 
 import msgspec
+from rollout_lab.zones import ZoneSpec
 
 from benchmarks.rollout import PODS
 from benchmarks.timeline import Json
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
-from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import TOPOLOGY_KEYS
 from tests.world.api import STATEFULSETS, Api, Resource
 from tests.world.budgets import install_kinds

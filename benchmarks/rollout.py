@@ -14,11 +14,11 @@ from typing import Final
 
 import msgspec
 import yaml
+from rollout_lab.zones import three_zones
 
 from benchmarks.figures import Figure, Result, median, percentile
 from benchmarks.processes import read_time
 from benchmarks.timeline import Json, Rollout, count_requests, read_rollout
-from rollout_operator.lab.zones import three_zones
 from tests.world.assets import locate_assets
 from tests.world.kubelet import Behaviour, always
 from tests.world.plane import AUDIT_POLICY, CONTROLLERS, KUBELET, ControlPlane

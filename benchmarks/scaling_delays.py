@@ -14,12 +14,12 @@ from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
+from rollout_lab.zones import ZoneSpec, statefulset
 
 from benchmarks.figures import Figure, Result, median
 from benchmarks.prepare import count_in_flight
 from benchmarks.processes import read_time
 from benchmarks.scaling_grants import grant_component
-from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.names import (
     DOWNSCALE_DELAY,
     DOWNSCALE_DELAY_URL,

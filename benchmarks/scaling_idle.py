@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
+from rollout_lab.model.history import Called
+from rollout_lab.virtual_loop.loop import VirtualTimeLoop
+
 from benchmarks.figures import Figure, Result
-from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
 from rollout_operator.telemetry import logs
 from tests.scaling_world import OPERATOR, mirror, run_world
 

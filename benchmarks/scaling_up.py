@@ -11,11 +11,11 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
+from rollout_lab.zones import ZoneSpec
 
 from benchmarks.figures import Figure, Result, median, percentile
 from benchmarks.processes import read_time
 from benchmarks.scaling_grants import grant_component
-from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import LEADING_ZONE
 from tests.world.api import STATEFULSETS
 from tests.world.assets import locate_assets

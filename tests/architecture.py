@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from tests.code_rules import PACKAGE, ROOT, Module, list_imports, load_modules
+from tests.code_rules import PACKAGE, ROOT, Module, list_imports, load_lab, load_package
 
 DOCUMENT: Final = ROOT / "docs" / "architecture.md"
 BEGIN: Final = "<!-- drawn by `python -m tests.architecture` -->\n"
@@ -18,9 +18,10 @@ END: Final = "<!-- end of what is drawn -->\n"
 
 
 def render_architecture(modules: Iterable[Module]) -> str:
-    """Return the picture of the layers in Mermaid, and the table of all folders, as Markdown."""
-    modules = [module for module in modules if module.layer and module.layer != "__main__"]
-    return f"\n{_render_picture(modules)}\n{_render_table(modules)}\n"
+    """Return the picture of the operator's layers in Mermaid, and the table of all folders."""
+    modules = [module for module in modules if module.name not in ("__main__", "")]
+    operator = [module for module in modules if module.path.parts[0] == PACKAGE.name]
+    return f"\n{_render_picture(operator)}\n{_render_table(modules)}\n"
 
 
 def replace_drawing(document: str, drawing: str) -> str:
@@ -78,7 +79,7 @@ def _render_table(modules: Iterable[Module]) -> str:
         (package,) = [one for one in inside if one.path.stem == "__init__"]
         others = ", ".join(f"`{one.path.stem}`" for one in inside if one is not package)
         subject = (ast.get_docstring(package.tree) or "").partition("\n")[0]
-        name = folder.relative_to(PACKAGE.name).as_posix()
+        name = folder.as_posix().removeprefix(f"{PACKAGE.name}/")
         lines.append(f"| `{name}` | {others or '-'} | {subject} |")
     return "\n".join([*lines, ""])
 
@@ -97,7 +98,7 @@ def count_walks(document: str) -> str:
 def main() -> int:
     """Write what is drawn and counted into the document; 1 where that changed it."""
     old = DOCUMENT.read_text()
-    new = count_walks(replace_drawing(old, render_architecture(load_modules(PACKAGE))))
+    new = count_walks(replace_drawing(old, render_architecture([*load_package(), *load_lab()])))
     DOCUMENT.write_text(new)
     return int(new != old)
 

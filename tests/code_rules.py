@@ -1,4 +1,4 @@
-"""The package's source as data, and what stands in it: imports and calls.
+"""The source of both packages as data, and what stands in it: imports and calls.
 
 The rules themselves are in `test_layers.py` and `test_house_rules.py`.
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "rollout_operator"
+LAB = ROOT / "lab" / "rollout_lab"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +56,14 @@ class Module:
 
 @cache
 def load_package() -> Sequence[Module]:
-    """Return all modules of the package; read once, because that takes longer than a rule."""
+    """Return all modules of the operator; read once, because that takes longer than a rule."""
     return load_modules(PACKAGE)
+
+
+@cache
+def load_lab() -> Sequence[Module]:
+    """Return all modules of the lab."""
+    return load_modules(LAB)
 
 
 def load_modules(top: Path) -> list[Module]:

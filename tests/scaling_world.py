@@ -8,16 +8,17 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, cast
 
+from rollout_lab.model.fields import number
+from rollout_lab.model.history import Called, Commit, Reviewed
+from rollout_lab.model.request import MERGE_PATCH, ApiRequest
+from rollout_lab.network.faults import Faults
+from rollout_lab.nodes.behaviour import Behaviour, Choose, always
+from rollout_lab.process import SimulatedProcess
+from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
+from rollout_lab.world import Sandbox
+from rollout_lab.zones import ZoneSpec
+
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
-from rollout_operator.lab.model.fields import number
-from rollout_operator.lab.model.history import Called, Commit, Reviewed
-from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
-from rollout_operator.lab.network.faults import Faults
-from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, always
-from rollout_operator.lab.process import SimulatedProcess
-from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
-from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import (
     DOWNSCALE_DELAY,
     DOWNSCALE_DELAY_URL,

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from tests.architecture import DOCUMENT, reduce_arrows, render_architecture, replace_drawing
-from tests.code_rules import PACKAGE, load_modules, load_package
+from tests.code_rules import PACKAGE, load_lab, load_modules, load_package
 
 LAYERS: Final = {"aio", "model", "rollout_operator", "telemetry"}
 
@@ -15,7 +15,9 @@ LAYERS: Final = {"aio", "model", "rollout_operator", "telemetry"}
 def test_the_picture_is_that_of_the_imports() -> None:
     document = DOCUMENT.read_text()
 
-    assert replace_drawing(document, render_architecture(load_package())) == document
+    assert (
+        replace_drawing(document, render_architecture([*load_package(), *load_lab()])) == document
+    )
 
 
 def test_walks_pass_modules_that_are_there() -> None:

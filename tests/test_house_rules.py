@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.code_rules import Module, dotted, list_calls, load_modules, load_package
+from tests.code_rules import Module, dotted, list_calls, load_lab, load_modules, load_package
 
 # Where anything may arrive and the show must go on: the worker of a queue, and the answer to a
 # review.
 CATCH_ALL = {"controllers/worker.py", "web/dispatch.py"}
 # Parents themselves: both cancel what they have started when they are stopped.
-TASK_MAKERS = {"aio/tasks.py", "lab/apiserver/garbage.py"}
+TASK_MAKERS = {"aio/tasks.py", "apiserver/garbage.py"}
 
 
 def list_broad_catches(module: Module) -> Iterator[str]:
@@ -77,16 +77,17 @@ def _below_top(module: Module) -> str:
 Rule = Callable[[Module], Iterator[str]]
 
 
-def test_the_package_keeps_the_rules() -> None:
+def test_both_packages_keep_the_rules() -> None:
+    modules = [*load_package(), *load_lab()]
     found = [
         finding
-        for module in load_package()
+        for module in modules
         for rule in (list_broad_catches, list_orphan_tasks)
         for finding in rule(module)
     ]
 
     assert found == []
-    assert map_shared_names(load_package()) == {}
+    assert map_shared_names(modules) == {}
 
 
 @pytest.mark.parametrize(

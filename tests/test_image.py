@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests import image_tree
 from tests.contained import can_contain, contained, limit_memory
 from tests.image_tree import LAUNCHER, LIBRARY

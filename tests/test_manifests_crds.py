@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import msgspec
 import pytest
+from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, ZONE_BUDGETS
-from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_operator.model.budget import BudgetStatus, StatusCondition
 from rollout_operator.model.policy import (
     PolicySetStatus,

@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 import tomllib
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +12,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from rollout_operator import __version__
+from rollout_operator.cli.main import COMMANDS, ENTRY_POINTS
 from tests.code_rules import ROOT
 
 RUNTIME: Final = ROOT / "requirements.lock"
@@ -24,6 +25,8 @@ LOCKS: Final = (RUNTIME, TRACING, DEVELOPMENT, TOOLCHAIN, SITE)
 PINNED: Final = re.compile(r"^([a-z0-9-]+)==(\S+)( ; [^\\]+)? \\$")
 HASH: Final = re.compile(r"^    --hash=sha256:[0-9a-f]{64}( \\)?$")
 PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LAB: Final[dict[str, Any]] = tomllib.loads((ROOT / "lab" / "pyproject.toml").read_text())
+OPERATOR: Final = f"rollout-operator=={__version__}"
 EXTRAS: Final[dict[str, list[str]]] = PROJECT["project"]["optional-dependencies"]
 DOCKERFILE: Final = (ROOT / "Dockerfile").read_text()
 
@@ -59,7 +62,8 @@ def test_a_lock_holds_exact_versions_and_hashes_and_no_address(lock: Path) -> No
             DEVELOPMENT,
             [
                 *PROJECT["project"]["dependencies"],
-                *chain(*EXTRAS.values()),
+                *EXTRAS["otel"],
+                *(each for each in LAB["project"]["dependencies"] if each != OPERATOR),
                 *PROJECT["dependency-groups"]["dev"],
             ],
         ),
@@ -136,6 +140,7 @@ def test_everything_is_installed_by_hash() -> None:
     installs = [line for line in commands if "pip" in line and " install " in line]
 
     assert len(installs) == 2
+    assert installs[1].endswith(" --editable . --editable lab")
     assert "--require-hashes --only-binary :all: -r requirements-dev.lock" in installs[0]
     assert "--no-deps --no-index --no-build-isolation" in installs[1]
     assert PROJECT["build-system"]["requires"] == ["setuptools>=80"]
@@ -253,6 +258,16 @@ def test_what_is_no_code_is_installed_too() -> None:
     }
 
     assert others == named
+
+
+def test_the_lab_is_of_the_same_version_and_brings_its_commands() -> None:
+    """Its code calls the operator's, hence neither fits another version of the other."""
+    assert LAB["project"]["version"] == __version__
+    assert OPERATOR in LAB["project"]["dependencies"]
+    assert EXTRAS["lab"] == [f"rollout-operator-lab=={__version__}"]
+    assert LAB["project"]["requires-python"] == PROJECT["project"]["requires-python"]
+    entries = LAB["project"]["entry-points"][ENTRY_POINTS]
+    assert set(entries) == {command.name for command in COMMANDS if command.extra == "lab"}
 
 
 def test_the_console_script_is_the_operator() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any, ParamSpec
 
-from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
+from rollout_lab.virtual_loop.loop import VirtualTimeLoop
 
 EPOCH = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -21,6 +21,7 @@ from rollout_operator.cli.access import (
     open_client,
 )
 from rollout_operator.cli.access import NAMESPACE as NAMESPACE_FLAG
+from rollout_operator.cli.dumps import is_of, read_all
 from rollout_operator.config.checks import render_entries
 from rollout_operator.config.grammar import (
     LIST,
@@ -40,8 +41,6 @@ from rollout_operator.kube.api import (
     Resource,
 )
 from rollout_operator.kube.connection import Access
-from rollout_operator.lab.model.fields import is_of
-from rollout_operator.lab.simulate.input import read_all
 from rollout_operator.model.adoption import (
     AdoptableNamespace,
     AdoptableSet,

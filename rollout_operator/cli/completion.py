@@ -6,9 +6,10 @@ The words are those of the help texts: a new command or flag is completed by its
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
-from rollout_operator.cli.main import COMMANDS, PROGRAM
+from rollout_operator.cli.main import COMMANDS, PROGRAM, NotInstalled
 from rollout_operator.config.grammar import UsageError, parse_mixed
 from rollout_operator.model.names import ExitCode
 from rollout_operator.model.units import quote
@@ -58,12 +59,14 @@ def render_usage() -> str:
 
 
 def map_flags() -> Mapping[str, Sequence[str]]:
-    """Return the flags of each command, without the dash."""
-    return {
-        command.name: tuple(dict.fromkeys(_FLAG.findall(command.load().render_usage())))
-        for command in COMMANDS
-        if command.name != "help"
-    }
+    """Return the flags of each command that is installed, without the dash."""
+    flags = {}
+    for command in COMMANDS:
+        if command.name != "help":
+            with suppress(NotInstalled):
+                usage = command.load().render_usage()
+                flags[command.name] = tuple(dict.fromkeys(_FLAG.findall(usage)))
+    return flags
 
 
 def render_bash(flags: Mapping[str, Sequence[str]]) -> str:

@@ -21,8 +21,10 @@ from rollout_operator.cli.access import (
     suggest,
 )
 from rollout_operator.cli.render import (
+    Line,
     OutputStream,
     StatusLayout,
+    Style,
     draw_checks,
     draw_gate,
     draw_group,
@@ -34,7 +36,6 @@ from rollout_operator.cli.render import (
 )
 from rollout_operator.config.checks import render_entries
 from rollout_operator.config.grammar import Flag, ParsedArguments, UsageError, parse_mixed
-from rollout_operator.lab.lines import Line, Style
 from rollout_operator.model.description import Description, Explanation
 from rollout_operator.model.names import ExitCode, InvalidInput
 from rollout_operator.model.objects import Group, Pod

@@ -3,7 +3,8 @@
 A first word that starts with a dash is a flag of the operator itself, as is no word at all: the
 image is started with flags only. Whatever goes wrong is one line on stderr and an exit code.
 
-The table of commands: a new command is a module of this folder and a row here.
+The table of commands: a new command is a module of this folder and a row here. Those of another
+distribution are found by its entry points.
 
 The module is imported when its command is chosen, so that help, version and refusals are quick.
 """
@@ -18,10 +19,14 @@ from typing import Final, Protocol, TextIO, cast
 
 import msgspec
 
+from rollout_operator import __version__
 from rollout_operator.config.grammar import HelpRequested, UsageError
 from rollout_operator.model.names import ConfigError, DecodeError, ExitCode, OperatorError
 
 PROGRAM: Final = "rollout-operator"
+ENTRY_POINTS: Final = "rollout_operator.commands"
+LAB: Final = "lab"
+"""The extra that brings the distribution with the simulated cluster."""
 
 
 class CommandModule(Protocol):
@@ -41,11 +46,20 @@ class Command(msgspec.Struct, frozen=True):
 
     name: str
     summary: str
+    extra: str = ""
+    """What brings the command, where the operator's own distribution does not."""
 
     def load(self) -> CommandModule:
-        """Import the module, which has the name of its command."""
-        module = import_module(f"{__package__}.{self.name.replace('-', '_')}")
-        return cast(CommandModule, module)
+        """Import the module, which has the name of its command. Raises NotInstalled."""
+        if not self.extra:
+            module = import_module(f"{__package__}.{self.name.replace('-', '_')}")
+            return cast(CommandModule, module)
+        # Not before: it takes longer than help does, and few commands need it.
+        from importlib.metadata import entry_points
+
+        for entry in entry_points(group=ENTRY_POINTS, name=self.name):
+            return cast(CommandModule, entry.load())
+        raise NotInstalled(self)
 
     @property
     def help_words(self) -> str:
@@ -60,8 +74,8 @@ COMMANDS: Final = (
     Command("status", "what each rollout group does, and what it waits for"),
     Command("explain", "whether a pod may go now, and what would have to happen first"),
     Command("wait", "wait until rollout groups are rolled out, in a script"),
-    Command("demo", "watch the operator at work on a simulated cluster"),
-    Command("simulate", "what the operator would do with objects of your cluster"),
+    Command("demo", "watch the operator at work on a simulated cluster", LAB),
+    Command("simulate", "what the operator would do with objects of your cluster", LAB),
     Command("doctor", "prove an installation, and name what is wrong with what to do"),
     Command("adopt", "print what brings plain StatefulSets of zones under the operator"),
     Command("apply-crds", "create or upgrade the operator's kinds, as its chart does"),
@@ -70,6 +84,14 @@ COMMANDS: Final = (
     Command("version", "print the version, as -version does"),
     Command("help", "print this, or with the name of a command its help"),
 )
+
+
+class NotInstalled(OperatorError):
+    """The command is part of another distribution, which is not there."""
+
+    def __init__(self, command: Command) -> None:
+        what = f"{PROGRAM}[{command.extra}]=={__version__}"
+        super().__init__(f"{command.name} is not installed: pip install '{what}'")
 
 
 class UnknownCommand(UsageError):
@@ -127,11 +149,10 @@ def _choose(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
 
 
 def _run(command: Command, arguments: Sequence[str]) -> int:
-    module = command.load()
     try:
-        return module.run(arguments)
+        return command.load().run(arguments)
     except HelpRequested:
-        sys.stdout.write(module.render_usage())
+        sys.stdout.write(command.load().render_usage())
         return ExitCode.DONE
     except ConfigError as error:
         return _refuse(error, command.help_words)

@@ -16,12 +16,12 @@ import shutil
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from enum import StrEnum
 from types import TracebackType
 from typing import Final, Self, TextIO
 
 import msgspec
 
-from rollout_operator.lab.lines import BEGIN, BLANK, END, Line, Style, render_line
 from rollout_operator.model.budget import ConditionDescription
 from rollout_operator.model.description import (
     ELECTION_PART,
@@ -57,9 +57,40 @@ from rollout_operator.planning.text import (
     render_target,
     render_versions,
 )
-from rollout_operator.planning.wording import count, join_names, one_line
+from rollout_operator.planning.wording import count, join_names, one_line, printable
 
+# Cursor and automatic wrapping: a line that is too long must not push the others down.
+BEGIN: Final = "\x1b[?25l\x1b[?7l"
+END: Final = "\x1b[?7h\x1b[?25h"
 LABEL_WIDTH: Final = 8
+
+
+class Style(StrEnum):
+    """Graphic renditions; the eight colours that every terminal has."""
+
+    PLAIN = ""
+    BOLD = "1"
+    FAINT = "2"
+    RED = "31"
+    GREEN = "32"
+    YELLOW = "33"
+    MAGENTA = "35"
+
+
+Span = tuple[str, Style]
+Line = tuple[Span, ...]
+BLANK: Final[Line] = ()
+
+
+def render_line(line: Line, width: int, *, is_coloured: bool) -> str:
+    """Return a line as text, cut to `width` columns; what a tenant wrote commands no terminal."""
+    parts = []
+    for text, style in line:
+        shown = printable(text)[:width]
+        width -= len(shown)
+        is_styled = is_coloured and style and shown
+        parts.append(f"\x1b[{style}m{shown}\x1b[0m" if is_styled else shown)
+    return "".join(parts)
 
 
 class StatusLayout(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,9 +23,12 @@ from rollout_operator.cli.access import (
     read_named,
 )
 from rollout_operator.cli.render import (
+    BLANK,
+    Line,
     LiveFrame,
     OutputStream,
     StatusLayout,
+    Style,
     draw_status,
     read_output,
 )
@@ -39,7 +42,6 @@ from rollout_operator.config.grammar import (
     parse_mixed,
     refuse_other_choices,
 )
-from rollout_operator.lab.lines import BLANK, Line, Style
 from rollout_operator.model.description import Description, GroupDescription, ZoneDescription
 from rollout_operator.model.names import ApiError, ExitCode
 from rollout_operator.operator.inspect import Inspection

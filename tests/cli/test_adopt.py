@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import yaml
+from rollout_lab.zones import ZoneSpec, statefulset
 
 from rollout_operator.cli.main import main
-from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.names import ExitCode
 
 Json = dict[str, Any]

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from rollout_lab.zones import ZoneSpec, three_zones
 
 from rollout_operator.cli.explain import (
     ExplainedKind,
@@ -10,11 +11,9 @@ from rollout_operator.cli.explain import (
     read_target,
 )
 from rollout_operator.cli.main import main
-from rollout_operator.cli.render import StatusLayout
+from rollout_operator.cli.render import StatusLayout, render_line
 from rollout_operator.config.grammar import UsageError
 from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject
-from rollout_operator.lab.lines import render_line
-from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.names import GROUP_LABEL, ExitCode, InvalidInput
 from tests.operator.diagnosis.inspected import ObservedCluster, observed_cluster
 from tests.operator.diagnosis.test_inspect import requesting

@@ -1,11 +1,10 @@
 """`explain` and `status` where a MultiAZRollout replaces pods, from the objects alone (D-76)."""
 
 import pytest
+from rollout_lab.world import Sandbox
 
 from rollout_operator.cli.explain import draw_explanation, read_target
-from rollout_operator.cli.render import StatusLayout
-from rollout_operator.lab.lines import render_line
-from rollout_operator.lab.world import Sandbox
+from rollout_operator.cli.render import StatusLayout, render_line
 from rollout_operator.model.names import InvalidInput
 from rollout_operator.model.outcome import Code
 from rollout_operator.operator.inspect import Inspection, list_namespaces

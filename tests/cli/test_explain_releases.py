@@ -1,13 +1,12 @@
 """`explain` and `status` of releases, from the objects alone (D-76)."""
 
 import pytest
+from rollout_lab.world import Sandbox
 
 from rollout_operator.cli.access import Named, choose_named
 from rollout_operator.cli.explain import draw_explanation, read_target
-from rollout_operator.cli.render import StatusLayout
+from rollout_operator.cli.render import StatusLayout, render_line
 from rollout_operator.kube.api import CLUSTER_ROLLOUT_SCHEDULES, ROLLOUT_GATES, ROLLOUT_SCHEDULES
-from rollout_operator.lab.lines import render_line
-from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.names import InvalidInput
 from rollout_operator.operator.inspect import Inspection
 from tests.controllers.releases.world import ReleaseSandbox

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import pytest
+from rollout_lab.demo.flags import render_demo_usage
 
 from rollout_operator import __version__
 from rollout_operator.aio.tasks import TaskDied
@@ -16,7 +17,6 @@ from rollout_operator.cli.run import render_usage
 from rollout_operator.config.checks import render_flag_table
 from rollout_operator.config.flags import FLAGS, Config
 from rollout_operator.config.grammar import BOOL
-from rollout_operator.lab.demo.flags import render_demo_usage
 from rollout_operator.model.names import ConfigError, DecodeError, Unreachable
 
 Captured = pytest.CaptureFixture[str]
@@ -79,6 +79,37 @@ def test_help_of_a_command_by_its_name(capsys: Captured) -> None:
     assert capsys.readouterr().out == render_demo_usage()
     assert main(["help", "dmo"]) == 2
     assert 'unknown command "dmo"; did you mean demo?' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["demo"], ["simulate", "-f", "-"], ["help", "demo"]])
+def test_a_command_that_is_not_installed_says_what_to_install(
+    words: list[str], not_installed: None, capsys: Captured
+) -> None:
+    """As in the image, which does not contain the lab."""
+    assert main(words) == 1
+
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == (
+        f"rollout-operator: {words[-1] if words[0] == 'help' else words[0]} is not installed:"
+        f" pip install 'rollout-operator[lab]=={__version__}'\n"
+    )
+
+
+@pytest.mark.parametrize("words", [["help"], ["completion", "fish"]])
+def test_commands_that_are_not_installed_are_named_all_the_same(
+    words: list[str], not_installed: None, capsys: Captured
+) -> None:
+    assert main(words) == 0
+
+    shown = capsys.readouterr().out
+    assert [name for name in (" demo ", " simulate ") if name not in shown] == []
+
+
+@pytest.fixture
+def not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide all distributions: what is imported stays so."""
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if "site-packages" not in path])
 
 
 @pytest.mark.parametrize("word", ["", "true"])

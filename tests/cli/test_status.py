@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from rollout_lab.zones import three_zones
 
 from rollout_operator.cli.main import main
 from rollout_operator.cli.render import read_output
 from rollout_operator.cli.status import STATUS_FLAGS, render_json, report_changes, show
 from rollout_operator.config.grammar import parse_mixed
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.zones import three_zones
 from rollout_operator.model.description import SCHEMA_VERSION
 from rollout_operator.model.names import ApiError, Denied, ExitCode, InvalidInput, Unreachable
 from rollout_operator.operator.inspect import Inspection

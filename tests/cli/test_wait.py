@@ -7,13 +7,13 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 import pytest
+from rollout_lab.nodes.behaviour import Behaviour, StartKind, image_of
+from rollout_lab.zones import three_zones
 
 from rollout_operator.cli.access import NOTHING, Named
 from rollout_operator.cli.main import main
 from rollout_operator.cli.wait import HELD_FOR, Goal, RolloutWait, WaitProgress
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
-from rollout_operator.lab.nodes.behaviour import Behaviour, StartKind, image_of
-from rollout_operator.lab.zones import three_zones
 from rollout_operator.model.names import ApiError, Denied, ExitCode, InvalidInput, Unreachable
 from rollout_operator.operator.inspect import Inspection
 from tests.operator.diagnosis.inspected import ObservedCluster, observed_cluster

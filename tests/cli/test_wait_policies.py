@@ -6,12 +6,12 @@ from datetime import timedelta
 from typing import Any, Final
 
 import pytest
+from rollout_lab.nodes.behaviour import Behaviour, StartKind, image_of
+from rollout_lab.world import Sandbox
 
 from rollout_operator.cli.access import Named, read_named
 from rollout_operator.cli.wait import HELD_FOR, Goal
 from rollout_operator.config.grammar import UsageError
-from rollout_operator.lab.nodes.behaviour import Behaviour, StartKind, image_of
-from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.names import ExitCode, InvalidInput
 from rollout_operator.planning.describe_policies import OBEYED_WITHIN
 from tests.cli.test_wait import Wait

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from rollout_lab.model.request import ApiAnswer
+
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.model.request import ApiAnswer
 
 Json = Any
 

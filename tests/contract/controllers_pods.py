@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.lab.nodes import behaviour as simulated
+from rollout_lab.nodes import behaviour as simulated
+
 from tests.world import kubelet as real
 
 HELD: Final = "held"

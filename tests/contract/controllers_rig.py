@@ -20,8 +20,9 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from rollout_lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiAnswer, ApiRequest
+
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Resource
-from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiAnswer, ApiRequest
 from tests.contract.bodies import config_map, delete_options, tree, version_of
 from tests.contract.controllers_pods import HELD
 from tests.contract.controllers_seen import (

@@ -23,7 +23,7 @@ SOURCES: Final = (
     "tests/contract",
     "tests/world",
     "rollout_operator/kube",
-    "rollout_operator/lab",
+    "lab/rollout_lab",
     "rollout_operator/model",
     "manifests",
 )

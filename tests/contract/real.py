@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import aiohttp
 import msgspec
+from rollout_lab.model.request import ApiAnswer, ApiRequest, Verb
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.kube.client import Client
-from rollout_operator.lab.model.request import ApiAnswer, ApiRequest, Verb
 from tests.contract.hook_server import HookServer
 from tests.contract.sides import Clients, Decide
 from tests.world.api import NAMESPACES, PODS, STATEFULSETS, Api, ApiError, read_warning

@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import Final, Literal, Protocol
 
 import msgspec
+from rollout_lab.model.request import ApiAnswer, ApiRequest
 
 from rollout_operator.kube.api import Discoverer, JsonObject, Reader, Resource, Watcher, Writer
-from rollout_operator.lab.model.request import ApiAnswer, ApiRequest
 
 CORE: Final = "v1"
 PODS: Final = Resource("", CORE, "pods", "Pod")

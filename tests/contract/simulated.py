@@ -9,19 +9,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
+from rollout_lab.admission.webhooks import HookCall
+from rollout_lab.apiserver.api import SimulatedApi
+from rollout_lab.cluster import Cluster
+from rollout_lab.model.history import History
+from rollout_lab.model.request import ApiAnswer, ApiRefusal, ApiRequest
+from rollout_lab.network.client import SimulatedClient
+from rollout_lab.network.faults import NoFaults
+from rollout_lab.network.link import Link
+from rollout_lab.virtual_loop.loop import VirtualTimeLoop
+from rollout_lab.virtual_loop.pace import StepTimes
 
 from rollout_operator.kube.api import JsonObject
 from rollout_operator.kube.rate_limit import RateLimiter
-from rollout_operator.lab.admission.webhooks import HookCall
-from rollout_operator.lab.apiserver.api import SimulatedApi
-from rollout_operator.lab.cluster import Cluster
-from rollout_operator.lab.model.history import History
-from rollout_operator.lab.model.request import ApiAnswer, ApiRefusal, ApiRequest
-from rollout_operator.lab.network.client import SimulatedClient
-from rollout_operator.lab.network.faults import NoFaults
-from rollout_operator.lab.network.link import Link
-from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
-from rollout_operator.lab.virtual_loop.pace import StepTimes
 from tests.contract.controllers_pods import SIMULATED_CHOICE
 from tests.contract.plays import Needs, Sequence
 from tests.contract.reviews import answer_review

@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import pytest
+from rollout_lab.virtual_loop.pace import StepTimes
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.virtual_loop.pace import StepTimes
 from tests.contract.controllers_pods import HELD, QUICK
 from tests.contract.controllers_rig import ControllerRig, staged
 from tests.contract.controllers_seen import is_going

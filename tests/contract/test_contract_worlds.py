@@ -6,8 +6,8 @@
 from datetime import timedelta
 
 import pytest
+from rollout_lab.virtual_loop.pace import StepTimes
 
-from rollout_operator.lab.virtual_loop.pace import StepTimes
 from tests.contract.kept import play_plainly
 from tests.contract.plays import Sequence, list_sequences
 from tests.contract.recording import Recordings

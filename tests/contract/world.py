@@ -14,8 +14,9 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import Any, Final
 
+from rollout_lab.model.request import MERGE_PATCH, ApiAnswer, ApiRequest, Body, Verb
+
 from rollout_operator.kube.api import JsonObject, Resource
-from rollout_operator.lab.model.request import MERGE_PATCH, ApiAnswer, ApiRequest, Body, Verb
 from rollout_operator.model.names import ApiError
 from tests.contract.reviews import Rounds, write_configuration
 from tests.contract.sides import CONFIG_MAPS, Clients, Hook, HookKind, Side

@@ -11,10 +11,10 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
+from rollout_lab.apiserver.selection import read_selection
+from rollout_lab.schemas.patches import merge, patched
 
 from rollout_operator.kube.api import JsonObject, Page, Precondition, Resource
-from rollout_operator.lab.apiserver.selection import read_selection
-from rollout_operator.lab.schemas.patches import merge, patched
 from rollout_operator.model.names import ApiError, Conflict, NotFound
 
 Json = dict[str, Any]

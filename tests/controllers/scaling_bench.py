@@ -14,6 +14,7 @@ from itertools import count
 from typing import Final
 
 import msgspec
+from rollout_lab.trace.log_lines import strip_time
 
 from rollout_operator.aio.queue import Backoff, WorkQueue
 from rollout_operator.controllers.executor import Executor, LabelRule
@@ -26,7 +27,6 @@ from rollout_operator.guards.downscales import AnnotationTimes, Downscales
 from rollout_operator.guards.grants import InFlight, OwnDeletes
 from rollout_operator.guards.turns import Locks
 from rollout_operator.kube.store import PodStore, StatefulSetStore
-from rollout_operator.lab.trace.log_lines import strip_time
 from rollout_operator.model.decode.objects import decode_pod, decode_statefulset
 from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.outcome import Reason

@@ -12,12 +12,12 @@ from typing import Final
 
 import msgspec
 from msgspec.structs import replace
+from rollout_lab.demo.screen import Screen, choose_screen
+from rollout_lab.end import end_by_signal
+from rollout_lab.zones import ZoneSpec
 
+from rollout_operator.cli.render import Line, Style
 from rollout_operator.config.grammar import HelpRequested, UsageError
-from rollout_operator.lab.demo.screen import Screen, choose_screen
-from rollout_operator.lab.end import end_by_signal
-from rollout_operator.lab.lines import Line, Style
-from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import ExitCode
 from rollout_operator.planning.wording import count
 from tests.demo.flags import Settings, read_settings, render_usage

@@ -10,9 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from msgspec.structs import replace
-
-from rollout_operator.lab.demo.screen import Screen
-from rollout_operator.lab.demo.snapshot import (
+from rollout_lab.demo.screen import Screen
+from rollout_lab.demo.snapshot import (
     DemoEntry,
     DemoSnapshot,
     ZoneRow,
@@ -20,6 +19,7 @@ from rollout_operator.lab.demo.snapshot import (
     read_cell,
     read_row,
 )
+
 from rollout_operator.model.outcome import Code
 from tests.world.operatorproc import OperatorProcess
 from tests.world.sets import Missing, Snapshot

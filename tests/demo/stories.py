@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Final
 
 import msgspec
+from rollout_lab.demo.snapshot import PodCell, ZoneRow
 
-from rollout_operator.lab.demo.snapshot import PodCell, ZoneRow
 from tests.demo.stage import OLD_IMAGE, ZONES, Stage
 from tests.world.api import STATEFULSETS
 from tests.world.drains import Drain, list_victims

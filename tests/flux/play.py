@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import yaml
+from rollout_lab.zones import statefulset, three_zones
 
-from rollout_operator.lab.zones import statefulset, three_zones
 from tests.flux.artifacts import push_manifests
 from tests.flux.record import map_managers, normalise, show_conditions
 from tests.flux.waits import is_failing, is_requested_again, request_again, wait_calm, wait_flux

@@ -2,10 +2,11 @@
 
 from typing import Final
 
+from rollout_lab.flux import label_owner
+from rollout_lab.model.request import ApiRequest
+from rollout_lab.zones import ZoneSpec, statefulset
+
 from rollout_operator.kube.api import KUSTOMIZATIONS, OCI_REPOSITORIES, STATEFULSETS
-from rollout_operator.lab.flux import label_owner
-from rollout_operator.lab.model.request import ApiRequest
-from rollout_operator.lab.zones import ZoneSpec, statefulset
 from tests.controllers.releases.world import ReleaseSandbox
 from tests.flux.record import normalise, read_record
 from tests.lab.releasing import create_release

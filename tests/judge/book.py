@@ -8,6 +8,18 @@ from datetime import timedelta
 from typing import Final
 
 import msgspec
+from rollout_lab.model.history import (
+    Called,
+    Commit,
+    Fault,
+    History,
+    Lived,
+    PodCalled,
+    Record,
+    Reviewed,
+)
+from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
+from rollout_lab.trace.releases import is_of_releases
 
 from rollout_operator.kube.api import (
     CONFIG_MAPS,
@@ -18,18 +30,6 @@ from rollout_operator.kube.api import (
     ZONE_BUDGETS,
     JsonObject,
 )
-from rollout_operator.lab.model.history import (
-    Called,
-    Commit,
-    Fault,
-    History,
-    Lived,
-    PodCalled,
-    Record,
-    Reviewed,
-)
-from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
-from rollout_operator.lab.trace.releases import is_of_releases
 from rollout_operator.model.names import PREPARE_PATH
 from tests.judge.desired import read_delay_path
 from tests.judge.objects import Json, Pod, Set, read_pod, read_set

@@ -11,10 +11,10 @@ from datetime import timedelta
 from typing import Final
 
 import msgspec
+from rollout_lab.model.fields import child, children, name_of, text
+from rollout_lab.model.history import Called, Commit, Reviewed
 
 from rollout_operator.kube.api import PODS, JsonObject
-from rollout_operator.lab.model.fields import child, children, name_of, text
-from rollout_operator.lab.model.history import Called, Commit, Reviewed
 from rollout_operator.model.names import DISRUPTION_RECORD
 from tests.judge.book import Book, Write, annotations, labels
 from tests.judge.deletes import is_live

@@ -12,6 +12,9 @@ from datetime import timedelta
 from typing import Any, Final, Self
 
 import msgspec
+from rollout_lab.model.history import Called, Commit, Fault, History, Lived, PodCalled, Reviewed
+from rollout_lab.model.request import ApiRequest, Verb
+from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
 
 from rollout_operator.kube.api import (
     PODS,
@@ -21,17 +24,6 @@ from rollout_operator.kube.api import (
     JsonObject,
     Resource,
 )
-from rollout_operator.lab.model.history import (
-    Called,
-    Commit,
-    Fault,
-    History,
-    Lived,
-    PodCalled,
-    Reviewed,
-)
-from rollout_operator.lab.model.request import ApiRequest, Verb
-from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_operator.model.names import DISRUPTION_RECORD, FORCE_REPLICAS
 from tests.judge.budgets import EVICTION_PATH
 from tests.judge.builder_objects import (

@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 from msgspec.structs import replace
+from rollout_lab.model.history import Called, Fault
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
-from rollout_operator.lab.model.history import Called, Fault
 from tests.judge.book import Book, ProcessRun, labels
 from tests.judge.objects import Set
 from tests.judge.policies import read_batch

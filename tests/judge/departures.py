@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 import msgspec
+from rollout_lab.model.history import Commit
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, ZONE_BUDGETS
-from rollout_operator.lab.model.history import Commit
 from tests.judge.book import Book, Write
 from tests.judge.budgets import Rule, read_rule
 from tests.judge.objects import Pod, Set

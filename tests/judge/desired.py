@@ -9,9 +9,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
+from rollout_lab.model.fields import child, name_of, number
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.model.fields import child, name_of, number
 from rollout_operator.model.names import (
     DOWNSCALE_DELAY,
     DOWNSCALE_DELAY_URL,

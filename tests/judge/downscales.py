@@ -11,10 +11,10 @@ from typing import Final, cast
 from urllib.parse import urlsplit
 
 import msgspec
+from rollout_lab.model.fields import child, text
+from rollout_lab.model.history import Called, Fault, PodCalled, Reviewed
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.model.fields import child, text
-from rollout_operator.lab.model.history import Called, Fault, PodCalled, Reviewed
 from rollout_operator.model.names import NO_DOWNSCALE
 from rollout_operator.model.names import PREPARE_PATH as PREPARE_PATH_KEY
 from tests.judge.book import Book, Write, annotations, labels

@@ -10,9 +10,9 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 import msgspec
+from rollout_lab.model.history import Called, Fault, Reviewed
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS
-from rollout_operator.lab.model.history import Called, Fault, Reviewed
 from tests.judge.book import Book, Write
 from tests.judge.budgets import (
     SEVERAL,

@@ -11,8 +11,8 @@ from datetime import timedelta
 from typing import Final
 
 import msgspec
+from rollout_lab.model.history import Commit, Fault
 
-from rollout_operator.lab.model.history import Commit, Fault
 from tests.judge.book import Book, Write
 from tests.judge.budgets import Rule
 from tests.judge.deletes import Delete, get_span, map_deletes

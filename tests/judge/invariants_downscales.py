@@ -9,8 +9,9 @@ from datetime import timedelta
 from itertools import combinations
 from typing import Final
 
+from rollout_lab.model.history import Called, PodCalled, Reviewed
+
 from rollout_operator.kube.api import STATEFULSETS
-from rollout_operator.lab.model.history import Called, PodCalled, Reviewed
 from rollout_operator.model.names import PREPARE_PATH as PREPARE_PATH_KEY
 from tests.judge.book import Book, Write, annotations, requested_replicas
 from tests.judge.deletes import DELAYING, IN_FLIGHT, get_sent

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
+from rollout_lab.model.history import Called
+
 from rollout_operator.kube.api import SECRETS, JsonObject
-from rollout_operator.lab.model.history import Called
 from rollout_operator.model.lease import LEASE_DURATION, RENEW_DEADLINE
 from tests.judge.book import Book
 from tests.judge.promises import Violation

@@ -12,6 +12,8 @@ from datetime import timedelta
 from typing import Final
 
 import msgspec
+from rollout_lab.model.fields import child, children, number, text
+from rollout_lab.model.history import Commit
 
 from rollout_operator.kube.api import (
     KUSTOMIZATIONS,
@@ -22,8 +24,6 @@ from rollout_operator.kube.api import (
     JsonObject,
     Resource,
 )
-from rollout_operator.lab.model.fields import child, children, number, text
-from rollout_operator.lab.model.history import Commit
 from tests.judge.book import Book, annotations, labels
 from tests.judge.promises import Violation
 

@@ -12,8 +12,8 @@ from itertools import pairwise
 from typing import Final
 
 import msgspec
+from rollout_lab.model.history import Called
 
-from rollout_operator.lab.model.history import Called
 from tests.judge.book import Book, Write
 from tests.judge.deletes import get_sent
 from tests.judge.objects import Pod, Set

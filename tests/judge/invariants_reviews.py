@@ -5,8 +5,9 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Final
 
+from rollout_lab.model.history import Called, Reviewed
+
 from rollout_operator.kube.api import PODS
-from rollout_operator.lab.model.history import Called, Reviewed
 from rollout_operator.model.names import DISRUPTION_RECORD, DOWNSCALE_RECORD, LAST_DOWNSCALE
 from tests.judge.book import Book, Write, annotations
 from tests.judge.budgets import EVICTION_PATH, Record, read_record

@@ -10,9 +10,9 @@ from datetime import timedelta
 from typing import Final
 
 import msgspec
+from rollout_lab.model.fields import child, children
+from rollout_lab.model.history import PodCalled
 
-from rollout_operator.lab.model.fields import child, children
-from rollout_operator.lab.model.history import PodCalled
 from tests.judge.book import Book
 from tests.judge.deletes import Delete, map_deletes
 from tests.judge.invariants_downscales import get_horizon

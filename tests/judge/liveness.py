@@ -10,9 +10,10 @@ from datetime import timedelta
 from operator import attrgetter
 from typing import Final
 
+from rollout_lab.model.fields import text
+from rollout_lab.model.history import PodCalled
+
 from rollout_operator.kube.api import SECRETS
-from rollout_operator.lab.model.fields import text
-from rollout_operator.lab.model.history import PodCalled
 from rollout_operator.model.release_plan import CheckClass
 from tests.judge.book import Book
 from tests.judge.departures import get_held_until

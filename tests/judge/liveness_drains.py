@@ -8,9 +8,9 @@ from datetime import timedelta
 from typing import Final
 
 import msgspec
+from rollout_lab.model.history import Called
 
 from rollout_operator.kube.api import PODS
-from rollout_operator.lab.model.history import Called
 from tests.judge.book import Book, Write
 from tests.judge.budgets import EVICTION_PATH, Rule, read_rule
 from tests.judge.downscales import list_reviews

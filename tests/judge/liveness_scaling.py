@@ -10,10 +10,10 @@ from datetime import timedelta
 from typing import Final
 
 import msgspec
+from rollout_lab.model.fields import child
+from rollout_lab.model.history import Commit
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.model.fields import child
-from rollout_operator.lab.model.history import Commit
 from tests.judge.book import Book
 from tests.judge.desired import list_miscounted, read_desired
 from tests.judge.invariants_requests import WRITTEN_WITHIN, list_contests

@@ -12,8 +12,8 @@ from datetime import timedelta
 from typing import Final
 
 import msgspec
+from rollout_lab.model.history import Commit
 
-from rollout_operator.lab.model.history import Commit
 from tests.judge.book import Book, Write
 from tests.judge.objects import Json, Pod, Set, read_limit
 

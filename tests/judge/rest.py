@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 from msgspec.structs import replace
+from rollout_lab.model.fields import child, name_of, number
+from rollout_lab.model.history import Commit
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.model.fields import child, name_of, number
-from rollout_operator.lab.model.history import Commit
 from tests.judge.book import Book, Write
 from tests.judge.desired import read_desired
 from tests.judge.invariants_requests import WRITTEN_WITHIN, list_contests

@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar
 
 import msgspec
+from rollout_lab.model.fields import child, number
+from rollout_lab.model.history import Called
+from rollout_lab.world import EPOCH
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
-from rollout_operator.lab.model.fields import child, number
-from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.world import EPOCH
 from rollout_operator.model.names import LAST_DOWNSCALE
 from tests.judge.book import Book, Write, annotations
 from tests.judge.deletes import get_sent, is_live

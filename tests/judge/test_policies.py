@@ -10,9 +10,9 @@ from datetime import timedelta
 from typing import Final
 
 import pytest
+from rollout_lab.model.request import Verb
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, NODES, PODS, JsonObject
-from rollout_operator.lab.model.request import Verb
 from tests.judge.book import read_book
 from tests.judge.builder import OPERATOR, HistoryBuilder, full
 from tests.judge.builder_objects import metadata_of, part_of, statefulset

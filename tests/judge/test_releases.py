@@ -7,6 +7,7 @@ succeeded; the OCIRepository that it writes has that tag.
 from copy import deepcopy
 
 import pytest
+from rollout_lab.model.request import Verb
 
 from rollout_operator.kube.api import (
     CLUSTER_ROLLOUT_SCHEDULES,
@@ -19,7 +20,6 @@ from rollout_operator.kube.api import (
     JsonObject,
     Resource,
 )
-from rollout_operator.lab.model.request import Verb
 from tests.judge.book import read_book
 from tests.judge.builder import OPERATOR, HistoryBuilder
 from tests.judge.builder_objects import metadata_of, part_of

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import pytest
+from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
-from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_operator.model.names import (
     DOWNSCALE_DELAY,
     DOWNSCALE_DELAY_URL,

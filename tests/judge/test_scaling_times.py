@@ -7,9 +7,9 @@ from itertools import accumulate
 
 import pytest
 from msgspec.structs import replace
+from rollout_lab.world import EPOCH
 
 from rollout_operator.kube.api import CONFIG_MAPS, STATEFULSETS
-from rollout_operator.lab.world import EPOCH
 from rollout_operator.model.names import LAST_DOWNSCALE, LEADING_ZONE, MIN_TIME_BETWEEN_DOWNSCALES
 from rollout_operator.model.units import format_rfc3339
 from tests.judge.book import read_book

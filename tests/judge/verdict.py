@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from rollout_operator.lab.model.history import History
+from rollout_lab.model.history import History
+
 from tests.judge import (
     invariants_budgets,
     invariants_departures,

@@ -16,18 +16,19 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
+from rollout_lab.apiserver.api import SimulatedApi
+from rollout_lab.apiserver.streams import Stream
+from rollout_lab.model.history import Called, History
+from rollout_lab.model.request import MERGE_PATCH, ApiAnswer, ApiRequest
+from rollout_lab.network.client import SimulatedClient
+from rollout_lab.network.faults import OUTCOME, Failure, FaultDecision, NoFaults, SentCall
+from rollout_lab.network.link import Link
+from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
+from rollout_lab.schemas.refusals import NoPage
+
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.kube.rate_limit import RateLimiter
 from rollout_operator.kube.scales import References
-from rollout_operator.lab.apiserver.api import SimulatedApi
-from rollout_operator.lab.apiserver.streams import Stream
-from rollout_operator.lab.model.history import Called, History
-from rollout_operator.lab.model.request import MERGE_PATCH, ApiAnswer, ApiRequest
-from rollout_operator.lab.network.client import SimulatedClient
-from rollout_operator.lab.network.faults import OUTCOME, Failure, FaultDecision, NoFaults, SentCall
-from rollout_operator.lab.network.link import Link
-from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
-from rollout_operator.lab.schemas.refusals import NoPage
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.scaling import NoScale, Reading, Reference, Scale
 from tests.virtual_time import EPOCH, VirtualClock, elapsed

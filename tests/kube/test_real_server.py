@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from rollout_lab.zones import ZoneSpec, statefulset
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import (
@@ -26,7 +27,6 @@ from rollout_operator.kube.connection import Access, connect
 from rollout_operator.kube.informer import Collection, StateStream
 from rollout_operator.kube.rate_limit import RateLimiter
 from rollout_operator.kube.store import PodStore, is_older
-from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.decode.installation import decode_validating_webhooks
 from rollout_operator.model.decode.objects import decode_pod, decode_replica_writers
 from rollout_operator.model.names import (

@@ -11,15 +11,16 @@ import random
 from collections.abc import Awaitable
 from typing import Final
 
+from rollout_lab.apiserver.api import SimulatedApi
+from rollout_lab.model.history import Called, Commit, Fault, History
+from rollout_lab.model.request import ApiRequest
+from rollout_lab.network.client import SimulatedClient
+from rollout_lab.network.faults import Failure, FaultDecision
+from rollout_lab.network.link import Link
+
 from rollout_operator.aio.tasks import race
 from rollout_operator.kube.api import SECRETS, JsonObject, Page, Precondition
 from rollout_operator.kube.rate_limit import RateLimiter
-from rollout_operator.lab.apiserver.api import SimulatedApi
-from rollout_operator.lab.model.history import Called, Commit, Fault, History
-from rollout_operator.lab.model.request import ApiRequest
-from rollout_operator.lab.network.client import SimulatedClient
-from rollout_operator.lab.network.faults import Failure, FaultDecision
-from rollout_operator.lab.network.link import Link
 from rollout_operator.model.names import Uid
 from tests.simulation.planned_faults import CallPlan, Planned, ScriptedFaults
 from tests.virtual_time import EPOCH, elapsed

@@ -7,17 +7,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
+from rollout_lab.apiserver.api import SimulatedApi
+from rollout_lab.cluster import Cluster
+from rollout_lab.controllers.members import ready_since
+from rollout_lab.model.fields import child, children, name_of, number, text
+from rollout_lab.model.history import Called, Commit, History
+from rollout_lab.model.request import MERGE_PATCH, ApiAnswer, ApiRequest, Verb
+from rollout_lab.nodes.behaviour import DEFAULT, Choose
+from rollout_lab.schemas.kinds import CONTROLLER_REVISIONS
+from rollout_lab.virtual_loop.pace import StepTimes
+from rollout_lab.zones import ZoneSpec, statefulset
+
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
-from rollout_operator.lab.apiserver.api import SimulatedApi
-from rollout_operator.lab.cluster import Cluster
-from rollout_operator.lab.controllers.members import ready_since
-from rollout_operator.lab.model.fields import child, children, name_of, number, text
-from rollout_operator.lab.model.history import Called, Commit, History
-from rollout_operator.lab.model.request import MERGE_PATCH, ApiAnswer, ApiRequest, Verb
-from rollout_operator.lab.nodes.behaviour import DEFAULT, Choose
-from rollout_operator.lab.schemas.kinds import CONTROLLER_REVISIONS
-from rollout_operator.lab.virtual_loop.pace import StepTimes
-from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.names import REVISION_LABEL
 from tests.virtual_time import EPOCH, elapsed
 

@@ -2,12 +2,13 @@
 
 from typing import Final
 
+from rollout_lab.flux import label_owner
+from rollout_lab.model.fields import children, name_of
+from rollout_lab.model.request import ApiRequest
+from rollout_lab.releases import group_check, list_release
+from rollout_lab.zones import ZoneSpec, statefulset
+
 from rollout_operator.kube.api import STATEFULSETS
-from rollout_operator.lab.flux import label_owner
-from rollout_operator.lab.model.fields import children, name_of
-from rollout_operator.lab.model.request import ApiRequest
-from rollout_operator.lab.releases import group_check, list_release
-from rollout_operator.lab.zones import ZoneSpec, statefulset
 from tests.controllers.releases.world import ReleaseSandbox
 
 GROUP: Final = "web"

@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 
 import msgspec
+from rollout_lab.admission.webhooks import HookCall, HookCaller
+from rollout_lab.apiserver.api import SimulatedApi
+from rollout_lab.apiserver.streams import Stream, StreamEvent
+from rollout_lab.model.fields import child, text
+from rollout_lab.model.history import Called, Commit, History
+from rollout_lab.model.request import MERGE_PATCH, ApiAnswer, ApiRequest, Body, Verb
+from rollout_lab.zones import ZoneSpec, statefulset
 
 from rollout_operator.kube.api import VALIDATING_WEBHOOKS, JsonObject, Resource
-from rollout_operator.lab.admission.webhooks import HookCall, HookCaller
-from rollout_operator.lab.apiserver.api import SimulatedApi
-from rollout_operator.lab.apiserver.streams import Stream, StreamEvent
-from rollout_operator.lab.model.fields import child, text
-from rollout_operator.lab.model.history import Called, Commit, History
-from rollout_operator.lab.model.request import MERGE_PATCH, ApiAnswer, ApiRequest, Body, Verb
-from rollout_operator.lab.zones import ZoneSpec, statefulset
 from tests.virtual_time import EPOCH, elapsed
 
 NAMESPACE = "default"

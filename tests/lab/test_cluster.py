@@ -3,13 +3,13 @@
 from datetime import timedelta
 
 import pytest
+from rollout_lab.model.fields import text
+from rollout_lab.model.history import Commit
+from rollout_lab.model.request import ApiRequest
+from rollout_lab.virtual_loop.pace import StepTimes
+from rollout_lab.zones import ZoneSpec, three_zones
 
 from rollout_operator.kube.api import PODS
-from rollout_operator.lab.model.fields import text
-from rollout_operator.lab.model.history import Commit
-from rollout_operator.lab.model.request import ApiRequest
-from rollout_operator.lab.virtual_loop.pace import StepTimes
-from rollout_operator.lab.zones import ZoneSpec, three_zones
 from tests.lab.cluster_world import NAMESPACE, World, world
 from tests.telemetry.test_families import counted_calls
 from tests.virtual_time import in_virtual_time

@@ -5,8 +5,8 @@ import os
 import signal
 
 import pytest
+from rollout_lab.end import cancel_once, end_by_signal, is_only
 
-from rollout_operator.lab.end import cancel_once, end_by_signal, is_only
 from rollout_operator.model.names import ExitCode
 
 

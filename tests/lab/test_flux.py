@@ -3,9 +3,10 @@
 import asyncio
 from typing import Any
 
+from rollout_lab.model.fields import condition_of
+from rollout_lab.model.request import NotModelled
+
 from rollout_operator.kube.api import KUSTOMIZATIONS, OCI_REPOSITORIES
-from rollout_operator.lab.model.fields import condition_of
-from rollout_operator.lab.model.request import NotModelled
 from tests.controllers.releases.world import ReleaseSandbox
 from tests.lab.releasing import create_release, create_zones, map_images
 from tests.virtual_time import in_virtual_time

@@ -5,13 +5,13 @@ from datetime import timedelta
 from itertools import pairwise
 
 import pytest
+from rollout_lab.model.history import Called
+from rollout_lab.model.request import STRATEGIC_PATCH, ApiRequest
+from rollout_lab.virtual_loop.loop import is_left
+from rollout_lab.world import Sandbox
+from rollout_lab.zones import ZoneSpec, statefulset
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
-from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiRequest
-from rollout_operator.lab.virtual_loop.loop import is_left
-from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import ZoneSpec, statefulset
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 PATIENCE = timedelta(seconds=20)

@@ -7,14 +7,14 @@ from datetime import timedelta
 from typing import Final
 
 from msgspec.structs import replace
+from rollout_lab.model.fields import number
+from rollout_lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
+from rollout_lab.nodes.behaviour import image_of
+from rollout_lab.process import SimulatedProcess
+from rollout_lab.world import Sandbox
+from rollout_lab.zones import ZoneSpec, statefulset
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
-from rollout_operator.lab.model.fields import number
-from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
-from rollout_operator.lab.nodes.behaviour import image_of
-from rollout_operator.lab.process import SimulatedProcess
-from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import ZoneSpec, statefulset
 
 ZONES: Final = ("zone-a", "zone-b")
 SHADOW: Final = "shadow"

@@ -7,12 +7,13 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any, Final
 
+from rollout_lab.model.history import Called
+from rollout_lab.model.request import MERGE_PATCH, ApiRequest
+from rollout_lab.process import SimulatedProcess
+from rollout_lab.world import Sandbox
+from rollout_lab.zones import ZoneSpec
+
 from rollout_operator.kube.api import ZONE_BUDGETS
-from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
-from rollout_operator.lab.process import SimulatedProcess
-from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.operator.engine import BudgetReports
 from tests.operator.acting import call, change, create, patch
 from tests.simulation.drainers import zone_budget

@@ -14,6 +14,14 @@ from typing import Final
 
 import pytest
 from msgspec.structs import replace
+from rollout_lab.admission.registrations import pod_eviction
+from rollout_lab.drains import evict
+from rollout_lab.model.fields import child
+from rollout_lab.model.history import Called
+from rollout_lab.model.request import MERGE_PATCH, ApiRequest
+from rollout_lab.process import SimulatedProcess
+from rollout_lab.world import Sandbox
+from rollout_lab.zones import ZoneSpec, three_zones
 
 from rollout_operator.kube.api import (
     MULTI_AZ_ROLLOUTS,
@@ -23,14 +31,6 @@ from rollout_operator.kube.api import (
     JsonObject,
     Resource,
 )
-from rollout_operator.lab.admission.registrations import pod_eviction
-from rollout_operator.lab.drains import evict
-from rollout_operator.lab.model.fields import child
-from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
-from rollout_operator.lab.process import SimulatedProcess
-from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.names import (
     GROUP_LABEL,
     LEADING_ZONE,

@@ -4,11 +4,11 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from rollout_lab.model.request import ApiRequest
+from rollout_lab.zones import ZoneSpec
 
 from rollout_operator import __version__
 from rollout_operator.kube.api import ZONE_BUDGETS
-from rollout_operator.lab.model.request import ApiRequest
-from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.description import Description, GroupDescription, Phase
 from rollout_operator.model.names import Revision
 from rollout_operator.model.outcome import REMEDIES, Code, Reason, RecordRevision

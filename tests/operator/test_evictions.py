@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Final
 
+from rollout_lab.admission.webhooks import HookCall
+from rollout_lab.model.history import Called
+from rollout_lab.zones import ZoneSpec
+
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.admission.webhooks import HookCall
-from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.zones import ZoneSpec
 from tests.simulation.scenarios_drains import node_name
 from tests.simulation.traces import Director, GoldenScenario, play_scenario
 from tests.simulation.traces_drains import BY_ZONE, drainer, guarded, zones

@@ -5,11 +5,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
+from rollout_lab.model.history import Called
+from rollout_lab.process import SimulatedProcess
+from rollout_lab.world import Sandbox
+from rollout_lab.zones import ZoneSpec
+
 from rollout_operator.kube.api import LEASES, JsonObject
-from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.process import SimulatedProcess
-from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import ZoneSpec
 from tests.operator.acting import ZONES, change, create, is_rolled_out
 from tests.virtual_time import elapsed, in_virtual_time
 

@@ -5,12 +5,12 @@ from datetime import timedelta
 from itertools import pairwise
 
 import pytest
+from rollout_lab.model.history import Called
+from rollout_lab.process import SimulatedProcess
+from rollout_lab.world import Sandbox
+from rollout_lab.zones import ZoneSpec
 
 from rollout_operator.kube.api import PODS
-from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.process import SimulatedProcess
-from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import ZoneSpec
 from tests.operator.acting import change, create
 from tests.virtual_time import VirtualClock, in_virtual_time
 

@@ -10,9 +10,9 @@ from itertools import count, cycle
 from typing import Final
 
 import pytest
+from rollout_lab.admission.webhooks import HookCall
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.admission.webhooks import HookCall
-from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import PREPARE_DOWNSCALE, PREPARE_PATH, PREPARE_PORT
 from tests.operator.test_evictions import forged, play
 from tests.simulation.scenarios_people import Route

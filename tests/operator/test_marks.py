@@ -8,13 +8,13 @@ from datetime import timedelta
 from typing import Any, Final
 
 import pytest
+from rollout_lab.model.fields import name_of
+from rollout_lab.nodes.behaviour import Behaviour, image_of
+from rollout_lab.world import Sandbox
+from rollout_lab.zones import ZoneSpec, three_zones
 
 from rollout_operator.guards.downscales import REFUSED_LIMIT
 from rollout_operator.kube.api import PODS, STATEFULSETS
-from rollout_operator.lab.model.fields import name_of
-from rollout_operator.lab.nodes.behaviour import Behaviour, image_of
-from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.names import DOWNSCALE_INTENT
 from tests.operator.acting import annotate, change, create
 from tests.virtual_time import VirtualClock, in_virtual_time

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 
+from rollout_lab.model.history import Called
+from rollout_lab.world import Sandbox
+
 from rollout_operator.kube.api import PODS
-from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.readiness import LEFT_ALONE
 from tests.operator.acting import ZONES, change, delete, is_rolled_out, running

@@ -8,12 +8,12 @@ from itertools import pairwise
 
 import pytest
 from msgspec.structs import replace
+from rollout_lab.admission.webhooks import HookCall, HookCaller
+from rollout_lab.model.fields import name_of
+from rollout_lab.model.history import PodCalled
+from rollout_lab.nodes.behaviour import Behaviour, Choose, PodReply, Response
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.admission.webhooks import HookCall, HookCaller
-from rollout_operator.lab.model.fields import name_of
-from rollout_operator.lab.model.history import PodCalled
-from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, PodReply, Response
-from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import NO_DOWNSCALE, PREPARE_DOWNSCALE
 from rollout_operator.model.outcome import Code
 from tests.scaling_world import QUICK, ScalingWorld, follower, mirror, run_world

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
+from rollout_lab.model.fields import child
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.model.fields import child
-from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import LAST_DOWNSCALE
 from tests.scaling_world import ScalingWorld, follower, run_world
 from tests.simulation.scenarios_people import Route

@@ -5,13 +5,13 @@ from typing import Final
 
 import pytest
 from prometheus_client import generate_latest
+from rollout_lab.model.history import Called
+from rollout_lab.model.request import ApiRequest
+from rollout_lab.process import SimulatedProcess
+from rollout_lab.world import Sandbox
 
 from rollout_operator.controllers.shadow import MOST_SETTLING, STAYS_FOR
 from rollout_operator.kube.api import STATEFULSETS
-from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.model.request import ApiRequest
-from rollout_operator.lab.process import SimulatedProcess
-from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.names import LEADING_ZONE
 from rollout_operator.model.outcome import Code
 from tests.operator.acting import (

@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from rollout_lab.zones import three_zones
 
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, JsonObject, Page, Resource
-from rollout_operator.lab.zones import three_zones
 from rollout_operator.model.budget import EventRecord
 from rollout_operator.model.names import ApiError, NotFound, Unreachable
 from rollout_operator.operator.fleet import EVERY, MOST, NOTE, UnobeyedPolicies, report_unobeyed

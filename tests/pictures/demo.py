@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from rollout_operator.lab.demo.command import run
+from rollout_lab.demo.command import run
 
 WORDS: Final = ("-story", "bad-revision", "-size", "88x24")
 

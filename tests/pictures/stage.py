@@ -11,14 +11,14 @@ from datetime import timedelta
 from typing import Final
 
 from msgspec.structs import replace
+from rollout_lab.model.request import STRATEGIC_PATCH, ApiRequest
+from rollout_lab.nodes.behaviour import Behaviour, StartKind, by_image
+from rollout_lab.process import SimulatedProcess
+from rollout_lab.world import Sandbox
+from rollout_lab.zones import statefulset, three_zones
 
 from rollout_operator.aio.clock import LoopClock
 from rollout_operator.kube.api import STATEFULSETS, ZONE_BUDGETS, JsonObject, Resource
-from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiRequest
-from rollout_operator.lab.nodes.behaviour import Behaviour, StartKind, by_image
-from rollout_operator.lab.process import SimulatedProcess
-from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import statefulset, three_zones
 from rollout_operator.model.description import Description
 from rollout_operator.telemetry import logs
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 from xml.sax.saxutils import escape
 
-from rollout_operator.cli.render import StatusLayout, draw_status
-from rollout_operator.lab.lines import BLANK, Line, Style
+from rollout_operator.cli.render import BLANK, Line, StatusLayout, Style, draw_status
 from tests.pictures.stage import NAMESPACE, busy_operator
 
 COLUMNS: Final = 80

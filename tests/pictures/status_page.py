@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from rollout_operator.lab.demo.command import make_admin
+from rollout_lab.demo.command import make_admin
+
 from tests.browser import Page, browsing, find_browser
 from tests.pictures.stage import NAMESPACE, busy_operator
 

@@ -7,7 +7,8 @@ named. `list_crashes` speaks of the pods of one moment, `in_time` brings all cha
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 
-from rollout_operator.lab.simulate.changes import parse_change
+from rollout_lab.simulate.changes import parse_change
+
 from tests.world.api import Json
 from tests.world.kubelet import image_of
 

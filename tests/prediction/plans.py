@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 from msgspec.structs import replace
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.world.api import Json
 from tests.world.budgets import GROUP, zone_budget
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.lab.zones import ZoneSpec
+from rollout_lab.zones import ZoneSpec
+
 from tests.judge.book import Write
 from tests.prediction.comparison import Cause, Going
 from tests.prediction.foreknown import in_time, list_crashes

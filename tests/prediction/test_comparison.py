@@ -1,8 +1,8 @@
 """How near a forecast came, and what is read from one."""
 
 import pytest
+from rollout_lab.simulate.changes import parse_change
 
-from rollout_operator.lab.simulate.changes import parse_change
 from tests.prediction.comparison import Cause, Going, Match, compare, describe
 from tests.prediction.forecasts import read_goings
 from tests.prediction.plans import KINDS, make_plan

@@ -14,7 +14,8 @@ from datetime import timedelta
 from itertools import chain
 from typing import Final
 
-from rollout_operator.lab.trace.trace import render_story, render_tail
+from rollout_lab.trace.trace import render_story, render_tail
+
 from tests.simulation.campaign import (
     ROTATION,
     SMALL_ONES,

@@ -16,11 +16,9 @@ from typing import Final
 
 import msgspec
 from msgspec.structs import replace
-
-from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS
-from rollout_operator.lab.model.fields import uid_of
-from rollout_operator.lab.model.history import Called, Commit, Fault, History
-from rollout_operator.lab.network.faults import (
+from rollout_lab.model.fields import uid_of
+from rollout_lab.model.history import Called, Commit, Fault, History
+from rollout_lab.network.faults import (
     EVENT_OUTCOME,
     NO_TIME,
     OUTCOME,
@@ -31,7 +29,9 @@ from rollout_operator.lab.network.faults import (
     NoFaults,
     SentCall,
 )
-from rollout_operator.lab.world import Sandbox
+from rollout_lab.world import Sandbox
+
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS
 from tests.judge.objects import read_pod
 from tests.judge.policies import read_batch
 from tests.simulation.plans import STRIKE_LIMIT

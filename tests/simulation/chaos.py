@@ -13,16 +13,16 @@ from typing import Final, cast
 
 import msgspec
 from msgspec.structs import fields, replace
+from rollout_lab.admission.registrations import no_downscale, pod_eviction
+from rollout_lab.admission.webhooks import HookCall, HookCaller
+from rollout_lab.model.fields import children
+from rollout_lab.model.history import Fault, History
+from rollout_lab.model.request import ApiRequest
+from rollout_lab.process import SimulatedProcess
+from rollout_lab.virtual_loop.loop import VirtualTimeLoop
+from rollout_lab.world import Sandbox
 
 from rollout_operator.kube.api import PODS, VALIDATING_WEBHOOKS, JsonObject
-from rollout_operator.lab.admission.registrations import no_downscale, pod_eviction
-from rollout_operator.lab.admission.webhooks import HookCall, HookCaller
-from rollout_operator.lab.model.fields import children
-from rollout_operator.lab.model.history import Fault, History
-from rollout_operator.lab.model.request import ApiRequest
-from rollout_operator.lab.process import SimulatedProcess
-from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
-from rollout_operator.lab.world import Sandbox
 from tests.forgeries import forge
 from tests.judge.downscales import FORGED, describe_review
 from tests.simulation.fault_rates import Blows, HookFaults

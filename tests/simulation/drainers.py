@@ -13,12 +13,12 @@ from typing import Final, Literal
 
 import msgspec
 from msgspec.structs import replace
+from rollout_lab.model.fields import is_terminating, name_of, uid_of
+from rollout_lab.model.request import MERGE_PATCH, ApiRefusal, ApiRequest
+from rollout_lab.nodes.nodes import node, node_of
+from rollout_lab.schemas.kinds import BUDGETS, NODES
 
 from rollout_operator.kube.api import PODS, ZONE_BUDGETS, JsonObject
-from rollout_operator.lab.model.fields import is_terminating, name_of, uid_of
-from rollout_operator.lab.model.request import MERGE_PATCH, ApiRefusal, ApiRequest
-from rollout_operator.lab.nodes.nodes import node, node_of
-from rollout_operator.lab.schemas.kinds import BUDGETS, NODES
 from tests.simulation.scenarios_people import DRY_RUN, TRY_AGAIN, People
 
 # As kubectl waits, after a refusal and for the end of a pod.

@@ -10,9 +10,8 @@ from datetime import timedelta
 from typing import TypeVar
 
 import msgspec
-
-from rollout_operator.lab.model.history import Fault
-from rollout_operator.lab.network.faults import (
+from rollout_lab.model.history import Fault
+from rollout_lab.network.faults import (
     EVENT_OUTCOME,
     NO_TIME,
     OUTCOME,

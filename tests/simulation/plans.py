@@ -11,9 +11,8 @@ from enum import StrEnum
 from typing import Final
 
 import msgspec
-
-from rollout_operator.lab.model.history import Commit, Fault
-from rollout_operator.lab.network.faults import (
+from rollout_lab.model.history import Commit, Fault
+from rollout_lab.network.faults import (
     NO_TIME,
     CrashPoint,
     EventOutcome,
@@ -21,7 +20,8 @@ from rollout_operator.lab.network.faults import (
     PodCallOutcome,
     SentCall,
 )
-from rollout_operator.lab.world import Sandbox
+from rollout_lab.world import Sandbox
+
 from tests.simulation.planned_faults import CallPlan, EventPlan, Planned, PodPlan, ScriptedFaults
 from tests.simulation.runs import Outcome, play
 from tests.simulation.runtime import BACK_AFTER, NAME, Patient, now

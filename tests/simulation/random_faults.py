@@ -13,9 +13,8 @@ from typing import Final, TypeVar
 
 import msgspec
 from msgspec.structs import fields
-
-from rollout_operator.lab.model.history import Fault
-from rollout_operator.lab.network.faults import (
+from rollout_lab.model.history import Fault
+from rollout_lab.network.faults import (
     EVENT_OUTCOME,
     NO_TIME,
     OUTCOME,

@@ -12,12 +12,12 @@ from typing import Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
+from rollout_lab.model.history import Fault, History
+from rollout_lab.network.faults import Faults
+from rollout_lab.trace.trace import trace_hash
+from rollout_lab.virtual_loop.loop import VirtualTimeLoop
+from rollout_lab.world import Sandbox
 
-from rollout_operator.lab.model.history import Fault, History
-from rollout_operator.lab.network.faults import Faults
-from rollout_operator.lab.trace.trace import trace_hash
-from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
-from rollout_operator.lab.world import Sandbox
 from tests.judge.promises import QUIET, Promises, Verdict, Violation
 from tests.judge.verdict import judge_book
 from tests.simulation.runtime import ActingReplica, LogRecorder, Patient, Supervisor, now, split

@@ -12,10 +12,10 @@ from datetime import timedelta
 from typing import Final, Protocol
 
 import msgspec
+from rollout_lab.model.history import History, Lived, Record, Said
+from rollout_lab.process import SimulatedProcess
+from rollout_lab.world import Sandbox
 
-from rollout_operator.lab.model.history import History, Lived, Record, Said
-from rollout_operator.lab.process import SimulatedProcess
-from rollout_operator.lab.world import Sandbox
 from rollout_operator.telemetry import logs
 from tests.judge.promises import Violation
 

@@ -10,11 +10,11 @@ from datetime import timedelta
 from typing import Any, cast
 
 import msgspec
+from rollout_lab.nodes.behaviour import Behaviour, Choose, Response, StartKind, image_of
+from rollout_lab.world import Sandbox
+from rollout_lab.zones import ZoneSpec
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
-from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, Response, StartKind, image_of
-from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import REVISION_LABEL
 from tests.judge.promises import QUIET
 from tests.simulation.runtime import BACK_AFTER

@@ -13,11 +13,11 @@ from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
+from rollout_lab.model.fields import child
+from rollout_lab.model.history import Called, Record
+from rollout_lab.model.request import ApiRequest
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
-from rollout_operator.lab.model.fields import child
-from rollout_operator.lab.model.history import Called, Record
-from rollout_operator.lab.model.request import ApiRequest
 from rollout_operator.model.names import GROUP_LABEL
 from tests.simulation.drainers import change_budget, send
 from tests.simulation.scenarios import Scenario, Size

@@ -14,12 +14,12 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from msgspec.structs import replace
+from rollout_lab.model.fields import name_of
+from rollout_lab.model.request import ApiRefusal
+from rollout_lab.nodes.behaviour import BROKEN, Behaviour, Choose, Response
+from rollout_lab.zones import ZoneSpec
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.model.fields import name_of
-from rollout_operator.lab.model.request import ApiRefusal
-from rollout_operator.lab.nodes.behaviour import BROKEN, Behaviour, Choose, Response
-from rollout_operator.lab.zones import ZoneSpec
 from tests.simulation.scenarios import Scenario, Size, name_unready, name_unrolled, usual
 from tests.simulation.scenarios_people import LIVELY_ROUTES, People, Route
 from tests.simulation.scenarios_rollouts import list_zones

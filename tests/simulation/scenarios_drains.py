@@ -12,10 +12,10 @@ from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
+from rollout_lab.model.fields import name_of
+from rollout_lab.zones import ZoneSpec
 
 from rollout_operator.kube.api import PODS, JsonObject
-from rollout_operator.lab.model.fields import name_of
-from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import ABSENT_PEERS
 from tests.simulation.drainers import (
     Drainer,

@@ -12,6 +12,17 @@ from typing import Final, Literal, assert_never, cast
 
 import msgspec
 from msgspec.structs import replace
+from rollout_lab.admission.registrations import no_downscale, pod_eviction, prepare_downscale
+from rollout_lab.model.request import (
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    ApiRefusal,
+    ApiRequest,
+)
+from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
+from rollout_lab.world import Sandbox
+from rollout_lab.zones import ZoneSpec, statefulset
 
 from rollout_operator.kube.api import (
     CONFIG_MAPS,
@@ -21,21 +32,6 @@ from rollout_operator.kube.api import (
     VALIDATING_WEBHOOKS,
     JsonObject,
 )
-from rollout_operator.lab.admission.registrations import (
-    no_downscale,
-    pod_eviction,
-    prepare_downscale,
-)
-from rollout_operator.lab.model.request import (
-    JSON_PATCH,
-    MERGE_PATCH,
-    STRATEGIC_PATCH,
-    ApiRefusal,
-    ApiRequest,
-)
-from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
-from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.names import LAST_DOWNSCALE
 from rollout_operator.model.scaling import format_entry
 

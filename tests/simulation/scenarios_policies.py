@@ -9,10 +9,10 @@ from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
+from rollout_lab.model.request import MERGE_PATCH, ApiRequest
+from rollout_lab.zones import ZoneSpec
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, JsonObject
-from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
-from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import PAUSED
 from tests.simulation.drainers import send
 from tests.simulation.scenarios import Scenario, Script, Size, crashing_at, name_unrolled

@@ -10,6 +10,20 @@ from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
+from rollout_lab.flux import label_owner
+from rollout_lab.model.fields import child, children, name_of, text
+from rollout_lab.nodes.behaviour import image_of
+from rollout_lab.releases import (
+    ReleaseObject,
+    gate,
+    group_check,
+    list_release,
+    patch,
+    request_of_rollout,
+    schedule,
+)
+from rollout_lab.world import Sandbox
+from rollout_lab.zones import ZoneSpec
 
 from rollout_operator.kube.api import (
     OCI_REPOSITORIES,
@@ -19,20 +33,6 @@ from rollout_operator.kube.api import (
     STATEFULSETS,
     JsonObject,
 )
-from rollout_operator.lab.flux import label_owner
-from rollout_operator.lab.model.fields import child, children, name_of, text
-from rollout_operator.lab.nodes.behaviour import image_of
-from rollout_operator.lab.releases import (
-    ReleaseObject,
-    gate,
-    group_check,
-    list_release,
-    patch,
-    request_of_rollout,
-    schedule,
-)
-from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import ZoneSpec
 from tests.simulation.drainers import send
 from tests.simulation.scenarios import Missing, Scenario, Script, Size, name_unrolled
 from tests.simulation.scenarios_people import People

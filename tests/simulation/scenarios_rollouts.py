@@ -7,9 +7,9 @@ from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
+from rollout_lab.nodes.behaviour import DEFAULT
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.nodes.behaviour import DEFAULT
-from rollout_operator.lab.zones import ZoneSpec
 from tests.simulation.drainers import create_budget, zone_budget
 from tests.simulation.scenarios import Scenario, Script, Size, crashing_at, name_unrolled
 from tests.simulation.scenarios_people import People

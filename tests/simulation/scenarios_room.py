@@ -11,10 +11,10 @@ from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
+from rollout_lab.model.fields import child, name_of
+from rollout_lab.nodes.behaviour import Behaviour, Choose, StartKind
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.model.fields import child, name_of
-from rollout_operator.lab.nodes.behaviour import Behaviour, Choose, StartKind
 from rollout_operator.model.names import FORCE_REPLICAS, LEADING_ZONE
 from tests.simulation.scenarios import Scenario, Size, usual
 from tests.simulation.scenarios_downscales import PREPARE, prepare_zone, scale_anyhow

@@ -13,13 +13,13 @@ from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
+from rollout_lab.model.fields import number
+from rollout_lab.nodes.behaviour import BROKEN, HANGS, REFUSES, Response
+from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
+from rollout_lab.world import Sandbox
+from rollout_lab.zones import ZoneSpec
 
 from rollout_operator.kube.api import STATEFULSETS
-from rollout_operator.lab.model.fields import number
-from rollout_operator.lab.nodes.behaviour import BROKEN, HANGS, REFUSES, Response
-from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
-from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import (
     DOWNSCALE_DELAY,
     DOWNSCALE_DELAY_URL,

@@ -17,11 +17,11 @@ from typing import Final
 
 import msgspec
 from msgspec.structs import replace
+from rollout_lab.model.fields import name_of
+from rollout_lab.nodes.behaviour import Behaviour, Choose
+from rollout_lab.zones import ZoneSpec
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.model.fields import name_of
-from rollout_operator.lab.nodes.behaviour import Behaviour, Choose
-from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import (
     GROUP_LABEL,
     MAX_UNAVAILABLE,

@@ -13,9 +13,8 @@ from datetime import timedelta
 from typing import Final
 
 from msgspec.structs import replace
-
-from rollout_operator.lab.model.history import Fault
-from rollout_operator.lab.network.faults import (
+from rollout_lab.model.history import Fault
+from rollout_lab.network.faults import (
     OUTCOME,
     EventOutcome,
     FaultDecision,
@@ -25,7 +24,8 @@ from rollout_operator.lab.network.faults import (
     SentCall,
     Way,
 )
-from rollout_operator.lab.world import Sandbox
+from rollout_lab.world import Sandbox
+
 from tests.simulation.chaos import LATER_NAME, Chaos, FaultyHooks, draw_blows, later_webhook
 from tests.simulation.fault_rates import FaultProfile, choose_profile, name_profile
 from tests.simulation.random_faults import RandomFaults

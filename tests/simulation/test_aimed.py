@@ -4,8 +4,8 @@ Every seventh aim of a lone process, and some of one that is elected; all of the
 """
 
 import pytest
+from rollout_lab.model.history import Fault
 
-from rollout_operator.lab.model.history import Fault
 from tests.simulation.aimed import (
     BATCHES,
     Heir,

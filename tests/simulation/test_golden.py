@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from rollout_lab.model.fields import children, number, text
+from rollout_lab.model.history import Called, Commit, Fault, Lived, PodCalled
+from rollout_lab.network.faults import Failure, FaultDecision
+from rollout_lab.trace.trace import WIDTH, trace_hash
 
 from rollout_operator.kube.api import ROLLOUTS
-from rollout_operator.lab.model.fields import children, number, text
-from rollout_operator.lab.model.history import Called, Commit, Fault, Lived, PodCalled
-from rollout_operator.lab.network.faults import Failure, FaultDecision
-from rollout_operator.lab.trace.trace import WIDTH, trace_hash
 from tests.goldens import Golden
 from tests.judge.book import list_deletes
 from tests.simulation import (

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import pytest
+from rollout_lab.network.faults import CrashPoint
 
-from rollout_operator.lab.network.faults import CrashPoint
 from tests.simulation.campaign import Job, Tally, list_plan_jobs, run_all
 from tests.simulation.plans import (
     CacheAge,

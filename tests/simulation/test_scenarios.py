@@ -7,9 +7,9 @@ from typing import Final, cast
 
 import pytest
 from _pytest.mark import ParameterSet
+from rollout_lab.model.history import Called, Commit, History, PodCalled, Reviewed, Said
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.model.history import Called, Commit, History, PodCalled, Reviewed, Said
 from tests.judge.book import list_deletes, read_book
 from tests.judge.budgets import EVICTION_PATH
 from tests.judge.invariants_budgets import list_grants

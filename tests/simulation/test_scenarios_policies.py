@@ -3,9 +3,9 @@
 from itertools import pairwise
 
 import pytest
+from rollout_lab.model.history import Called, Commit
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
-from rollout_operator.lab.model.history import Called, Commit
 from tests.judge.book import list_deletes
 from tests.simulation.scenarios import SMALL
 from tests.simulation.scenarios_book import get_scenario

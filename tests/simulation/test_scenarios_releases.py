@@ -1,10 +1,10 @@
 """Scenarios of releases, calmly and under faults: what was deployed, and in whose name."""
 
 import pytest
+from rollout_lab.model.fields import child, children, text
+from rollout_lab.model.history import Commit, History
 
 from rollout_operator.kube.api import OCI_REPOSITORIES, ROLLOUTS
-from rollout_operator.lab.model.fields import child, children, text
-from rollout_operator.lab.model.history import Commit, History
 from tests.simulation.scenarios import SMALL, Size
 from tests.simulation.scenarios_book import get_scenario
 from tests.simulation.schedule import run

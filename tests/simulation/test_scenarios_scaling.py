@@ -1,9 +1,9 @@
 """S5 and S6 without faults: what moves by itself really moves, and what may go wrong does."""
 
 import pytest
+from rollout_lab.model.history import Called, Commit, Fault, History, PodCalled, Said
+from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
 
-from rollout_operator.lab.model.history import Called, Commit, Fault, History, PodCalled, Said
-from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_operator.model.names import FORCE_REPLICAS, UPSCALE_WHEN_READY
 from tests.judge.book import read_book
 from tests.judge.builder import s

@@ -10,14 +10,14 @@ from typing import Final, cast
 import msgspec
 import pytest
 from msgspec.structs import replace
+from rollout_lab.admission.webhooks import HookCall
+from rollout_lab.model.history import Called, Commit, PodCalled
+from rollout_lab.model.request import ApiRefusal, ApiRequest
+from rollout_lab.process import SimulatedProcess
+from rollout_lab.world import Sandbox
+from rollout_lab.zones import ZoneSpec
 
 from rollout_operator.kube.api import CONFIG_MAPS, JsonObject
-from rollout_operator.lab.admission.webhooks import HookCall
-from rollout_operator.lab.model.history import Called, Commit, PodCalled
-from rollout_operator.lab.model.request import ApiRefusal, ApiRequest
-from rollout_operator.lab.process import SimulatedProcess
-from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.scaling import format_entry
 from tests.simulation.chaos import later_webhook
 from tests.simulation.scenarios_book import get_scenario

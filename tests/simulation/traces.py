@@ -15,19 +15,19 @@ from typing import Final
 
 import msgspec
 from msgspec.structs import replace
+from rollout_lab.flux import FluxTimes
+from rollout_lab.model.fields import child, name_of, number
+from rollout_lab.model.history import Called, Fault, History
+from rollout_lab.network.faults import OUTCOME, FaultDecision, NoFaults, SentCall
+from rollout_lab.nodes.behaviour import Behaviour, Response, StartKind, image_of
+from rollout_lab.process import SimulatedProcess
+from rollout_lab.trace.trace import WIDTH, render_story
+from rollout_lab.virtual_loop.loop import VirtualTimeLoop
+from rollout_lab.virtual_loop.pace import StepTimes
+from rollout_lab.world import EPOCH, Sandbox
+from rollout_lab.zones import ZoneSpec
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
-from rollout_operator.lab.flux import FluxTimes
-from rollout_operator.lab.model.fields import child, name_of, number
-from rollout_operator.lab.model.history import Called, Fault, History
-from rollout_operator.lab.network.faults import OUTCOME, FaultDecision, NoFaults, SentCall
-from rollout_operator.lab.nodes.behaviour import Behaviour, Response, StartKind, image_of
-from rollout_operator.lab.process import SimulatedProcess
-from rollout_operator.lab.trace.trace import WIDTH, render_story
-from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
-from rollout_operator.lab.virtual_loop.pace import StepTimes
-from rollout_operator.lab.world import EPOCH, Sandbox
-from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import DISRUPTION_RECORD
 from rollout_operator.model.units import format_duration
 from rollout_operator.planning.wording import count

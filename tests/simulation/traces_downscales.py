@@ -7,12 +7,12 @@ from typing import Final, cast
 
 import msgspec
 from msgspec.structs import replace
+from rollout_lab.admission.webhooks import HookCall, HookCaller
+from rollout_lab.nodes.behaviour import Response
+from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
+from rollout_lab.zones import ZoneSpec
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.admission.webhooks import HookCall, HookCaller
-from rollout_operator.lab.nodes.behaviour import Response
-from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
-from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import (
     DOWNSCALE_DELAY,
     DOWNSCALE_DELAY_URL,

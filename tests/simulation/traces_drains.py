@@ -5,9 +5,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
+from rollout_lab.network.faults import CrashPoint, FaultDecision
+from rollout_lab.zones import ZoneSpec
+
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.network.faults import CrashPoint, FaultDecision
-from rollout_operator.lab.zones import ZoneSpec
 from tests.simulation.drainers import Drainer, guard, unguard, zone_budget
 from tests.simulation.scenarios_drains import ZONE_LABEL, node_name, set_up
 from tests.simulation.scenarios_people import People

@@ -3,8 +3,9 @@
 import asyncio
 from typing import Final
 
+from rollout_lab.zones import ZoneSpec
+
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.zones import ZoneSpec
 from tests.simulation.scenarios_people import People
 from tests.simulation.scenarios_policies import (
     KEY,

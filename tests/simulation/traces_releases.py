@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from msgspec.structs import replace
+from rollout_lab.model.fields import text
+from rollout_lab.releases import foreign_check, gate, patch, schedule
 
 from rollout_operator.kube.api import HEALTH_CHECKS, JsonObject
-from rollout_operator.lab.model.fields import text
-from rollout_operator.lab.releases import foreign_check, gate, patch, schedule
 from rollout_operator.model.units import format_rfc3339
 from tests.simulation.scenarios import Size
 from tests.simulation.scenarios_releases import (

@@ -3,8 +3,9 @@
 import asyncio
 from typing import Final
 
-from rollout_operator.lab.network.faults import CrashPoint, Failure, FaultDecision
-from rollout_operator.lab.zones import ZoneSpec
+from rollout_lab.network.faults import CrashPoint, Failure, FaultDecision
+from rollout_lab.zones import ZoneSpec
+
 from rollout_operator.model.names import PAUSED
 from tests.simulation.traces import BAD, Director, GoldenScenario, Mishap
 

@@ -6,8 +6,8 @@ from functools import partial
 from typing import Final
 
 import msgspec
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.system.hooked import hook_up
 from tests.system.waits import read_metric, wait_true
 from tests.world.api import PODS, Answer, Json

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
-from rollout_operator.lab.zones import ZoneSpec
+from rollout_lab.zones import ZoneSpec
+
 from tests.judge.book import Write
 from tests.judge.objects import Pod, Set
 from tests.system.scaled import annotated

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from rollout_operator.lab.zones import ZoneSpec
+from rollout_lab.zones import ZoneSpec
 
 TROUBLE: Final = (
     ZoneSpec(name="alone", group="single", replicas=0),

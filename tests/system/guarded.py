@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 from msgspec.structs import replace
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.second_try import BrokenPromise
 from tests.system.hooked import hook_up
 from tests.system.waits import read_metric

@@ -11,8 +11,8 @@ from datetime import timedelta
 from typing import Final
 
 import msgspec
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.world.api import SECRETS, Json
 from tests.world.hooks import Hooks, Registration
 from tests.world.manifests import SECRET

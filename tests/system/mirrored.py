@@ -5,8 +5,8 @@ from datetime import timedelta
 from typing import Final
 
 import msgspec
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.system.scaled import annotated
 from tests.system.waits import wait_true
 from tests.world.api import Json

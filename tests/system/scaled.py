@@ -10,8 +10,8 @@ from itertools import pairwise
 from typing import Final
 
 from msgspec.structs import replace
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.judge.objects import Set
 from tests.system.guarded import Guarded, prepared_zone
 from tests.world.api import CONFIG_MAPS, Json

@@ -8,8 +8,8 @@ import aiohttp
 import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from rollout_lab.zones import three_zones
 
-from rollout_operator.lab.zones import three_zones
 from tests.system.grants import shipped_grants
 from tests.system.starts import running
 from tests.system.waits import read_metric, wait_line, wait_reason, wait_true

@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 import pytest
 import yaml
+from rollout_lab.zones import ZoneSpec, statefulset
 
-from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.names import ExitCode
 from tests.demo.kept import write_kubeconfig
 from tests.system.grants import READER, grant_reads

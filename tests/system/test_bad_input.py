@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 from msgspec.structs import replace
+from rollout_lab.zones import ZoneSpec, statefulset, three_zones
 
-from rollout_operator.lab.zones import ZoneSpec, statefulset, three_zones
 from tests.system.starts import waiting_at_most
 from tests.system.waits import read_metric, wait_line, wait_page, wait_reason
 from tests.world.api import PODS, STATEFULSETS, Json

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.rendered import LEAST, WEBHOOKS
 from tests.system.installing import CONFIGURATIONS, installed, trust
 from tests.system.waits import wait_true

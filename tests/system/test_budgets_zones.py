@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Final
 
 import pytest
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.system.budgeted import OTHER, Budgeted, hold
 from tests.system.waits import read_metric
 from tests.world.api import BUDGETS, PODS, REPLICASETS, ApiError, Json

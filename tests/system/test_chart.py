@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.chart.rendering import CHART, render_chart
 from tests.system.charted import HOOKS, KINDS, RELEASE, Charted, charted, remove_kinds
 from tests.system.grafanas_chart import write_chart

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace
+from rollout_lab.zones import three_zones
 
-from rollout_operator.lab.zones import three_zones
 from tests.chart.rendering import CHART
 from tests.system.charted import HOOKS, RELEASE, Charted, charted
 from tests.system.grafanas_chart import PODS as PODS_052

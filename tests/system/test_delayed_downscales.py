@@ -4,8 +4,8 @@ from datetime import timedelta
 from typing import Final
 
 import pytest
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.system.delayed import delay, list_hasty, say
 from tests.system.guarded import Guarded, guard, prepared_zone
 from tests.system.mirrored import Template, grant_mirroring, mirror

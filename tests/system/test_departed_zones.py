@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 import pytest
 from msgspec.structs import replace
+from rollout_lab.zones import ZoneSpec, statefulset, three_zones
 
-from rollout_operator.lab.zones import ZoneSpec, statefulset, three_zones
 from rollout_operator.model.names import GROUP_LABEL
 from tests.system.budgeted import hold
 from tests.system.guarded import guard, prepared_zone

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from rollout_lab.zones import ZoneSpec, statefulset
 
 from rollout_operator.cli.access import ACCESS_FLAGS, choose_access, open_client
 from rollout_operator.config.grammar import parse_arguments
-from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.diagnosis import Diagnosis, FindingCode
 from rollout_operator.model.names import ExitCode
 from rollout_operator.operator.examine import examine

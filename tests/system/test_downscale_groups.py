@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Final
 
 import pytest
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.judge.objects import Set
 from tests.system.guarded import LAST_DOWNSCALE, MIN_TIME, Guarded, guard, prepared_zone
 from tests.system.waits import wait_reason

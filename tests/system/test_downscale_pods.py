@@ -5,8 +5,8 @@ from datetime import timedelta
 from typing import Final
 
 import pytest
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.system.guarded import guard, is_called, prepared_zone
 from tests.world.api import Json
 from tests.world.clients import Route

@@ -1,8 +1,8 @@
 """How prepare-downscale is called: dry runs, other registrations, other sets."""
 
 import pytest
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.system.guarded import LAST_DOWNSCALE, PREPARE, guard, prepared_zone
 from tests.world.clients import EVERY_ROUTE, Route
 from tests.world.observed import Request

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.system.guarded import Guarded, guard, is_called, prepared_zone
 from tests.system.later import Later, reviewed_later
 from tests.system.waits import wait_line, wait_page

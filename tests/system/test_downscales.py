@@ -5,8 +5,8 @@ from datetime import timedelta
 from typing import Final
 
 import pytest
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.system.guarded import LAST_DOWNSCALE, PATH, guard, is_of_now, prepared_zone
 from tests.world.clients import Route
 from tests.world.webpods import NO_CONTENT, Respond

@@ -5,8 +5,8 @@ from ipaddress import IPv4Address
 from typing import Final
 
 import pytest
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.system.guarded import PATH, PREPARE, Guarded, guard, prepared_zone
 from tests.world.clients import Route
 from tests.world.egress import EgressTrap, Place

@@ -6,8 +6,8 @@ from functools import partial
 from typing import Final
 
 import pytest
+from rollout_lab.zones import ZoneSpec, three_zones
 
-from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.wording import camel_case
 from tests.system.budgeted import hold

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Final
 
 import pytest
+from rollout_lab.zones import three_zones
 
-from rollout_operator.lab.zones import three_zones
 from tests.system.grants import without
 from tests.system.waits import read_metric, wait_line, wait_reason
 from tests.world.api import LEASES

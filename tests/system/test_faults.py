@@ -10,8 +10,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from rollout_lab.zones import three_zones
 
-from rollout_operator.lab.zones import three_zones
 from tests.system.waits import read_metric, wait_reason
 from tests.world.faults import (
     Answer,

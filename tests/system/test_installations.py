@@ -14,8 +14,8 @@ from typing import Final
 
 import pytest
 import yaml
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.kustomize import Object, render
 from tests.pages import example_of
 from tests.rendered import (

@@ -6,8 +6,8 @@ The same on virtual time, with more of it: `tests/kube/test_election.py`.
 from datetime import timedelta
 
 import pytest
+from rollout_lab.zones import three_zones
 
-from rollout_operator.lab.zones import three_zones
 from tests.system.budgeted import create_budgets
 from tests.system.evictions import calling
 from tests.system.hooked import TLS_FLAGS

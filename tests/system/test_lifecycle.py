@@ -12,8 +12,8 @@ from typing import Final
 
 import pytest
 from msgspec.structs import replace
+from rollout_lab.zones import three_zones
 
-from rollout_operator.lab.zones import three_zones
 from tests.system.starts import running
 from tests.system.waits import wait_line, wait_page, wait_reason, wait_true
 from tests.world.childproc import free_ports

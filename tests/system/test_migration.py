@@ -11,8 +11,8 @@ from datetime import timedelta
 from typing import Final
 
 import pytest
+from rollout_lab.zones import three_zones
 
-from rollout_operator.lab.zones import three_zones
 from rollout_operator.model.names import REVISION_LABEL
 from tests.system.certs import legacy
 from tests.system.hooked import TLS_FLAGS, put_secret, secret_body, shake_hands, trusting

@@ -5,8 +5,8 @@ import time
 from typing import Final
 
 import pytest
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import PAUSED
 from rollout_operator.telemetry.extra import PolicyMetrics
 from rollout_operator.telemetry.metrics import Metrics

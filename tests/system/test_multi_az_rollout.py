@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace
+from rollout_lab.zones import ZoneSpec, three_zones
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
-from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.names import TOPOLOGY_KEYS
 from tests.system.policy_surfaces import assert_paused_is_shown, has_series
 from tests.system.waits import show_columns, wait_reason, wait_true

@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 import pytest
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.system.waits import read_metric, wait_true
 from tests.system.watching import (
     CLUSTER_RULES,

@@ -5,8 +5,8 @@ from datetime import timedelta
 from typing import Final
 
 import pytest
+from rollout_lab.zones import ZoneSpec, statefulset
 
-from rollout_operator.lab.zones import ZoneSpec, statefulset
 from tests.system.guarded import NO_DOWNSCALE
 from tests.system.hooked import hook_up
 from tests.world.api import DEPLOYMENTS, REPLICASETS, STATEFULSETS, Json, Resource

@@ -18,8 +18,8 @@ import aiohttp
 import msgspec
 import pytest
 from msgspec.structs import replace
+from rollout_lab.trace.log_lines import read_log_line
 
-from rollout_operator.lab.trace.log_lines import read_log_line
 from rollout_operator.model.outcome import Code
 from rollout_operator.planning.events import ROLLOUT_FINISHED, ZONE_ROLLED_OUT
 from rollout_operator.planning.wording import camel_case

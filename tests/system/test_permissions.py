@@ -12,8 +12,8 @@ from typing import Final
 
 import pytest
 from msgspec.structs import replace
+from rollout_lab.zones import ZoneSpec, three_zones
 
-from rollout_operator.lab.zones import ZoneSpec, three_zones
 from tests.system.budgeted import create_budgets, hold, report_twice
 from tests.system.grants import group_of, may, reported, shipped_grants, take_away, without
 from tests.system.guarded import LAST_DOWNSCALE, Guarded, guard, prepared_zone

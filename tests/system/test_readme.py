@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from rollout_lab.demo.screen import Plain
 
-from rollout_operator.lab.demo.screen import Plain
 from tests.code_rules import ROOT
 from tests.demo.__main__ import open_cluster
 from tests.demo.flags import Settings

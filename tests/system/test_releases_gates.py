@@ -3,8 +3,8 @@
 from typing import Final
 
 import pytest
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.system.releasing import (
     CHECKS,
     GATES,

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 from msgspec.structs import replace
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.system.releasing import (
     CHECKS,
     ON,

@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 import pytest
 from msgspec.structs import replace
+from rollout_lab.zones import ZoneSpec, three_zones
 
-from rollout_operator.lab.zones import ZoneSpec, three_zones
 from tests.system.waits import wait_reason
 from tests.world.api import PODS, STATEFULSETS
 from tests.world.kubelet import NORMAL, Behaviour, Kind, by_image, image_of

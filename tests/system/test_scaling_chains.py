@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Final
 
 import pytest
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.judge.objects import Pod
 from tests.system.guarded import MIN_TIME, Guarded, guard, prepared_zone
 from tests.system.scaled import (

@@ -5,8 +5,8 @@ from datetime import timedelta
 from typing import Final
 
 import pytest
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.system.guarded import Guarded, guard, prepared_zone
 from tests.system.scaled import TRACKED, follow, gaps, track, wait_counts
 from tests.world.api import Answer

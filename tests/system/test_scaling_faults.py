@@ -5,8 +5,8 @@ from itertools import pairwise
 from typing import Final
 
 import pytest
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.system.guarded import Guarded, guard
 from tests.system.later import reviewed_later
 from tests.system.mirrored import Template, grant_mirroring, mirror

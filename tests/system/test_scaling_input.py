@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 import pytest
 from msgspec.structs import replace
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import DOWNSCALE_INTENT
 from tests.system.delayed import DELAY, URL
 from tests.system.guarded import Guarded, guard

@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 import pytest
 from msgspec.structs import replace
+from rollout_lab.zones import ZoneSpec, three_zones
 
-from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.names import GROUP_LABEL_LONG
 from tests.system.evictions import calling
 from tests.system.guarded import NO_DOWNSCALE, PATH, prepared_zone

@@ -4,8 +4,8 @@ from typing import Final
 
 import pytest
 from msgspec.structs import replace
+from rollout_lab.zones import three_zones
 
-from rollout_operator.lab.zones import three_zones
 from tests.system.waits import read_metric, wait_reason, wait_true
 from tests.world.api import PODS
 from tests.world.judge import Judge

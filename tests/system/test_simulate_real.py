@@ -16,9 +16,9 @@ from typing import Final
 import pytest
 import yaml
 from msgspec.structs import replace
+from rollout_lab.zones import ZoneSpec
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
-from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import TOPOLOGY_KEYS
 from tests.prediction.comparison import compare, describe
 from tests.prediction.forecasts import foresee

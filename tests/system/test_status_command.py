@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from rollout_lab.zones import three_zones
 
 from rollout_operator import __version__
-from rollout_operator.lab.zones import three_zones
 from rollout_operator.model.names import ExitCode
 from tests.system.grants import READER, Grant, grant_reads
 from tests.terminal import on_terminal, read_until

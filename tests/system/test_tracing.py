@@ -6,8 +6,8 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from rollout_lab.zones import three_zones
 
-from rollout_operator.lab.zones import three_zones
 from rollout_operator.model.outcome import Code
 from tests.system.starts import running
 from tests.trace_collector import open_collector

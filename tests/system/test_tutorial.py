@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from rollout_lab.demo.screen import Plain
 
-from rollout_operator.lab.demo.screen import Plain
 from tests.demo.__main__ import open_cluster, present
 from tests.demo.flags import Settings
 from tests.demo.kept import COMMANDS, render_invitation, write_kubeconfig

@@ -9,8 +9,8 @@ from datetime import timedelta
 from typing import Final
 
 import pytest
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.system.budgeted import create_budgets
 from tests.system.guarded import prepared_zone
 from tests.system.hooked import TLS_FLAGS

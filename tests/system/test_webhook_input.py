@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 import pytest
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.system.guarded import LAST_DOWNSCALE, NO_DOWNSCALE, Guarded, guard, prepared_zone
 from tests.system.hooked import HOST, fetch_secret, send_bytes, shake_hands, trusting
 from tests.world.api import PODS, STATEFULSETS, Json

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.kustomize import render
 from tests.rendered import (
     CERTIFICATES,

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Final
 
 import pytest
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.zones import ZoneSpec
 from tests.system.grants import take_away, without
 from tests.system.guarded import LAST_DOWNSCALE, Guarded, guard, prepared_zone
 from tests.system.waits import wait_line, wait_true

@@ -8,7 +8,8 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
-from rollout_operator.lab.zones import ZoneSpec
+from rollout_lab.zones import ZoneSpec
+
 from tests.world.api import PODS, Answer, Api, ApiError, Json, Resource
 from tests.world.manifests import read_manifests
 

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from msgspec import structs
+from rollout_lab.model.history import Called, Commit, PodCalled
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS
-from rollout_operator.lab.model.history import Called, Commit, PodCalled
 from tests.judge.book import read_write
 from tests.judge.builder import NAMESPACE, OPERATOR, HistoryBuilder
 from tests.judge.objects import read_pod

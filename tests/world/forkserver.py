@@ -23,7 +23,8 @@ PROGRAM: Final = "rollout_operator"
 # Among them what commands, and the operator with some flags, import only then.
 READ_ONCE: Final = (
     __name__,
-    *(f"{PROGRAM}.cli.{name}" for name in ("adopt", "doctor", "run", "simulate", "status")),
+    *(f"{PROGRAM}.cli.{name}" for name in ("adopt", "doctor", "run", "status")),
+    "rollout_lab.simulate.entry",
     f"{PROGRAM}.controllers.releases.caches",
     f"{PROGRAM}.kube.cache.nodes",
     f"{PROGRAM}.operator.main",

@@ -16,9 +16,9 @@ from typing import Final, Self
 import aiohttp
 import msgspec
 from msgspec.structs import replace
+from rollout_lab.model.history import Commit
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS, STATEFULSETS, ZONE_BUDGETS, Resource
-from rollout_operator.lab.model.history import Commit
 from tests.judge.book import Write, read_write
 from tests.judge.objects import Pod, Set
 from tests.judge.promises import Promises, Violation

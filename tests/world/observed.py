@@ -11,10 +11,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 from msgspec.structs import replace
+from rollout_lab.model.history import Called, Commit, History, PodCalled, Reviewed
+from rollout_lab.model.request import ApiRequest
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, VALIDATING_WEBHOOKS, JsonObject, Resource
-from rollout_operator.lab.model.history import Called, Commit, History, PodCalled, Reviewed
-from rollout_operator.lab.model.request import ApiRequest
 from tests.judge.book import Write
 from tests.judge.budgets import EVICTION_PATH
 from tests.judge.downscales import PREPARE_PATH

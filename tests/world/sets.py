@@ -9,8 +9,8 @@ from datetime import timedelta
 from typing import Final
 
 import msgspec
+from rollout_lab.zones import ZoneSpec, statefulset
 
-from rollout_operator.lab.zones import ZoneSpec, statefulset
 from tests.world.api import PODS, STATEFULSETS, Api, Event, Json, Relisted, Resource
 
 MAX_UNAVAILABLE: Final = "rollout-max-unavailable"

@@ -6,8 +6,8 @@ from datetime import timedelta
 import aiohttp
 import pytest
 from msgspec.structs import replace
+from rollout_lab.zones import ZoneSpec, three_zones
 
-from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.names import PREPARE_PATH
 from tests.judge.objects import MIN_TIME, PREPARE
 from tests.world.api import PODS, STATEFULSETS, Api, ApiError, Json

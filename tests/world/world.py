@@ -8,7 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from rollout_operator.lab.zones import ZoneSpec
+from rollout_lab.zones import ZoneSpec
+
 from tests.world import sets
 from tests.world.api import NAMESPACES, PODS, STATEFULSETS, Api, ApiError, Json, Resource
 from tests.world.hooks import Hooks, Registration

@@ -5,9 +5,15 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rollout_operator.cli.render import StatusLayout, draw_conditions, draw_policy, draw_status
+from rollout_operator.cli.render import (
+    Line,
+    StatusLayout,
+    draw_conditions,
+    draw_policy,
+    draw_status,
+    render_line,
+)
 from rollout_operator.cli.status import map_facts
-from rollout_operator.lab.lines import Line, render_line
 from rollout_operator.model.budget import ConditionDescription
 from rollout_operator.model.description import PolicyDescription
 from tests.web.status.descriptions import HOSTILE, MINUTE, NOW, describe, policy

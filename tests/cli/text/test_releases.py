@@ -6,6 +6,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rollout_operator.cli.render import (
+    Line,
     StatusLayout,
     draw_checks,
     draw_gate,
@@ -14,7 +15,6 @@ from rollout_operator.cli.render import (
     draw_status,
 )
 from rollout_operator.cli.status import map_facts
-from rollout_operator.lab.lines import Line
 from rollout_operator.model.description import (
     DeploymentDescription,
     ReleaseDescription,

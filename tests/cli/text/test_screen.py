@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from rollout_operator.cli.render import LiveFrame, OutputStream, read_output
-from rollout_operator.lab.lines import Line, Style
+from rollout_operator.cli.render import Line, LiveFrame, OutputStream, Style, read_output
 
 
 class Terminal(io.StringIO):

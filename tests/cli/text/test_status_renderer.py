@@ -6,8 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.cli.render import StatusLayout, draw_status, render_age
-from rollout_operator.lab.lines import render_line
+from rollout_operator.cli.render import StatusLayout, draw_status, render_age, render_line
 from rollout_operator.model.description import Description, OperatorDescription, PartReport, Phase
 from tests.cli.described import EXAMPLE, describe, group, zone
 

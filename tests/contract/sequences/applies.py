@@ -1,9 +1,9 @@
 """Server-side apply of objects of Flux: whose a field is, who may take it, and what is let go."""
 
 import msgspec
+from rollout_lab.model.request import APPLY_PATCH, ApiAnswer
 
 from rollout_operator.kube.api import KUSTOMIZATIONS, OCI_REPOSITORIES, JsonObject
-from rollout_operator.lab.model.request import APPLY_PATCH, ApiAnswer
 from rollout_operator.model.decode.objects import decode_field_writers
 from tests.contract.bodies import uid_of
 from tests.contract.plays import sequence

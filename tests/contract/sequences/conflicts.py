@@ -1,7 +1,8 @@
 """Writes that others overtake while webhooks are called: rounds, conflicts, what is kept."""
 
+from rollout_lab.model.request import MERGE_PATCH, ApiRequest
+
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Resource
-from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
 from tests.contract.bodies import config_map, statefulset, tree
 from tests.contract.plays import sequence
 from tests.contract.sides import CONFIG_MAPS, Decide, Hook, Verdict

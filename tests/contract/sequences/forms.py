@@ -1,7 +1,8 @@
 """Requests that no server takes: kinds, versions and subresources that it does not serve."""
 
+from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
+
 from rollout_operator.kube.api import SECRETS, STATEFULSETS, Resource
-from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from tests.contract.bodies import config_map, statefulset
 from tests.contract.plays import sequence
 from tests.contract.sides import CONFIG_MAPS

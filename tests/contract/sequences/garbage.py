@@ -1,7 +1,8 @@
 """Owners and what goes with them: the garbage collector is at work."""
 
+from rollout_lab.model.request import ApiAnswer
+
 from rollout_operator.kube.api import PODS, SECRETS
-from rollout_operator.lab.model.request import ApiAnswer
 from tests.contract.bodies import config_map, delete_options, owner, pod, secret, tree
 from tests.contract.controllers_pods import HELD
 from tests.contract.plays import Needs, sequence

@@ -1,5 +1,7 @@
 """What is special about single kinds: Secrets, Leases, Events, pods, webhook configurations."""
 
+from rollout_lab.model.request import STRATEGIC_PATCH
+
 from rollout_operator.kube.api import (
     MUTATING_WEBHOOKS,
     PODS,
@@ -7,7 +9,6 @@ from rollout_operator.kube.api import (
     VALIDATING_WEBHOOKS,
     JsonObject,
 )
-from rollout_operator.lab.model.request import STRATEGIC_PATCH
 from tests.contract.bodies import budget, budget_status, pod, secret
 from tests.contract.plays import sequence
 from tests.contract.sides import BUDGETS, REVISIONS

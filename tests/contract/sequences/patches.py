@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+from rollout_lab.model.fields import child
+from rollout_lab.model.request import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
-from rollout_operator.lab.model.fields import child
-from rollout_operator.lab.model.request import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from tests.contract.bodies import config_map, pod, statefulset, uid_of, version_of
 from tests.contract.plays import Play, add_each, sequence
 from tests.contract.sides import CONFIG_MAPS

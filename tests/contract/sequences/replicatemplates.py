@@ -1,10 +1,10 @@
 """A custom resource with `scale` and `status`, what can have neither, and discovery of kinds."""
 
 import msgspec
+from rollout_lab.model.request import JSON_PATCH
+from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
-from rollout_operator.lab.model.request import JSON_PATCH
-from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from tests.contract.bodies import replica_template, statefulset, tree, version_of
 from tests.contract.plays import sequence
 from tests.contract.world import World

@@ -1,7 +1,8 @@
 """StatefulSets: defaults, what may not change, generation, status and scale."""
 
+from rollout_lab.model.request import JSON_PATCH, STRATEGIC_PATCH
+
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
-from rollout_operator.lab.model.request import JSON_PATCH, STRATEGIC_PATCH
 from tests.contract.bodies import statefulset, tree
 from tests.contract.plays import sequence
 from tests.contract.world import World

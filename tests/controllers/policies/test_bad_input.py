@@ -8,10 +8,10 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from rollout_lab.model.history import Commit, Said
+from rollout_lab.world import Sandbox
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.model.history import Commit, Said
-from rollout_operator.lab.world import Sandbox
 from tests.controllers.policies.world import ON, PolicyWorld
 from tests.virtual_time import in_virtual_time
 

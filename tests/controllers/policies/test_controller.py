@@ -5,10 +5,10 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from rollout_lab.world import Sandbox
 
 from rollout_operator.controllers.policy_zones import BURST
 from rollout_operator.kube.api import STATEFULSETS
-from rollout_operator.lab.world import Sandbox
 from tests.controllers.policies.world import PolicyWorld
 from tests.virtual_time import in_virtual_time
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import msgspec
 import pytest
+from rollout_lab.model.request import MERGE_PATCH, ApiRequest
+from rollout_lab.nodes.behaviour import Behaviour, image_of
+from rollout_lab.world import Sandbox
+from rollout_lab.zones import ZoneSpec, statefulset
 
 from rollout_operator.controllers.policy_zones import Placements
 from rollout_operator.kube.api import NODES, PODS, STATEFULSETS, JsonObject, Page, Resource
 from rollout_operator.kube.informer import Informer
 from rollout_operator.kube.nodes import FollowedNodes
 from rollout_operator.kube.store import PodStore
-from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
-from rollout_operator.lab.nodes.behaviour import Behaviour, image_of
-from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.names import TOPOLOGY_KEYS, DecodeError, Unreachable
 from rollout_operator.model.policy import WatchedPolicy
 from rollout_operator.telemetry.metrics import Metrics

@@ -1,10 +1,10 @@
 """What metrics and pages of a process say of MultiAZRollouts, until they go."""
 
 from msgspec import UNSET
+from rollout_lab.model.history import Said
+from rollout_lab.process import SimulatedProcess
+from rollout_lab.world import Sandbox
 
-from rollout_operator.lab.model.history import Said
-from rollout_operator.lab.process import SimulatedProcess
-from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.outcome import Code
 from tests.controllers.policies.world import PolicyWorld
 from tests.virtual_time import in_virtual_time

@@ -7,6 +7,11 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from rollout_lab.model.fields import name_of
+from rollout_lab.model.history import Called, Commit
+from rollout_lab.network.faults import EVENT_OUTCOME, EventOutcome, NoFaults
+from rollout_lab.nodes.behaviour import Behaviour, StartKind, image_of
+from rollout_lab.world import Sandbox
 
 from rollout_operator.kube.api import (
     MULTI_AZ_ROLLOUTS,
@@ -15,11 +20,6 @@ from rollout_operator.kube.api import (
     ZONE_BUDGETS,
     JsonObject,
 )
-from rollout_operator.lab.model.fields import name_of
-from rollout_operator.lab.model.history import Called, Commit
-from rollout_operator.lab.network.faults import EVENT_OUTCOME, EventOutcome, NoFaults
-from rollout_operator.lab.nodes.behaviour import Behaviour, StartKind, image_of
-from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.names import PAUSED
 from tests.controllers.policies.world import PolicyWorld
 from tests.simulation.drainers import zone_budget

@@ -4,12 +4,12 @@ from datetime import timedelta
 from itertools import pairwise
 
 import msgspec
+from rollout_lab.model.history import Commit
+from rollout_lab.network.faults import OUTCOME, Failure, FaultDecision, NoFaults, SentCall
+from rollout_lab.world import Sandbox
 
 from rollout_operator.controllers.policies import WRITE_PAUSE
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
-from rollout_operator.lab.model.history import Commit
-from rollout_operator.lab.network.faults import OUTCOME, Failure, FaultDecision, NoFaults, SentCall
-from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.decode.custom import decode_watched_policy
 from rollout_operator.model.policy import PolicyStatus
 from rollout_operator.planning.policy_status import is_urgent

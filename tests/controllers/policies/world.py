@@ -6,6 +6,11 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
+from rollout_lab.model.history import Called
+from rollout_lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
+from rollout_lab.process import SimulatedProcess
+from rollout_lab.world import Sandbox
+from rollout_lab.zones import ZoneSpec, statefulset
 
 from rollout_operator.kube.api import (
     MULTI_AZ_ROLLOUTS,
@@ -15,11 +20,6 @@ from rollout_operator.kube.api import (
     JsonObject,
     Resource,
 )
-from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
-from rollout_operator.lab.process import SimulatedProcess
-from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.names import TOPOLOGY_KEYS
 from tests.judge.objects import read_pod
 from tests.virtual_time import VirtualClock

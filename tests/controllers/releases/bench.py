@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from rollout_lab.schemas.patches import merge
+
 from rollout_operator.controllers.release_sources import (
     ReleaseCaches,
     ReleaseLookUps,
@@ -27,7 +29,6 @@ from rollout_operator.kube.api import NAMESPACES, JsonObject, Resource
 from rollout_operator.kube.informer import Informer
 from rollout_operator.kube.kinds import FollowedKind, KindSource
 from rollout_operator.kube.store import WatchedStore
-from rollout_operator.lab.schemas.patches import merge
 from rollout_operator.model.budget import EventRecord
 from rollout_operator.model.decode.flux import DECODERS
 from rollout_operator.model.names import ApiError, UnknownOutcome

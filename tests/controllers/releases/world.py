@@ -5,11 +5,12 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, Final, Self
 
+from rollout_lab.model.history import Called
+from rollout_lab.model.request import MERGE_PATCH, ApiRequest
+from rollout_lab.process import SimulatedProcess
+from rollout_lab.world import Sandbox
+
 from rollout_operator.kube.api import ROLLOUTS, JsonObject, Resource
-from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
-from rollout_operator.lab.process import SimulatedProcess
-from rollout_operator.lab.world import Sandbox
 from tests.virtual_time import VirtualClock
 
 ON: Final = ("-releases.enabled", "-releases.metadata=none")

@@ -3,9 +3,9 @@
 import copy
 
 import pytest
+from rollout_lab.schemas.patches import patched
 
 from rollout_operator.guards.downscales import REFUSED_LIMIT
-from rollout_operator.lab.schemas.patches import patched
 from rollout_operator.model.names import DOWNSCALE_INTENT, ApiError, Denied, Unreachable
 from rollout_operator.model.outcome import Code, Severity
 from tests.controllers.fake_client import Json

@@ -6,11 +6,11 @@ from datetime import timedelta
 from typing import NoReturn
 
 import pytest
+from rollout_lab.network.client import SimulatedClient
+from rollout_lab.network.faults import Failure
+from rollout_lab.schemas.kinds import REPLICA_TEMPLATES
 
 from rollout_operator.kube.scales import ChangeWatch
-from rollout_operator.lab.network.client import SimulatedClient
-from rollout_operator.lab.network.faults import Failure
-from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES
 from rollout_operator.model.names import Denied
 from tests.kube.reference_rig import following
 from tests.virtual_time import VirtualClock, elapsed, in_virtual_time

@@ -5,10 +5,10 @@ from datetime import timedelta
 from itertools import pairwise
 
 import pytest
+from rollout_lab.model.request import ApiRequest
+from rollout_lab.network.faults import Failure
 
 from rollout_operator.kube.api import STATEFULSETS
-from rollout_operator.lab.model.request import ApiRequest
-from rollout_operator.lab.network.faults import Failure
 from rollout_operator.model.names import Conflict, NotFound, Throttled
 from rollout_operator.model.scaling import NoScale, Scale
 from tests.contract.bodies import statefulset

@@ -5,8 +5,8 @@ from collections import Counter
 from datetime import timedelta
 
 import pytest
+from rollout_lab.network.faults import Failure
 
-from rollout_operator.lab.network.faults import Failure
 from rollout_operator.model.names import UnknownOutcome
 from rollout_operator.model.scaling import NoScale, Reference
 from tests.kube.reference_rig import ACTOR, GROUP, following, listed, reference, shown

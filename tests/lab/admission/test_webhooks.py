@@ -12,6 +12,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from rollout_lab.admission.webhooks import HookCall
+from rollout_lab.model.history import Reviewed
+from rollout_lab.model.request import ApiAnswer, NotModelled
 
 from rollout_operator.kube.api import (
     CONFIG_MAPS,
@@ -19,9 +22,6 @@ from rollout_operator.kube.api import (
     VALIDATING_WEBHOOKS,
     JsonObject,
 )
-from rollout_operator.lab.admission.webhooks import HookCall
-from rollout_operator.lab.model.history import Reviewed
-from rollout_operator.lab.model.request import ApiAnswer, NotModelled
 from tests.lab.server import Fields, Server, config_map, hook_on
 from tests.virtual_time import in_virtual_time
 

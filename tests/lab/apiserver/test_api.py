@@ -7,13 +7,13 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from rollout_lab.apiserver.garbage import ACTOR
+from rollout_lab.model.fields import child, number, text
+from rollout_lab.model.history import Called, Commit
+from rollout_lab.model.request import APPLY_PATCH, ApiRefusal, NotModelled, Verb
+from rollout_lab.schemas.kinds import BUDGETS, NAMESPACES
 
 from rollout_operator.kube.api import CONFIG_MAPS, PODS, STATEFULSETS, JsonObject, Resource
-from rollout_operator.lab.apiserver.garbage import ACTOR
-from rollout_operator.lab.model.fields import child, number, text
-from rollout_operator.lab.model.history import Called, Commit
-from rollout_operator.lab.model.request import APPLY_PATCH, ApiRefusal, NotModelled, Verb
-from rollout_operator.lab.schemas.kinds import BUDGETS, NAMESPACES
 from tests.lab.server import (
     CLUSTER_WIDE,
     NOTHING,

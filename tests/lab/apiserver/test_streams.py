@@ -3,9 +3,9 @@
 import asyncio
 
 import msgspec
+from rollout_lab.schemas.kinds import NAMESPACES
 
 from rollout_operator.kube.api import CONFIG_MAPS, PODS
-from rollout_operator.lab.schemas.kinds import NAMESPACES
 from tests.lab.server import CLUSTER_WIDE, Fields, Server, config_map, drained, lines, pod
 from tests.virtual_time import in_virtual_time
 

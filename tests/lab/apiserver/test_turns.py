@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
+from rollout_lab.model.fields import child
+from rollout_lab.model.request import NotModelled
 
 from rollout_operator.kube.api import CONFIG_MAPS, PODS, JsonObject
-from rollout_operator.lab.model.fields import child
-from rollout_operator.lab.model.request import NotModelled
 from tests.lab.server import NOTHING, Fields, Server, config_map, pod
 from tests.virtual_time import in_virtual_time
 

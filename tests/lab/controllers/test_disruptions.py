@@ -1,9 +1,9 @@
 """What the status of a native budget says, as the disruption controller counts it."""
 
 import pytest
+from rollout_lab.controllers.disruptions import next_budget_status
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.controllers.disruptions import next_budget_status
 
 
 def _pod(name: str, *, is_ready: bool = True, is_leaving: bool = False) -> JsonObject:

@@ -1,16 +1,11 @@
 """Revisions of StatefulSets: names, hashes and numbers as the real controller gives them."""
 
 import pytest
+from rollout_lab.controllers.revisions import find_equal, hash_of, new_revision, restored_revisions
+from rollout_lab.model.fields import child, name_of, text
+from rollout_lab.zones import ZoneSpec, statefulset
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.controllers.revisions import (
-    find_equal,
-    hash_of,
-    new_revision,
-    restored_revisions,
-)
-from rollout_operator.lab.model.fields import child, name_of, text
-from rollout_operator.lab.zones import ZoneSpec, statefulset
 
 
 def sts_of(**status: object) -> JsonObject:

@@ -5,15 +5,15 @@ import random
 from datetime import timedelta
 
 import pytest
+from rollout_lab.controllers.controller_cache import ControllerCache
+from rollout_lab.controllers.set_writes import CONTROLLER
+from rollout_lab.model.fields import child
+from rollout_lab.model.history import Commit
+from rollout_lab.model.request import NotModelled
+from rollout_lab.virtual_loop.pace import Range, Timers
+from rollout_lab.zones import ZoneSpec
 
 from rollout_operator.kube.api import PODS, SECRETS, STATEFULSETS, JsonObject, Resource
-from rollout_operator.lab.controllers.controller_cache import ControllerCache
-from rollout_operator.lab.controllers.set_writes import CONTROLLER
-from rollout_operator.lab.model.fields import child
-from rollout_operator.lab.model.history import Commit
-from rollout_operator.lab.model.request import NotModelled
-from rollout_operator.lab.virtual_loop.pace import Range, Timers
-from rollout_operator.lab.zones import ZoneSpec
 from tests.lab.cluster_world import world
 from tests.virtual_time import elapsed, in_virtual_time
 

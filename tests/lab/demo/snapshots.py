@@ -2,15 +2,9 @@
 
 from collections.abc import Iterable
 
-from rollout_operator.lab.demo.snapshot import (
-    Cell,
-    DemoEntry,
-    DemoReason,
-    DemoSnapshot,
-    PodCell,
-    ZoneRow,
-)
-from rollout_operator.lab.lines import Line, render_line
+from rollout_lab.demo.snapshot import Cell, DemoEntry, DemoReason, DemoSnapshot, PodCell, ZoneRow
+
+from rollout_operator.cli.render import Line, render_line
 
 VERSIONS = {
     PodCell.OLD: "v1",

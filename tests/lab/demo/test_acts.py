@@ -8,15 +8,15 @@ from datetime import timedelta
 from typing import Final
 
 import pytest
+from rollout_lab.demo.acts import MEANINGS
+from rollout_lab.demo.command import play
+from rollout_lab.demo.flags import DemoSettings
+from rollout_lab.demo.keys import Controls
+from rollout_lab.demo.screen import Plain
+from rollout_lab.demo.snapshot import DemoSnapshot, PodCell
+from rollout_lab.demo.stage import TICK
 
-from rollout_operator.lab.demo.acts import MEANINGS
-from rollout_operator.lab.demo.command import play
-from rollout_operator.lab.demo.flags import DemoSettings
-from rollout_operator.lab.demo.keys import Controls
-from rollout_operator.lab.demo.screen import Plain
-from rollout_operator.lab.demo.snapshot import DemoSnapshot, PodCell
-from rollout_operator.lab.demo.stage import TICK
-from rollout_operator.lab.lines import Style
+from rollout_operator.cli.render import Style
 from tests.virtual_time import in_virtual_time
 
 SMALL: Final = DemoSettings(zones=2, pods=2)

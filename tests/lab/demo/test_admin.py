@@ -4,9 +4,9 @@ import asyncio
 import socket
 
 import pytest
+from rollout_lab.demo.command import HOST, make_admin
 
 from rollout_operator.aio.clock import LoopClock
-from rollout_operator.lab.demo.command import HOST, make_admin
 from rollout_operator.model.names import ConfigError
 from rollout_operator.operator.context import Telemetry
 from rollout_operator.web.admin import AdminServer

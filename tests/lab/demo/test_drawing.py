@@ -2,10 +2,10 @@
 
 import pytest
 from msgspec.structs import replace
+from rollout_lab.demo.drawing import CELL_STYLES, draw_grid, draw_moves, to_ascii
+from rollout_lab.demo.snapshot import Cell
 
-from rollout_operator.lab.demo.drawing import CELL_STYLES, draw_grid, draw_moves, to_ascii
-from rollout_operator.lab.demo.snapshot import Cell
-from rollout_operator.lab.lines import Style, render_line
+from rollout_operator.cli.render import Style, render_line
 from tests.lab.demo.snapshots import ENDING, GONE, HALFWAY, NEW, OLD, STARTING, plain, row
 
 

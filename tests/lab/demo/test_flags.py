@@ -3,17 +3,11 @@
 from datetime import timedelta
 
 import pytest
+from rollout_lab.demo.flags import FLAGS, STORIES, DemoSettings, read_settings, render_demo_usage
+from rollout_lab.demo.scenarios import SCENARIOS
 
 from rollout_operator.cli.main import main
 from rollout_operator.config.grammar import BOOL, UsageError
-from rollout_operator.lab.demo.flags import (
-    FLAGS,
-    STORIES,
-    DemoSettings,
-    read_settings,
-    render_demo_usage,
-)
-from rollout_operator.lab.demo.scenarios import SCENARIOS
 
 Captured = pytest.CaptureFixture[str]
 

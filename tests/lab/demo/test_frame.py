@@ -6,13 +6,13 @@ from collections.abc import Iterable
 import pytest
 from msgspec.structs import replace
 from rich.segment import Segment
+from rollout_lab.demo.drawing import CELL_STYLES
+from rollout_lab.demo.frame import TerminalFrame
+from rollout_lab.demo.keys import SHORT
+from rollout_lab.demo.live import make_console
+from rollout_lab.demo.snapshot import Cell, DemoEntry, DemoReason, DemoSnapshot
 
-from rollout_operator.lab.demo.drawing import CELL_STYLES
-from rollout_operator.lab.demo.frame import TerminalFrame
-from rollout_operator.lab.demo.keys import SHORT
-from rollout_operator.lab.demo.live import make_console
-from rollout_operator.lab.demo.snapshot import Cell, DemoEntry, DemoReason, DemoSnapshot
-from rollout_operator.lab.lines import Style
+from rollout_operator.cli.render import Style
 from tests.lab.demo.snapshots import HALFWAY, NEW, OLD, STARTING, VERSIONS, row, snapshot
 
 SIZES = [(80, 24), (120, 40), (200, 60)]

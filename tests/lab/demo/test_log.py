@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from rollout_lab.demo.log import read_lease, read_log, read_move, read_record, read_waits
+from rollout_lab.demo.objects import PERSON, scale
+from rollout_lab.demo.snapshot import DemoEntry, DemoReason
+from rollout_lab.model.history import Called, Commit, Lived, PodCalled, Record, Said
 
 from rollout_operator.kube.api import PODS, JsonObject
-from rollout_operator.lab.demo.log import read_lease, read_log, read_move, read_record, read_waits
-from rollout_operator.lab.demo.objects import PERSON, scale
-from rollout_operator.lab.demo.snapshot import DemoEntry, DemoReason
-from rollout_operator.lab.model.history import Called, Commit, Lived, PodCalled, Record, Said
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.outcome import Code, Plan, Reason
 from rollout_operator.telemetry.metrics import GroupState

@@ -7,9 +7,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from rollout_lab.demo.command import run
+from rollout_lab.demo.screen import LIBRARY
 
-from rollout_operator.lab.demo.command import run
-from rollout_operator.lab.demo.screen import LIBRARY
 from rollout_operator.model.names import ConfigError
 from tests.code_rules import ROOT
 from tests.pictures.demo import draw_demo

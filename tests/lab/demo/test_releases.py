@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Final
 
 import pytest
+from rollout_lab.demo.opening import open_stage
+from rollout_lab.demo.scenarios import SCENARIOS
 
-from rollout_operator.lab.demo.opening import open_stage
-from rollout_operator.lab.demo.scenarios import SCENARIOS
 from tests.lab.demo.test_scenarios import SMALL, Watch, assert_order, write
 from tests.virtual_time import in_virtual_time
 

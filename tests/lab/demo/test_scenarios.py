@@ -7,15 +7,15 @@ from datetime import timedelta
 from typing import Final
 
 import pytest
+from rollout_lab.demo.command import play
+from rollout_lab.demo.flags import DemoSettings
+from rollout_lab.demo.objects import pause
+from rollout_lab.demo.opening import open_stage
+from rollout_lab.demo.scenarios import SCENARIOS, until_done
+from rollout_lab.demo.screen import Plain
+from rollout_lab.demo.snapshot import DemoSnapshot
+from rollout_lab.demo.stage import ScenarioStuck
 
-from rollout_operator.lab.demo.command import play
-from rollout_operator.lab.demo.flags import DemoSettings
-from rollout_operator.lab.demo.objects import pause
-from rollout_operator.lab.demo.opening import open_stage
-from rollout_operator.lab.demo.scenarios import SCENARIOS, until_done
-from rollout_operator.lab.demo.screen import Plain
-from rollout_operator.lab.demo.snapshot import DemoSnapshot
-from rollout_operator.lab.demo.stage import ScenarioStuck
 from rollout_operator.planning.wording import count
 from tests.virtual_time import in_virtual_time
 

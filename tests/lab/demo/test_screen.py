@@ -7,11 +7,11 @@ from importlib.machinery import BuiltinImporter
 
 import pytest
 from msgspec.structs import replace
+from rollout_lab.demo.live import Live
+from rollout_lab.demo.screen import LIBRARY, Color, Plain, choose_screen
+from rollout_lab.demo.snapshot import DemoEntry
 
-from rollout_operator.lab.demo.live import Live
-from rollout_operator.lab.demo.screen import LIBRARY, Color, Plain, choose_screen
-from rollout_operator.lab.demo.snapshot import DemoEntry
-from rollout_operator.lab.lines import Line, Style
+from rollout_operator.cli.render import Line, Style
 from tests.lab.demo.snapshots import ENDING, OLD, row, snapshot
 
 ON = "\x1b[?1049h\x1b[H\x1b[?25l"
@@ -88,7 +88,7 @@ def test_without_the_library_one_line_says_what_is_missing(
 
     assert isinstance(screen, Plain)
     assert stream.getvalue().count("\n") == 1
-    assert "pip install 'rollout-operator[demo]'" in stream.getvalue()
+    assert "pip install 'rollout-operator[lab]'" in stream.getvalue()
 
 
 def test_plain_lines_in_ascii() -> None:

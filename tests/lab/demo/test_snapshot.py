@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 import pytest
+from rollout_lab.demo.snapshot import Cell, PodCell, ZoneRow, read_cell, read_row
+from rollout_lab.nodes.behaviour import image_of
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.demo.snapshot import Cell, PodCell, ZoneRow, read_cell, read_row
-from rollout_operator.lab.nodes.behaviour import image_of
 
 RUNNING: Mapping[str, object] = {"running": {}}
 

@@ -4,10 +4,8 @@ from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
-
-from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
-from rollout_operator.lab.demo.objects import OPERATOR, PERSON, scale
-from rollout_operator.lab.demo.totals import (
+from rollout_lab.demo.objects import OPERATOR, PERSON, scale
+from rollout_lab.demo.totals import (
     Restart,
     Totals,
     add_up,
@@ -15,8 +13,10 @@ from rollout_operator.lab.demo.totals import (
     measure_floor,
     measure_polled,
 )
-from rollout_operator.lab.lines import render_line
-from rollout_operator.lab.model.history import Called, Commit, PodCalled, Record
+from rollout_lab.model.history import Called, Commit, PodCalled, Record
+
+from rollout_operator.cli.render import render_line
+from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
 
 BEGIN = timedelta(seconds=10)
 

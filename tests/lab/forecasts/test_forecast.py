@@ -9,9 +9,9 @@ from typing import Any, Final
 import msgspec
 import pytest
 import yaml
+from rollout_lab.forecasts.observe import ForecastSpan, foresee
 
 from rollout_operator.cli.main import main
-from rollout_operator.lab.forecasts.observe import ForecastSpan, foresee
 from rollout_operator.model.description import Arrival, Forecast, RolloutForecast
 from rollout_operator.model.units import parse_rfc3339
 from rollout_operator.operator.copies import ObjectsCopy

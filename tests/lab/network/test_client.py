@@ -8,9 +8,9 @@ import json
 from datetime import timedelta
 
 import pytest
+from rollout_lab.network.faults import Failure
 
 from rollout_operator.kube.api import OCI_REPOSITORIES, PODS, SECRETS, JsonObject
-from rollout_operator.lab.network.faults import Failure
 from rollout_operator.model.names import (
     Conflict,
     InvalidInput,

@@ -9,10 +9,10 @@ from datetime import timedelta
 
 import msgspec
 import pytest
+from rollout_lab.network.faults import CrashPoint, Failure, FaultDecision
 
 from rollout_operator.kube.api import SECRETS, Page
 from rollout_operator.kube.rate_limit import RateLimiter
-from rollout_operator.lab.network.faults import CrashPoint, Failure, FaultDecision
 from rollout_operator.model.names import (
     ApiError,
     Conflict,

@@ -9,10 +9,10 @@ from datetime import timedelta
 
 import msgspec
 import pytest
+from rollout_lab.network.faults import EventOutcome, Failure
 
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.kube.api import SECRETS
-from rollout_operator.lab.network.faults import EventOutcome, Failure
 from rollout_operator.model.names import ApiError
 from tests.lab.client_world import ACTOR, NAMESPACE, ClientWorld, fails, loop_time
 from tests.simulation.planned_faults import EventPlan

@@ -10,9 +10,8 @@ from datetime import timedelta
 
 import pytest
 from msgspec.structs import fields, replace
-
-from rollout_operator.lab.model.history import Fault
-from rollout_operator.lab.network.faults import (
+from rollout_lab.model.history import Fault
+from rollout_lab.network.faults import (
     CrashPoint,
     EventOutcome,
     Failure,
@@ -22,6 +21,7 @@ from rollout_operator.lab.network.faults import (
     PodCallOutcome,
     SentCall,
 )
+
 from tests.lab.client_world import ACTOR
 from tests.simulation.planned_faults import (
     CallPlan,

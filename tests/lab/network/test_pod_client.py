@@ -8,14 +8,9 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from rollout_lab.network.faults import CrashPoint, PodCallOutcome, PodFailure, ReviewOutcome
+from rollout_lab.network.pod_client import SimulatedPodClient
 
-from rollout_operator.lab.network.faults import (
-    CrashPoint,
-    PodCallOutcome,
-    PodFailure,
-    ReviewOutcome,
-)
-from rollout_operator.lab.network.pod_client import SimulatedPodClient
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Endpoint
 from tests.lab.client_world import ACTOR, ClientWorld, loop_time, never_returns

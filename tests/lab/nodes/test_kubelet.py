@@ -5,12 +5,12 @@ from itertools import pairwise
 
 import msgspec
 import pytest
+from rollout_lab.model.fields import child, children, moment_of, number, text, uid_of
+from rollout_lab.model.history import Commit
+from rollout_lab.nodes.behaviour import Behaviour, StartKind, always
+from rollout_lab.zones import ZoneSpec
 
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.model.fields import child, children, moment_of, number, text, uid_of
-from rollout_operator.lab.model.history import Commit
-from rollout_operator.lab.nodes.behaviour import Behaviour, StartKind, always
-from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.decode.objects import decode_pod
 from rollout_operator.model.objects import Pod
 from tests.lab.cluster_world import World, container_state, is_ready, world

@@ -2,12 +2,13 @@
 
 from collections import Counter
 
+from rollout_lab.model.fields import children, text
+from rollout_lab.model.request import MERGE_PATCH, ApiRequest
+from rollout_lab.nodes.nodes import node, node_of
+from rollout_lab.schemas.kinds import NODES
+from rollout_lab.zones import ZoneSpec
+
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.model.fields import children, text
-from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
-from rollout_operator.lab.nodes.nodes import node, node_of
-from rollout_operator.lab.schemas.kinds import NODES
-from rollout_operator.lab.zones import ZoneSpec
 from tests.lab.cluster_world import World, world
 from tests.virtual_time import in_virtual_time
 

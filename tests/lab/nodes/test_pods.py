@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
-
-from rollout_operator.lab.model.history import History, PodCalled
-from rollout_operator.lab.nodes.behaviour import (
+from rollout_lab.model.history import History, PodCalled
+from rollout_lab.nodes.behaviour import (
     ACTS_THEN_RESETS,
     BROKEN,
     HANGS,
@@ -21,8 +20,9 @@ from rollout_operator.lab.nodes.behaviour import (
     PodReply,
     Response,
 )
-from rollout_operator.lab.nodes.pods import PodEndpoints
-from rollout_operator.lab.virtual_loop.pace import Timers
+from rollout_lab.nodes.pods import PodEndpoints
+from rollout_lab.virtual_loop.pace import Timers
+
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Endpoint
 from tests.virtual_time import EPOCH, VirtualClock, elapsed, in_virtual_time

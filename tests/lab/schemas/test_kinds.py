@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rollout_lab.model.request import ApiRefusal, NotModelled
+from rollout_lab.schemas.kinds import REPLICA_TEMPLATES, ObjectKind, get_kind
+from rollout_lab.schemas.tidy import copy_json
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, ZONE_BUDGETS, JsonObject, Resource
-from rollout_operator.lab.model.request import ApiRefusal, NotModelled
-from rollout_operator.lab.schemas.kinds import REPLICA_TEMPLATES, ObjectKind, get_kind
-from rollout_operator.lab.schemas.tidy import copy_json
 from rollout_operator.model.decode.custom import parse_budget
 from rollout_operator.model.names import InvalidInput
 from tests.contract.bodies import pod, replica_template, statefulset, zone_budget

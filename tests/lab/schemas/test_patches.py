@@ -4,9 +4,7 @@ What each makes of an object is compared by the contract.
 """
 
 import pytest
-
-from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.model.request import (
+from rollout_lab.model.request import (
     JSON_PATCH,
     MERGE_PATCH,
     STRATEGIC_PATCH,
@@ -14,8 +12,10 @@ from rollout_operator.lab.model.request import (
     Body,
     NotModelled,
 )
-from rollout_operator.lab.schemas.patches import apply_patch
-from rollout_operator.lab.schemas.tidy import copy_json
+from rollout_lab.schemas.patches import apply_patch
+from rollout_lab.schemas.tidy import copy_json
+
+from rollout_operator.kube.api import JsonObject
 
 DOC: JsonObject = {
     "kind": "Thing",

@@ -1,7 +1,8 @@
 """JSON as the simulated API server returns it: what vanishes, and which field is whose."""
 
+from rollout_lab.schemas.tidy import tidied_fields, tidied_metadata
+
 from rollout_operator.kube.api import JsonObject
-from rollout_operator.lab.schemas.tidy import tidied_fields, tidied_metadata
 
 
 def test_metadata_loses_what_is_unknown_or_empty() -> None:

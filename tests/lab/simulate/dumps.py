@@ -6,12 +6,12 @@ from copy import deepcopy
 from typing import Any
 
 import yaml
+from rollout_lab.model.request import ApiRequest
+from rollout_lab.virtual_loop.loop import VirtualTimeLoop
+from rollout_lab.world import Sandbox
+from rollout_lab.zones import ZoneSpec, statefulset
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
-from rollout_operator.lab.model.request import ApiRequest
-from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
-from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import ZoneSpec, statefulset
 
 Json = dict[str, Any]
 NAMESPACE = "prod"

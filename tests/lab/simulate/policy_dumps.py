@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
+from rollout_lab.model.history import Called
+from rollout_lab.simulate.command import simulate
+from rollout_lab.simulate.flags import read_settings
+from rollout_lab.simulate.report import SimulationRun, render_text
+from rollout_lab.zones import ZoneSpec
+
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS
-from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.simulate.command import simulate
-from rollout_operator.lab.simulate.flags import read_settings
-from rollout_operator.lab.simulate.report import SimulationRun, render_text
-from rollout_operator.lab.zones import ZoneSpec
 from tests.lab.simulate.dumps import NAMESPACE, Json, to_yaml
 from tests.virtual_time import EPOCH
 

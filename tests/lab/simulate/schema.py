@@ -1,6 +1,7 @@
 """The schema of a simulation as JSON, as it stands in the documents."""
 
-from rollout_operator.lab.simulate.document import SIMULATION_SCHEMA, SimulationDocument
+from rollout_lab.simulate.document import SIMULATION_SCHEMA, SimulationDocument
+
 from rollout_operator.web.admin import render_schema_of
 
 

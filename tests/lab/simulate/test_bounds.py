@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 import pytest
+from rollout_lab.simulate.dump import choose_objects
 
-from rollout_operator.lab.simulate.dump import choose_objects
-from rollout_operator.lab.simulate.input import BadDump
+from rollout_operator.cli.dumps import BadDump
 from tests.lab.simulate.dumps import NAMESPACE, Json, grow, pick
 
 

@@ -5,8 +5,7 @@ from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
-
-from rollout_operator.lab.simulate.changes import (
+from rollout_lab.simulate.changes import (
     FORMS,
     Cordon,
     Deed,
@@ -25,7 +24,8 @@ from rollout_operator.lab.simulate.changes import (
     parse_change,
     set_times,
 )
-from rollout_operator.lab.simulate.policies import PolicyEdit
+from rollout_lab.simulate.policies import PolicyEdit
+
 from rollout_operator.model.names import InvalidInput
 
 NAMES = Names(

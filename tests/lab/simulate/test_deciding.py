@@ -8,20 +8,20 @@ from typing import Final
 
 import pytest
 from msgspec.structs import replace
+from rollout_lab.admission.registrations import no_downscale, pod_eviction
+from rollout_lab.model.fields import timestamp
+from rollout_lab.nodes.nodes import node
+from rollout_lab.schemas.kinds import NODES
+from rollout_lab.simulate.command import simulate
+from rollout_lab.simulate.dump import choose_objects
+from rollout_lab.simulate.flags import read_settings
+from rollout_lab.simulate.report import SimulationRun, render_text
+from rollout_lab.simulate.times import choose_times
+from rollout_lab.simulate.world import RunLimits, play
+from rollout_lab.zones import ZoneSpec
 
+from rollout_operator.cli.dumps import BadDump
 from rollout_operator.kube.api import CONFIG_MAPS, JsonObject
-from rollout_operator.lab.admission.registrations import no_downscale, pod_eviction
-from rollout_operator.lab.model.fields import timestamp
-from rollout_operator.lab.nodes.nodes import node
-from rollout_operator.lab.schemas.kinds import NODES
-from rollout_operator.lab.simulate.command import simulate
-from rollout_operator.lab.simulate.dump import choose_objects
-from rollout_operator.lab.simulate.flags import read_settings
-from rollout_operator.lab.simulate.input import BadDump
-from rollout_operator.lab.simulate.report import SimulationRun, render_text
-from rollout_operator.lab.simulate.times import choose_times
-from rollout_operator.lab.simulate.world import RunLimits, play
-from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import DISRUPTION_RECORD, NAMESPACE_LABEL
 from rollout_operator.model.outcome import Code
 from tests.lab.simulate.dumps import NAMESPACE, Json, grow, pick, to_yaml

@@ -4,10 +4,10 @@ import json
 from typing import Any
 
 import pytest
+from rollout_lab.simulate.dump import Dump, choose_objects
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.simulate.dump import Dump, choose_objects
-from rollout_operator.lab.simulate.input import BadDump
-from rollout_operator.lab.zones import ZoneSpec
+from rollout_operator.cli.dumps import BadDump
 from tests.lab.simulate.dumps import Json, grow, pick
 
 SECRET = "hunter2"

@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
+from rollout_lab.model.history import Called, Commit, Record
+from rollout_lab.model.request import ApiRequest, Verb
+from rollout_lab.simulate.figures import Figures, add_up
+from rollout_lab.simulate.people import PERSON
+from rollout_lab.simulate.world import OPERATOR, RESTORER
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, Resource
-from rollout_operator.lab.model.history import Called, Commit, Record
-from rollout_operator.lab.model.request import ApiRequest, Verb
-from rollout_operator.lab.simulate.figures import Figures, add_up
-from rollout_operator.lab.simulate.people import PERSON
-from rollout_operator.lab.simulate.world import OPERATOR, RESTORER
 from rollout_operator.model.names import DISRUPTION_RECORD
 from tests.lab.simulate.dumps import Json, grow, pick
 

@@ -3,16 +3,16 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-
-from rollout_operator.config.grammar import UsageError
-from rollout_operator.lab.simulate.changes import FORMS, NewTemplate, Pause
-from rollout_operator.lab.simulate.flags import (
+from rollout_lab.simulate.changes import FORMS, NewTemplate, Pause
+from rollout_lab.simulate.flags import (
     FLAGS,
     Output,
     SimulateSettings,
     read_settings,
     render_simulate_usage,
 )
+
+from rollout_operator.config.grammar import UsageError
 
 
 def test_defaults() -> None:

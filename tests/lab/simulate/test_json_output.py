@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from rollout_lab.simulate.command import simulate
+from rollout_lab.simulate.document import SimulationDocument, render_json
+from rollout_lab.simulate.flags import read_settings
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.simulate.command import simulate
-from rollout_operator.lab.simulate.document import SimulationDocument, render_json
-from rollout_operator.lab.simulate.flags import read_settings
-from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.description import Phase
 from tests.code_rules import ROOT
 from tests.lab.simulate.dumps import Json, grow, to_yaml

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from rollout_lab.zones import statefulset
 
+from rollout_operator.cli.dumps import BadDump
 from rollout_operator.cli.main import main
-from rollout_operator.lab.simulate.input import BadDump
-from rollout_operator.lab.zones import statefulset
 from rollout_operator.model.names import ExitCode
 from tests.lab.simulate.dumps import NAMESPACE, THREE, Json, grow, pick, to_yaml
 from tests.lab.simulate.policy_dumps import render_words, run_changes

@@ -6,17 +6,17 @@ from typing import Literal
 
 import msgspec
 import pytest
+from rollout_lab.model.history import Called
+from rollout_lab.model.request import MERGE_PATCH, ApiRequest
+from rollout_lab.nodes.behaviour import Behaviour, always
+from rollout_lab.simulate.command import simulate
+from rollout_lab.simulate.flags import read_settings
+from rollout_lab.simulate.report import render_text
+from rollout_lab.virtual_loop.loop import VirtualTimeLoop
+from rollout_lab.world import Sandbox
+from rollout_lab.zones import ZoneSpec, statefulset
 
 from rollout_operator.kube.api import PODS, STATEFULSETS, JsonObject
-from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
-from rollout_operator.lab.nodes.behaviour import Behaviour, always
-from rollout_operator.lab.simulate.command import simulate
-from rollout_operator.lab.simulate.flags import read_settings
-from rollout_operator.lab.simulate.report import render_text
-from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
-from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import ZoneSpec, statefulset
 from tests.lab.simulate.dumps import NAMESPACE, Json, to_yaml
 
 pytestmark = pytest.mark.thorough

@@ -10,19 +10,19 @@ from itertools import pairwise
 
 import pytest
 from msgspec.structs import replace
+from rollout_lab.drains import Draining
+from rollout_lab.model.history import Called, Commit, History, Reviewed, Said
+from rollout_lab.model.request import MERGE_PATCH, ApiRequest
+from rollout_lab.nodes.nodes import LONE_NODE, node_of
+from rollout_lab.schemas.kinds import BUDGETS
+from rollout_lab.simulate.nodes import ELSEWHERE, drop_repeats
+from rollout_lab.simulate.report import SimulationRun
+from rollout_lab.simulate.world import OPERATOR, NotPlayed
+from rollout_lab.world import Sandbox
+from rollout_lab.zones import ZoneSpec, statefulset
 
 from rollout_operator.aio.tasks import Children
 from rollout_operator.kube.api import PODS, STATEFULSETS
-from rollout_operator.lab.drains import Draining
-from rollout_operator.lab.model.history import Called, Commit, History, Reviewed, Said
-from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
-from rollout_operator.lab.nodes.nodes import LONE_NODE, node_of
-from rollout_operator.lab.schemas.kinds import BUDGETS
-from rollout_operator.lab.simulate.nodes import ELSEWHERE, drop_repeats
-from rollout_operator.lab.simulate.report import SimulationRun
-from rollout_operator.lab.simulate.world import OPERATOR, NotPlayed
-from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.names import ExitCode
 from tests.lab.simulate.dumps import THREE, Json, grow, pick
 from tests.lab.simulate.test_world import NINE, _ends, _simulate, _story

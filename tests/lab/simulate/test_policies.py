@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from rollout_lab.nodes.nodes import node
+from rollout_lab.simulate.command import simulate
+from rollout_lab.simulate.dump import choose_objects
+from rollout_lab.simulate.flags import read_settings
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.nodes.nodes import node
-from rollout_operator.lab.simulate.command import simulate
-from rollout_operator.lab.simulate.dump import choose_objects
-from rollout_operator.lab.simulate.flags import read_settings
-from rollout_operator.lab.simulate.input import BadDump
-from rollout_operator.lab.zones import ZoneSpec
+from rollout_operator.cli.dumps import BadDump
 from rollout_operator.model.names import ExitCode
 from tests.lab.simulate.dumps import Json, grow
 from tests.lab.simulate.policy_dumps import (

@@ -7,16 +7,16 @@ from typing import Final, Literal
 
 import msgspec
 import pytest
+from rollout_lab.model.history import Called, History
+from rollout_lab.model.request import MERGE_PATCH, ApiRequest
+from rollout_lab.nodes.behaviour import Behaviour, always
+from rollout_lab.simulate.command import simulate
+from rollout_lab.simulate.flags import read_settings
+from rollout_lab.virtual_loop.loop import VirtualTimeLoop
+from rollout_lab.world import Sandbox
+from rollout_lab.zones import statefulset
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS, STATEFULSETS, JsonObject, Resource
-from rollout_operator.lab.model.history import Called, History
-from rollout_operator.lab.model.request import MERGE_PATCH, ApiRequest
-from rollout_operator.lab.nodes.behaviour import Behaviour, always
-from rollout_operator.lab.simulate.command import simulate
-from rollout_operator.lab.simulate.flags import read_settings
-from rollout_operator.lab.virtual_loop.loop import VirtualTimeLoop
-from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import statefulset
 from tests.lab.simulate.dumps import NAMESPACE, Json, to_yaml
 from tests.lab.simulate.policy_dumps import db_zones, policy
 

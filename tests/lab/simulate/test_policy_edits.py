@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from msgspec.structs import replace
+from rollout_lab.simulate.compare import render_comparison
+from rollout_lab.simulate.document import SimulationDocument, render_json
 
+from rollout_operator.cli.dumps import BadDump
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
-from rollout_operator.lab.simulate.compare import render_comparison
-from rollout_operator.lab.simulate.document import SimulationDocument, render_json
-from rollout_operator.lab.simulate.input import BadDump
 from rollout_operator.model.names import InvalidInput
 from tests.lab.simulate.dumps import grow, to_yaml
 from tests.lab.simulate.policy_dumps import (

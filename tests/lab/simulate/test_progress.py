@@ -5,11 +5,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from rollout_lab.model.history import Commit
+from rollout_lab.simulate.progress import SimulationProgress
 
 from rollout_operator.cli.main import main
 from rollout_operator.kube.api import PODS
-from rollout_operator.lab.model.history import Commit
-from rollout_operator.lab.simulate.progress import SimulationProgress
 from tests.lab.simulate.dumps import grow, to_yaml
 
 
@@ -47,7 +47,7 @@ def test_a_long_simulation_says_how_far_it_is_and_how_long_it_will_take() -> Non
 def test_the_command_says_so_on_standard_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("rollout_operator.lab.simulate.progress.EVERY_S", 0)
+    monkeypatch.setattr("rollout_lab.simulate.progress.EVERY_S", 0)
     path = tmp_path / "dump.yaml"
     path.write_bytes(to_yaml(grow()))
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
+from rollout_lab.simulate.command import simulate
+from rollout_lab.simulate.flags import read_settings
+from rollout_lab.simulate.report import SimulationRun, list_ends, render_text
+from rollout_lab.zones import ZoneSpec
 
-from rollout_operator.lab.simulate.command import simulate
-from rollout_operator.lab.simulate.flags import read_settings
-from rollout_operator.lab.simulate.report import SimulationRun, list_ends, render_text
-from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import ExitCode
 from tests.lab.simulate.dumps import THREE, Json, grow, pick, to_yaml
 from tests.virtual_time import EPOCH

@@ -6,18 +6,18 @@ from typing import Final
 
 import pytest
 from msgspec.structs import replace
+from rollout_lab.model.fields import number
+from rollout_lab.model.history import Commit
+from rollout_lab.simulate.command import simulate
+from rollout_lab.simulate.dump import choose_objects
+from rollout_lab.simulate.flags import read_settings
+from rollout_lab.simulate.report import SimulationRun, list_ends, render_text
+from rollout_lab.simulate.times import choose_times
+from rollout_lab.simulate.world import RunLimits, play
+from rollout_lab.zones import ZoneSpec
 
+from rollout_operator.cli.dumps import BadDump
 from rollout_operator.kube.api import STATEFULSETS
-from rollout_operator.lab.model.fields import number
-from rollout_operator.lab.model.history import Commit
-from rollout_operator.lab.simulate.command import simulate
-from rollout_operator.lab.simulate.dump import choose_objects
-from rollout_operator.lab.simulate.flags import read_settings
-from rollout_operator.lab.simulate.input import BadDump
-from rollout_operator.lab.simulate.report import SimulationRun, list_ends, render_text
-from rollout_operator.lab.simulate.times import choose_times
-from rollout_operator.lab.simulate.world import RunLimits, play
-from rollout_operator.lab.zones import ZoneSpec
 from rollout_operator.model.names import InvalidInput
 from tests.lab.simulate.dumps import NAMESPACE, Json, grow, pick, to_yaml
 from tests.virtual_time import EPOCH

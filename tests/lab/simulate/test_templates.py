@@ -3,8 +3,8 @@
 from copy import deepcopy
 
 import pytest
+from rollout_lab.simulate.templates import is_template_seen
 
-from rollout_operator.lab.simulate.templates import is_template_seen
 from tests.lab.simulate.dumps import Json
 
 HASH = "controller-revision-hash"

@@ -3,12 +3,11 @@
 from datetime import datetime, timedelta
 
 import pytest
-
-from rollout_operator.lab.model.fields import child, timestamp
-from rollout_operator.lab.nodes.behaviour import StartKind
-from rollout_operator.lab.simulate.dump import Dump, choose_objects
-from rollout_operator.lab.simulate.flags import SimulateSettings
-from rollout_operator.lab.simulate.times import (
+from rollout_lab.model.fields import child, timestamp
+from rollout_lab.nodes.behaviour import StartKind
+from rollout_lab.simulate.dump import Dump, choose_objects
+from rollout_lab.simulate.flags import SimulateSettings
+from rollout_lab.simulate.times import (
     CHANGE_MARK,
     FOR_EVER,
     PodTimes,
@@ -17,7 +16,8 @@ from rollout_operator.lab.simulate.times import (
     choose_times,
     learn_ready_times,
 )
-from rollout_operator.lab.zones import ZoneSpec
+from rollout_lab.zones import ZoneSpec
+
 from rollout_operator.model.names import InvalidInput
 from tests.lab.simulate.dumps import Json, grow, pick
 from tests.virtual_time import EPOCH

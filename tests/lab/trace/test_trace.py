@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from rollout_lab.model.history import Called, Commit, History, Said
+from rollout_lab.trace.log_lines import strip_time
+from rollout_lab.trace.trace import render_story, render_tail, trace_hash
 
 from rollout_operator.kube.api import PODS, STATEFULSETS
-from rollout_operator.lab.model.history import Called, Commit, History, Said
-from rollout_operator.lab.trace.log_lines import strip_time
-from rollout_operator.lab.trace.trace import render_story, render_tail, trace_hash
 from tests.judge.builder import PERSON, HistoryBuilder, s
 from tests.judge.builder_objects import pod_object
 

@@ -4,8 +4,8 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from rollout_lab.virtual_loop.clock import SimulatedClock
 
-from rollout_operator.lab.virtual_loop.clock import SimulatedClock
 from tests.lab.client_world import loop_time
 from tests.virtual_time import EPOCH, in_virtual_time
 

@@ -11,8 +11,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 import pytest
-
-from rollout_operator.lab.virtual_loop.loop import Deadlock, Livelock, NotSimulated, VirtualTimeLoop
+from rollout_lab.virtual_loop.loop import Deadlock, Livelock, NotSimulated, VirtualTimeLoop
 
 T = TypeVar("T")
 HOUR = 3600.0

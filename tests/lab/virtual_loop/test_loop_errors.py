@@ -4,8 +4,8 @@ import asyncio
 import gc
 
 import pytest
+from rollout_lab.virtual_loop.loop import IS_GONE
 
-from rollout_operator.lab.virtual_loop.loop import IS_GONE
 from tests.lab.virtual_loop.test_loop import current_loop, run
 
 

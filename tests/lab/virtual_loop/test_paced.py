@@ -5,8 +5,7 @@ import os
 from collections.abc import Coroutine
 
 import pytest
-
-from rollout_operator.lab.virtual_loop.paced import PacedLoop
+from rollout_lab.virtual_loop.paced import PacedLoop
 
 LONG_S = 600.0
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from rollout_lab.zones import ZoneSpec, statefulset
 
-from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.adoption import AdoptableSet, RolloutProgress
 from rollout_operator.model.decode.adoption import decode_adoptable
 from rollout_operator.model.names import DecodeError

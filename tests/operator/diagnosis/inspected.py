@@ -5,17 +5,17 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import msgspec
+from rollout_lab.model.history import Called
+from rollout_lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
+from rollout_lab.network.client import SimulatedClient
+from rollout_lab.network.faults import NoFaults
+from rollout_lab.network.link import Link
+from rollout_lab.nodes.behaviour import DEFAULT, Choose
+from rollout_lab.world import Sandbox
+from rollout_lab.zones import ZoneSpec, statefulset
 
 from rollout_operator.kube.api import STATEFULSETS, JsonObject, Resource
 from rollout_operator.kube.rate_limit import RateLimiter
-from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.model.request import MERGE_PATCH, STRATEGIC_PATCH, ApiRequest
-from rollout_operator.lab.network.client import SimulatedClient
-from rollout_operator.lab.network.faults import NoFaults
-from rollout_operator.lab.network.link import Link
-from rollout_operator.lab.nodes.behaviour import DEFAULT, Choose
-from rollout_operator.lab.world import Sandbox
-from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.operator.inspect import Inspection, Inspector
 from tests.virtual_time import VirtualClock
 

@@ -3,11 +3,11 @@
 from typing import Final
 
 import pytest
+from rollout_lab.model.fields import child, name_of
+from rollout_lab.schemas.kinds import BUDGETS, KINDS, REPLICA_TEMPLATES
+from rollout_lab.zones import ZoneSpec, three_zones
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, STATEFULSETS, ZONE_BUDGETS, JsonObject
-from rollout_operator.lab.model.fields import child, name_of
-from rollout_operator.lab.schemas.kinds import BUDGETS, KINDS, REPLICA_TEMPLATES
-from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.names import Denied
 from rollout_operator.operator.copies import ObjectsCopy, copy_namespace
 from tests.operator.diagnosis.inspected import PERSON, ObservedCluster, observed_cluster

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import msgspec
 import pytest
+from rollout_lab.zones import ZoneSpec, three_zones
 
 from rollout_operator.kube.api import (
     MULTI_AZ_ROLLOUTS,
@@ -13,7 +14,6 @@ from rollout_operator.kube.api import (
     Page,
     Resource,
 )
-from rollout_operator.lab.zones import ZoneSpec, three_zones
 from rollout_operator.model.description import Description, OperatorDescription, Phase
 from rollout_operator.model.names import ApiError, Denied, NotFound, Unreachable
 from rollout_operator.model.outcome import Code

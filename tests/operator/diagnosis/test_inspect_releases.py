@@ -5,6 +5,8 @@ from typing import Final
 import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
+from rollout_lab.model.history import Called
+from rollout_lab.world import Sandbox
 
 from rollout_operator.kube.api import (
     CLUSTER_ROLLOUT_SCHEDULES,
@@ -15,8 +17,6 @@ from rollout_operator.kube.api import (
     ROLLOUT_SCHEDULES,
     ROLLOUTS,
 )
-from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.description import Description, ReleasePhase
 from rollout_operator.model.names import ApiError, Denied, NotFound, Uid, Unreachable
 from rollout_operator.model.objects import Unreadable

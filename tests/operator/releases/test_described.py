@@ -4,6 +4,7 @@ from typing import Final
 
 import pytest
 from msgspec import UNSET
+from rollout_lab.world import Sandbox
 
 from rollout_operator.kube.api import (
     CLUSTER_ROLLOUT_SCHEDULES,
@@ -13,7 +14,6 @@ from rollout_operator.kube.api import (
     ROLLOUT_SCHEDULES,
     ROLLOUTS,
 )
-from rollout_operator.lab.world import Sandbox
 from rollout_operator.model.description import Description, ReleasePhase
 from rollout_operator.operator.releases import RolloutReleases
 from tests.controllers.releases.world import ReleaseSandbox

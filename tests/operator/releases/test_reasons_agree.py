@@ -11,9 +11,8 @@ from typing import Final, NamedTuple
 import pytest
 from prometheus_client import CollectorRegistry
 
-from rollout_operator.cli.render import StatusLayout, draw_release
+from rollout_operator.cli.render import StatusLayout, draw_release, render_line
 from rollout_operator.controllers.releases import ReleaseReports
-from rollout_operator.lab.lines import render_line
 from rollout_operator.model.budget import EventRecord
 from rollout_operator.model.description import ReleaseDescription
 from rollout_operator.model.objects import WatchedObject

@@ -5,6 +5,9 @@ from datetime import timedelta
 from typing import Any, Final
 
 import pytest
+from rollout_lab.model.history import Called
+from rollout_lab.model.request import STRATEGIC_PATCH, ApiRequest
+from rollout_lab.zones import ZoneSpec, statefulset
 
 from rollout_operator.kube.api import (
     HEALTH_CHECKS,
@@ -17,9 +20,6 @@ from rollout_operator.kube.api import (
     STATEFULSETS,
     JsonObject,
 )
-from rollout_operator.lab.model.history import Called
-from rollout_operator.lab.model.request import STRATEGIC_PATCH, ApiRequest
-from rollout_operator.lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.units import format_rfc3339
 from tests.controllers.releases.world import ReleaseSandbox
 from tests.virtual_time import in_virtual_time

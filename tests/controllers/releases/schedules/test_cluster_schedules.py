@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from rollout_lab.model.history import Called
+
 from rollout_operator.kube.api import (
     CLUSTER_ROLLOUT_SCHEDULES,
     NAMESPACES,
@@ -9,7 +11,6 @@ from rollout_operator.kube.api import (
     ROLLOUTS,
     JsonObject,
 )
-from rollout_operator.lab.model.history import Called
 from tests.controllers.releases.world import ReleaseSandbox
 from tests.virtual_time import in_virtual_time
 

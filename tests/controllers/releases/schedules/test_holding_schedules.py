@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 import pytest
+from rollout_lab.process import SimulatedProcess
 
 from rollout_operator.kube.api import (
     CLUSTER_ROLLOUT_SCHEDULES,
@@ -19,7 +20,6 @@ from rollout_operator.kube.api import (
     ROLLOUTS,
     JsonObject,
 )
-from rollout_operator.lab.process import SimulatedProcess
 from tests.controllers.releases.world import ReleaseSandbox
 from tests.virtual_time import in_virtual_time
 

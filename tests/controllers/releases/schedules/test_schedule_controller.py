@@ -8,17 +8,10 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import pytest
+from rollout_lab.network.faults import OUTCOME, Failure, FaultDecision, Faults, NoFaults, SentCall
 
 from rollout_operator.controllers.schedules import report_schedule
 from rollout_operator.kube.api import ROLLOUT_GATES, ROLLOUT_SCHEDULES, ROLLOUTS
-from rollout_operator.lab.network.faults import (
-    OUTCOME,
-    Failure,
-    FaultDecision,
-    Faults,
-    NoFaults,
-    SentCall,
-)
 from rollout_operator.model.budget import EventKind, EventRecord, Regarding
 from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import WatchedObject

@@ -1,0 +1,395 @@
+"""The client of one process to the simulated API server: the Protocols of `kube.api`.
+
+Decides what each call looks like to the API server, and how its answer looks to the operator, as
+`kube.client` does for a real API server. How a call gets there is `requests`' part, which
+events of a watch come through is `delayed_watches`'.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, closing
+from datetime import datetime, timedelta
+from typing import Any, Final, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from rollout_lab.apiserver.api import SimulatedApi
+from rollout_lab.apiserver.discovery import read_resources, read_versions
+from rollout_lab.apiserver.streams import Stream
+from rollout_lab.model.fields import metadata_of, uid_of
+from rollout_lab.model.request import (
+    APPLY_PATCH,
+    JSON_PATCH,
+    MERGE_PATCH,
+    ApiAnswer,
+    ApiRequest,
+    Body,
+    Verb,
+)
+from rollout_lab.network.delayed_watches import DelayedWatch
+from rollout_lab.network.faults import Failure, FaultDecision, SentCall
+from rollout_lab.network.link import Link
+from rollout_lab.network.openings import Opening, read_events
+from rollout_lab.network.requests import SimulatedCall, travel
+from rollout_operator.kube.api import (
+    CORE_VERSIONS,
+    DEFAULT_TIMEOUTS,
+    Call,
+    Fence,
+    JsonObject,
+    Page,
+    Precondition,
+    Resource,
+    Served,
+    Timeouts,
+    WatchEvent,
+    apply_query,
+    delete_options,
+    discovery_call,
+    no_fence,
+    object_call,
+    page_query,
+    watch_query,
+)
+from rollout_operator.kube.rate_limit import Priority, RateLimiter
+from rollout_operator.model.names import Refused, UnknownOutcome, Unreachable
+
+FOLLOWING: Final = "following"
+"""Name of the client through which informers look: only their lists may be of the past."""
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class _Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that is to be sent."""
+
+    call: Call
+    within: timedelta
+    query: Mapping[str, str] = {}
+    body: Body = None
+    content_type: str = "application/json"
+    sent_within: timedelta | None = None
+    has_turn: bool = False
+
+    def render(self, user: str) -> ApiRequest:
+        """Return it as the API server takes it."""
+        call = self.call
+        return ApiRequest(
+            verb=cast(Verb, call.verb),
+            resource=call.resource,
+            namespace=call.namespace,
+            name=call.name,
+            subresource=call.subresource,
+            query=self.query,
+            body=self.body,
+            content_type=self.content_type,
+            user=user,
+        )
+
+
+def _refuse_state(call: Call) -> Refused:
+    why = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+    return Refused.of(call.text, why, status=422, reason="Invalid")
+
+
+class SimulatedClient:
+    """Reader, Watcher and Writer of one process. Raises as those say, and nothing else.
+
+    No call returns any more once the link is dead.
+    """
+
+    def __init__(
+        self,
+        api: SimulatedApi,
+        link: Link,
+        *,
+        name: str,
+        limits: RateLimiter,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
+        reads: Priority = Priority.READ,
+        fence: Fence = no_fence,
+    ) -> None:
+        """Open a client; `name` says what for: following, looking, acting, reviewing."""
+        self._api = api
+        self._link = link
+        self._name = name
+        self._limits = limits
+        self._reads = reads
+        self._timeouts = timeouts
+        self._fence = fence
+        self._items: dict[str, tuple[object, msgspec.Raw]] = {}
+        """By UID: the newest version that was listed, and how it was sent."""
+        self._watches: dict[tuple[Resource, str, str, str], DelayedWatch] = {}
+
+    def server_time(self) -> datetime | None:
+        """Return what the API server's clock shows now, up to a second too early.
+
+        By its answers to this process; None before the first.
+        """
+        return self._link.clock.now()
+
+    async def wait_turn(self, resource: Resource, namespace: str) -> None:
+        """Wait for the token of the next read; see `kube.api.LiveReader`."""
+        call = Call(verb="list", resource=resource, namespace=namespace)
+        await self._admit(_Sent(call=call, within=self._timeouts.page))
+
+    async def wait_turn_to_patch(self, resource: Resource, namespace: str, name: str) -> None:
+        """Wait for the token of a patch; see `kube.api.TimedPatcher`."""
+        call = object_call("patch", resource, namespace, name)
+        await self._admit(_Sent(call=call, within=self._timeouts.write))
+
+    async def fetch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        subresource: str = "",
+        *,
+        has_turn: bool = False,
+    ) -> bytes:
+        """Return one object, or its subresource, as JSON; see `kube.api.Reader`."""
+        call = object_call("get", resource, namespace, name, subresource)
+        sent = _Sent(call=call, within=self._timeouts.read, has_turn=has_turn)
+        return _encode(await self._read(sent))
+
+    async def fetch_group(self, group: str) -> Sequence[str]:
+        """Return the versions of an API group; see `kube.api.Discoverer`."""
+        if not group:
+            return CORE_VERSIONS
+        sent = _Sent(call=discovery_call(group), within=self._timeouts.read)
+        return read_versions(await self._read(sent))
+
+    async def fetch_resources(self, group: str, version: str) -> Sequence[Served]:
+        """Return the kinds of a version of an API group; see `kube.api.Discoverer`."""
+        sent = _Sent(call=discovery_call(group, version), within=self._timeouts.read)
+        return read_resources(await self._read(sent), sent.call.resource)
+
+    async def fetch_page(
+        self,
+        resource: Resource,
+        namespace: str,
+        *,
+        selector: str = "",
+        field_selector: str = "",
+        limit: int = 500,
+        token: str = "",
+        resource_version: str | None = None,
+        has_turn: bool = False,
+    ) -> Page:
+        """Return one page of a list; see `kube.api.Reader`."""
+        limit = min(limit, self._api.largest_page)
+        query = page_query(
+            selector, field_selector, limit=limit, token=token, version=resource_version
+        )
+        call = Call(verb="list", resource=resource, namespace=namespace)
+        sent = _Sent(call=call, query=query, within=self._timeouts.page, has_turn=has_turn)
+        page = self._read_page(await self._read(sent))
+        if not page.next_token:
+            delayed = self._watches.get((resource, namespace, selector, field_selector))
+            if delayed is not None:
+                delayed.relist()
+        return page
+
+    @asynccontextmanager
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str,
+        *,
+        resource_version: str,
+        selector: str = "",
+        field_selector: str = "",
+        lasts: timedelta,
+        has_state: bool = False,
+    ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        """Open a watch; see `kube.api.Watcher`. Leaving the context closes the connection."""
+        lasts = min(lasts, self._timeouts.watch)
+        query = watch_query(
+            selector, field_selector, version=resource_version, lasts=lasts, has_state=has_state
+        )
+        call = Call(verb="watch", resource=resource, namespace=namespace)
+        if has_state and not self._api.has_state_streams:
+            raise _refuse_state(call)
+        opening = Opening(self._api)
+        try:
+            sent = _Sent(call=call, query=query, within=self._timeouts.read)
+            stream = await self._open(sent, opening)
+            delayed = self._get_watch(resource, namespace, selector, field_selector)
+            if has_state:
+                delayed.relist()
+            silence = lasts + self._timeouts.silence
+            with closing(delayed.open(stream)) as delivery:
+                async with aclosing(read_events(call, delivery, silence)) as events:
+                    yield events
+        finally:
+            opening.close()
+
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        precondition: Precondition,
+        sent_within: timedelta | None = None,
+    ) -> None:
+        """Delete one object; see `kube.api.Writer`."""
+        call = Call(verb="delete", resource=resource, namespace=namespace, name=name)
+        body = delete_options(precondition)
+        sent = _Sent(call=call, within=self._timeouts.write, body=body, sent_within=sent_within)
+        await self._fetch_object(sent)
+
+    async def replace_status(
+        self, resource: Resource, namespace: str, name: str, body: JsonObject
+    ) -> None:
+        """PUT an object on its `status` subresource; see `kube.api.Writer`."""
+        call = object_call("update", resource, namespace, name, "status")
+        await self._fetch_object(_Sent(call=call, within=self._timeouts.write, body=body))
+
+    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
+        """POST a new object and return it; see `kube.api.Writer`."""
+        call = Call(verb="create", resource=resource, namespace=namespace)
+        return await self._write(call, body)
+
+    async def replace(
+        self, resource: Resource, namespace: str, name: str, body: JsonObject
+    ) -> bytes:
+        """PUT a whole object and return it; see `kube.api.Writer`."""
+        call = Call(verb="update", resource=resource, namespace=namespace, name=name)
+        return await self._write(call, body)
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: JsonObject | Sequence[JsonObject],
+        subresource: str = "",
+        *,
+        has_turn: bool = False,
+    ) -> bytes:
+        """PATCH an object, or its subresource, and return it; see `kube.api.Writer`."""
+        call = object_call("patch", resource, namespace, name, subresource)
+        form = MERGE_PATCH if isinstance(patch, dict) else JSON_PATCH
+        return await self._write(call, patch, content_type=form, has_turn=has_turn)
+
+    async def apply(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        body: JsonObject,
+        *,
+        manager: str,
+        is_forced: bool = False,
+        is_trial: bool = False,
+    ) -> bytes:
+        """Apply fields of an object as a field manager; see `kube.api.Applier`."""
+        call = object_call("patch", resource, namespace, name)
+        query = apply_query(manager, is_forced=is_forced, is_trial=is_trial)
+        return await self._write(call, body, query=query, content_type=APPLY_PATCH)
+
+    async def _read(self, sent: _Sent) -> JsonObject:
+        body = await self._fetch_object(sent)
+        if body is None:
+            problem = "no answer: Response payload is not completed"
+            raise Unreachable.of(sent.call.text, problem)
+        return body
+
+    async def _write(self, call: Call, body: Body, **how: Any) -> bytes:
+        """Return the object as it was written; `how` are fields of `_Sent`."""
+        sent = _Sent(call=call, within=self._timeouts.write, body=body, **how)
+        written = await self._fetch_object(sent)
+        if written is None:
+            text = f"cannot tell what {call.text} wrote: the answer is no object: it was cut"
+            raise UnknownOutcome(text, call=call.text)
+        return _encode(written)
+
+    async def _fetch_object(self, sent: _Sent) -> JsonObject | None:
+        """Return what a successful answer holds, None where it broke off."""
+        await self._admit(sent)
+        if sent.call.is_write:
+            self._fence(sent.call.text)
+        sent_call = self._link.number_call(sent.call, self._name)
+        outcome = self._link.faults.on_call(sent_call)
+        request = sent.render(self._link.actor)
+        age = self._choose_age(sent_call, sent)
+        answer = await self._travel(sent, outcome, lambda: self._carry_out(request, age))
+        return None if outcome.fails is Failure.CUT_BODY else answer.body
+
+    async def _admit(self, sent: _Sent) -> None:
+        """Wait for a token of the process, as `kube.client` does. Raises Throttled."""
+        await self._link.stay_alive()
+        if not sent.has_turn:
+            within = min(sent.within, sent.sent_within or sent.within)
+            await self._limits.admit(sent.call, self._reads, within)
+
+    async def _open(self, sent: _Sent, opening: Opening) -> Stream:
+        await self._admit(sent)
+        outcome = self._link.faults.on_call(self._link.number_call(sent.call, self._name))
+        request = sent.render(self._link.actor)
+        await self._travel(sent, outcome, lambda: opening.open(request))
+        if outcome.fails is Failure.CUT_BODY or opening.stream is None:
+            raise Unreachable.of(sent.call.text, "no watch event: the stream was cut")
+        return opening.stream
+
+    async def _travel(
+        self, sent: _Sent, outcome: FaultDecision, carry_out: Callable[[], Awaitable[ApiAnswer]]
+    ) -> ApiAnswer:
+        simulated_call = SimulatedCall(
+            call=sent.call,
+            carry_out=carry_out,
+            now=self._api.now,
+            within=sent.within,
+            sent_within=sent.sent_within,
+        )
+        return await travel(simulated_call, self._link, outcome)
+
+    def _choose_age(self, sent_call: SentCall, sent: _Sent) -> timedelta:
+        """Return how old the answer is to be: other reads than lists always show the newest."""
+        is_first_page = sent_call.verb == "list" and not sent.query.get("continue")
+        if self._name != FOLLOWING or not is_first_page:
+            return timedelta(0)
+        return self._link.faults.on_list(sent_call)
+
+    async def _carry_out(self, request: ApiRequest, age: timedelta) -> ApiAnswer:
+        revision = self._api.history.revision_at(self._api.elapsed() - age) if age else 0
+        if revision:
+            query = {
+                **request.query,
+                "resourceVersion": f"{revision}",
+                "resourceVersionMatch": "Exact",
+            }
+            answer = await self._api.call(replace(request, query=query))
+            # No replica shows what the API server itself has forgotten.
+            if answer.status != 410:
+                return answer
+        return await self._api.call(request)
+
+    def _read_page(self, body: JsonObject) -> Page:
+        metadata, items = body["metadata"], body["items"]
+        assert isinstance(metadata, dict), "a list of the API server has metadata"
+        assert isinstance(items, list), "a list of the API server has items"
+        return Page(
+            items=[self._encode_item(item) for item in items],
+            resource_version=metadata["resourceVersion"],
+            next_token=metadata.get("continue", ""),
+        )
+
+    def _encode_item(self, item: JsonObject) -> msgspec.Raw:
+        """Return an object of a list as JSON; most have not changed since the last list."""
+        uid, version = uid_of(item), metadata_of(item).get("resourceVersion")
+        known = self._items.get(uid)
+        if known is None or known[0] != version:
+            known = version, msgspec.Raw(_encode(item))
+            if uid:
+                self._items[uid] = known
+        return known[1]
+
+    def _get_watch(
+        self, resource: Resource, namespace: str, selector: str, field_selector: str
+    ) -> DelayedWatch:
+        key = (resource, namespace, selector, field_selector)
+        if key not in self._watches:
+            self._watches[key] = DelayedWatch(self._link, resource.plural)
+        return self._watches[key]

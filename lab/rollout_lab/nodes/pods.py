@@ -1,0 +1,183 @@
+"""Pods over HTTP: who listens where, what a call makes them do, which of them are prepared.
+
+A pod answers as its behaviour says, from its start to its end. Once it has begun, it acts whether
+or not its caller still waits. A good pod says since when it is prepared, for each path by itself.
+Whether a call gets here and back is left to its caller's link.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import msgspec
+
+from rollout_lab.model.history import History, PodCalled
+from rollout_lab.nodes.behaviour import Behaviour, PodReply, Response
+from rollout_lab.virtual_loop.pace import Timers
+from rollout_operator.model.objects import Endpoint
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class _TakenCall:
+    """A call that a pod has taken: its caller waits for `done`."""
+
+    begun: timedelta
+    actor: str
+    method: str
+    path: str
+    response: Response
+    done: asyncio.Future[tuple[int, bytes]]
+    timer: int = 0
+
+
+class _LivingPod(msgspec.Struct):
+    """A living pod."""
+
+    name: str
+    uid: str
+    behaviour: Behaviour
+    calls: list[_TakenCall] = []
+    since: dict[str, datetime] = {}
+    """When it was prepared, by path; a pod that starts again has forgotten."""
+
+
+class PodEndpoints:
+    """The pods of a world that listen, by address; needs a running loop."""
+
+    def __init__(
+        self,
+        history: History,
+        *,
+        elapsed: Callable[[], timedelta],
+        now: Callable[[], datetime],
+        timers: Timers,
+    ) -> None:
+        """`now` is the API server's time."""
+        self._history = history
+        self._elapsed = elapsed
+        self._now = now
+        self._timers = timers
+        self._listeners: dict[str, _LivingPod] = {}
+        self._prepared: dict[str, set[str]] = {}
+        self._overrides: dict[tuple[str, str], Response] = {}
+
+    async def serve(
+        self, method: str, endpoint: Endpoint, actor: str, takes: timedelta = timedelta(0)
+    ) -> tuple[int, bytes]:
+        """Return the HTTP status and the body that the pod at `endpoint.ip` answers.
+
+        The pod `takes` that much longer than its behaviour says, and acts then all the same. Waits
+        for ever where it hangs. Raises ConnectionRefusedError where nothing listens, and
+        ConnectionResetError where the pod breaks the connection or ends.
+        """
+        listener = self._listeners.get(endpoint.ip)
+        if listener is None:
+            raise ConnectionRefusedError(f"{endpoint.ip}:{endpoint.port}: nothing listens")
+        response = self._choose(listener, method)
+        if response.reply is PodReply.REFUSES:
+            raise ConnectionRefusedError(f"{endpoint.ip}:{endpoint.port}: refused")
+        call = _TakenCall(
+            begun=self._elapsed(),
+            actor=actor,
+            method=method,
+            path=f"/{endpoint.path}",
+            response=response,
+            done=asyncio.get_running_loop().create_future(),
+        )
+        listener.calls.append(call)
+        after = response.after + takes
+        call.timer = self._timers.after(after, lambda: self._act(listener, call))
+        return await call.done
+
+    def prepared(self, uid: str) -> bool:
+        """Return whether the pod of that UID acted on a POST and, on its path, no DELETE since."""
+        return bool(self._prepared.get(uid))
+
+    def answer(self, pod: str, method: str, response: Response | None) -> None:
+        """Let pods of that name, now and later, answer so; None: as their behaviour says.
+
+        An empty method stands for all that have no word of their own.
+        """
+        if response is None:
+            self._overrides.pop((pod, method), None)
+        else:
+            self._overrides[pod, method] = response
+
+    def enter(self, ip: str, *, pod: str, uid: str, behaviour: Behaviour) -> None:
+        """Let a pod listen."""
+        if ip not in self._listeners:
+            self._listeners[ip] = _LivingPod(pod, uid, behaviour)
+
+    def leave(self, ip: str) -> None:
+        """Let nothing listen there any more, and break off what was being answered."""
+        listener = self._listeners.pop(ip, None)
+        if listener is None:
+            return
+        for call in listener.calls:
+            self._timers.cancel(call.timer)
+            self._end(call, ConnectionResetError(f"{listener.name} has ended"))
+            if call.timer:  # a call that hangs was written down when it had acted
+                self._record(listener, call, status=0, acted=False)
+
+    def _choose(self, listener: _LivingPod, method: str) -> Response:
+        for key in ((listener.name, method), (listener.name, "")):
+            if key in self._overrides:
+                return self._overrides[key]
+        return listener.behaviour.cancel if method == "DELETE" else listener.behaviour.prepare
+
+    def _act(self, listener: _LivingPod, call: _TakenCall) -> None:
+        response = call.response
+        if response.does_act and call.method in ("POST", "DELETE"):
+            self._prepare(listener, call)
+        is_answered = response.reply is PodReply.ANSWERS and not call.done.done()
+        status = response.status if is_answered else 0
+        self._record(listener, call, status=status, acted=response.does_act)
+        call.timer = 0
+        if response.reply is PodReply.HANGS:
+            return  # stays in the list of calls, so that the end of the pod breaks it off
+        listener.calls.remove(call)
+        if response.reply is PodReply.RESETS:
+            self._end(call, ConnectionResetError(f"{listener.name} has reset the connection"))
+        elif is_answered:
+            call.done.set_result((status, self._say(listener, call)))
+
+    def _prepare(self, listener: _LivingPod, call: _TakenCall) -> None:
+        """Prepare the pod, or un-prepare it, for the path that was called."""
+        paths = self._prepared.setdefault(listener.uid, set())
+        if call.method == "POST":
+            paths.add(call.path)
+            listener.since.setdefault(call.path, self._now())
+        else:
+            paths.discard(call.path)
+            listener.since.pop(call.path, None)
+
+    def _say(self, listener: _LivingPod, call: _TakenCall) -> bytes:
+        response = call.response
+        if response.body is not None:
+            return response.body
+        if call.method != "POST" or response.status // 100 != 2:
+            return b""
+        since = listener.since.get(call.path, self._now()) + response.clock_offset
+        return json.dumps({"timestamp": int(since.timestamp())}).encode()
+
+    def _record(self, listener: _LivingPod, call: _TakenCall, *, status: int, acted: bool) -> None:
+        self._history.add(
+            PodCalled(
+                at=self._elapsed(),
+                begun=call.begun,
+                actor=call.actor,
+                method=call.method,
+                pod=listener.name,
+                uid=listener.uid,
+                path=call.path,
+                status=status,
+                acted=acted,
+            )
+        )
+
+    @staticmethod
+    def _end(call: _TakenCall, error: OSError) -> None:
+        if not call.done.done():  # else its caller has left
+            call.done.set_exception(error)

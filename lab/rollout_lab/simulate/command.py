@@ -1,0 +1,184 @@
+"""`rollout-operator simulate`: what the operator would do with objects of a cluster.
+
+Reads a copy, from a file or by a function that is given, and runs the operator's own code on it;
+nothing is ever written. What may happen is decided in `changes`, how the copy lives in `world`,
+what is reported of it in `report`.
+"""
+
+import dataclasses
+import io
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO
+
+import msgspec
+from msgspec.structs import replace
+
+from rollout_lab.end import forget_output
+from rollout_lab.forecasts.observe import ForecastSpan, foresee
+from rollout_lab.forecasts.report import render_forecast
+from rollout_lab.simulate.changes import check_names
+from rollout_lab.simulate.compare import render_comparison
+from rollout_lab.simulate.document import render_json
+from rollout_lab.simulate.dump import choose_objects
+from rollout_lab.simulate.figures import add_up
+from rollout_lab.simulate.flags import (
+    LONGEST_RUN,
+    LOOK_AHEAD,
+    POLICY,
+    READY_AFTER,
+    Output,
+    SimulateSettings,
+    read_settings,
+)
+from rollout_lab.simulate.manifests import fill_in
+from rollout_lab.simulate.policies import is_policy, put_policies
+from rollout_lab.simulate.progress import SimulationProgress
+from rollout_lab.simulate.report import SimulationRun, render_text
+from rollout_lab.simulate.times import choose_times
+from rollout_lab.simulate.world import RunLimits, play
+from rollout_lab.trace.trace import WIDTH
+from rollout_operator.cli.dumps import BadDump, read_all, read_objects
+from rollout_operator.config.grammar import Flag, ParsedArguments
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, JsonObject
+from rollout_operator.model.names import ExitCode
+from rollout_operator.operator.copies import ObjectsCopy
+from rollout_operator.operator.releases import get_compat
+from rollout_operator.planning.wording import format_json, printable
+
+# Names of pods take half of it.
+_NARROWEST: Final = 60
+
+
+class ClusterAccess(msgspec.Struct, frozen=True):
+    """How objects are read where no file is given."""
+
+    flags: tuple[Flag[Any], ...]
+    """By which a person says where they are."""
+    copy: Callable[[ParsedArguments], ObjectsCopy]
+    """Raises ConfigError, and ApiError."""
+    copy_releases: Callable[[ParsedArguments], ObjectsCopy]
+    """The same for what decides on Rollouts of releases."""
+
+
+def run(arguments: Sequence[str], cluster: ClusterAccess) -> int:
+    """Report what the words after the command request; return the exit code.
+
+    Raises HelpRequested, ConfigError with its exit code, BadDump, InvalidInput, NotPlayed, and
+    ApiError where a cluster is to be read.
+    """
+    settings = read_settings(arguments, cluster.flags)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    play = _foresee if settings.releases else _simulate
+    try:
+        lines, exit_code = play(settings, cluster)
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        forget_output()
+        return ExitCode.UNREAD
+    return exit_code if settings.has_exit_code else ExitCode.DONE
+
+
+def _simulate(settings: SimulateSettings, cluster: ClusterAccess) -> tuple[Iterable[str], int]:
+    copy = _read(settings) if settings.files else cluster.copy(settings.arguments)
+    copy = _put_policies(settings, _fill_in(settings, copy))
+    simulated = simulate_copy(settings, copy, sys.stderr)
+    other = dataclasses.replace(settings, changes=settings.versus)
+    versus = simulate_copy(other, copy, sys.stderr) if settings.versus else None
+    codes = [each.exit_code for each in (simulated, versus) if each is not None]
+    return _render(simulated, versus), max(codes)
+
+
+def _foresee(settings: SimulateSettings, cluster: ClusterAccess) -> tuple[Iterable[str], int]:
+    copy = _read(settings) if settings.files else cluster.copy_releases(settings.arguments)
+    span = ForecastSpan(
+        begins=settings.as_of or (datetime.now(UTC) if settings.files else copy.read_at),
+        lasts=settings.until or LOOK_AHEAD,
+        settles_after=settings.ready_after or READY_AFTER,
+        compat=get_compat(settings.release_compat, settings.release_order),
+        keeps_to_namespace=settings.keeps_to_namespace,
+        verifies_wanted=settings.verifies_wanted,
+    )
+    forecast = foresee(copy, settings.namespace, span)
+    if settings.output is Output.JSON:
+        return [format_json(forecast)], forecast.exit_code
+    return map(printable, render_forecast(forecast, _choose_width())), forecast.exit_code
+
+
+def _render(simulated: SimulationRun, versus: SimulationRun | None) -> Iterable[str]:
+    if simulated.settings.output is Output.JSON:
+        return [render_json(simulated, versus)]
+    width = _choose_width()
+    lines = (
+        render_text(simulated, width)
+        if versus is None
+        else render_comparison(simulated, versus, width)
+    )
+    return map(printable, lines)
+
+
+def _choose_width() -> int:
+    """Return the columns of the terminal, as many as can be read; where there is none, as ever."""
+    if not sys.stdout.isatty():
+        return WIDTH
+    return min(max(shutil.get_terminal_size().columns, _NARROWEST), WIDTH)
+
+
+def _read(settings: SimulateSettings) -> ObjectsCopy:
+    objects, written_at = read_all(settings.files, sys.stdin.buffer)
+    return ObjectsCopy(objects=objects, read_at=written_at or datetime.now(UTC))
+
+
+def _fill_in(settings: SimulateSettings, copy: ObjectsCopy) -> ObjectsCopy:
+    return replace(copy, objects=fill_in(copy.objects, settings.namespace, copy.read_at))
+
+
+def _put_policies(settings: SimulateSettings, copy: ObjectsCopy) -> ObjectsCopy:
+    """Return the objects with the policies of another file, as if they were applied now."""
+    given: Sequence[JsonObject] = ()
+    if name := settings.policy_file:
+        objects, _ = read_all([name], sys.stdin.buffer, POLICY)
+        given = [item for item in objects if is_policy(item)]
+        if not given:
+            raise BadDump(f"-policy {name}: no {MULTI_AZ_ROLLOUTS.kind} is in it")
+    return replace(copy, objects=put_policies(copy, given, settings.namespace))
+
+
+def simulate(settings: SimulateSettings, content: bytes, written_at: datetime) -> SimulationRun:
+    """Return what `simulate_copy` does of the objects in `content`, which was written at a time."""
+    copy = ObjectsCopy(objects=read_objects(content), read_at=written_at)
+    return simulate_copy(settings, _put_policies(settings, _fill_in(settings, copy)))
+
+
+def simulate_copy(
+    settings: SimulateSettings, copy: ObjectsCopy, progress: TextIO | None = None
+) -> SimulationRun:
+    """Return what would happen to objects; where it takes long, `progress` is told how far it is.
+
+    Raises BadDump, InvalidInput for names that are not there, and NotPlayed.
+    """
+    unread = [each.text for each in copy.unread]
+    dump = choose_objects(
+        copy.objects, settings.namespace, copy.known, unread, obeys=settings.obeys
+    )
+    check_names((change for _, change in settings.changes), dump.names())
+    # What is in it has happened before it was written, whatever the file's time says.
+    begins = settings.as_of or max(copy.read_at, dump.newest or copy.read_at)
+    times = choose_times(dump, settings, begins)
+    limits = RunLimits(span=settings.until or LONGEST_RUN)
+    if progress is not None:
+        reporter = SimulationProgress(progress, len(dump.names().pods), time.monotonic)
+        limits = replace(limits, watch=reporter.take)
+    played = play(dump, settings, times, begins, limits)
+    policies = dump.policies if dump.obeys else ()
+    figures = add_up(played.history.records, dump.units, played.ended_at, policies)
+    return SimulationRun(
+        dump=dump, settings=settings, times=times, epoch=begins, play=played, figures=figures
+    )

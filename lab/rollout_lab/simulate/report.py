@@ -1,0 +1,334 @@
+"""A simulation as text for people: how it ends, what is taken for granted, what happens."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from rollout_lab.admission.registrations import REGISTRATIONS
+from rollout_lab.model.fields import child, name_of, number
+from rollout_lab.model.history import Called, History, Lived, Record
+from rollout_lab.simulate.deciding import WEBHOOKS, list_hooks
+from rollout_lab.simulate.dump import Dump, FoundSet
+from rollout_lab.simulate.figures import Figures, find_shortest_pause
+from rollout_lab.simulate.flags import SimulateSettings, show_time
+from rollout_lab.simulate.manifests import is_filled_in
+from rollout_lab.simulate.people import PERSON
+from rollout_lab.simulate.policies import FoundPolicy, choose_policy_phase
+from rollout_lab.simulate.times import LEAST, PodTimes
+from rollout_lab.simulate.world import Play
+from rollout_lab.trace.trace import WIDTH, render_story
+from rollout_operator.kube.api import NATIVE_BUDGETS, ZONE_BUDGETS
+from rollout_operator.model.description import Description, Phase
+from rollout_operator.model.diagnosis import FindingCode
+from rollout_operator.model.names import DOWNSCALE_DELAY, MAX_UNAVAILABLE, PAUSED, ExitCode
+from rollout_operator.model.objects import Pod, StatefulSet
+from rollout_operator.model.outcome import Code
+from rollout_operator.model.policy import PolicyPhase
+from rollout_operator.model.units import format_duration, quote
+from rollout_operator.planning.doctor_remedies import make_finding
+from rollout_operator.planning.readiness import choose_limit
+from rollout_operator.planning.wording import count, join_names, wrap_words
+
+INDENT: Final = "  "
+# The objects of the input are put into the world in its first instant.
+FIRST_STEP: Final = timedelta(microseconds=1)
+_BUDGET: Final = (
+    *("maxUnavailable", "maxUnavailablePercentage", "minAvailable", "podNamePartitionRegex"),
+    "crossZoneEvictionDelay",
+)
+# A drain past all budgets crosses one with nearly each of its pods.
+MOST_CROSSINGS: Final = 5
+_PASSING: Final = frozenset({"started", "ready"})
+
+
+class SimulationRun(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known of one simulation."""
+
+    dump: Dump
+    settings: SimulateSettings
+    times: PodTimes
+    epoch: datetime
+    play: Play
+    figures: Figures
+
+    def records(self) -> list[Record]:
+        """Return what happened, from the first instant until the operator was told to stop."""
+        return [record for record in self.play.history.records if self._is_reported(record)]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Return how it ends, as the exit code that a script wants."""
+        if self.figures.crossings:
+            return ExitCode.BOUND_CROSSED
+        phases = {group.phase for group in self.play.description.groups}
+        phases.update(map(choose_policy_phase, self.play.description.list_policies()))
+        if phases == {Phase.ROLLED_OUT} and not self.play.undone:
+            return ExitCode.DONE
+        may_go_on = self.play.is_cut and Phase.HELD not in phases
+        return ExitCode.TIMED_OUT if may_go_on else ExitCode.NEEDS_A_PERSON
+
+    def _is_reported(self, record: Record) -> bool:
+        if isinstance(record, Lived) and record.what in _PASSING:
+            return False
+        if isinstance(record, Called) and _is_said(record):
+            return False
+        return record.at < self.play.ended_at
+
+
+def _is_said(called: Called) -> bool:
+    """Return whether it says once more what the change itself says."""
+    is_delete = called.request.verb == "delete"
+    return is_delete and called.actor == PERSON and called.status < 400
+
+
+def render_text(run: SimulationRun, width: int = WIDTH) -> Iterator[str]:
+    """Yield the lines, each at most so many columns wide unless a name is longer."""
+    for line in _list_lines(run, width):
+        indent = " " * (len(line) - len(line.lstrip()))
+        yield from wrap_words(line, width, f"{indent}{INDENT}") or [""]
+
+
+def _list_lines(run: SimulationRun, width: int) -> Iterator[str]:
+    yield "Nothing is sent anywhere: all of this happens on a copy of the input."
+    yield ""
+    yield f"In the end{_when(run)}:"
+    yield from _indent((*list_ends(run.play), *list_sums(run)))
+    yield ""
+    yield from _render_groups(run.dump, _list_quiet(run))
+    yield ""
+    yield "Taken for granted:"
+    yield from _indent(_list_assumptions(run))
+    yield ""
+    yield "What happens:"
+    rows = render_story(History(records=run.records()), begin=FIRST_STEP, width=width)
+    yield from rows or [f"{INDENT}nothing"]
+    holds = tuple(_list_blockers(run.play.description))
+    if holds:
+        yield ""
+        yield "What holds it in the end, and what would help:"
+        yield from _indent(holds)
+
+
+def list_ends(play: Play) -> Iterator[str]:
+    """Yield what the operator says of each group in the end."""
+    for group in play.description.groups:
+        if group.code is not Code.DRIVEN_BY_POLICY:
+            yield f"{group.name}: {group.phase}: {group.headline}"
+    for policy in play.description.list_policies():
+        yield f"policy {policy.name}: {choose_policy_phase(policy)}: {policy.headline}"
+    yield from play.undone
+    if play.is_cut:
+        yield f"it was cut off after {show_span(play.ended_at)}: more may follow"
+
+
+def _list_blockers(description: Description) -> Iterator[str]:
+    """Yield why groups and budgets do not go on, each with what a person can do."""
+    groups = [(group.name, group.waits + group.problems) for group in description.groups]
+    budgets = [(f"budget {budget.name}", budget.waits) for budget in description.budgets]
+    policies = [(f"policy {policy.name}", policy.waits) for policy in description.list_policies()]
+    for name, waits in groups + budgets + policies:
+        for wait in waits:
+            # What the policy waits for is told of itself.
+            if wait.code is Code.DRIVEN_BY_POLICY:
+                continue
+            yield f"{name}: {wait.text} [{wait.code}]"
+            if wait.remedy:
+                yield f"{INDENT}{wait.remedy}"
+    for policy in description.list_policies():
+        if policy.phase == PolicyPhase.INVALID:
+            refusal = make_finding(FindingCode.POLICY_REFUSED, policy.name, policy.headline)
+            yield f"policy {policy.name}: {refusal.text} [{policy.reason}]"
+            yield f"{INDENT}{refusal.remedy}"
+
+
+def list_sums(run: SimulationRun) -> Iterator[str]:
+    """Yield the figures as sentences."""
+    figures = run.figures
+    again = len(figures.deletes) - len(set(figures.deletes))
+    twice = f", {again} of them a second time" if again else ""
+    yield f"{count(len(figures.deletes), 'delete')} by the operator{twice}"
+    downs = [f"{down} of {zone}" for zone, down in figures.most_down.items() if down]
+    yield f"most pods down at a time: {join_names(downs, shown=20) or 'none'}"
+    for policy in run.dump.policies:
+        yield from _sum_batches(policy.name, figures)
+    if not figures.overlaps:
+        of = "policy" if run.dump.obeys and run.dump.policies else "group"
+        yield f"pods of two zones of a {of} were never down together"
+    for overlap in figures.overlaps:
+        lasting = "to the end" if overlap.is_open else f"for {show_span(overlap.span)}"
+        begin = show_span(overlap.begin)
+        yield f"pods of {join_names(overlap.zones)} down together {lasting}, from {begin} on"
+    for crossing in figures.crossings[:MOST_CROSSINGS]:
+        yield f"past a bound at {show_span(crossing.at)}, by {crossing.actor}: {crossing.text}"
+    hidden = len(figures.crossings) - MOST_CROSSINGS
+    if hidden > 0:
+        yield f"and past a bound {count(hidden, 'more time')}"
+    if run.settings.changes:
+        yield f"{count(len(figures.refusals), 'request')} refused"
+    for eviction in figures.evictions:
+        waited = show_span(eviction.waited)
+        if eviction.is_open:
+            yield f"the eviction of {eviction.pod} was never allowed, in {waited} to the end"
+        elif eviction.waited >= LEAST:
+            yield f"the eviction of {eviction.pod} waits for {waited}"
+
+
+def _sum_batches(policy: str, figures: Figures) -> Iterator[str]:
+    if batches := figures.list_batches_of(policy):
+        pause = find_shortest_pause(batches)
+        apart = "" if pause is None else f", {show_span(pause)} apart at least"
+        noun = "batch" if len(batches) == 1 else "batches"
+        yield f"{len(batches)} {noun} of policy {policy}{apart}"
+
+
+def _list_quiet(run: SimulationRun) -> Mapping[str, str]:
+    """Return a line for each group and policy that no change is about, and that is at rest."""
+    deeds = [change.deed for _, change in run.settings.changes]
+    dump, names = run.dump, run.dump.names()
+    named = [names.list_zones(deed) for deed in deeds]
+    if not all(named):
+        return {}
+    quiet: dict[str, str] = {}
+    for unit, zones in dump.units.items():
+        pods = [pod for zone in zones for pod in dump.pods_of(zone)]
+        sets = [sts.decoded for sts in dump.sets if sts.decoded.name in zones]
+        revisions = {sts.name: sts.update_revision for sts in sets}
+        wanted = sum(sts.replicas for sts in sets)
+        ready = [
+            pod
+            for pod in pods
+            if pod.decoded.is_ready and pod.decoded.revision == revisions[pod.zone]
+        ]
+        is_touched = any(not deed_zones.isdisjoint(zones) for deed_zones in named)
+        if named and not is_touched and len(ready) == len(pods) == wanted:
+            size = f"{count(len(zones), 'StatefulSet')}, {count(wanted, 'pod')}"
+            quiet[unit] = f"{size}, all ready at the update revision; no change is about it"
+    return quiet
+
+
+def _render_groups(dump: Dump, quiet: Mapping[str, str]) -> Iterator[str]:
+    titles = {policy.title for policy in dump.policies}
+    for policy in dump.policies:
+        if policy.title in quiet:
+            yield f"MultiAZRollout {policy.name}: {quiet[policy.title]}"
+        else:
+            yield from _render_policy(dump, policy)
+    for group, zones in dump.units.items():
+        if group in titles:
+            continue
+        if group in quiet:
+            yield f"Rollout group {group}: {quiet[group]}"
+            continue
+        yield f"Rollout group {group} in namespace {dump.namespace}:"
+        members = [sts for sts in dump.sets if sts.decoded.name in zones]
+        width = max(len(member.decoded.name) for member in members)
+        for member in members:
+            yield f"{INDENT}{member.decoded.name:{width}}  {', '.join(_describe(dump, member))}"
+    for each in dump.templates:
+        yield f"ReplicaTemplate {name_of(each)}: {number(each, 'spec', 'replicas')} replicas wanted"
+    for each in dump.others_of(ZONE_BUDGETS, NATIVE_BUDGETS):
+        said = [f"{key} {value}" for key, value in child(each, "spec").items() if key in _BUDGET]
+        yield f"{each['kind']} {name_of(each)}: {', '.join(said)}"
+    yield from dump.left_out
+
+
+def _render_policy(dump: Dump, found: FoundPolicy) -> Iterator[str]:
+    head = f"MultiAZRollout {found.name} in namespace {dump.namespace}"
+    policy, members = found.policy, dump.units.get(found.title, ())
+    if not dump.obeys:
+        yield f"{head} is not obeyed"
+    elif policy is None:
+        yield f"{head} is not in service"
+        yield from _indent(found.refusals)
+    else:
+        pause, order = format_duration(policy.interval), policy.pod_order.lower()
+        limit = f"at most {policy.max_unavailable} down in a zone"
+        yield f"{head}: {limit}, a pause of {pause}, pods {order}:"
+    homes = {sts.name: (zone.name, sts.source) for zone in found.zones for sts in zone.sets}
+    width = max(map(len, members), default=0)
+    for name in (*homes, *(member for member in members if member not in homes)):
+        zone, source = homes.get(name, ("", ""))
+        [found_set] = [sts for sts in dump.sets if sts.decoded.name == name]
+        where = [f"zone {zone} ({source})"] if zone else []
+        yield f"{INDENT}{name:{width}}  {', '.join((*where, *_describe(dump, found_set)))}"
+
+
+def _describe(dump: Dump, found: FoundSet) -> Iterator[str]:
+    sts = found.decoded
+    pods = dump.pods_of(sts.name)
+    ready = sum(pod.decoded.is_ready for pod in pods)
+    yield f"{ready} of {count(sts.replicas, 'pod')} ready"
+    outdated = sum(pod.decoded.revision != sts.update_revision for pod in pods)
+    if outdated:
+        yield f"{outdated} outdated"
+    ending = sum(pod.decoded.is_terminating for pod in pods)
+    if ending:
+        yield f"{ending} terminating"
+    if dump.unit_of[sts.name] == found.group:
+        yield _describe_limit(sts)
+    if PAUSED in sts.annotations:
+        yield f"{PAUSED}={sts.annotations[PAUSED]}"
+
+
+def _describe_limit(sts: StatefulSet) -> str:
+    given = sts.annotations.get(MAX_UNAVAILABLE, "1")
+    limit, problem = choose_limit(sts)
+    if problem is None:
+        return f"at most {given} down"
+    return f"at most {limit} down ({MAX_UNAVAILABLE}={quote(given)} cannot be used)"
+
+
+def _list_assumptions(run: SimulationRun) -> Iterator[str]:
+    manifests = [sts.decoded.name for sts in run.dump.sets if is_filled_in(sts.obj)]
+    if manifests:
+        shown = join_names(manifests, shown=20)
+        yield f"what the manifests of {shown} say is applied, and all pods are ready"
+    for group, time in run.times.ready.items():
+        of = f" (median of {count(time.pods, 'pod')})" if time.pods else ""
+        yield f"a new pod of {group} is ready after {show_span(time.span)}{of}"
+    yield f"a pod ends within {show_span(run.settings.terminates_after)}"
+    for pod, left in run.times.list_left(run.dump):
+        state = "gone" if pod.decoded.is_terminating else "ready"
+        yield f"{pod.decoded.name} is {state} after {show_span(left)}"
+    for pod in run.times.stuck:
+        end = "" if pod.decoded.is_terminating else " until it is replaced"
+        why = f"{pod.decoded.why_not_ready}{_show_age(pod.decoded, run)}"
+        yield f"{pod.decoded.name} stays as it is{end}: {why}"
+    yield f"it begins at {show_time(run.epoch)}"
+    yield from _list_hooks(run)
+    yield "pods agree when they are called to prepare"
+    if any(DOWNSCALE_DELAY in sts.decoded.annotations for sts in run.dump.sets):
+        yield "pods are prepared for a delayed downscale since they are called here, none before"
+
+
+def _show_age(pod: Pod, run: SimulationRun) -> str:
+    """Return how old a pod is that would be starting if it were younger."""
+    if not pod.is_starting or pod.created is None:
+        return ""
+    return f", {show_span(run.epoch - pod.created)} after it was created"
+
+
+def _list_hooks(run: SimulationRun) -> Iterator[str]:
+    there = list_hooks(run.dump.others_of(*WEBHOOKS))
+    untold = list_hooks(run.dump.list_untold_hooks())
+    if len(untold) < len(REGISTRATIONS):
+        yield f"registered webhooks of the operator, as in the input: {', '.join(there) or 'none'}"
+    if untold:
+        state = "are registered" if run.settings.webhooks else "are not registered"
+        yield f"webhooks that the input does not tell of {state}: {', '.join(untold)}"
+
+
+def _when(run: SimulationRun) -> str:
+    took = run.play.moved_at
+    return f", after {show_span(took)}" if took >= LEAST else ""
+
+
+def show_span(span: timedelta) -> str:
+    """Return a span without fractions that no one could foresee."""
+    return format_duration(timedelta(seconds=round(span.total_seconds())))
+
+
+def _indent(sentences: Iterable[str]) -> Iterator[str]:
+    return (f"{INDENT}{sentence}" for sentence in sentences)

@@ -1,0 +1,329 @@
+"""What a reader is told of each record of a history: one line an event that matters.
+
+Bookkeeping (status writes, reads, watches, what changed nothing) is left out. How lines are folded
+and aligned is decided in `trace`.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from rollout_lab.model.fields import (
+    child,
+    children,
+    condition_of,
+    controller_of,
+    is_terminating,
+    number,
+    text,
+    uid_of,
+)
+from rollout_lab.model.history import (
+    Called,
+    Commit,
+    Fault,
+    History,
+    Lived,
+    PodCalled,
+    Record,
+    Reviewed,
+    Said,
+)
+from rollout_lab.trace.log_lines import read_log_line
+from rollout_lab.trace.policies import list_policy_changes
+from rollout_lab.trace.releases import is_of_releases, list_release_changes, name_of_release
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, PODS, STATEFULSETS, JsonObject
+from rollout_operator.model.names import MAX_UNAVAILABLE, PAUSED, REVISION_LABEL
+
+WRITES: Final = frozenset({"create", "update", "patch", "delete"})
+# Troubles of pods that are told when they begin; others are part of every start.
+LOUD: Final = frozenset({"CrashLoopBackOff", "Failed"})
+# A wait that is over sooner is a part of every rollout.
+LASTING: Final = timedelta(seconds=5)
+API_SERVER: Final = "api-server"
+EVICTION: Final = "eviction"
+_CONTAINERS: Final = ("spec", "template", "spec", "containers")
+# Between the name of a webhook and what it says.
+DENIED: Final = "denied the request: "
+# What is said of a process that lives as long as its world.
+WORLD_ENDED: Final = "killed"
+
+
+class TraceLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One event. Lines that differ only in `what` are folded into one."""
+
+    at: timedelta
+    who: str
+    what: str = ""
+    """The pods that it is about, if any."""
+    text: str
+
+
+class Storyteller(msgspec.Struct):
+    """Tells a history in order: remembers what was said, so that nothing is told twice."""
+
+    history: History
+    _announced: set[tuple[str, str]] = set()
+    """Processes, and the pods that they said they delete."""
+    _calls: dict[int, Called] = {}
+    _created: dict[str, list[timedelta]] = {}
+    _tellers: set[str] = set()
+    """Who is no controller of the simulated cluster."""
+    _evictions: set[tuple[str, str, timedelta]] = set()
+    """Who has evicted which pod, and when: its delete is a part of that."""
+    _followed: dict[Said, timedelta] = {}
+    """When the same process said the next thing."""
+    _revisions: dict[str, None] = {}
+    """Their names, in order: a reader needs no more than the hash of each."""
+
+    def render(self) -> Iterator[TraceLine]:
+        """Yield the lines in order."""
+        self._read_ahead()
+        for record in self.history.records:
+            yield from self._render_record(record)
+
+    def _read_ahead(self) -> None:
+        """Record what the telling of an earlier record depends on."""
+        last: dict[str, Said] = {}
+        for record in self.history.records:
+            match record:
+                case Called():
+                    self._calls[record.number] = record
+                    if record.request.subresource == EVICTION:
+                        self._evictions.add((record.actor, record.request.name, record.at))
+                case Said():
+                    self._tellers.add(record.actor)
+                    if record.actor in last:
+                        self._followed[last[record.actor]] = record.at
+                    last[record.actor] = record
+                case Lived():
+                    self._tellers.add(record.actor)
+                case Commit(before=None) if record.resource == PODS:
+                    self._created.setdefault(record.name, []).append(record.at)
+                case Commit(after=dict() as after) if record.resource == STATEFULSETS:
+                    self._revisions[text(after, "status", "updateRevision")] = None
+                    if _is_whole(after):
+                        self._end_waits(record, last.values())
+                case _:
+                    pass
+        self._revisions.pop("", None)
+
+    def _end_waits(self, whole: Commit, said: Iterable[Said]) -> None:
+        """Take the last line of a set for over: none says that there is nothing to do."""
+        for message in said:
+            line = read_log_line(message.text)
+            if line is not None and line.is_wait and line.keys.get("zone") == whole.name:
+                self._followed.setdefault(message, whole.at)
+
+    def _render_record(self, record: Record) -> Iterator[TraceLine]:
+        match record:
+            case Said():
+                yield from self._render_said(record)
+            case Called():
+                yield from self._render_called(record)
+            case Commit() if record.resource == PODS:
+                yield from self._render_pod(record)
+            case Commit() if record.resource == STATEFULSETS:
+                yield from _render_set(record)
+            case Commit() if record.resource == MULTI_AZ_ROLLOUTS:
+                for sentence in list_policy_changes(record.before, record.after):
+                    yield TraceLine(at=record.at, who=f"policy {record.name}", text=sentence)
+            case Commit() if is_of_releases(record.resource):
+                for sentence in list_release_changes(record):
+                    yield TraceLine(at=record.at, who=name_of_release(record), text=sentence)
+            case Reviewed():
+                yield from self._render_review(record)
+            case PodCalled():
+                answer = f"HTTP {record.status}" if record.status else "no answer"
+                acted = ", though it has acted" if record.acted and not record.status else ""
+                sentence = f"{record.method} {record.path}: {answer}{acted}"
+                yield TraceLine(at=record.at, who=record.actor, what=record.pod, text=sentence)
+            case Fault():
+                sentence = f"FAULT {record.number} {record.kind}: {record.text}"
+                yield TraceLine(at=record.at, who=record.actor, text=sentence)
+            case Lived() if record.what != WORLD_ENDED:
+                yield TraceLine(at=record.at, who=record.actor, text=f"*** {record.what}")
+            case _:
+                pass
+
+    def _render_said(self, said: Said) -> Iterator[TraceLine]:
+        line = read_log_line(said.text)
+        if line is None:
+            yield TraceLine(at=said.at, who=said.actor, text=said.text)
+            return
+        followed = self._followed.get(said)
+        is_passing = followed is not None and followed - said.at < LASTING
+        if line.is_mute or (line.is_wait and is_passing):
+            return
+        if line.deleted_pod:
+            self._announced.add((said.actor, line.deleted_pod))
+        sentence = line.render()
+        for revision in self._revisions:
+            sentence = sentence.replace(revision, _short(revision))
+        yield TraceLine(at=said.at, who=said.actor, text=sentence)
+
+    def _render_called(self, called: Called) -> Iterator[TraceLine]:
+        """Tell of refused writes, and of deletes that no line has announced."""
+        request = called.request
+        if request.verb not in WRITES or called.actor not in self._tellers:
+            return
+        is_refused = called.status >= 400
+        key = (called.actor, request.name)
+        is_announced = key in self._announced
+        if request.verb == "delete" and request.resource == PODS:
+            self._announced.discard(key)
+            is_part = (called.actor, request.name, called.at) in self._evictions
+            if not is_announced and not is_refused and not is_part:
+                yield TraceLine(at=called.at, who=called.actor, text=f"deletes {request.name}")
+        is_reported = request.subresource == EVICTION and DENIED in called.message
+        if is_refused and not is_reported:
+            target = "/".join(part for part in (request.name, request.subresource) if part)
+            # What a webhook has said stands in the line about its review.
+            hook, is_denied, _ = called.message.partition(DENIED)
+            why = hook.strip() if is_denied else called.message
+            sentence = f"{request.verb} of {target} is refused: {called.status}"
+            yield TraceLine(at=called.at, who=called.actor, text=f"{sentence}: {why}")
+
+    def _render_review(self, review: Reviewed) -> Iterator[TraceLine]:
+        """Tell of reviews that were refused or failed, or were about replicas or evictions."""
+        called = self._calls.get(review.call)
+        about = "" if called is None else _render_requested_scaling(called)
+        if review.resource == f"{PODS.plural}/{EVICTION}":
+            yield self._render_eviction(review)
+            return
+        if review.allowed and not about:
+            return
+        change = f"{'a dry run of ' if review.dry_run else ''}{about or review.name}"
+        if review.status < 0:
+            sentence = f"gave no answer about {change}: {review.message}"
+        elif review.allowed:
+            sentence = f"allowed {change}"
+        else:
+            _, _, why = review.message.partition(DENIED)
+            sentence = f"refused {change}: {review.status}: {why or review.message}"
+        hook = urlsplit(review.path).path.rpartition("/")[2]
+        yield TraceLine(at=review.at, who=API_SERVER, what=hook, text=sentence)
+
+    def _render_eviction(self, review: Reviewed) -> TraceLine:
+        """Tell of one pod in words that fit several."""
+        called = self._calls.get(review.call)
+        is_dry = review.dry_run or (called is not None and called.request.is_dry_run)
+        _, _, why = review.message.partition(DENIED)
+        if review.allowed:
+            sentence = "allowed by the webhook"
+        elif review.status < 0:
+            sentence = f"not answered: {review.message}"
+        else:
+            sentence = f"refused: {review.status}: {why or review.message}"
+        sentence = f"{'dry run of its ' if is_dry else ''}eviction {sentence}"
+        return TraceLine(at=review.at, who=API_SERVER, what=review.name, text=sentence)
+
+    def _render_pod(self, commit: Commit) -> Iterator[TraceLine]:
+        before, after = commit.before, commit.after
+        owner = text(controller_of(after or before or {}), "name")
+        sentence = ""
+        if after is None:
+            comes_again = any(at >= commit.at for at in self._created.get(commit.name, ()))
+            sentence = "" if comes_again else "gone"
+        elif before is None or uid_of(before) != uid_of(after):
+            sentence = (
+                f"created at revision {_short(text(after, 'metadata', 'labels', REVISION_LABEL))}"
+            )
+        elif is_terminating(after) and not is_terminating(before):
+            sentence = "going down"
+        elif _is_ready(after) != _is_ready(before) and not is_terminating(after):
+            sentence = "ready" if _is_ready(after) else f"not ready any more{_why(after)}"
+        elif _explain_pod(after) != _explain_pod(before) and _explain_pod(after) in LOUD:
+            sentence = f"in trouble: {_explain_pod(after)}"
+        if sentence:
+            yield TraceLine(at=commit.at, who=owner or "pods", what=commit.name, text=sentence)
+
+
+def _render_set(commit: Commit) -> Iterator[TraceLine]:
+    """Tell what people or a rollout changed about a set."""
+    for sentence in _set_changes(commit.before, commit.after):
+        yield TraceLine(at=commit.at, who=commit.name, text=sentence)
+
+
+def _set_changes(before: JsonObject | None, after: JsonObject | None) -> Iterator[str]:
+    if after is None:
+        yield "the set is gone"
+        return
+    if before is None:
+        yield f"the set is created with {number(after, 'spec', 'replicas', default=1)} pods"
+        return
+    if is_terminating(after) and not is_terminating(before):
+        yield "the set is being deleted"
+    old, new = (number(version, "spec", "replicas", default=1) for version in (before, after))
+    if old != new:
+        yield f"wants {new} pods instead of {old}"
+    for key in (PAUSED, MAX_UNAVAILABLE):
+        was, now = (text(version, "metadata", "annotations", key) for version in (before, after))
+        if was != now:
+            yield f"{key}: {was or 'unset'} becomes {now or 'unset'}"
+    yield from _revision_changes(before, after)
+
+
+def _revision_changes(before: JsonObject, after: JsonObject) -> Iterator[str]:
+    was, now = (text(version, "status", "updateRevision") for version in (before, after))
+    current = text(after, "status", "currentRevision")
+    if was != now:
+        images = [text(container, "image") for container in children(after, *_CONTAINERS)]
+        shown = f"{_short(now)} ({', '.join(images)})" if images else _short(now)
+        yield f"wants revision {shown} instead of {_short(was) or 'none'}"
+    elif current != text(before, "status", "currentRevision") and current == now:
+        yield f"rolled out: revision {_short(now)} is current"
+        return
+    if _is_whole(after) and not _is_whole(before):
+        pods = number(after, "spec", "replicas", default=1)
+        yield f"whole: {pods} of {pods} pods ready at revision {_short(now)}"
+
+
+def _is_whole(found: JsonObject) -> bool:
+    """Return whether its status says that all wanted pods are ready and none is outdated."""
+    wanted = number(found, "spec", "replicas", default=1)
+    counted = [number(found, "status", f"{key}Replicas") for key in ("ready", "updated")]
+    seen = number(found, "status", "observedGeneration") == number(found, "metadata", "generation")
+    current, update = (text(found, "status", f"{key}Revision") for key in ("current", "update"))
+    is_whole = counted == [wanted, wanted] and number(found, "status", "replicas") == wanted
+    return seen and is_whole and current == update
+
+
+def _short(revision: str) -> str:
+    return revision.rpartition("-")[2]
+
+
+def _is_ready(pod: JsonObject) -> bool:
+    is_so = condition_of(pod, "Ready").get("status") == "True"
+    return is_so and text(pod, "status", "phase") == "Running"
+
+
+def _why(pod: JsonObject) -> str:
+    why_not_ready = _explain_pod(pod)
+    return "" if why_not_ready == "Running" else f": {why_not_ready}"
+
+
+def _explain_pod(pod: JsonObject) -> str:
+    for container in children(pod, "status", "containerStatuses"):
+        for state in ("waiting", "terminated"):
+            if reason := text(child(container, "state"), state, "reason"):
+                return reason
+    reason = text(pod, "status", "reason")
+    return reason or text(pod, "status", "phase")
+
+
+def _render_requested_scaling(called: Called) -> str:
+    """Return in words which scaling was requested, empty where it was something else."""
+    body = called.request.body
+    wanted: object = None
+    if isinstance(body, dict):
+        wanted = child(body, "spec").get("replicas")
+    for step in body if isinstance(body, list) else ():
+        if step.get("path") == "/spec/replicas" and step.get("op") != "test":
+            wanted = step.get("value")
+    if not isinstance(wanted, int):
+        return ""
+    return f"scaling {called.request.name} to {wanted} replica{'' if wanted == 1 else 's'}"
