@@ -14,6 +14,7 @@ properties  ten times as many examples of each property as it says
 tests       tests marked `prove`: more cases of what a test beside them shows in the gate
 kills       two and three operators on a real control plane, killed, frozen and ended at random
 flux        releases with Flux's own controllers, and whether these do as it was recorded
+versions    the manifests, rollouts, webhooks and budgets on older versions of Kubernetes
 kuberik     scenarios with kuberik's controller too, and whether they differ as it was recorded
 """
 
@@ -24,7 +25,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, product
 from pathlib import Path
 from typing import Final
@@ -52,7 +53,15 @@ from tests.simulation.campaign import (
     run_all,
 )
 from tests.simulation.plans import Kind
+from tests.world.assets import OLDER
 
+ON_OLDER: Final = tuple(
+    f"tests/system/test_{name}.py"
+    for name in (
+        *("installations", "webhook_manifests", "budgets_manifests", "permissions"),
+        *("rollouts", "multi_az_rollout", "downscales", "failover", "policy_schema"),
+    )
+)
 SCHEDULES: Final = 100_000
 KILLS: Final = 100
 REPEATS: Final = 2_000
@@ -170,9 +179,17 @@ def _prove_tests(given: argparse.Namespace) -> Found:
     return _run_tests(given, "--prove")
 
 
-def _run_tests(given: argparse.Namespace, *more: str) -> Found:
+def _run_tests(
+    given: argparse.Namespace, *more: str, env: Mapping[str, str] | None = None
+) -> Found:
     words = ("-m", "pytest", f"-n{given.jobs}", "-q", *more)
-    ended = subprocess.run([sys.executable, *words], stdout=subprocess.PIPE, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, *words],
+        stdout=subprocess.PIPE,
+        env={**os.environ, **(env or {})},
+        text=True,
+        check=False,
+    )
     *_, last = ended.stdout.splitlines() or [""]
     missed = [line for line in ended.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
     return Found(ran=last, missed=missed, is_failure=ended.returncode != 0)
@@ -188,6 +205,16 @@ def _prove_kills(given: argparse.Namespace) -> Found:
 def _prove_flux(given: argparse.Namespace) -> Found:
     missed = prove_contract(is_recording=given.record)
     return Found(ran="one play", missed=missed, is_failure=bool(missed))
+
+
+def _prove_versions(given: argparse.Namespace) -> Found:
+    ran, missed = [], []
+    for version, plane in OLDER.items():
+        folder = plane.find(sys.stderr.write)
+        found = _run_tests(given, *ON_OLDER, env={"KUBEBUILDER_ASSETS": str(folder)})
+        ran.append(f"{version}: {found.ran}")
+        missed += [f"{version}: {text}" for text in found.missed or [found.ran] * found.is_failure]
+    return Found(ran="; ".join(ran), missed=missed, is_failure=bool(missed))
 
 
 def _prove_kuberik(given: argparse.Namespace) -> Found:
@@ -208,6 +235,7 @@ PARTS: Final[dict[str, Callable[[argparse.Namespace], Found]]] = {
     "tests": _prove_tests,
     "kills": _prove_kills,
     "flux": _prove_flux,
+    "versions": _prove_versions,
     "kuberik": _prove_kuberik,
 }
 # Needs sources that no registry has.

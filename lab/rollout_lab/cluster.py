@@ -35,7 +35,9 @@ class Cluster:
         elapsed: Callable[[], timedelta],
         choose: Choose = DEFAULT,
         pace: StepTimes = DEFAULT_PACE,
+        completes_on_delete: bool = False,
     ) -> None:
+        """Have StatefulSets under OnDelete keep their current revision, as before 1.37, or not."""
         self._api = api
         self._elapsed = elapsed
         self._timers = Timers()
@@ -52,7 +54,11 @@ class Cluster:
             endpoints=self.endpoints,
         )
         self._sets = StatefulSets(
-            api, timers=self._timers, rng=random.Random(rng.getrandbits(64)), pace=pace
+            api,
+            timers=self._timers,
+            rng=random.Random(rng.getrandbits(64)),
+            pace=pace,
+            completes_on_delete=completes_on_delete,
         )
         self._is_running = False
 

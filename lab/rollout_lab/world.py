@@ -50,10 +50,12 @@ class Sandbox:
         namespace: str = "default",
         epoch: datetime = EPOCH,
         flux: FluxTimes | None = None,
+        completes_on_delete: bool = False,
     ) -> None:
         """Make a world with an empty namespace; `choose` tells how each of its pods behaves.
 
         `epoch` is the time at which it begins, and `flux` how long its controllers take.
+        `completes_on_delete`: StatefulSets under OnDelete are completed, as since Kubernetes 1.37.
         """
         self.namespace = namespace
         self.epoch = epoch
@@ -72,6 +74,7 @@ class Sandbox:
             choose=choose,
             pace=pace or StepTimes(),
             elapsed=self.elapsed,
+            completes_on_delete=completes_on_delete,
         )
         self.flux = Flux(self.api, rng=self.rng("flux"), times=flux)
         self._tasks = TaskStack()

@@ -59,6 +59,7 @@ from rollout_operator.planning.events import (
     choose_finish_events,
     choose_revision_events,
     choose_wait_events,
+    choose_zone_events,
     is_reported,
     next_wait_report,
     record_waits,
@@ -330,7 +331,9 @@ class Events:
         reported = record_waits(self._get_reported(plan.group), state.plan)
         choice: Choice = (reported, ())
         if subject is Subject.ROLLOUT:
-            choice = choose_finish_events(reported, plan, self._clock.elapsed())
+            reported, zones = choose_zone_events(reported, plan)
+            reported, ends = choose_finish_events(reported, plan, self._clock.elapsed())
+            choice = (reported, (*zones, *ends))
         self._take(plan.group, choice)
         self._report_wait(state)
 

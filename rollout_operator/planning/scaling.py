@@ -77,6 +77,7 @@ from rollout_operator.planning.readiness import (
     SNAPSHOT_LIMIT,
     STALE_RECHECK,
     STALE_SNAPSHOT,
+    DownCause,
     count_used,
     explain_left,
     find_settling,
@@ -275,6 +276,8 @@ def _find_rollout(case: _Downscale) -> ScaleDownBlocker | None:
         is_moving = (
             count_outdated_used(readiness) > 0
             or zone.sts.current_revision != zone.sts.update_revision
+            # Since Kubernetes 1.37 the revision is recorded before pods are ready long enough.
+            or any(down.why is DownCause.SETTLING for down in readiness.down)
             or any(pod.uid in group.deletions for pod in zone.pods)
         )
         if readiness.unavailable and is_moving:

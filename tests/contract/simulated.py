@@ -133,7 +133,14 @@ async def _play(played: Sequence, rng: random.Random, pace: StepTimes) -> list[s
     body: JsonObject = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     made = await api.call(ApiRequest(verb="create", resource=NAMESPACES, body=body))
     assert made.is_ok, made.message
-    cluster = Cluster(api, rng=rng, elapsed=elapsed, choose=SIMULATED_CHOICE, pace=pace)
+    cluster = Cluster(
+        api,
+        rng=rng,
+        elapsed=elapsed,
+        choose=SIMULATED_CHOICE,
+        pace=pace,
+        completes_on_delete=True,
+    )
     if played.needs is Needs.CONTROLLERS:
         cluster.start()
     try:

@@ -28,6 +28,7 @@ from rollout_operator.planning.events import (
     choose_finish_events,
     choose_revision_events,
     choose_wait_events,
+    choose_zone_events,
     is_reported,
     next_wait_report,
     record_waits,
@@ -94,6 +95,26 @@ def test_a_rollout_from_its_begin_to_its_end() -> None:
         "zone-b RolloutFinished: 9 pods: all ready; the rollout took 1m30s",
     ]
     assert outline(choose_finish_events(end[0], REST, 99 * SECOND)) == []
+
+
+@pytest.mark.parametrize(
+    ("pods", "current", "is_reported"),
+    [
+        ("ll", "last", True),  # by the StatefulSet controller, since Kubernetes 1.37
+        ("ll", "prev", False),  # this process is about to record it, and reports that
+        ("lp", "prev", False),
+        ("lL", "last", False),
+    ],
+)
+def test_a_zone_is_rolled_out_whoever_records_its_revision(
+    pods: str, current: str, is_reported: bool
+) -> None:
+    begun, _ = delete(AT_REST, group(zone("a", "pp", current="prev")), "a", 0)
+    plan = plan_group(group(zone("a", pods, current=current)))
+    found = choose_zone_events(begun, plan)
+    note = "zone-a has 2 of 2 pods ready at the update revision, which is its current revision"
+    assert outline(found) == [f"zone-a ZoneRolledOut: {note}"] * is_reported
+    assert outline(choose_zone_events(found[0], plan)) == []
 
 
 def test_a_rollout_that_an_earlier_process_began_is_not_begun_again() -> None:

@@ -13,17 +13,29 @@ from tests.world.gobuild import Announce, BuildError, GoProgram
 
 PARTS: Final = ("etcd", "kube-apiserver", "kube-controller-manager")
 
-# Without a version stamped in, the API server calls itself v0.0.0 and clients refuse it.
-VERSION: Final = (1, 36, 3)
 _STAMP: Final = "-X k8s.io/component-base/version."
-CONTROL_PLANE: Final = GoProgram(
-    title="the control plane (about four minutes on two cores)",
-    sources=Path(__file__).parent.parent / "controlplane",
-    parts=PARTS,
-    flags=f"-s -w {_STAMP}gitVersion=v{VERSION[0]}.{VERSION[1]}.{VERSION[2]} "
-    f"{_STAMP}gitMajor={VERSION[0]} {_STAMP}gitMinor={VERSION[1]}",
-    salt=repr(VERSION),
-)
+
+
+def _control_plane(version: tuple[int, int, int], modules: str = "go") -> GoProgram:
+    """Return the programs of a version, which is stamped in.
+
+    Otherwise the API server calls itself v0.0.0, and clients refuse it.
+    """
+    major, minor, patch = version
+    return GoProgram(
+        title=f"the control plane {major}.{minor} (about four minutes on two cores)",
+        sources=Path(__file__).parent.parent / "controlplane",
+        parts=PARTS,
+        modules=modules,
+        flags=f"-s -w {_STAMP}gitVersion=v{major}.{minor}.{patch} "
+        f"{_STAMP}gitMajor={major} {_STAMP}gitMinor={minor}",
+        salt=repr(version),
+    )
+
+
+CONTROL_PLANE: Final = _control_plane((1, 37, 2))
+# `make prove ARGS=versions` runs tests on these.
+OLDER: Final = {"1.36": _control_plane((1, 36, 3), "go-1.36")}
 
 
 class NoControlPlaneError(RuntimeError):

@@ -18,7 +18,6 @@ from typing import Final
 
 import msgspec
 
-SOURCE_NAMES: Final = ("main.go", "go.mod", "go.sum")
 OLDEST_GO: Final = (1, 26)
 
 # The first build of the control plane took four minutes on two cores; a machine five times slower
@@ -39,6 +38,8 @@ class GoProgram(msgspec.Struct, frozen=True, kw_only=True):
     """What it is, and how long the build takes."""
     sources: Path
     parts: tuple[str, ...]
+    modules: str = "go"
+    """What the files `.mod` and `.sum` of its modules are called."""
     package: str = "."
     """What is built: the sources, or a tool of a module that they require."""
     flags: str = "-s -w"
@@ -59,7 +60,7 @@ class GoProgram(msgspec.Struct, frozen=True, kw_only=True):
 
     def _key(self) -> str:
         digest = hashlib.sha256(self.salt.encode())
-        for name in SOURCE_NAMES:
+        for name in ("main.go", f"{self.modules}.mod", f"{self.modules}.sum"):
             if (source := self.sources / name).exists():
                 digest.update(source.read_bytes())
         return digest.hexdigest()[:16]
@@ -79,9 +80,9 @@ class GoProgram(msgspec.Struct, frozen=True, kw_only=True):
         announce(f"built it in {time.monotonic() - started:.0f} s: {target}\n")
 
     def _compile(self, go: Path, binary: Path) -> None:
-        flags = f"-ldflags={self.flags}"
+        flags = (f"-ldflags={self.flags}", f"-modfile={self.modules}.mod")
         done = subprocess.run(
-            [go, "build", "-trimpath", "-mod=readonly", flags, "-o", binary, self.package],
+            [go, "build", "-trimpath", "-mod=readonly", *flags, "-o", binary, self.package],
             cwd=self.sources,
             env=os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local"},
             stdin=subprocess.DEVNULL,

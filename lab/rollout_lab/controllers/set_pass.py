@@ -15,7 +15,6 @@ from rollout_lab.controllers.revisions import template_of
 from rollout_lab.controllers.set_status import CountedStatus
 from rollout_lab.controllers.set_writes import SetWrites, WriteFailed
 from rollout_lab.model.fields import child, is_terminating, name_of, number, text
-from rollout_lab.model.request import not_modelled
 from rollout_operator.kube.api import JsonObject
 
 # So many calls at a time, as long as none fails: 1, 2, 4, ...
@@ -160,20 +159,37 @@ class Pass:
         raise _Stop
 
     def _roll(self, replicas: Sequence[Member]) -> WriteFailed | None:
-        """Under RollingUpdate, replace the highest outdated pod once all above it are up."""
+        """Under RollingUpdate, replace outdated pods from the highest down, as many as may go.
+
+        In parallel those that are down already go first, however many are down. So since 1.37.
+        """
         if not self._is_rolling:
             return None
-        if "maxUnavailable" in child(self.sts, "spec", "updateStrategy", "rollingUpdate"):
-            not_modelled(f"maxUnavailable of statefulset {name_of(self.sts)}")
-        for pod in reversed(replicas[self._partition :]):
-            outdated = pod.revision != self.status.update_revision
-            if outdated and not pod.is_terminating:
-                try:
-                    self.writes.delete_pod(pod.name)
-                except WriteFailed as failed:
-                    return failed
-                self.status.current -= 1
-                return None
-            if pod.is_unavailable(self._min_ready, self.now):
-                return None
+        down = [pod for pod in replicas if pod.is_unavailable(self._min_ready, self.now)]
+        room = max(self._max_unavailable(len(replicas)) - len(down), 0)
+        outdated = [
+            pod
+            for pod in reversed(replicas[self._partition :])
+            if pod.revision != self.status.update_revision and not pod.is_terminating
+        ]
+        if self._is_parallel:
+            free = [pod for pod in outdated if pod in down]
+            going = [*free, *[pod for pod in outdated if pod not in down][:room]]
+        else:
+            going = outdated[:room]
+        for pod in going:
+            try:
+                self.writes.delete_pod(pod.name)
+            except WriteFailed as failed:
+                return failed
+            self.status.current -= 1
         return None
+
+    def _max_unavailable(self, replicas: int) -> int:
+        rules = child(self.sts, "spec", "updateStrategy", "rollingUpdate")
+        match rules.get("maxUnavailable"):
+            case int(number):
+                return number
+            case str(share):
+                return max(replicas * int(share.removesuffix("%")) // 100, 1)
+        return 1

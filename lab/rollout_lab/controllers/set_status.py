@@ -36,14 +36,15 @@ class CountedStatus(msgspec.Struct, kw_only=True):
                 self.current += pod.revision == self.current_revision
                 self.updated += pod.revision == self.update_revision
 
-    def complete_rolling_update(self, sts: JsonObject) -> None:
-        """Let the current revision follow where a RollingUpdate is through.
+    def complete_update(self, sts: JsonObject, *, completes_on_delete: bool) -> None:
+        """Let the current revision follow where an update is through.
 
-        Never under OnDelete: there it stays until another client writes it.
+        Before 1.37 never under OnDelete: there it stays until another client writes it.
         """
         wanted = number(sts, "spec", "replicas", default=1)
         is_rolling = text(sts, "spec", "updateStrategy", "type") == "RollingUpdate"
-        if is_rolling and self.updated == self.ready == self.replicas == wanted:
+        follows = is_rolling or completes_on_delete
+        if follows and self.updated == self.ready == self.replicas == wanted:
             self.current = self.updated
             self.current_revision = self.update_revision
 

@@ -57,8 +57,15 @@ class StatefulSets:
     """Brings all sets of a world nearer to what they want. Told of commits by `see`."""
 
     def __init__(
-        self, api: ApiServer, *, timers: Timers, rng: random.Random, pace: StepTimes
+        self,
+        api: ApiServer,
+        *,
+        timers: Timers,
+        rng: random.Random,
+        pace: StepTimes,
+        completes_on_delete: bool,
     ) -> None:
+        self._completes_on_delete = completes_on_delete
         self._api = api
         self._timers = timers
         self._rng = rng
@@ -157,7 +164,9 @@ class StatefulSets:
             self._fail(key)
             return
         reconcile.failure = reconcile.set_pass.run()
-        reconcile.set_pass.status.complete_rolling_update(sts)
+        reconcile.set_pass.status.complete_update(
+            sts, completes_on_delete=self._completes_on_delete
+        )
         if reconcile.set_pass.status.differs(sts):
             span = draw(self._rng, self._pace.status)
             self._timers.after(span, lambda: self._write_status(reconcile))

@@ -3,6 +3,7 @@
 What controllers make of them is not decided here.
 """
 
+import re
 from typing import Final
 
 from rollout_lab.model.fields import child, name_of, text
@@ -14,6 +15,7 @@ from rollout_lab.schemas.rules import Rules
 from rollout_operator.kube.api import JsonObject
 
 _HISTORY_LIMIT: Final = 10
+_SHARE: Final = re.compile(r"[1-9][0-9]?%|100%")
 _RETENTION: Final = "persistentVolumeClaimRetentionPolicy"
 _MAY_CHANGE: Final = (
     *("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit"),
@@ -40,8 +42,7 @@ def _default_set(obj: JsonObject) -> None:
     rolling = strategy.get("rollingUpdate")
     if strategy["type"] == "RollingUpdate" and isinstance(rolling, dict):
         rolling.setdefault("partition", 0)
-        # Behind a feature gate that is off by default: dropped.
-        rolling.pop("maxUnavailable", None)
+        rolling.setdefault("maxUnavailable", 1)  # since 1.37
     retention = spec.setdefault(_RETENTION, {})
     assert isinstance(retention, dict)
     for key in ("whenDeleted", "whenScaled"):
@@ -69,6 +70,9 @@ def _check_set(obj: JsonObject) -> None:
     # Also where a schedule of the tests wants fewer than none.
     check_not_negative("StatefulSet.apps", name_of(obj), "spec.replicas", spec["replicas"])
     check_template(spec)
+    most = child(spec, "updateStrategy", "rollingUpdate").get("maxUnavailable", 1)
+    is_share = isinstance(most, str) and bool(_SHARE.fullmatch(most))
+    expect(is_share or (isinstance(most, int) and most > 0), "maxUnavailable", most)
     for key in _COUNTS:
         # A rolling update that deletes a pod of no revision that counts leads to this.
         check_not_negative("StatefulSet.apps", name_of(obj), f"status.{key}", status.get(key))

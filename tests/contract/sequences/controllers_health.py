@@ -176,11 +176,11 @@ async def not_long_enough_to_roll_on(rig: ControllerRig) -> None:
     await rig.change(minReadySeconds=3600)
     await rig.settle()
     await rig.version("2")
-    await rig.rest("the highest goes")
+    await rig.rest("all go: none of them counts as up")
     await rig.renew("a-2")
-    await rig.rest("and no other")
+    await rig.rest("it does not count as up either")
     await rig.change(minReadySeconds=0)
-    await rig.rest("the next goes")
+    await rig.rest("the others are going still")
 
 
 @controlled

@@ -18,6 +18,11 @@ async def _partition(rig: ControllerRig, partition: int) -> None:
     await rig.change(updateStrategy=strategy)
 
 
+async def _at_a_time(rig: ControllerRig, most: int | str) -> None:
+    strategy = {"type": ROLLING, "rollingUpdate": {"maxUnavailable": most}}
+    await rig.change(updateStrategy=strategy)
+
+
 @controlled
 async def rolling_goes_from_the_highest_down(rig: ControllerRig) -> None:
     await rig.whole(strategy=ROLLING)
@@ -65,14 +70,47 @@ async def rolling_in_parallel_replaces_a_broken_new_pod(rig: ControllerRig) -> N
 
 
 @controlled
-async def rolling_replaces_a_broken_old_pod_only_in_its_turn(rig: ControllerRig) -> None:
+async def rolling_in_parallel_replaces_a_broken_old_pod_first(rig: ControllerRig) -> None:
     await rig.whole(strategy=ROLLING, pods=PARALLEL)
+    await _at_a_time(rig, 1)
     await rig.write("a-0")
     await rig.settle()
     await rig.version("2")
-    await rig.rest("the highest goes although another is down")
+    await rig.rest("the lowest goes, which is down")
+    await rig.renew("a-0")
+    await rig.rest("then the highest")
+
+
+@controlled
+async def rolling_in_order_two_at_a_time(rig: ControllerRig) -> None:
+    await rig.whole(strategy=ROLLING)
+    await _at_a_time(rig, 2)
+    await rig.version("2")
+    await rig.rest("the two highest go")
+    await rig.renew("a-1")
+    await rig.rest("one is back, which waits for none")
     await rig.renew("a-2")
-    await rig.rest("then the next")
+    await rig.rest("the last goes")
+
+
+@controlled
+async def rolling_in_parallel_by_a_share(rig: ControllerRig) -> None:
+    await rig.whole(strategy=ROLLING, pods=PARALLEL)
+    await _at_a_time(rig, "70%")
+    await rig.write("a-1")
+    await rig.settle()
+    await rig.version("2")
+    await rig.rest("the one that is down goes, and the highest")
+    await rig.renew("a-2")
+    await rig.rest("the last goes")
+
+
+@controlled
+async def rolling_by_less_than_a_pod(rig: ControllerRig) -> None:
+    await rig.whole(strategy=ROLLING)
+    await _at_a_time(rig, "10%")
+    await rig.version("2")
+    await rig.rest("one goes")
 
 
 @controlled

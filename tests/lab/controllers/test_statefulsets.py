@@ -7,9 +7,7 @@ from datetime import timedelta
 import pytest
 from rollout_lab.controllers.controller_cache import ControllerCache
 from rollout_lab.controllers.set_writes import CONTROLLER
-from rollout_lab.model.fields import child
 from rollout_lab.model.history import Commit
-from rollout_lab.model.request import NotModelled
 from rollout_lab.virtual_loop.pace import Range, Timers
 from rollout_lab.zones import ZoneSpec
 
@@ -37,23 +35,6 @@ async def test_a_refused_delete_comes_back_with_growing_pauses_and_the_counts_st
         assert rig.status("web")["replicas"] == 1
         rig.api.forbidden.clear()
         await rig.until(lambda: rig.pods() == [])
-
-
-@in_virtual_time
-async def test_several_unavailable_pods_of_a_rolling_update_are_not_modelled() -> None:
-    """Real servers drop the field unless a feature is switched on: no guess is made."""
-    update = {"type": "RollingUpdate", "rollingUpdate": {"partition": 0, "maxUnavailable": 2}}
-    found: list[object] = []
-    with world() as rig:
-        asyncio.get_running_loop().set_exception_handler(
-            lambda _, about: found.append(about["exception"])
-        )
-        await rig.bring_up(ZoneSpec(name="web", strategy="RollingUpdate"))
-        sts = rig.sts("web")
-        rig.api.put({**sts, "spec": {**child(sts, "spec"), "updateStrategy": update}}, actor="x")
-        await asyncio.sleep(60)
-    assert "maxUnavailable of statefulset web" in f"{found}"
-    assert {type(each) for each in found} == {NotModelled}
 
 
 def commit_of(revision: int, resource: Resource = STATEFULSETS) -> Commit:

@@ -14,7 +14,7 @@ from rollout_operator.model.scaling import ScalingPlan, ScalingSnapshot, TimesSo
 from rollout_operator.planning.downscales import assess_neighbours
 from rollout_operator.planning.readiness import STALE_RECHECK
 from rollout_operator.planning.scaling import plan_scaling
-from tests.builders import prev
+from tests.builders import NOW, prev, with_pods
 from tests.planning.scalings import (
     HOUR,
     SECOND,
@@ -37,6 +37,7 @@ OTHERS: Final = {
     "missing": counted("c", 3, pods="ll-"),
     "rolling": annotated(prev("c", "pLp")),
     "rolled, and one still starts": changed(prev("c", "llL"), update_revision="last"),
+    "settling": with_pods(changed(counted("c", 3), min_ready_seconds=30), ready_since=NOW),
     "outdated": annotated(prev("c", "ppp")),
     "recorded late": changed(counted("c", 3), current_revision="prev"),
     "behind": changed(counted("c", 3), generation=2),
@@ -68,6 +69,12 @@ def held(code: str, why: str) -> list[str]:
             "rolled, and one still starts",
             "zone-c has 2 of 3 pods ready (zone-c-2: CrashLoopBackOff)",
             id="D-25 at its end",
+        ),
+        pytest.param(
+            "settling",
+            "zone-c has 0 of 3 pods available (zone-c-0: ready for less than 30s, "
+            "zone-c-1: ready for less than 30s and zone-c-2: ready for less than 30s)",
+            id="Kubernetes 1.37 has recorded its revision already",
         ),
         pytest.param("outdated", "", id="outdated, and all pods up: the rollout gives way"),
         pytest.param("recorded late", "", id="rolled out and whole"),
