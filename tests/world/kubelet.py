@@ -297,7 +297,7 @@ class Kubelet:
                 async with self._slots:
                     await self.api.call(method, path, body=body, content_type=kind)
             except ApiError as refused:
-                if refused.status in (404, 409):
+                if refused.status in (404, 409) or "metadata.uid: Invalid" in str(refused):
                     return
                 if refused.status not in (401, 403, 429) and refused.status < 500:
                     raise
