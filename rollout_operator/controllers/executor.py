@@ -377,14 +377,17 @@ class Revisions:
             raise Conflict(str(error), call=f"read statefulset {zone.name}") from error
         if not _is_rolled_out(live, action):
             return _moved(action)
-        if live.current_revision == live.update_revision:
-            return Recording()  # by an earlier attempt; the cache will show it
-        log.info(
-            "Recording revision",
+        keys = {
             **self._rule.name_set(group, zone),
-            revision=action.revision, reason=action.reason.code,
-            why=action.reason.text,
-        )  # fmt: skip
+            "revision": action.revision,
+            "reason": action.reason.code,
+            "why": action.reason.text,
+        }
+        if live.current_revision == live.update_revision:
+            # By an earlier attempt, or by the StatefulSet controller: the cache will show it.
+            log.info("Revision is recorded already", **keys)
+            return Recording()
+        log.info("Recording revision", **keys)
         whole = msgspec.json.decode(body, type=JsonObject)
         status = msgspec.convert(whole["status"], type=JsonObject)
         whole["status"] = {**status, "currentRevision": action.revision}

@@ -62,9 +62,11 @@ from rollout_operator.model.policy import (
 )
 from rollout_operator.planning.conditions import list_blocking, parse_time
 from rollout_operator.planning.events import (
+    Choice,
     ReportedGroup,
     choose_delete_events,
     choose_revision_events,
+    choose_zone_events,
 )
 from rollout_operator.planning.policies import list_switchable, plan_policy
 from rollout_operator.planning.policy_status import (
@@ -101,8 +103,15 @@ class PolicyReports:
             self._report(watched, event)
         self._count(watched, status)
 
-    def on_plan(self, watched: WatchedPolicy, policy: Policy, group: Group) -> None:
-        """Report once what a policy in service overrides."""
+    def on_plan(
+        self, watched: WatchedPolicy, policy: Policy, group: Group, plan: PolicyPlan
+    ) -> None:
+        """Report once what a policy in service overrides, and what is rolled out."""
+        reported, events = choose_zone_events(self._get_reported(group.name), plan.progress)
+        for zone in events:
+            names = {"policy": policy.head.key, "statefulset": zone.regarding.name}
+            log.info("Zone is rolled out", **names, reason=Code.ROLLED_OUT, why=zone.note)
+        self._take(group.name, (reported, events))
         overridden = list_overridden(policy, group)
         for event in overridden:
             if event not in self._overridden.get(watched.name, ()):
@@ -113,16 +122,13 @@ class PolicyReports:
         """Report that a pod was deleted, or a revision recorded."""
         if isinstance(step, Replacement):
             self.metrics.count_delete(group.name, self._zones.get(group.name, ""))
-        reported = self._groups.get(group.name, ReportedGroup())
+        reported = self._get_reported(group.name)
         match step:
             case Replacement():
                 now = self.clock.elapsed()
-                reported, events = choose_delete_events(reported, group, step, now)
+                self._take(group.name, choose_delete_events(reported, group, step, now))
             case RecordRevision():
-                reported, events = choose_revision_events(reported, step)
-        self._groups[group.name] = reported
-        for event in events:
-            self.record(event)
+                self._take(group.name, choose_revision_events(reported, step))
 
     def forget(self, name: str) -> None:
         """Forget a policy that is gone."""
@@ -130,6 +136,14 @@ class PolicyReports:
         self._overridden.pop(name, None)
         self._zones.pop(name, None)
         self.metrics.forget(name)
+
+    def _get_reported(self, group: GroupName) -> ReportedGroup:
+        return self._groups.get(group, ReportedGroup())
+
+    def _take(self, group: GroupName, choice: Choice) -> None:
+        self._groups[group], events = choice
+        for event in events:
+            self.record(event)
 
     def _count(self, watched: WatchedPolicy, status: PolicyStatus) -> None:
         """Show a policy in metrics, and count what is new of it."""
@@ -422,7 +436,7 @@ class PolicyController:
         status = render_policy_status(snapshot, plan, before=watched.status)
         unwritten = await self._write(watched, status)
         self.rule.note(GroupName(watched.name), replace(case.before, batch=plan.batch))
-        self.reports.on_plan(watched, case.scope.policy, group)
+        self.reports.on_plan(watched, case.scope.policy, group, plan)
         return min(plan.requeue_after or RESYNC, unwritten)
 
     async def _write(self, watched: WatchedPolicy, status: PolicyStatus) -> timedelta:

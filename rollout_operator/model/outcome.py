@@ -315,6 +315,8 @@ class ZoneProgress(msgspec.Struct, frozen=True, kw_only=True):
     """They exist at the update revision, ready or not."""
     outdated: int
     """They exist at another revision."""
+    rolled_out: Revision = Revision("")
+    """The update revision, once all are at it and available, and the status records it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

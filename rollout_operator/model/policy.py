@@ -40,7 +40,7 @@ from rollout_operator.model.objects import (
     StatefulSet,
     Unreadable,
 )
-from rollout_operator.model.outcome import Reason, RecordRevision, ReplacePods
+from rollout_operator.model.outcome import Reason, RecordRevision, ReplacePods, ZoneProgress
 from rollout_operator.model.units import IntOrPercent, quote
 
 _LONGEST_NAME: Final = 63
@@ -373,6 +373,8 @@ class PolicyPlan(msgspec.Struct, frozen=True, kw_only=True):
     """After what time a deadline falls due that no event announces."""
     zones: tuple[ZoneCounts, ...] = ()
     """In the order of their updates; empty where they are unknown."""
+    progress: tuple[ZoneProgress, ...] = ()
+    """Of each StatefulSet; empty where no zone was looked at."""
 
     @property
     def leading(self) -> Reason | None:

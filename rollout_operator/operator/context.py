@@ -49,7 +49,7 @@ from rollout_operator.model.description import ELECTION_PART
 from rollout_operator.model.lease import Identity
 from rollout_operator.model.names import GroupName, Throttled, TooManyRequests, Unreachable
 from rollout_operator.model.objects import Group, Pod, StatefulSet, Unreadable
-from rollout_operator.model.outcome import Plan, RecordRevision, Replacement, Verdict
+from rollout_operator.model.outcome import Code, Plan, RecordRevision, Replacement, Verdict
 from rollout_operator.model.scaling import Review, Scalable, ScaleZone
 from rollout_operator.planning.events import (
     Choice,
@@ -69,6 +69,7 @@ from rollout_operator.planning.events import (
 )
 from rollout_operator.planning.readiness import SNAPSHOT_LIMIT
 from rollout_operator.pods import PodClient, Sender
+from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import GroupState, GroupStates, Metrics, Subject
 from rollout_operator.telemetry.states import Health
 
@@ -331,7 +332,10 @@ class Events:
         reported = record_waits(self._get_reported(plan.group), state.plan)
         choice: Choice = (reported, ())
         if subject is Subject.ROLLOUT:
-            reported, zones = choose_zone_events(reported, plan)
+            reported, zones = choose_zone_events(reported, plan.progress or ())
+            for zone in zones:
+                names = {"group": plan.group, "zone": zone.regarding.name}
+                log.info("Zone is rolled out", **names, reason=Code.ROLLED_OUT, why=zone.note)
             reported, ends = choose_finish_events(reported, plan, self._clock.elapsed())
             choice = (reported, (*zones, *ends))
         self._take(plan.group, choice)

@@ -6,7 +6,7 @@ describe` has the words of log, metric and page (D-40). How often an object may 
 decided in `kube.events`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -128,35 +128,29 @@ def choose_revision_events(reported: ReportedGroup, action: RecordRevision) -> C
     return replace(reported, rolled_out=rolled_out), (replace(event, reason=ZONE_ROLLED_OUT),)
 
 
-def choose_zone_events(reported: ReportedGroup, plan: Plan) -> Choice:
+def choose_zone_events(reported: ReportedGroup, progress: Iterable[ZoneProgress]) -> Choice:
     """Return what to report of zones whose revision is recorded, though not by this process.
 
     The StatefulSet controller does so itself since Kubernetes 1.37.
     """
-    progress = {zone.zone: zone for zone in plan.progress or ()}
-    due = {action.zone.uid for action in plan.actions if isinstance(action, RecordRevision)}
+    zones = {zone.zone: zone for zone in progress}
     rolled_out = dict(reported.rolled_out)
     events: list[EventRecord] = []
     for regarding in reported.rolling:
-        zone, begun = progress.get(regarding.name), reported.begun.get(regarding.uid)
-        if begun is None or rolled_out.get(regarding.uid) == begun:
-            continue
-        if zone is None or regarding.uid in due or not _is_through(zone):
+        zone, begun = zones.get(regarding.name), reported.begun.get(regarding.uid)
+        if zone is None or zone.rolled_out != begun or rolled_out.get(regarding.uid) == begun:
             continue
         rolled_out[regarding.uid] = begun
-        text = f"{zone.zone} has {zone.ready} of {count(zone.desired, 'pod')} ready"
-        note = f"{text} at the update revision, which is its current revision"
+        note = (
+            f"{zone.zone} has {zone.ready} of {zone.desired} pods ready at revision {begun}, "
+            f"which is its current revision"
+        )
         events.append(
             EventRecord(
                 regarding=regarding, action=EventAction.ROLL_OUT, reason=ZONE_ROLLED_OUT, note=note
             )
         )
     return replace(reported, rolled_out=rolled_out), tuple(events)
-
-
-def _is_through(zone: ZoneProgress) -> bool:
-    """Return whether all pods of a zone are ready at the update revision."""
-    return min(zone.ready, zone.updated) >= zone.desired and not zone.outdated
 
 
 def choose_finish_events(reported: ReportedGroup, plan: Plan, now: timedelta) -> Choice:

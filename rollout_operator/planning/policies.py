@@ -62,6 +62,7 @@ from rollout_operator.planning.policy_zones import (
 )
 from rollout_operator.planning.readiness import (
     Readiness,
+    count_pods,
     find_group_blocker,
     is_behind,
     is_passing,
@@ -288,6 +289,7 @@ def plan_policy(snapshot: PolicySnapshot) -> PolicyPlan:
         target=step.turn.sts.name if step.turn else "",
         next_batch=case.pause_end if is_pause else None,
         zones=tuple(count_zone(zone, snapshot.initial) for zone in case.zones),
+        progress=tuple(map(count_pods, list_readinesses(case.zones))),
     )
     return _with_deadlines(plan, case)
 

@@ -34,6 +34,7 @@ from rollout_operator.model.names import (
     ON_DELETE,
     PAUSED,
     InvalidInput,
+    Revision,
     Uid,
 )
 from rollout_operator.model.objects import (
@@ -315,12 +316,16 @@ def count_pods(readiness: Readiness) -> ZoneProgress:
     revisions = [pod.revision for pod in chain(readiness.standing, down, readiness.newcomers)]
     # Without an update revision nothing is known to be outdated.
     updated = revisions.count(sts.update_revision) if sts.update_revision else 0
+    ready = readiness.used - readiness.unavailable
+    is_through = ready == updated == len(revisions) == sts.replicas
+    is_recorded = sts.current_revision == sts.update_revision
     return ZoneProgress(
         zone=sts.name,
         desired=sts.replicas,
-        ready=readiness.used - readiness.unavailable,
+        ready=ready,
         updated=updated,
         outdated=len(revisions) - updated if sts.update_revision else 0,
+        rolled_out=sts.update_revision if is_through and is_recorded else Revision(""),
     )
 
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from rollout_operator.model.budget import Budget, EventAction, EventKind, FlawedBudget
 from rollout_operator.model.names import GroupName, Revision, Uid
-from rollout_operator.model.objects import Group, StatefulSet, Unreadable
+from rollout_operator.model.objects import Group, StatefulSet, Unreadable, Zone
 from rollout_operator.model.outcome import (
     Code,
     Plan,
@@ -98,23 +98,36 @@ def test_a_rollout_from_its_begin_to_its_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pods", "current", "is_reported"),
+    ("after", "is_reported"),
     [
-        ("ll", "last", True),  # by the StatefulSet controller, since Kubernetes 1.37
-        ("ll", "prev", False),  # this process is about to record it, and reports that
-        ("lp", "prev", False),
-        ("lL", "last", False),
+        pytest.param([zone("a", "ll")], True, id="by the StatefulSet controller, since 1.37"),
+        pytest.param([zone("a", "ll", current="prev")], False, id="this process is about to"),
+        pytest.param([zone("a", "ll", current="prev", paused="true")], False, id="paused before"),
+        pytest.param([zone("a", "ll", paused="true")], True, id="paused, and recorded"),
+        pytest.param([zone("a", "ll"), zone("b", "pL")], True, id="another zone is short"),
+        pytest.param(
+            [zone("a", "ll", current="prev"), zone("b", "pL"), zone("c", "pL")],
+            False,
+            id="others are short, and nothing recorded",
+        ),
+        pytest.param([zone("a", "lp", current="prev")], False, id="half done"),
+        pytest.param([zone("a", "lL")], False, id="not ready"),
+        pytest.param([zone("a", "ll", min_ready_seconds=30)], False, id="not ready long enough"),
+        pytest.param([zone("a", "ll", ready=1)], False, id="W-33 not ready by its status"),
+        pytest.param([zone("a", "l-")], False, id="a pod is gone"),
+        pytest.param([zone("a", "pp", update_revision="prev")], False, id="rolled back"),
+        pytest.param([zone("b", "ll")], False, id="it has left"),
     ],
 )
 def test_a_zone_is_rolled_out_whoever_records_its_revision(
-    pods: str, current: str, is_reported: bool
+    after: list[Zone], *, is_reported: bool
 ) -> None:
     begun, _ = delete(AT_REST, group(zone("a", "pp", current="prev")), "a", 0)
-    plan = plan_group(group(zone("a", pods, current=current)))
-    found = choose_zone_events(begun, plan)
-    note = "zone-a has 2 of 2 pods ready at the update revision, which is its current revision"
+    progress = plan_group(group(*after)).progress or ()
+    found = choose_zone_events(begun, progress)
+    note = "zone-a has 2 of 2 pods ready at revision last, which is its current revision"
     assert outline(found) == [f"zone-a ZoneRolledOut: {note}"] * is_reported
-    assert outline(choose_zone_events(found[0], plan)) == []
+    assert outline(choose_zone_events(found[0], progress)) == []
 
 
 def test_a_rollout_that_an_earlier_process_began_is_not_begun_again() -> None:

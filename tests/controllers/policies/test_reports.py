@@ -1,5 +1,6 @@
 """What metrics and pages of a process say of MultiAZRollouts, until they go."""
 
+import pytest
 from msgspec import UNSET
 from rollout_lab.model.history import Said
 from rollout_lab.process import SimulatedProcess
@@ -77,6 +78,26 @@ async def test_maz55_what_blocks_a_policy_is_shown_until_it_does_not() -> None:
         True,
         True,
     )
+
+
+@pytest.mark.parametrize(
+    ("completes_on_delete", "line"), [(False, "Recording revision"), (True, "Zone is rolled out")]
+)
+@in_virtual_time
+async def test_a_zone_is_rolled_out_whoever_records_its_revision(
+    capfd: pytest.CaptureFixture[str], completes_on_delete: bool, line: str
+) -> None:
+    """MAZ-49: since Kubernetes 1.37 the StatefulSet controller does, and as a rule it is first."""
+    async with Sandbox(completes_on_delete=completes_on_delete) as sandbox:
+        world = PolicyWorld(sandbox)
+        await world.create_zones("ab", replicas=1)
+        await world.create_policy(rollingUpdate={"intervalSeconds": 10})
+        await world.start()
+        await world.roll_out(letters="ab")
+        await world.sleep(300)
+    lines = [text for text in "".join(capfd.readouterr()).splitlines() if "rolled_out" in text]
+    names = [text.partition("statefulset=")[2][:4] for text in lines if f'"{line}"' in text]
+    assert names == ["db-a", "db-b"]
 
 
 @in_virtual_time
