@@ -51,7 +51,7 @@ BUDGET: Final = "budget"
 POLICY: Final = "policy"
 
 
-# Of pods without a StatefulSet: whatever their labels make them members of.
+# Of pods found without a StatefulSet: they belong to what their labels make them members of.
 _BY_LABELS: Final[Scope] = ("", "")
 
 
@@ -68,6 +68,11 @@ def budget_scope(name: str) -> Scope:
 def policy_scope(name: str) -> Scope:
     """Return the scope of a MultiAZRollout."""
     return (POLICY, name)
+
+
+class _Kind(NamedTuple):
+    list_names: Callable[[], Iterable[str]]
+    selects: Callable[[str, AnySet], bool]
 
 
 class _Departed(NamedTuple):
@@ -119,7 +124,7 @@ class DepartedZones:
         self._now = now
         self._age = age
         self._find_newcomers = find_newcomers
-        self._finders: list[Callable[[AnySet], Iterable[Scope]]] = []
+        self._kinds: dict[str, _Kind] = {}
         self._callbacks: list[tuple[str, Callable[[str], None]]] = []
         self._records: dict[str, dict[Scope, _Departed]] = {}
         """By name of the StatefulSet, the oldest first."""
@@ -130,9 +135,14 @@ class DepartedZones:
     def __len__(self) -> int:
         return sum(map(len, self._records.values()))
 
-    def add_scopes(self, find: Callable[[AnySet], Iterable[Scope]]) -> None:
-        """Have `find` return the scopes that a StatefulSet belongs to, beside its group."""
-        self._finders.append(find)
+    def add_kind(
+        self,
+        kind: str,
+        list_names: Callable[[], Iterable[str]],
+        selects: Callable[[str, AnySet], bool],
+    ) -> None:
+        """Add budgets or policies: their names, and whether one of them selects a StatefulSet."""
+        self._kinds[kind] = _Kind(list_names, selects)
 
     def begin(self) -> None:
         """Take over what was there before this process: sets, pods and budgets must be known.
@@ -165,7 +175,7 @@ class DepartedZones:
         zones: list[Zone] = []
         read = None if live is None else _index_read(live)
         for name, departed in list(self._records.items()):
-            if scope in departed or _BY_LABELS in departed:
+            if self._get_record(departed, scope) is not None:
                 self._forget_old(name, departed)
                 zone = self._find_zone(departed, scope, read)
                 zones += [] if zone is None else [zone]
@@ -251,7 +261,7 @@ class DepartedZones:
 
     def _add(self, sts: StatefulSet, scopes: Iterable[Scope], at: timedelta) -> None:
         departed = self._records.pop(sts.name, {})
-        departed.update((scope, _Departed(sts, at)) for scope in scopes)
+        departed.update((scope, _Departed(_without_status(sts), at)) for scope in scopes)
         self._records[sts.name] = departed
         self._notify(departed)
 
@@ -286,8 +296,17 @@ class DepartedZones:
             self._forget_surplus()
 
     def _find_scopes(self, sts: AnySet) -> set[Scope]:
-        scopes = set() if sts.group is None else {group_scope(sts.group)}
-        return scopes.union(*(find(sts) for find in self._finders))
+        """Return the scopes that a StatefulSet belongs to by its labels."""
+        scopes: set[Scope] = set() if sts.group is None else {group_scope(sts.group)}
+        for kind, (list_names, selects_set) in self._kinds.items():
+            scopes |= {(kind, name) for name in list_names() if selects_set(name, sts)}
+        return scopes
+
+    def _is_in(self, scope: Scope, sts: AnySet) -> bool:
+        kind, name = scope
+        if kind == GROUP:
+            return sts.group == name
+        return kind in self._kinds and self._kinds[kind].selects(name, sts)
 
     def _read(self, old: AnySet, new: AnySet | None) -> StatefulSet:
         """Return a StatefulSet as it was when it belonged to a scope, as far as that is known."""
@@ -304,22 +323,21 @@ class DepartedZones:
         record = self._get_record(departed, scope)
         if record is None:
             return None
-        sts, present = _without_status(record.sts), self._find_present(record.sts)
+        sts, present = record.sts, self._find_present(record.sts)
         if present is not None:
-            if scope in self._find_scopes(present):
+            if self._is_in(scope, present):
                 return None
             sts = replace(present, labels=record.sts.labels)
         left = record.at + COUNTS_FOR - self._clock.elapsed()
         return replace(self._make_zone(sts, live), counts_for=left)
 
     def _get_record(self, departed: Mapping[Scope, _Departed], scope: Scope) -> _Departed | None:
-        record = departed.get(_BY_LABELS)
-        if record is not None and scope not in self._scopes_of(record):
-            record = None
-        return departed.get(scope) or record
+        """Return the record of what left a scope, or would belong there if it had stayed.
 
-    def _scopes_of(self, departed: _Departed) -> set[Scope]:
-        return self._find_scopes(departed.sts)
+        A budget or policy may be there under another name by now.
+        """
+        alike = [record for record in departed.values() if self._is_in(scope, record.sts)]
+        return departed.get(scope) or max(alike, key=lambda record: record.at, default=None)
 
     def _is_orphaned(self, pod: Pod) -> bool:
         """Return whether no known StatefulSet controls a pod that is named like one of its pods."""
@@ -379,9 +397,7 @@ class DepartedZones:
             del self._records[name]
 
     def _notify(self, departed: Mapping[Scope, _Departed]) -> None:
-        scopes = {*departed}
-        if _BY_LABELS in departed:
-            scopes |= self._scopes_of(departed[_BY_LABELS])
+        scopes = {*departed}.union(*(self._find_scopes(each.sts) for each in departed.values()))
         for kind, callback in self._callbacks:
             for scope in scopes:
                 if scope[0] == kind:

@@ -37,7 +37,7 @@ from rollout_operator.controllers.shadow import (
 )
 from rollout_operator.controllers.worker import Attempts, Result, Waker, Workers
 from rollout_operator.guards.arbiter import Accounts, Arbiter, ArbiterContext, BudgetCatalog
-from rollout_operator.guards.departed import GROUP, AnySet, Scope, budget_scope
+from rollout_operator.guards.departed import BUDGET, GROUP, AnySet, budget_scope
 from rollout_operator.guards.grants import Recorder
 from rollout_operator.kube.api import ZONE_BUDGETS
 from rollout_operator.kube.informer import Collection
@@ -338,7 +338,7 @@ class Budgets(Feature):
             lambda cluster: cluster.budgets,
         )
         self.informer.on_change(self._on_budget)
-        context.departed.add_scopes(self._list_scopes)
+        context.departed.add_kind(BUDGET, self._list_names, self._selects)
         self.informer.on_change(context.events.on_budget)
         self._follow = OptionalInformer(self.informer, client, ZONE_BUDGETS, context.namespace)
         self.process = name = context.make_name()
@@ -425,11 +425,12 @@ class Budgets(Feature):
         versions = self.catalog.get(name)
         return None if versions is None or versions.budget is None else versions.budget.selector
 
-    def _list_scopes(self, sts: AnySet) -> Iterator[Scope]:
-        """Yield the budgets that select a StatefulSet."""
-        for versions in self.catalog.list_all():
-            if versions.budget is not None and selects(versions.budget.selector, sts.labels):
-                yield budget_scope(versions.name)
+    def _list_names(self) -> Iterator[str]:
+        return (versions.name for versions in self.catalog.list_all())
+
+    def _selects(self, name: str, sts: AnySet) -> bool:
+        selector = self._find_selector(name)
+        return selector is not None and selects(selector, sts.labels)
 
     def _describe_unknown(self) -> str | None:
         lack = None if self._follow.is_forbidden else self._follow.lack

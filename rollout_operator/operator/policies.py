@@ -26,7 +26,7 @@ from rollout_operator.controllers.policy_zones import Owners, Placements, Policy
 from rollout_operator.controllers.rollout import Steps
 from rollout_operator.controllers.worker import Attempts, Workers
 from rollout_operator.guards.arbiter import Arbiter
-from rollout_operator.guards.departed import POLICY, AnySet, Scope, policy_scope
+from rollout_operator.guards.departed import POLICY, AnySet, policy_scope
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, ApiClient
 from rollout_operator.kube.informer import Collection
 from rollout_operator.kube.kinds import OptionalInformer
@@ -124,17 +124,18 @@ class Policies(Feature):
         context.downscales.on_change(lambda uid, group: self._wake_owner(uid))
         context.in_flight.on_change(lambda pod: self._wake_owner(pod.owner_uid))
         context.on_stale(self._wake_all)
-        context.departed.add_scopes(self._list_scopes)
+        context.departed.add_kind(POLICY, self._list_names, self._selects)
         context.departed.on_change(POLICY, self._queue.add)
 
-    def _list_scopes(self, sts: AnySet) -> Iterator[Scope]:
-        """Yield the policies that select a StatefulSet, unless it is being deleted."""
+    def _list_names(self) -> Iterator[str]:
+        return (policy.name for policy in self.store.list_all())
+
+    def _selects(self, name: str, sts: AnySet) -> bool:
+        """Return whether a policy selects a StatefulSet that is not being deleted."""
         if isinstance(sts, StatefulSet) and sts.is_terminating:
-            return
-        for policy in self.store.list_all():
-            selector = _get_selector(policy)
-            if selector is not None and selector.may_take(sts.labels):
-                yield policy_scope(policy.name)
+            return False
+        selector = _get_selector(self.store.get(self._context.namespace, name))
+        return selector is not None and selector.may_take(sts.labels)
 
     def _record_left(
         self, old: WatchedPolicy | Unreadable | None, new: WatchedPolicy | Unreadable | None

@@ -122,6 +122,7 @@ def settle_batch(
     policy: Policy,
     now: datetime,
     latest: datetime,
+    departed: Sequence[Readiness] = (),
 ) -> Batch | None:
     """Return the batch as it is to be recorded: stamped when it is complete, and open again.
 
@@ -131,7 +132,8 @@ def settle_batch(
     if batch is None:
         return None
     if batch.completion is None:
-        return replace(batch, completion=latest) if _is_complete(batch, readinesses) else batch
+        is_complete = _is_complete(batch, readinesses, departed)
+        return replace(batch, completion=latest) if is_complete else batch
     completion = min(batch.completion, latest)
     if now - completion >= policy.interval or all(readiness.is_whole for readiness in readinesses):
         return replace(batch, completion=completion)
@@ -209,13 +211,18 @@ def _is_for(batch: Batch, readiness: Readiness) -> bool:
     return (batch.set_name, batch.revision) == (readiness.sts.name, readiness.sts.update_revision)
 
 
-def _is_complete(batch: Batch, readinesses: Sequence[Readiness]) -> bool:
+def _is_complete(
+    batch: Batch, readinesses: Sequence[Readiness], departed: Sequence[Readiness]
+) -> bool:
     """Return whether the pods of a batch are back, and nothing of the policy is unavailable.
 
-    A pod that is back at another revision than the batch was for goes with a later batch.
+    A pod that is back at another revision than the batch was for goes with a later batch. The batch
+    of a StatefulSet that left the policy ends when that counts no more: a pause follows (MAZ-41).
     """
     if not all(readiness.is_whole for readiness in readinesses):
         return False
+    if all(readiness.sts.name != batch.set_name for readiness in readinesses):
+        return all(readiness.is_whole for readiness in departed)
     return any(
         _is_for(batch, readiness) and not list_left(batch, readiness) for readiness in readinesses
     )
@@ -332,14 +339,15 @@ def _open_case(snapshot: PolicySnapshot) -> _Case:
     zones, policy = list_zones(snapshot), snapshot.policy
     now, latest = snapshot.group.now, snapshot.latest
     readinesses = list_readinesses(zones)
-    batch = settle_batch(snapshot.batch, readinesses, policy, now, latest)
+    departed = measure_departed(snapshot.group)
+    batch = settle_batch(snapshot.batch, readinesses, policy, now, latest, departed)
     return _Case(
         snapshot=snapshot,
         zones=zones,
         batch=batch,
         open=find_open(batch, readinesses),
         pause_end=find_pause_end(batch, readinesses, policy, now, latest),
-        departed=measure_departed(snapshot.group),
+        departed=departed,
     )
 
 

@@ -174,7 +174,8 @@ class _Departed:
             return []
         found, partition = [], rule.name_partition(pod.name)
         for departure in self._departures.lasting:
-            if departure.circle != (BUDGET, rule.name):
+            circle, labels = departure.circle, departure.zone.labels
+            if circle.kind != BUDGET or (circle.name != rule.name and not rule.selects(labels)):
                 continue
             names = [
                 name

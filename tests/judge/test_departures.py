@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rollout_operator.kube.api import STATEFULSETS
+from rollout_operator.kube.api import STATEFULSETS, ZONE_BUDGETS, JsonObject
 from tests.judge.book import read_book
 from tests.judge.builder import PATHS, PREPARED, HistoryBuilder
 from tests.judge.builder_objects import MOMENT
@@ -178,6 +178,13 @@ def deselected(t: HistoryBuilder) -> None:
     short(t).budget(9, selector={"matchLabels": TIER}).evict(10, "a-0")
 
 
+def renamed(t: HistoryBuilder) -> None:
+    """Have the budget go, and be there under another name, five seconds before."""
+    gone(short(t), 8).unbudget(9)
+    budget: JsonObject = {"metadata": {"name": "new"}, "spec": {"selector": {"matchLabels": {}}}}
+    t.write(10, ZONE_BUDGETS, "new", budget).evict(17, "a-1")
+
+
 def unselected(t: HistoryBuilder) -> None:
     """Have zone b lose the label that the budget selects."""
     for letter in "ab":
@@ -213,6 +220,7 @@ BUDGETS = cases(
             evicted("a-1"), maxUnavailable=2, **PARTITIONS
         ),
         "the selector has changed -> SI-26": under(deselected),
+        "the budget has another name -> SI-26": under(renamed),
         "the label has changed -> SI-26": unselected,
         "under no budget": evicted(),
         "a zone that has joined the budget, and was short before": joined(9),

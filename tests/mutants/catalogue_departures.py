@@ -44,8 +44,8 @@ DEPARTURES: Final = (
     ),
     Mutant(
         name="zone-that-left-not-counted-by-policies",
-        old="        departed=measure_departed(snapshot.group),\n",
-        new="",
+        old="    departed = measure_departed(snapshot.group)\n",
+        new="    departed = ()\n",
         breaks="SI-26: the next zone of a policy",
         scenarios=("p1-left",),
     ),

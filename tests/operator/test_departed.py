@@ -173,6 +173,61 @@ async def renew_with_another_selector(people: People) -> None:
             await send(people, ApiRequest(verb="create", resource=resource, body=body))
 
 
+async def rename(people: People, *, creates_first: bool = False, between: Leave = nothing) -> None:
+    """Give the budget or the policy another name, as GitOps tools do."""
+    for resource in (ZONE_BUDGETS, MULTI_AZ_ROLLOUTS):
+        held = people.sandbox.api.get(resource, people.sandbox.namespace, "store")
+        if held is None:
+            continue
+        delete = ApiRequest(verb="delete", resource=resource, name="store")
+        body = {**held, "metadata": {"name": "store-new"}}
+        create = ApiRequest(verb="create", resource=resource, body=body)
+        first, second = (create, delete) if creates_first else (delete, create)
+        await send(people, first)
+        await asyncio.sleep(5)
+        await between(people)
+        await asyncio.sleep(5)
+        await send(people, second)
+
+
+async def delete_and_rename(people: People) -> None:
+    await delete_without_pods(people)
+    await asyncio.sleep(5)
+    await rename(people)
+
+
+async def delete_with_pods_and_rename(people: People) -> None:
+    await delete_with_pods(people)
+    await asyncio.sleep(5)
+    await rename(people, creates_first=True)
+
+
+async def take_labels_off_and_rename(people: People) -> None:
+    await take_labels_off(people)
+    await rename(people, creates_first=True)
+
+
+async def delete_while_it_is_renamed(people: People) -> None:
+    await rename(people, between=delete_without_pods)
+
+
+async def delete_with_both_there(people: People) -> None:
+    await rename(people, creates_first=True, between=delete_with_pods)
+
+
+async def rename_and_delete(people: People) -> None:
+    await rename(people)
+    await delete_without_pods(people)
+
+
+RENAMES: Final[Sequence[Leave]] = (
+    delete_and_rename,
+    delete_with_pods_and_rename,
+    take_labels_off_and_rename,
+    delete_while_it_is_renamed,
+    delete_with_both_there,
+    rename_and_delete,
+)
 LEAVES: Final[Sequence[Leave]] = (
     delete_without_pods,
     delete_with_pods,
@@ -258,7 +313,7 @@ async def test_si26_it_ends_when_the_zone_is_back_and_whole(
 
 @in_virtual_time
 @pytest.mark.parametrize("spec", [BY_ZONE, BY_PARTITION], ids=["by zone", "by partition"])
-@each_way((*LEAVES, change_selector, renew_with_another_selector))
+@each_way((*LEAVES, *RENAMES, change_selector, renew_with_another_selector))
 async def test_si26_a_zone_that_leaves_short_holds_evictions(
     leave: Leave, spec: JsonObject
 ) -> None:
@@ -267,7 +322,7 @@ async def test_si26_a_zone_that_leaves_short_holds_evictions(
     async with running(prepare=budget, webhooks=True) as world:
         await world.make_short()
         await leave(world.people)
-        await asyncio.sleep(20)
+        await asyncio.sleep(15)
         peer, other = f"{B.name}-1", f"{B.name}-2"
         for pod in (peer, peer if spec is BY_PARTITION else other):
             answer = await evict(world.sandbox, pod, "drain")
@@ -330,7 +385,7 @@ async def test_si26_a_zone_that_leaves_short_holds_followers(leave: Leave) -> No
 
 
 @in_virtual_time
-@each_way((*LEAVES[:5], change_policy_selector, renew_with_another_selector))
+@each_way((*LEAVES[:5], *RENAMES, change_policy_selector, renew_with_another_selector))
 async def test_si26_a_set_that_leaves_a_policy_in_mid_batch_holds_the_next_zone(
     leave: Leave,
 ) -> None:
@@ -341,11 +396,12 @@ async def test_si26_a_set_that_leaves_a_policy_in_mid_batch_holds_the_next_zone(
         deleted = world.list_deletes()
         assert len(deleted) == 1, "a batch is open"
         await leave(world.people)
-        await asyncio.sleep(HOLD.total_seconds() - 30)
+        await asyncio.sleep(HOLD.total_seconds() - 40)
         assert world.list_deletes() == deleted
-        status = world.people.sandbox.api.get(MULTI_AZ_ROLLOUTS, "default", "store") or {}
+        name = "store-new" if leave in RENAMES else "store"
+        status = world.people.sandbox.api.get(MULTI_AZ_ROLLOUTS, "default", name) or {}
         assert "zone_left_short" in f"{status}" or "while it was short" in f"{status}"
-        await asyncio.sleep(60)
+        await asyncio.sleep(70)
         assert len(world.list_deletes()) > 1
 
 
@@ -372,8 +428,9 @@ async def test_si26_pods_without_a_statefulset_are_found_by_the_next_process(lea
 
 
 @in_virtual_time
-async def test_si26_pods_without_a_statefulset_hold_evictions_after_a_restart() -> None:
-    """SI-26: those that match the budget."""
+@pytest.mark.parametrize("then", [nothing, rename])
+async def test_si26_pods_without_a_statefulset_hold_evictions_after_a_restart(then: Leave) -> None:
+    """SI-26: those that match the budget, whatever its name is by now."""
     async with running(prepare=partial(guard, spec=BY_ZONE), webhooks=True) as world:
         await world.make_short()
         await delete_without_pods(world.people)
@@ -381,6 +438,8 @@ async def test_si26_pods_without_a_statefulset_hold_evictions_after_a_restart() 
         await world.process.stop()
         world.process.start()
         await world.process.wait_ready()
+        await then(world.people)
+        await asyncio.sleep(1)
         assert (await evict(world.sandbox, f"{B.name}-1", "drain")).status == 429
         await asyncio.sleep(HOLD.total_seconds() + 5)
         assert (await evict(world.sandbox, f"{B.name}-1", "drain")).is_ok

@@ -102,8 +102,20 @@ MAZ-43 a batch for a revision that no StatefulSet ever had, written by hand, sav
   prev a ppl; zone b; pod zone-a-2 ready_for=1; batch a-2 revision=v3 | interval_wait - 29
 MAZ-47 excepts the StatefulSet of a superseded batch, and no other
   zone a; prev b; pod zone-a-2 ready_for=1; batch a-2 revision=v3 | interval_wait - 29
-a batch of a StatefulSet that is gone holds nothing
-  prev b; batch a-2 | b-2
+MAZ-41 a batch of a StatefulSet that left is over, and the pause begins
+  prev b; batch a-2 | interval_wait 0 30
+MAZ-41 also where another StatefulSet of its zone is left
+  prev b; zone c; batch a-2; shared a=b c=c | interval_wait 0 30
+SI-26 not while that counts still
+  left a ppL ready=2; prev b; batch a-2 | zone_left_short - -
+MAZ-41 it lasts as long as any other
+  prev b; batch a-2 completion=-29 | interval_wait -29 1
+MAZ-41 and ends
+  prev b; batch a-2 completion=-30 | b-2
+MAZ-40 not while a pod of another StatefulSet is not available
+  prev b; zone c llL ready=2; batch a-2 | zone_not_ready - -
+MAZ-42 none follows where none is wanted
+  prev b; batch a-2; spec interval=0 | b-2
 """
 
 
