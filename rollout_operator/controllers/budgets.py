@@ -58,7 +58,7 @@ REQUEUE_AFTER: Final = timedelta(milliseconds=500)
 RETRY: Final = timedelta(seconds=5)
 # Where the role forbids it: a record that can be read has ended by itself before.
 RETRY_FORBIDDEN: Final = timedelta(minutes=5)
-DONE: Final = timedelta(0)
+_DONE: Final = timedelta(0)
 
 PodKey = tuple[str, str]
 """Namespace and name."""
@@ -86,7 +86,7 @@ class DisruptionController:
         if self.in_flight.get(cached.uid) is None and not cached.disruption:
             return self._forget(key)
         left = self._time_left(cached)
-        if left <= DONE:
+        if left <= _DONE:
             try:
                 left = await self._remove_record(cached)
             except TimeoutError:
@@ -94,10 +94,10 @@ class DisruptionController:
             except ApiError as error:
                 log.debug("Grant not released yet", pod=cached.name, err=error)
                 left = RETRY
-        return Result(again=left) if left > DONE else self._forget(key)
+        return Result(again=left) if left > _DONE else self._forget(key)
 
     async def _remove_record(self, cached: Pod) -> timedelta:
-        """Return when to reconcile again, DONE where nothing is left to do.
+        """Return when to reconcile again, _DONE where nothing is left to do.
 
         Raises ApiError, and TimeoutError where the API server does not answer in time. Our own rate
         limits may make it wait for longer.
@@ -108,16 +108,16 @@ class DisruptionController:
                 body = await self.client.fetch(PODS, cached.namespace, cached.name, has_turn=True)
             pod = decode_pod(body)
         except NotFound:
-            return DONE
+            return _DONE
         except InvalidInput as error:
             log.warn("Pod cannot be read", pod=cached.name, err=error)
             return RETRY
         if pod.uid != cached.uid or pod.is_terminating:
-            return DONE  # it went: the cache will show it
+            return _DONE  # it went: the cache will show it
         left = self._time_left(pod)  # it may have been granted anew, here or elsewhere
-        if left > DONE:
+        if left > _DONE:
             return left
-        again = DONE
+        again = _DONE
         if pod.disruption:
             await self.recorder.wait_turn(pod)
             try:
@@ -171,7 +171,7 @@ class DisruptionController:
             log.warn("Record of a disruption cannot be read", pod=pod.name, err=error)
             return recorded[2] + UNTOUCHED_FOR - elapsed
         if record is None:
-            return DONE  # of another pod: it never meant anything
+            return _DONE  # of another pod: it never meant anything
         return recorded[2] + _choose_span(record.lasts) - elapsed
 
     def _forget(self, key: PodKey) -> Result:
@@ -187,9 +187,9 @@ def _choose_span(lasts: timedelta) -> timedelta:
 # Changes of a budget within this time are one write.
 SETTLE: Final = timedelta(seconds=2)
 # Between two writes, of whatever budgets.
-WRITE_PAUSE: Final = timedelta(milliseconds=300)
+_WRITE_PAUSE: Final = timedelta(milliseconds=300)
 # Between two reconciles, which may take some milliseconds each.
-RECONCILE_PAUSE: Final = timedelta(milliseconds=20)
+_RECONCILE_PAUSE: Final = timedelta(milliseconds=20)
 # Time alone brings a pod up that has to be ready for a while.
 STATUS_REQUEUE_AFTER: Final = timedelta(seconds=30)
 # All budgets are read this often: a status written by hand lasts no longer.
@@ -198,7 +198,7 @@ READ_AGAIN: Final = timedelta(minutes=5)
 TRY_AGAIN: Final = timedelta(minutes=10)
 
 
-class StatusClient(Reader, Patcher, Protocol):
+class _StatusClient(Reader, Patcher, Protocol):
     """What a BudgetStatuses calls."""
 
 
@@ -220,7 +220,7 @@ class _Shown(msgspec.Struct, frozen=True, kw_only=True):
 class BudgetStatuses:
     """Reconciles the status of budgets, by their names; one at a time."""
 
-    client: StatusClient
+    client: _StatusClient
     namespace: str
     find_account: Callable[[str], BudgetAccount | None]
     now: Callable[[], datetime]
@@ -246,7 +246,7 @@ class BudgetStatuses:
             again = await self._find_missing(name, error)
         except ApiError as error:
             again = self._record_failure(name, error)
-        await self.clock.sleep(RECONCILE_PAUSE)
+        await self.clock.sleep(_RECONCILE_PAUSE)
         return Result(again=again)
 
     async def _write(self, name: str) -> timedelta | None:
@@ -278,7 +278,7 @@ class BudgetStatuses:
         body = await self.client.patch(
             ZONE_BUDGETS, self.namespace, name, patch, subresource="status"
         )
-        await self.clock.sleep(WRITE_PAUSE)
+        await self.clock.sleep(_WRITE_PAUSE)
         stored = decode_budget_status(body).status
         is_dropped = stored == BudgetStatus()
         self._shown[name] = _Shown(uid=uid, status=stored, requested=None if is_dropped else status)

@@ -81,18 +81,18 @@ from rollout_operator.telemetry.logs import log
 # Nothing is missed by events alone; this is for what events do not show.
 RESYNC: Final = timedelta(seconds=30)
 # Timers may be early by a little.
-CATCH_UP: Final = timedelta(milliseconds=200)
+_CATCH_UP: Final = timedelta(milliseconds=200)
 # The cache does not show yet what was just read live.
-LAGGING: Final = timedelta(seconds=1)
+_LAGGING: Final = timedelta(seconds=1)
 # A pod that a cache does not show may be missing there only because a watch was cut; and a
 # downscale that stood for so long with its pods gone no longer counts as reverted.
-GONE_AFTER: Final = timedelta(seconds=60)
+_GONE_AFTER: Final = timedelta(seconds=60)
 
 # So many causes of a pod are logged as warnings: more are variations of the same.
-MOST_CAUSES: Final = 8
+_MOST_CAUSES: Final = 8
 
 
-class UnprepareCalls(msgspec.Struct, frozen=True, kw_only=True):
+class _UnprepareCalls(msgspec.Struct, frozen=True, kw_only=True):
     """Makes the calls that are due to pods."""
 
     downscales: Downscales
@@ -107,7 +107,7 @@ class UnprepareCalls(msgspec.Struct, frozen=True, kw_only=True):
         if not downscales.backlog.map_due_cancels(sts.uid):
             return RESYNC
         if is_older(sts.resource_version, than=downscales.backlog.get_version(sts.uid)):
-            return LAGGING  # of the downscale before, it may not show that it happened
+            return _LAGGING  # of the downscale before, it may not show that it happened
         async with self.locks.hold(calls_lock(sts.uid)):
             # A pod that was due before we had the lock may have been reserved anew meanwhile.
             backlog = self._map_free(sts)
@@ -132,8 +132,8 @@ class UnprepareCalls(msgspec.Struct, frozen=True, kw_only=True):
             if cancel.uid in staying:
                 waits.append(entry.due)
             elif entry.over is not None:
-                waits.append(entry.over + GONE_AFTER)
-        return max(min(waits) - now, CATCH_UP)
+                waits.append(entry.over + _GONE_AFTER)
+        return max(min(waits) - now, _CATCH_UP)
 
     def _map_free(self, sts: StatefulSet) -> dict[DueCancel, BacklogEntry]:
         """Return the calls that are due to pods that no downscale may still take away (SI-12).
@@ -164,7 +164,7 @@ class UnprepareCalls(msgspec.Struct, frozen=True, kw_only=True):
                 memory.see(sts.uid, cancel, is_wanted=wanted)
             elif entry.over is None:
                 memory.miss(sts.uid, cancel)
-            elif entry.over + GONE_AFTER <= now:
+            elif entry.over + _GONE_AFTER <= now:
                 memory.settle(sts.uid, [cancel])
 
     async def _call_all(
@@ -203,7 +203,7 @@ class UnprepareCalls(msgspec.Struct, frozen=True, kw_only=True):
             return
         wait = CANCELLATIONS.bound(entry.failures + 1)
         # Once for each pod and cause: it may stay so for days.
-        is_news = why not in entry.causes and len(entry.causes) < MOST_CAUSES
+        is_news = why not in entry.causes and len(entry.causes) < _MOST_CAUSES
         write_log = log.warn if is_news else log.debug
         write_log(
             "Pod cannot be told that it stays", zone=sts.name, pod=entry.pod, again_in=wait, err=why
@@ -270,7 +270,7 @@ class DownscaleController:
     clock: Clock
     server_time: Callable[[], datetime]
     cluster_domain: str
-    _cancellations: UnprepareCalls = field(init=False)
+    _cancellations: _UnprepareCalls = field(init=False)
     _failures: dict[Uid, int] = field(default_factory=dict, init=False)
     _known: _RecordsOfPods = field(default_factory=_RecordsOfPods, init=False)
     """Records whose outcome is known, so that no downscale is taken up anew after its end."""
@@ -278,7 +278,7 @@ class DownscaleController:
     """Records that have been removed."""
 
     def __post_init__(self) -> None:
-        self._cancellations = UnprepareCalls(
+        self._cancellations = _UnprepareCalls(
             downscales=self.downscales,
             locks=self.locks,
             calls=self.calls,
@@ -430,11 +430,11 @@ class DownscaleController:
         if reservation is None or reservation.state is ReservationState.PREPARING:
             return RESYNC
         if is_older(sts.resource_version, than=reservation.seen_version):
-            return LAGGING  # what it shows is of before the downscale
+            return _LAGGING  # what it shows is of before the downscale
         left = downscales.time_left(reservation)
         match judge_downscale(reservation.key, sts, may_persist=left > timedelta(0)):
             case DownscaleOutcome.OPEN:
-                return max(left, CATCH_UP)
+                return max(left, _CATCH_UP)
             case DownscaleOutcome.HAPPENED:
                 if reservation.state is not ReservationState.PERSISTED:
                     log.info("Downscale has happened", zone=sts.name, replicas_to=sts.replicas)
@@ -460,7 +460,7 @@ class DownscaleController:
         try:
             version = await self.records.keep(sts, at)
         except Conflict:
-            return LAGGING  # what is there then decides
+            return _LAGGING  # what is there then decides
         self.downscales.last.record_shown(sts.uid, at, version)
         self.downscales.record_written(sts.uid, begun)
         return RESYNC
@@ -476,7 +476,7 @@ class DownscaleController:
                 try:
                     await self.records.restore(sts, entry)
                 except Conflict:
-                    return LAGGING
+                    return _LAGGING
                 self.downscales.record_restored(sts.uid)
         return RESYNC
 
@@ -487,18 +487,18 @@ class DownscaleController:
         try:
             body = await self.client.fetch(STATEFULSETS, sts.namespace, sts.name)
         except NotFound:
-            return LAGGING
+            return _LAGGING
         live = decode_statefulset(body)
         if live.uid != sts.uid or live.replicas <= reservation.key.replicas_to:
-            return LAGGING
+            return _LAGGING
         # Its review was repeated during the read: it may still happen.
         if (
             self.downscales.get(sts.uid) is not reservation
             or reservation.state is ReservationState.PREPARING
         ):
-            return CATCH_UP
+            return _CATCH_UP
         if self.downscales.time_left(reservation) > timedelta(0):
-            return CATCH_UP
+            return _CATCH_UP
         called = {uid: called.pod for uid, called in reservation.pods.items()}
         became = "did not happen"
         if at := self._find_reverted(reservation, live, took_pods(live, pods, called)):

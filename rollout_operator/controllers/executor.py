@@ -88,7 +88,7 @@ from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
 
-def find_zone(plan: Plan, uid: Uid) -> ReplacePods | None:
+def _find_zone(plan: Plan, uid: Uid) -> ReplacePods | None:
     """Return the deletes of a plan in one zone."""
     for action in plan.actions:
         if isinstance(action, ReplacePods) and action.zone.uid == uid:
@@ -96,7 +96,7 @@ def find_zone(plan: Plan, uid: Uid) -> ReplacePods | None:
     return None
 
 
-def cut_to(cached: ReplacePods, live: ReplacePods) -> ReplacePods | None:
+def _cut_to(cached: ReplacePods, live: ReplacePods) -> ReplacePods | None:
     """Return the deletes that both have, with the versions of `live`; None for none."""
     rooms = {pod.pod.uid: share.room for share in cached.shares for pod in share.pods}
     shares = tuple(share for each in live.shares if (share := _cut(each, rooms)).pods)
@@ -110,12 +110,12 @@ def _cut(share: EqualPods, rooms: Mapping[Uid, int]) -> EqualPods:
     return EqualPods(pods=pods, room=min(share.room, most))
 
 
-def build_request(replacement: Replacement, limit: int) -> DisruptionRequest:
+def _build_request(replacement: Replacement, limit: int) -> DisruptionRequest:
     """Return the request to the arbiter for the delete of a pod of a zone with this limit."""
     return DisruptionRequest(pod=replacement.pod, engine=DisruptionSource.ROLLOUT, limit=limit)
 
 
-class Candidates:
+class _Candidates:
     """Pods of one zone, in the order in which they are to be tried."""
 
     def __init__(
@@ -139,7 +139,7 @@ class Candidates:
         if self._reserved:
             return self._reserved.popleft()
         if self._left and not self._answers:
-            requests = [build_request(candidate, self._limit) for candidate in self._left]
+            requests = [_build_request(candidate, self._limit) for candidate in self._left]
             self._answers.extend(await self._arbiter.assess_all(requests))
         while self._left:
             replacement, refusal = self._left.popleft(), self._answers.popleft()
@@ -153,7 +153,7 @@ class Candidates:
         self._answers.clear()
 
 
-class Reservations:
+class _Reservations:
     """The reserved pods of one zone, from before a live read until the last delete."""
 
     def __init__(self, arbiter: Arbiter) -> None:
@@ -221,7 +221,7 @@ class Report(msgspec.Struct, kw_only=True):
         return self.cut_short != ""
 
 
-class DeleteOutcome(Enum):
+class _DeleteOutcome(Enum):
     """The outcome of one delete."""
 
     WENT = auto()
@@ -232,36 +232,36 @@ class DeleteOutcome(Enum):
     LATE = auto()
 
 
-def explain_changed(action: ReplacePods) -> Reason:
+def _explain_changed(action: ReplacePods) -> Reason:
     """Return the reason for a zone that a live read shows otherwise than the cache."""
     zone = action.zone.name
     text = f"the API server does not confirm what the cache shows of {zone}; looking again"
     return Reason(code=Code.SNAPSHOT_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
 
 
-def cut_short_by(report: Report, why: str) -> DeleteOutcome:
+def _cut_short_by(report: Report, why: str) -> _DeleteOutcome:
     """Record why the rest has to wait for another live read."""
     report.cut_short = why
-    return DeleteOutcome.LATE
+    return _DeleteOutcome.LATE
 
 
-def record_held(report: Report, answer: Refusal) -> DeleteOutcome:
+def _record_held(report: Report, answer: Refusal) -> _DeleteOutcome:
     """Record that a pod may not go. Raises the error that kept the arbiter from deciding."""
     match answer.error:
         case None:
             report.held.append(answer)
-            return DeleteOutcome.SHARED if answer.is_shared else DeleteOutcome.REFUSED
+            return _DeleteOutcome.SHARED if answer.is_shared else _DeleteOutcome.REFUSED
         case NotFound() | Conflict():
             report.held.append(answer)
             report.is_contradicted = True  # the pod has changed: the live read is old
-            return DeleteOutcome.CHANGED
+            return _DeleteOutcome.CHANGED
         case DeadlinePassed() | Throttled():
-            return cut_short_by(report, answer.reason.text)
+            return _cut_short_by(report, answer.reason.text)
         case error:
             raise error
 
 
-def explain_pod(
+def _explain_pod(
     code: Code, pod: Pod, error: ApiError, severity: Severity = Severity.DEBUG
 ) -> Reason:
     """Return why one pod was not deleted."""
@@ -271,7 +271,7 @@ def explain_pod(
     )
 
 
-class RolloutRule(Protocol):
+class _RolloutRule(Protocol):
     """The rule for StatefulSets that move together, as a `Group` under some name."""
 
     def observe(self, name: GroupName) -> Group:
@@ -304,7 +304,7 @@ class RolloutRule(Protocol):
 
 
 class LabelRule:
-    """The rule of rollout groups by label. Implements `RolloutRule`."""
+    """The rule of rollout groups by label. Implements `_RolloutRule`."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
@@ -337,11 +337,11 @@ class LabelRule:
         return {"group": name, "zone": sts.name}
 
 
-class RolloutClient(LiveReader, Writer, Protocol):
+class _RolloutClient(LiveReader, Writer, Protocol):
     """The part of the API that rollouts need."""
 
 
-class Recording(msgspec.Struct, frozen=True, kw_only=True):
+class _Recording(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of recording: why it was not done, if so."""
 
     reasons: tuple[Reason, ...] = ()
@@ -349,15 +349,15 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     """Why the live read was too old, if it was."""
 
 
-class Revisions:
+class _Revisions:
     """Writes revisions of zones that are rolled out."""
 
-    def __init__(self, client: RolloutClient, rule: RolloutRule, clock: Clock) -> None:
+    def __init__(self, client: _RolloutClient, rule: _RolloutRule, clock: Clock) -> None:
         self._client = client
         self._rule = rule
         self._clock = clock
 
-    async def record(self, group: GroupName, action: RecordRevision) -> Recording:
+    async def record(self, group: GroupName, action: RecordRevision) -> _Recording:
         """Record it, unless the caches or the store show by now that it is not true.
 
         Raises ApiError.
@@ -370,7 +370,7 @@ class Revisions:
         body = await self._client.fetch(STATEFULSETS, zone.namespace, zone.name, has_turn=True)
         if self._clock.elapsed() - sent_at > LIVE_READ_LASTS:
             # A pod may have been evicted since the pods were read, and the status not know it.
-            return Recording(cut_short=describe_slow(zone.name))
+            return _Recording(cut_short=describe_slow(zone.name))
         try:
             live = decode_statefulset(body)
         except DecodeError as error:
@@ -386,13 +386,13 @@ class Revisions:
         if live.current_revision == live.update_revision:
             # By an earlier attempt, or by the StatefulSet controller: the cache will show it.
             log.info("Revision is recorded already", **keys)
-            return Recording()
+            return _Recording()
         log.info("Recording revision", **keys)
         whole = msgspec.json.decode(body, type=JsonObject)
         status = msgspec.convert(whole["status"], type=JsonObject)
         whole["status"] = {**status, "currentRevision": action.revision}
         await self._client.replace_status(STATEFULSETS, zone.namespace, zone.name, whole)
-        return Recording()
+        return _Recording()
 
 
 def _is_rolled_out(live: StatefulSet, action: RecordRevision) -> bool:
@@ -421,17 +421,17 @@ def _records(plan: Plan, action: RecordRevision) -> bool:
     )
 
 
-def _moved(action: RecordRevision) -> Recording:
+def _moved(action: RecordRevision) -> _Recording:
     zone = action.zone.name
     text = f"{zone} is no longer as it was, rolled out to {action.revision}; looking again"
     reason = Reason(code=Code.SNAPSHOT_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
-    return Recording(reasons=(reason,))
+    return _Recording(reasons=(reason,))
 
 
 # Pods that were refused come last for this long.
-REFUSAL_LASTS: Final = timedelta(minutes=10)
+_REFUSAL_LASTS: Final = timedelta(minutes=10)
 # After these no other pod is tried: the live read is too old, or the refusal holds for all.
-_END_THE_ROUND: Final = (DeleteOutcome.LATE, DeleteOutcome.CHANGED, DeleteOutcome.SHARED)
+_END_THE_ROUND: Final = (_DeleteOutcome.LATE, _DeleteOutcome.CHANGED, _DeleteOutcome.SHARED)
 
 
 class Executor:
@@ -439,8 +439,8 @@ class Executor:
 
     def __init__(
         self,
-        client: RolloutClient,
-        rule: RolloutRule,
+        client: _RolloutClient,
+        rule: _RolloutRule,
         deletes: OwnDeletes,
         *,
         clock: Clock,
@@ -448,7 +448,7 @@ class Executor:
         arbiter: Arbiter,
         locks: Locks | None = None,
         most_live_reads: int = MOST_LIVE_READS,
-        recording: RolloutClient | None = None,
+        recording: _RolloutClient | None = None,
         is_stopping: Callable[[], bool] = lambda: False,
         on_step: Callable[[Group, Replacement | RecordRevision], None] = lambda group, step: None,
     ) -> None:
@@ -462,7 +462,7 @@ class Executor:
         self._locks = locks or Locks()
         self._is_stopping = is_stopping
         self._on_step = on_step
-        self._revisions = Revisions(recording or client, rule, clock)
+        self._revisions = _Revisions(recording or client, rule, clock)
         self._live_reads = asyncio.Semaphore(most_live_reads)
         self._refused_at: dict[Uid, timedelta] = {}
 
@@ -507,14 +507,14 @@ class Executor:
     async def _replace(self, group: Group, action: ReplacePods, report: Report) -> None:
         # Pods that budgets hold by the caches are not worth a live read.
         limit = self._rule.choose_limit(group.name, action.zone)
-        requests = [build_request(entry, limit) for entry in action.listed]
+        requests = [_build_request(entry, limit) for entry in action.listed]
         held = await self._arbiter.assess_all(requests)
         if None not in held:
             report.held.extend(refusal for refusal in held if refusal is not None)
             return
         # In this order: a group that waits for its reconcile keeps no downscale waiting.
         async with self._live_reads, self._locks.hold_all(self._rule.list_locks(group)):
-            reservations = Reservations(self._arbiter)
+            reservations = _Reservations(self._arbiter)
             try:
                 if await self._reserve(group.name, action, reservations, report):
                     await self._replace_reserved(group, action, reservations, report)
@@ -531,27 +531,27 @@ class Executor:
         self,
         group: GroupName,
         action: ReplacePods,
-        reservations: Reservations,
+        reservations: _Reservations,
         report: Report,
     ) -> bool:
         """Reserve as many pods as there is room for; return whether a live read is of any use."""
         if not any(self._arbiter.may_cover(entry.pod) for entry in action.listed):
             return True
-        planned = find_zone(self._rule.plan(self._rule.observe(group)), action.zone.uid)
+        planned = _find_zone(self._rule.plan(self._rule.observe(group)), action.zone.uid)
         if planned is None:
             report.is_contradicted = True
-            report.reasons.append(explain_changed(action))
+            report.reasons.append(_explain_changed(action))
             return False
         held_back, is_free = Report(), False
         limit = self._rule.choose_limit(group, planned.zone)
         for share in planned.shares:
             room, pods = share.room, sorted(share.pods, key=self._last_refusal)
-            candidates = Candidates(self._arbiter, limit, pods, held_back.held)
+            candidates = _Candidates(self._arbiter, limit, pods, held_back.held)
             while room > 0 and not self._is_stopping() and (replacement := await candidates.next()):
                 until = self._clock.elapsed() + LIVE_READ_LASTS
-                answer = await self._arbiter.reserve(build_request(replacement, limit), until)
+                answer = await self._arbiter.reserve(_build_request(replacement, limit), until)
                 if isinstance(answer, Refusal):
-                    if record_held(held_back, answer) is DeleteOutcome.REFUSED:
+                    if _record_held(held_back, answer) is _DeleteOutcome.REFUSED:
                         continue
                     break
                 if answer is None:
@@ -568,7 +568,7 @@ class Executor:
         return False
 
     async def _replace_reserved(
-        self, group: Group, action: ReplacePods, reservations: Reservations, report: Report
+        self, group: Group, action: ReplacePods, reservations: _Reservations, report: Report
     ) -> None:
         live = await self._rule.observe_live(group)
         expires_at = self._clock.elapsed() + LIVE_READ_LASTS - live.snapshot_age
@@ -578,16 +578,16 @@ class Executor:
             agreed = self._agree(action, live, reservations)
         if agreed is None:
             report.is_contradicted = True
-            report.reasons.append(explain_changed(action))
+            report.reasons.append(_explain_changed(action))
             return
         read = _Read(live=live, expires_at=expires_at, reservations=reservations)
         for share in agreed.shares:
             outcome = await self._replace_share(share, agreed.zone, report, read)
-            if outcome is DeleteOutcome.LATE or outcome is DeleteOutcome.CHANGED:
+            if outcome is _DeleteOutcome.LATE or outcome is _DeleteOutcome.CHANGED:
                 return
 
     def _agree(
-        self, action: ReplacePods, live: Group, reservations: Reservations
+        self, action: ReplacePods, live: Group, reservations: _Reservations
     ) -> ReplacePods | None:
         """Return the deletes that the plans by the caches now and by the live read both have.
 
@@ -595,23 +595,23 @@ class Executor:
         needs no live read of its own; what the caches saw go stops it.
         """
         cached = reservations.hide(self._rule.observe(live.name))
-        planned = find_zone(self._rule.plan(cached), action.zone.uid)
-        seen = find_zone(self._rule.plan(reservations.hide(live)), action.zone.uid)
-        return None if planned is None or seen is None else cut_to(planned, seen)
+        planned = _find_zone(self._rule.plan(cached), action.zone.uid)
+        seen = _find_zone(self._rule.plan(reservations.hide(live)), action.zone.uid)
+        return None if planned is None or seen is None else _cut_to(planned, seen)
 
     async def _replace_share(
         self, share: EqualPods, zone: StatefulSet, report: Report, read: "_Read"
-    ) -> DeleteOutcome | None:
+    ) -> _DeleteOutcome | None:
         """Delete as many pods as there is room for; return the outcome of the last delete."""
         room, outcome = share.room, None
         reserved, others = read.reservations.split(sorted(share.pods, key=self._last_refusal))
         limit = self._rule.choose_limit(read.live.name, zone)
-        candidates = Candidates(self._arbiter, limit, others, report.held, reserved)
+        candidates = _Candidates(self._arbiter, limit, others, report.held, reserved)
         while room > 0 and not self._is_stopping() and (replacement := await candidates.next()):
             outcome = await self._try(replacement, zone, report, read)
             if outcome in _END_THE_ROUND:
                 break
-            if outcome is DeleteOutcome.WENT:
+            if outcome is _DeleteOutcome.WENT:
                 room -= 1
                 candidates.reassess()
         return outcome
@@ -622,16 +622,18 @@ class Executor:
 
     async def _try(
         self, replacement: Replacement, zone: StatefulSet, report: Report, read: "_Read"
-    ) -> DeleteOutcome:
+    ) -> _DeleteOutcome:
         """Delete one pod if its budget agrees. Raises ApiError where others need not be tried."""
         reserved = read.reservations.take(replacement.pod.uid)
         if reserved is None:
             limit = self._rule.choose_limit(read.live.name, zone)
-            answer = await self._arbiter.request(build_request(replacement, limit), read.expires_at)
+            answer = await self._arbiter.request(
+                _build_request(replacement, limit), read.expires_at
+            )
         else:
             answer = await self._arbiter.confirm(reserved, read.live, read.expires_at)
         if isinstance(answer, Refusal):
-            return record_held(report, answer)
+            return _record_held(report, answer)
         try:
             outcome = await self._delete(replace(replacement, pod=answer.pod), zone, report, read)
         except (ApiError, asyncio.CancelledError):
@@ -640,18 +642,18 @@ class Executor:
             if answer.budget:
                 await self._arbiter.release_pod(answer.pod)
             raise
-        if answer.budget and outcome is not DeleteOutcome.WENT:
+        if answer.budget and outcome is not _DeleteOutcome.WENT:
             await self._arbiter.release_pod(answer.pod)
         return outcome
 
     async def _delete(
         self, replacement: Replacement, sts: StatefulSet, report: Report, read: "_Read"
-    ) -> DeleteOutcome:
+    ) -> _DeleteOutcome:
         """Delete one pod. Raises ApiError where other pods need not be tried."""
         group, pod, zone = sts.group, replacement.pod, replacement.reason.zone
         left = read.expires_at - self._clock.elapsed()
         if left <= timedelta(0):
-            return cut_short_by(report, describe_slow(zone))
+            return _cut_short_by(report, describe_slow(zone))
         log.info(
             "Terminating pod",
             **self._rule.name_set(read.live.name, sts),
@@ -672,7 +674,7 @@ class Executor:
             return self._record_refused(group, pod, report, error)
         except Throttled as error:
             self._deletes.refuse(pod)
-            return cut_short_by(report, f"{error}")
+            return _cut_short_by(report, f"{error}")
         except ApiError:
             self._deletes.refuse(pod)  # turned away at once
             raise
@@ -681,11 +683,11 @@ class Executor:
         self._refused_at.pop(pod.uid, None)
         report.deleted += 1
         self._on_step(read.live, replacement)
-        return DeleteOutcome.WENT
+        return _DeleteOutcome.WENT
 
     def _record_changed(
         self, group: GroupName | None, pod: Pod, report: Report, error: NotFound | Conflict
-    ) -> DeleteOutcome:
+    ) -> _DeleteOutcome:
         """Drop a delete: another client changed the pod, and we know an old state of its zone
         (SI-04). A request for an older version, sent earlier, fails as well: none is under way any
         more.
@@ -697,21 +699,21 @@ class Executor:
         else:
             self._deletes.drop(pod)
         report.is_contradicted = True
-        report.reasons.append(explain_pod(Code.SNAPSHOT_CHANGED, pod, error))
-        return DeleteOutcome.CHANGED
+        report.reasons.append(_explain_pod(Code.SNAPSHOT_CHANGED, pod, error))
+        return _DeleteOutcome.CHANGED
 
     def _record_refused(
         self, group: GroupName | None, pod: Pod, report: Report, error: Refused
-    ) -> DeleteOutcome:
+    ) -> _DeleteOutcome:
         self._count(group, "refused")
         self._deletes.refuse(pod)
         now = self._clock.elapsed()
         for uid, at in list(self._refused_at.items()):
-            if now - at > REFUSAL_LASTS:
+            if now - at > _REFUSAL_LASTS:
                 del self._refused_at[uid]
         self._refused_at[pod.uid] = now
-        report.reasons.append(explain_pod(Code.DELETE_REFUSED, pod, error, Severity.WARN))
-        return DeleteOutcome.REFUSED
+        report.reasons.append(_explain_pod(Code.DELETE_REFUSED, pod, error, Severity.WARN))
+        return _DeleteOutcome.REFUSED
 
     def _count(self, group: GroupName | None, outcome: str) -> None:
         """Count the outcome of a delete, by the label of the StatefulSet where it has any."""
@@ -725,7 +727,7 @@ class _Read(msgspec.Struct, frozen=True, kw_only=True):
     live: Group
     expires_at: timedelta
     """On the clock's `elapsed`."""
-    reservations: Reservations
+    reservations: _Reservations
 
 
 class _SeenMeta(msgspec.Struct):

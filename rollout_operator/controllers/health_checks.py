@@ -90,8 +90,8 @@ from rollout_operator.planning.health_checks import (
 )
 from rollout_operator.telemetry.logs import log
 
-Tree = Mapping[str, object]
-FindStall = Callable[[FluxReference], CheckFinding | None]
+_Tree = Mapping[str, object]
+_FindStall = Callable[[FluxReference], CheckFinding | None]
 
 # So many objects of all inventories are read at a time: other lists wait for the same requests.
 _AT_A_TIME: Final = 8
@@ -100,7 +100,7 @@ _NO_ANSWER: Final = (Throttled, TooManyRequests, NotElected)
 _CURRENT: Final = StatusVerdict(ObjectStatus.CURRENT)
 
 
-class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
+class _Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """The findings of one reconcile."""
 
     finding: CheckFinding
@@ -133,7 +133,7 @@ class CheckReader:
         self,
         reader: Reader,
         catalog: KindCatalog,
-        find_stall: FindStall = lambda place: None,
+        find_stall: _FindStall = lambda place: None,
         compat: ReleaseCompat = OURS,
     ) -> None:
         """`find_stall` returns why a rollout group goes on only when a person acts."""
@@ -143,7 +143,7 @@ class CheckReader:
         self._compat = compat
         self._turns = asyncio.Semaphore(_AT_A_TIME)
 
-    async def evaluate(self, own: CheckClass, request: CheckRequest) -> Evaluation:
+    async def evaluate(self, own: CheckClass, request: CheckRequest) -> _Evaluation:
         """Return the findings of now.
 
         Raises Throttled, TooManyRequests and NotElected: they say nothing of the objects.
@@ -153,19 +153,19 @@ class CheckReader:
                 case CheckClass.KUSTOMIZATION:
                     return await self._evaluate_kustomization(request)
                 case CheckClass.ROLLOUT_GROUP:
-                    return Evaluation(finding=await self._evaluate_group(request))
+                    return _Evaluation(finding=await self._evaluate_group(request))
                 case CheckClass.MULTI_AZ_ROLLOUT:
-                    return Evaluation(finding=await self._evaluate_policy(request))
+                    return _Evaluation(finding=await self._evaluate_policy(request))
         except _NO_ANSWER:
             raise
         except Denied as error:
             unknown = CheckFinding(status=HealthStatus.PENDING, text=f"unknown: {error}")
-            return Evaluation(finding=request.hold or unknown, failures=request.failures)
+            return _Evaluation(finding=request.hold or unknown, failures=request.failures)
         except (ApiError, DecodeError) as error:
             finding = request.hold or assess_unread(str(error), request.unread + 1)
-            return Evaluation(finding=finding, has_unread=True, failures=request.failures)
+            return _Evaluation(finding=finding, has_unread=True, failures=request.failures)
 
-    async def _evaluate_kustomization(self, request: CheckRequest) -> Evaluation:
+    async def _evaluate_kustomization(self, request: CheckRequest) -> _Evaluation:
         place, failures = request.place, dict[str, FluxFailure]()
         (resource,) = KUSTOMIZATIONS
         tree = await self._fetch(resource, place.namespace, place.name)
@@ -178,10 +178,10 @@ class CheckReader:
             has_unread = any(inventory.problem and inventory.may_pass for inventory in findings)
             finding = assess_kustomization(own, findings, request.unread + 1 if has_unread else 0)
         again = next_read(failures.values(), request.now, request.check.failure_grace)
-        return Evaluation(finding=finding, has_unread=has_unread, again=again, failures=failures)
+        return _Evaluation(finding=finding, has_unread=has_unread, again=again, failures=failures)
 
     async def _read_inventory(
-        self, tree: Tree, request: CheckRequest, failures: dict[str, FluxFailure]
+        self, tree: _Tree, request: CheckRequest, failures: dict[str, FluxFailure]
     ) -> Sequence[InventoryFinding]:
         # An entry that is no object, or a list that is none, is a problem: it may hide what fails.
         found = ApiObject(tree).get("status", "inventory", "entries")
@@ -219,7 +219,7 @@ class CheckReader:
         return self._assess(inventory_id.key, tree, request, failures)
 
     def _assess(
-        self, name: str, tree: Tree, request: CheckRequest, failures: dict[str, FluxFailure]
+        self, name: str, tree: _Tree, request: CheckRequest, failures: dict[str, FluxFailure]
     ) -> InventoryFinding:
         """Return the finding on one object, and keep the failure of Flux there."""
         failure = None
@@ -230,7 +230,7 @@ class CheckReader:
         counts = has_lasted(failure, request.now, request.check.failure_grace)
         return assess_object(name, tree, request.now, failure if counts else None)
 
-    async def _find(self, entry: InventoryObject) -> Tree | None:
+    async def _find(self, entry: InventoryObject) -> _Tree | None:
         """Return an object, None where there is none. Raises InvalidInput for an unknown kind."""
         served = await self._catalog.find(entry.group, entry.kind)
         if served is None:
@@ -243,7 +243,7 @@ class CheckReader:
 
     async def _evaluate_group(self, request: CheckRequest) -> CheckFinding:
         place = request.place
-        sets: dict[str, Tree] = {}
+        sets: dict[str, _Tree] = {}
         for label in (GROUP_LABEL, GROUP_LABEL_LONG):
             for sts in await self._list_sets(place.namespace, f"{label}={place.name}"):
                 sets[ApiObject(sts).get_text("metadata", "name")] = sts
@@ -259,9 +259,9 @@ class CheckReader:
         sets = [] if selector is None else await self._list_sets(place.namespace, selector)
         return assess_policy(decode_shallow(_TREE, body), sets, request.now)
 
-    async def _list_sets(self, namespace: str, selector: str) -> Sequence[Tree]:
+    async def _list_sets(self, namespace: str, selector: str) -> Sequence[_Tree]:
         """Return StatefulSets as they are in lists, which leave their kind out."""
-        sets: list[Tree] = []
+        sets: list[_Tree] = []
         token = ""
         while True:
             page = await self._reader.fetch_page(
@@ -273,12 +273,12 @@ class CheckReader:
             if not (token := page.next_token):
                 return sets
 
-    async def _fetch(self, resource: Resource, namespace: str, name: str) -> Tree:
+    async def _fetch(self, resource: Resource, namespace: str, name: str) -> _Tree:
         namespace = namespace if resource.is_namespaced else ""
         return _decode(resource.kind, await self._reader.fetch(resource, namespace, name))
 
 
-def _decode(kind: str, raw: bytes | msgspec.Raw) -> Tree:
+def _decode(kind: str, raw: bytes | msgspec.Raw) -> _Tree:
     try:
         return decode_shallow(_TREE, raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -286,9 +286,9 @@ def _decode(kind: str, raw: bytes | msgspec.Raw) -> Tree:
 
 
 # A check that is held pending is reconciled again when Flux gets on, and this often in any case.
-HELD: Final = timedelta(seconds=30)
+_HELD: Final = timedelta(seconds=30)
 # Evaluations that fail to read an object count as a single failure within this time.
-RECOUNT: Final = timedelta(seconds=4)
+_RECOUNT: Final = timedelta(seconds=4)
 
 
 class CheckSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -301,7 +301,7 @@ class CheckSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """By namespace and name of a Rollout: the work that Flux has yet to do for it."""
 
 
-def selects_any(snapshot: CheckSnapshot, check: HealthCheck) -> bool:
+def _selects_any(snapshot: CheckSnapshot, check: HealthCheck) -> bool:
     """Return whether a Rollout selects a check."""
     return any(
         list_checks(rollout.head, rollout.spec.checks, (check,), snapshot.namespaces)
@@ -379,7 +379,7 @@ class CheckController:
         # Rollouts are observed before all reads: so no read is older than them.
         snapshot = self._context.observe(check)
         own = find_class(check)
-        if self._context.is_elsewhere and not selects_any(snapshot, check):
+        if self._context.is_elsewhere and not _selects_any(snapshot, check):
             return None
         reset = find_reset(check, snapshot.rollouts, snapshot.namespaces, snapshot.now)
         if reset is not None:
@@ -395,13 +395,13 @@ class CheckController:
         else:
             self.held.add(watched.name)
         if hold is not None and own is not CheckClass.KUSTOMIZATION:
-            finding, again = hold, HELD
+            finding, again = hold, _HELD
         else:  # whether Flux fails is known while it is waited for, too
             finding, again = await self._evaluate(check, own, snapshot.now, hold)
         if finding is not hold or not self._context.is_elsewhere:
             # The operator of its namespace knows of no hold: the two would undo each other.
             await self._write(watched, check, record_finding(check.status, finding, snapshot.now))
-        return again if hold is None else min(again, HELD)
+        return again if hold is None else min(again, _HELD)
 
     async def _evaluate(
         self, check: HealthCheck, own: CheckClass, now: datetime, hold: CheckFinding | None
@@ -415,7 +415,7 @@ class CheckController:
         except InvalidInput as error:
             return CheckFinding(status=HealthStatus.UNHEALTHY, text=str(error)), check.interval
         unread, moment = self._unread.get(name, (0, None))
-        if moment is None or now - moment >= RECOUNT:
+        if moment is None or now - moment >= _RECOUNT:
             moment = now
         else:  # a check that is woken again and again makes no failure of one moment
             unread -= 1

@@ -51,16 +51,16 @@ from rollout_operator.model.objects import (
 # SI-09: a live read must not be older than this when a delete is sent.
 LIVE_READ_LASTS: Final = timedelta(seconds=5)
 # An answer that takes longer is not waited for: it is of no use, and records wait for it (LI-07).
-ANSWER_LASTS: Final = timedelta(seconds=8)
+_ANSWER_LASTS: Final = timedelta(seconds=8)
 # A read that is too old so often in a row is reported as a failure.
 EXPIRED_IN_A_ROW: Final = 3
 # Groups that are read and acted upon at a time, where the API client has no rate limits.
 MOST_LIVE_READS: Final = 32
 # The deletes of those that are read at a time are to be sent within so much of LOOK_LASTS.
-DELETES_WITHIN: Final = timedelta(seconds=3)
-LIVE_PAGE: Final = 500
+_DELETES_WITHIN: Final = timedelta(seconds=3)
+_LIVE_PAGE: Final = 500
 # A selector is part of a URL, of which proxies take 8 KiB; a comma becomes three characters.
-LONGEST_SELECTOR: Final = 3000
+_LONGEST_SELECTOR: Final = 3000
 
 Decoded = TypeVar("Decoded", StatefulSet, Pod)
 
@@ -73,7 +73,7 @@ def choose_most_live_reads(qps: float) -> int:
     """
     if qps <= 0:
         return MOST_LIVE_READS
-    return min(max(int(qps * DELETES_WITHIN.total_seconds()), 1), MOST_LIVE_READS)
+    return min(max(int(qps * _DELETES_WITHIN.total_seconds()), 1), MOST_LIVE_READS)
 
 
 def describe_slow(zone: str) -> str:
@@ -91,7 +91,7 @@ def describe_slow_call(listed_in: timedelta, times_in: timedelta) -> str:
     return f"a live read counts for {lasts}, and {call} took {took.total_seconds():.1f} s"
 
 
-class GroupRead(msgspec.Struct, frozen=True, kw_only=True):
+class _GroupRead(msgspec.Struct, frozen=True, kw_only=True):
     """The sets and pods of one group in the store."""
 
     members: Sequence[StatefulSet | Unreadable]
@@ -107,7 +107,7 @@ class _Waiter:
 
     cached: Group
     woken: asyncio.Event = field(default_factory=asyncio.Event)
-    outcome: GroupRead | ApiError | None = None
+    outcome: _GroupRead | ApiError | None = None
 
 
 class GroupReader:
@@ -120,7 +120,7 @@ class GroupReader:
         self._line: list[_Waiter] = []
         self._is_led = False
 
-    async def read(self, cached: Group) -> GroupRead:
+    async def read(self, cached: Group) -> _GroupRead:
         """Return a group as the store has it; no request of it is sent before the call.
 
         Sets and pods are read at the same time, the pods in one list by the labels that the
@@ -145,7 +145,7 @@ class GroupReader:
             raise waiter.outcome.with_traceback(None)
         return waiter.outcome
 
-    async def read_selected(self, cached: Group, selector: str) -> GroupRead:
+    async def read_selected(self, cached: Group, selector: str) -> _GroupRead:
         """Return the StatefulSets that a selector finds, and the pods of those in `cached`.
 
         As `read`, for sets without a common label of ours: no other caller shares it.
@@ -153,14 +153,14 @@ class GroupReader:
         pages = await self._wait_turns(cached)
         sent_at = self._clock.elapsed()
         try:
-            async with asyncio.timeout(ANSWER_LASTS.total_seconds()):
+            async with asyncio.timeout(_ANSWER_LASTS.total_seconds()):
                 members, pods = await both(
                     self._list(STATEFULSETS, decode_statefulset, selector, 1),
                     self.list_pods([zone.sts for zone in cached.counted], turns=pages),
                 )
         except TimeoutError as error:
             raise _give_up() from error
-        return GroupRead(members=members, pods=_group_by_owner(pods), sent_at=sent_at)
+        return _GroupRead(members=members, pods=_group_by_owner(pods), sent_at=sent_at)
 
     async def list_pods(
         self, sets: Sequence[StatefulSet], *, turns: int = 0
@@ -203,7 +203,7 @@ class GroupReader:
 
         A request that waits for its turn makes those before it older.
         """
-        pages = -(-_count_pods(cached) // LIVE_PAGE) or 1
+        pages = -(-_count_pods(cached) // _LIVE_PAGE) or 1
         for resource in (STATEFULSETS, *(PODS for _ in range(pages))):
             await self._reader.wait_turn(resource, self._namespace)
         return pages
@@ -213,7 +213,7 @@ class GroupReader:
         sets = [zone.sts for group in groups for zone in group.counted]
         sent_at = self._clock.elapsed()
         try:
-            async with asyncio.timeout(ANSWER_LASTS.total_seconds()):
+            async with asyncio.timeout(_ANSWER_LASTS.total_seconds()):
                 members, pods = await both(
                     self._fetch_members(groups), self.list_pods(sets, turns=pages)
                 )
@@ -226,7 +226,7 @@ class GroupReader:
         owned = _group_by_owner(pods)
         for waiter in together:
             own = members.get(waiter.cached.name, ())
-            waiter.outcome = GroupRead(members=own, pods=owned, sent_at=sent_at)
+            waiter.outcome = _GroupRead(members=own, pods=owned, sent_at=sent_at)
 
     async def _fetch_members(
         self, groups: Sequence[Group]
@@ -254,7 +254,7 @@ class GroupReader:
                 resource,
                 self._namespace,
                 selector=selector,
-                limit=LIVE_PAGE,
+                limit=_LIVE_PAGE,
                 token=token,
                 has_turn=turns > 0,
             )
@@ -291,7 +291,7 @@ def _list_decoded(
 
 
 def _give_up() -> Unreachable:
-    lasts = f"{ANSWER_LASTS.total_seconds():g} s"
+    lasts = f"{_ANSWER_LASTS.total_seconds():g} s"
     return Unreachable(f"cannot read groups live: no answer within {lasts}", call="list")
 
 
@@ -300,12 +300,12 @@ def _choose_together(leader: _Waiter, line: Iterable[_Waiter]) -> list[_Waiter]:
     chosen, keys = [leader], _find_keys(leader.cached)
     if keys is None:
         return chosen
-    room = LIVE_PAGE - _count_pods(leader.cached)
+    room = _LIVE_PAGE - _count_pods(leader.cached)
     length = _measure_selectors(leader.cached)
     for waiter in line:
         pods, added = _count_pods(waiter.cached), _measure_selectors(waiter.cached)
         is_alike = waiter is not leader and _find_keys(waiter.cached) == keys
-        if is_alike and pods <= room and length + added <= LONGEST_SELECTOR:
+        if is_alike and pods <= room and length + added <= _LONGEST_SELECTOR:
             chosen.append(waiter)
             room -= pods
             length += added
@@ -353,7 +353,7 @@ def choose_selectors(sets: Sequence[StatefulSet]) -> tuple[str, ...]:
     if shared:
         parts = (_choose_values(key, [sts.selector[key] for sts in sets]) for key in sorted(shared))
         return (",".join(parts),)
-    return tuple(dict.fromkeys(join_labels(sts.selector) for sts in sets))
+    return tuple(dict.fromkeys(_join_labels(sts.selector) for sts in sets))
 
 
 def _choose_values(key: str, values: Iterable[str]) -> str:
@@ -361,12 +361,12 @@ def _choose_values(key: str, values: Iterable[str]) -> str:
     return f"{key}={values[0]}" if len(values) == 1 else f"{key} in ({','.join(values)})"
 
 
-def join_labels(labels: Mapping[str, str]) -> str:
+def _join_labels(labels: Mapping[str, str]) -> str:
     """Return the selector of objects that have all these labels."""
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
-class Freshness(Protocol):
+class _Freshness(Protocol):
     """The age of the newest proof that a cache is live."""
 
     @property
@@ -382,7 +382,7 @@ class Observer:
     clock: Clock
     sets: StatefulSetStore
     pods: PodStore
-    watches: tuple[Freshness, ...]
+    watches: tuple[_Freshness, ...]
     in_flight: InFlight
     now: Callable[[], datetime]
     """The API server's time, which shows how long a pod has been ready."""

@@ -170,7 +170,7 @@ class PolicyReports:
 WRITE_PAUSE: Final = timedelta(seconds=1)
 
 
-class PolicyClient(Reader, Patcher, Protocol):
+class _PolicyClient(Reader, Patcher, Protocol):
     """What a PolicyStatuses calls."""
 
 
@@ -178,7 +178,7 @@ class PolicyStatuses:
     """Reads and writes the policies of one namespace."""
 
     def __init__(
-        self, client: PolicyClient, namespace: str, cached: PolicyStore, clock: Clock
+        self, client: _PolicyClient, namespace: str, cached: PolicyStore, clock: Clock
     ) -> None:
         self._namespace = namespace
         self._cached = cached

@@ -74,7 +74,7 @@ from rollout_operator.planning.flux import name_manager
 from rollout_operator.planning.readiness import SNAPSHOT_LIMIT
 from rollout_operator.telemetry.logs import log
 
-MakeInformer = Callable[[Collection[AnyWatched]], Informer[AnyWatched]]
+_MakeInformer = Callable[[Collection[AnyWatched]], Informer[AnyWatched]]
 
 # Of Rollouts that select HealthChecks by other means than the value of a label.
 _SELECTS: Final = "selects:"
@@ -149,7 +149,7 @@ class ReleaseCaches(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def follow_kind(
-    resources: Sequence[Resource], client: Reader, make_informer: MakeInformer, namespace: str = ""
+    resources: Sequence[Resource], client: Reader, make_informer: _MakeInformer, namespace: str = ""
 ) -> FollowedKind:
     """Return a kind, followed in the first of its versions that the cluster serves.
 
@@ -321,7 +321,7 @@ class WideChecks:
         raise AssertionError("a followed kind runs until it is cancelled")
 
 
-def build_wide_checks(client: Reader, make_informer: MakeInformer) -> WideChecks:
+def build_wide_checks(client: Reader, make_informer: _MakeInformer) -> WideChecks:
     """Return the HealthChecks of all namespaces, followed by this client."""
     return WideChecks(
         follow_kind([HEALTH_CHECKS], client, make_informer),

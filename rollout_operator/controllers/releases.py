@@ -108,10 +108,10 @@ from rollout_operator.telemetry.extra import ReleaseCounters
 from rollout_operator.telemetry.logs import log
 
 # Flux reconciles an object as soon as this changes.
-REQUESTED_AT: Final = "reconcile.fluxcd.io/requestedAt"
+_REQUESTED_AT: Final = "reconcile.fluxcd.io/requestedAt"
 
 
-class FluxClient(Reader, Patcher, Applier, Protocol):
+class _FluxClient(Reader, Patcher, Applier, Protocol):
     """What a FluxObjects calls."""
 
 
@@ -147,7 +147,7 @@ class FluxObjects:
 
     def __init__(
         self,
-        client: FluxClient,
+        client: _FluxClient,
         namespace: str,
         repositories: FollowedKind,
         kustomizations: FollowedKind,
@@ -218,7 +218,7 @@ class FluxObjects:
 
     async def request(self, target: FluxTarget, now: datetime) -> None:
         """Have Flux reconcile an object now. Raises as `Patcher.patch`."""
-        patch: JsonObject = {"metadata": {"annotations": {REQUESTED_AT: format_rfc3339(now)}}}
+        patch: JsonObject = {"metadata": {"annotations": {_REQUESTED_AT: format_rfc3339(now)}}}
         resource = self._get_resource(target.kind)
         await self._client.patch(resource, self._namespace, target.name, patch)
 
@@ -229,14 +229,14 @@ class FluxObjects:
         return resource
 
 
-Kept = TypeVar("Kept")
+_Kept = TypeVar("_Kept")
 
 NO_POLICIES: Final = "the cluster has no image policies: Flux is not installed, or not all of it"
-NO_TARGETS: Final = "the cluster has neither OCIRepositories nor Kustomizations to write a tag to"
+_NO_TARGETS: Final = "the cluster has neither OCIRepositories nor Kustomizations to write a tag to"
 NO_OTHERS: Final = "other namespaces are left alone by -releases.no-cross-namespace-refs"
 
 
-class Unobserved(Exception):
+class _Unobserved(Exception):
     """Within this package: a decision needs an unreadable object. `reason` is that of `Ready`."""
 
     def __init__(self, problem: str, reason: str = "") -> None:
@@ -289,7 +289,7 @@ class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
             reading = describe_policy(policy)
             if self.look_ups is not None:
                 metadata = await self._look_up(rollout, policy, self.look_ups)
-        except Unobserved as error:
+        except _Unobserved as error:
             reading = PolicyReading(problem=str(error), reason=error.reason)
         current, name = rollout.status.current, rollout.head.name
         # From here on nothing waits: all of it is of one moment.
@@ -315,31 +315,31 @@ class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _check_kinds(self) -> None:
-        """Raise Unobserved where a kind may not be read, or where there is no Flux."""
+        """Raise _Unobserved where a kind may not be read, or where there is no Flux."""
         caches = self.caches
         if caches.gates.is_forbidden:
-            raise Unobserved(str(caches.gates.lack), candidates.GATES_UNKNOWN)
+            raise _Unobserved(str(caches.gates.lack), candidates.GATES_UNKNOWN)
         if caches.checks.is_forbidden:
-            raise Unobserved(str(caches.checks.lack), candidates.CHECKS_UNKNOWN)
+            raise _Unobserved(str(caches.checks.lack), candidates.CHECKS_UNKNOWN)
         for kind in (caches.policies, caches.oci_repositories, caches.kustomizations):
             if kind.is_forbidden:
-                raise Unobserved(str(kind.lack))
+                raise _Unobserved(str(kind.lack))
         if caches.policies.is_absent:
-            raise Unobserved(NO_POLICIES, candidates.NO_FLUX)
+            raise _Unobserved(NO_POLICIES, candidates.NO_FLUX)
         if lack := explain_absence(self._list_absent()):
-            raise Unobserved(lack, candidates.NO_FLUX)
+            raise _Unobserved(lack, candidates.NO_FLUX)
 
     def _list_absent(self) -> list[str]:
         kinds = (self.caches.oci_repositories, self.caches.kustomizations)
         return [kind.kind for kind in kinds if kind.is_absent]
 
     def _check_selection(self, rollout: ReleaseRollout) -> bool:
-        """Return whether other namespaces are read; raise Unobserved where they may not be."""
+        """Return whether other namespaces are read; raise _Unobserved where they may not be."""
         checks = rollout.spec.checks
         if checks is None or checks.namespaces is None:
             return False
         if problem := self.wide.find_problem():
-            raise Unobserved(problem, candidates.CHECKS_UNKNOWN)
+            raise _Unobserved(problem, candidates.CHECKS_UNKNOWN)
         return True
 
     def _list_checks(self, rollout: ReleaseRollout) -> tuple[HealthCheck, ...]:
@@ -357,29 +357,29 @@ class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
         return await self._read(place, self.caches.policies, decode_image_policy)
 
     async def _read(
-        self, place: FluxReference, kind: FollowedKind, decode: Callable[[JsonBytes], Kept]
-    ) -> Kept:
+        self, place: FluxReference, kind: FollowedKind, decode: Callable[[JsonBytes], _Kept]
+    ) -> _Kept:
         """Return another object: from the cache, or from another namespace by a live read."""
         text = f"{place.kind} {place.namespace}/{place.name}"
         if not place.name:
-            raise Unobserved(f"{place.kind}: no name is given")
+            raise _Unobserved(f"{place.kind}: no name is given")
         if place.namespace == self.namespace:
             stored = kind.store.get(place.namespace, place.name)
             if isinstance(stored, Unreadable):
-                raise Unobserved(stored.error)
+                raise _Unobserved(stored.error)
             if stored is None:
-                raise Unobserved(f"{text}: there is none")
-            return cast(Kept, stored.decoded)
+                raise _Unobserved(f"{text}: there is none")
+            return cast(_Kept, stored.decoded)
         if self.keeps_to_namespace:
-            raise Unobserved(f"{text}: {NO_OTHERS}")
+            raise _Unobserved(f"{text}: {NO_OTHERS}")
         if kind.resource is None:
-            raise Unobserved(f"{text}: the cluster does not have this kind")
+            raise _Unobserved(f"{text}: the cluster does not have this kind")
         try:
             return decode(await self.reader.fetch(kind.resource, place.namespace, place.name))
         except NotFound as error:
-            raise Unobserved(f"{text}: there is none") from error
+            raise _Unobserved(f"{text}: there is none") from error
         except (Denied, DecodeError) as error:
-            raise Unobserved(str(error)) from error
+            raise _Unobserved(str(error)) from error
 
     async def _look_up(
         self, rollout: ReleaseRollout, policy: ImagePolicy, look_ups: ReleaseLookUps
@@ -400,7 +400,7 @@ class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
                 policy.repository, self.caches.image_repositories, decode_image_repository
             )
             _check_access(policy, repository, self.namespace)
-        except Unobserved as error:
+        except _Unobserved as error:
             for tag in digests:
                 look_ups.report_problem(LookUpKey(rollout.head.name, tag), error)
             return {}
@@ -421,7 +421,7 @@ def explain_absence(absent: Collection[str], targets: Collection[FluxTarget] | N
     """
     missing = [kind for kind in (OCI_REPOSITORY, KUSTOMIZATION) if kind in absent]
     if len(missing) > 1:
-        return NO_TARGETS
+        return _NO_TARGETS
     if not missing or targets is None or targets:
         return ""
     return (
@@ -430,7 +430,7 @@ def explain_absence(absent: Collection[str], targets: Collection[FluxTarget] | N
 
 
 def _check_access(policy: ImagePolicy, repository: ImageRepository, own: str) -> None:
-    """Raise Unobserved where a policy may not use an ImageRepository of another namespace.
+    """Raise _Unobserved where a policy may not use an ImageRepository of another namespace.
 
     Flux knows by `spec.accessFrom` which policies may, and selects a tag of that image for no other
     policy. Else any writer of a policy could have a registry read with the pull secret of another
@@ -444,7 +444,7 @@ def _check_access(policy: ImagePolicy, repository: ImageRepository, own: str) ->
         image = None
     if image != repository.image:
         place = f"ImageRepository {repository.head.key}"
-        raise Unobserved(f"{place}: Flux has selected no tag of its image for {policy.head.key}")
+        raise _Unobserved(f"{place}: Flux has selected no tag of its image for {policy.head.key}")
 
 
 def describe_policy(policy: ImagePolicy) -> PolicyReading:
@@ -457,8 +457,8 @@ def describe_policy(policy: ImagePolicy) -> PolicyReading:
     )
 
 
-BAD_ANNOTATION = "InvalidAnnotation"
-DRIFT_CORRECTED: Final = "DriftCorrected"
+_BAD_ANNOTATION = "InvalidAnnotation"
+_DRIFT_CORRECTED: Final = "DriftCorrected"
 _VALUES: Final = frozenset(
     {FluxWriteCode.VALUE_SET, FluxWriteCode.VALUE_MOVED, FluxWriteCode.VALUE_TAKEN}
 )
@@ -489,7 +489,7 @@ class ReleaseReports:
     def on_write(self, watched: WatchedObject, write: FluxWrite, *, is_drift: bool) -> None:
         """Report a write that put drift right, or went over what another writer had chosen."""
         if is_drift and write.code in _VALUES:
-            event = ReleaseEvent(reason=DRIFT_CORRECTED, note=write.text, is_routine=True)
+            event = ReleaseEvent(reason=_DRIFT_CORRECTED, note=write.text, is_routine=True)
             self._report(watched, event)
         elif write.code in _OVER_OTHERS:
             event = ReleaseEvent(reason=camel_case(write.code), note=write.text, is_routine=True)
@@ -499,7 +499,7 @@ class ReleaseReports:
         """Report annotations of Flux's objects that cannot be obeyed, each once."""
         before, now = self._problems.get(watched.name, frozenset()), frozenset(problems)
         for text in sorted(now - before):
-            event = ReleaseEvent(reason=BAD_ANNOTATION, note=text, severity=Severity.WARN)
+            event = ReleaseEvent(reason=_BAD_ANNOTATION, note=text, severity=Severity.WARN)
             self._report(watched, event)
         self._problems[watched.name] = now
 

@@ -190,7 +190,7 @@ def _text(sts: StatefulSet) -> str:
 _PATH: Final = f"/metadata/annotations/{DOWNSCALE_INTENT.replace('/', '~1')}"
 
 
-class IntentClient(Reader, Patcher, Protocol):
+class _IntentClient(Reader, Patcher, Protocol):
     """The part of `kube.api.ApiClient` that is needed."""
 
 
@@ -200,7 +200,7 @@ class IntentWriter:
 
     client: Patcher
     """Writes marks."""
-    removing: IntentClient
+    removing: _IntentClient
     """Removes them."""
     removals: Removals
     downscales: Downscales
@@ -258,7 +258,7 @@ class IntentWriter:
     async def _take_off(self, sts: StatefulSet, text: str) -> bool:
         client = self.removing
         try:
-            now = await _patch(client, sts, [_test_uid(sts.uid), *render_steps(text)])
+            now = await _patch(client, sts, [_test_uid(sts.uid), *_render_steps(text)])
         except NotFound as error:
             raise Conflict(f"{error}", call=error.call) from error
         except Conflict:
@@ -281,7 +281,7 @@ class IntentWriter:
         return _decode(await self.removing.patch(STATEFULSETS, sts.namespace, sts.name, patch))
 
 
-def render_steps(text: str) -> list[JsonObject]:
+def _render_steps(text: str) -> list[JsonObject]:
     """Return the steps of a patch that fails without a mark, and removes it."""
     return [
         {"op": "test", "path": _PATH, "value": text},
@@ -305,10 +305,10 @@ def _decode(body: bytes) -> StatefulSet:
 
 
 # First wait after the store contradicted the cache, which shows it any moment.
-RECHECK_WAIT: Final = timedelta(milliseconds=50)
+_RECHECK_WAIT: Final = timedelta(milliseconds=50)
 # A write that holds back its group and does not succeed leaves it to others for most of this time,
 # once it has failed for longer than it may hold it (D-25).
-HELD_WAIT: Final = timedelta(minutes=2)
+_HELD_WAIT: Final = timedelta(minutes=2)
 # Timers may be early by a little.
 CATCH_UP: Final = timedelta(milliseconds=20)
 
@@ -367,7 +367,7 @@ class ScalingWrites:
         try:
             await write.send()
         except Conflict as error:
-            wait = attempts.record_failure(write.clash, str(error), at_least=RECHECK_WAIT)
+            wait = attempts.record_failure(write.clash, str(error), at_least=_RECHECK_WAIT)
             outcome.fail(_render_clash(write, str(error)), wait)
             return False
         except DeadlinePassed as error:
@@ -400,7 +400,7 @@ class ScalingWrites:
     def _record_failure(self, write: Write, error: ApiError | InvalidInput) -> timedelta:
         attempts, least = self._attempts, get_retry_after(error)
         if write.is_blocked() and attempts.failing_for(write.attempt) >= PERSIST_LIMIT:
-            least = max(least, HELD_WAIT)
+            least = max(least, _HELD_WAIT)
         wait = attempts.record_failure(write.attempt, str(error), at_least=least)
         log.debug(
             "Attempt failed", attempt=write.attempt[0], zone=write.zone, again_in=wait, err=error
@@ -438,7 +438,7 @@ def render_failure(what: str, failure: str, zone: str) -> Reason:
     return Reason(code=Code.SCALE_REFUSED, text=text, severity=Severity.WARN, zone=zone)
 
 
-def render_patch(
+def _render_patch(
     action: ScaleZone, mark: str | None, record: Sequence[JsonObject]
 ) -> list[JsonObject]:
     """Return the steps that write replicas, and those that record their time.
@@ -450,14 +450,14 @@ def render_patch(
     return [
         {"op": "test", "path": "/metadata/uid", "value": zone.uid},
         *_render_spec(action),
-        *([] if mark is None else render_steps(mark)),
+        *([] if mark is None else _render_steps(mark)),
         {"op": "test", "path": "/spec/replicas", "value": zone.replicas},
         {"op": "replace", "path": "/spec/replicas", "value": action.replicas},
         *record,
     ]
 
 
-def name_outcome(error: ApiError) -> str:
+def _name_outcome(error: ApiError) -> str:
     """Return the outcome of a patch, as metrics name it."""
     match error:
         case Conflict() | NotFound():
@@ -487,7 +487,7 @@ def _render_spec(action: ScaleZone) -> list[JsonObject]:
 
 
 # A cache that has not shown an own write for so long is reported as behind by its own age.
-UNSEEN_LIMIT: Final = timedelta(seconds=60)
+_UNSEEN_LIMIT: Final = timedelta(seconds=60)
 
 
 class _UnseenWrite(msgspec.Struct, frozen=True, kw_only=True):
@@ -732,12 +732,12 @@ class Replicas:
             reason=action.reason.code, why=action.reason.text,
         )  # fmt: skip
         try:
-            steps = render_patch(action, mark, self._render_time(action))
+            steps = _render_patch(action, mark, self._render_time(action))
             body = await self.client.patch(
                 STATEFULSETS, zone.namespace, zone.name, steps, has_turn=has_turn
             )
         except ApiError as error:
-            self._count(group, action, name_outcome(error))
+            self._count(group, action, _name_outcome(error))
             if isinstance(error, UnknownOutcome):
                 self._unseen[zone.uid] = _UnseenWrite(
                     replicas=action.replicas,
@@ -758,7 +758,7 @@ class Replicas:
         self._unseen[zone.uid] = _UnseenWrite(
             replicas=written.replicas,
             generation=written.generation,
-            expires_at=self.clock.elapsed() + UNSEEN_LIMIT,
+            expires_at=self.clock.elapsed() + _UNSEEN_LIMIT,
         )
         if action.keeps_time:
             self._record_written(written)

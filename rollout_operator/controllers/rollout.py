@@ -65,7 +65,7 @@ from rollout_operator.telemetry.metrics import GroupStates, Metrics
 LAG_LIMIT: Final = CONTRADICTIONS.most
 RECHECK_WAIT: Final = CONTRADICTIONS.first
 # How often a delete without an answer is read back while it may still be carried out.
-UNKNOWN_WAIT: Final = timedelta(seconds=5)
+_UNKNOWN_WAIT: Final = timedelta(seconds=5)
 # Budgets may count pods of other groups, whose events do not wake this group. It costs no request.
 HELD_RECHECK: Final = timedelta(seconds=10)
 
@@ -110,7 +110,7 @@ class Steps:
         steps = [await self._try(group, action) for action in actions]
         again = min((step.again for step in steps), default=self.resync)
         if self.deletes.list_unknown(group.owners):
-            again = min(again, UNKNOWN_WAIT)
+            again = min(again, _UNKNOWN_WAIT)
         reasons = tuple(reason for step in steps for reason in step.reasons)
         return StepOutcome(again=again, reasons=reasons, failed=any(step.failed for step in steps))
 

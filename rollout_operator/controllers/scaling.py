@@ -73,7 +73,7 @@ from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import GroupStates, Metrics, Subject
 
 # A name is worth a short wait, and no more: without it the sentence says "something else".
-NAMED_WITHIN: Final = timedelta(seconds=2)
+_NAMED_WITHIN: Final = timedelta(seconds=2)
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -134,14 +134,14 @@ class Contests:
 
     async def _fetch_writers(self, zone: StatefulSet) -> tuple[str, ...]:
         try:
-            async with asyncio.timeout(NAMED_WITHIN.total_seconds()):
+            async with asyncio.timeout(_NAMED_WITHIN.total_seconds()):
                 body = await self._client.fetch(STATEFULSETS, zone.namespace, zone.name)
         except (ApiError, TimeoutError):
             return ()
         return decode_replica_writers(body, but=self._name)
 
 
-def describe_mark(sts: StatefulSet) -> Reason:
+def _describe_mark(sts: StatefulSet) -> Reason:
     """Return why a mark of a downscale that comes back is not removed now."""
     text = (
         f"annotation {DOWNSCALE_INTENT} of {sts.name} was removed and did not stay so, something"
@@ -150,7 +150,7 @@ def describe_mark(sts: StatefulSet) -> Reason:
     return Reason(code=Code.COUNT_CONTESTED, text=text, severity=Severity.WARN, zone=sts.name)
 
 
-class DelayCalls(Protocol):
+class _DelayCalls(Protocol):
     """The part of `pods.PodClient` that is needed."""
 
     async def cancel_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodError]: ...
@@ -162,7 +162,7 @@ class DelayCalls(Protocol):
 class PodCaller:
     """All calls, by UID of the set, and their answers, by UID of the pod."""
 
-    calls: DelayCalls
+    calls: _DelayCalls
     _: KW_ONLY
     now: Callable[[], datetime]
     """The API server's time."""
@@ -275,10 +275,10 @@ def _reopen(calls: PodCalls) -> PodCalls:
 
 # Own writes are known at once, so that a chain is through in one reconcile; a bound for what is
 # not.
-ROUNDS: Final = 8
+_ROUNDS: Final = 8
 
 
-class MirroredReferences(Protocol):
+class _MirroredReferences(Protocol):
     """The source of the counts of references."""
 
     @property
@@ -312,7 +312,7 @@ class ScalingController:
     observer: Observer
     counts: Replicas
     pod_calls: PodCaller
-    references: MirroredReferences
+    references: _MirroredReferences
     attempts: Attempts
     writes: ScalingWrites
     contests: Contests
@@ -347,7 +347,7 @@ class ScalingController:
 
     async def _work(self, group: Group, outcome: ReconcileOutcome) -> ScalingPlan:
         """Do what is due until nothing more is; return the last plan."""
-        for _ in range(ROUNDS):
+        for _ in range(_ROUNDS):
             outcome.clear()
             marked = self.counts.list_marked(zone.sts for zone in group.zones)
             group = await self._revoke(group, marked, outcome)
@@ -377,7 +377,7 @@ class ScalingController:
         for sts in marked:
             wait = self.removals.wait_before(sts)
             if wait:
-                outcome.fail(describe_mark(sts), wait)
+                outcome.fail(_describe_mark(sts), wait)
                 continue
             wait = self.removals.wait_in_line(sts)
             if wait:

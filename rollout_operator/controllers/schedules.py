@@ -137,7 +137,7 @@ class KeptGates:
                 if not still_holds():
                     return False
                 self._log("Correcting gate", wanted)
-                patch = render_correction(action)
+                patch = _render_correction(action)
                 self._record(await client.patch(*place, patch, has_turn=True))
             case DeleteGate(head=head):
                 log.info("Deleting gate", gate=head.key)
@@ -183,7 +183,7 @@ def render_gate(wanted: WantedGate) -> JsonObject:
     }
 
 
-def render_correction(action: CorrectGate) -> JsonObject:
+def _render_correction(action: CorrectGate) -> JsonObject:
     """Return the merge patch that makes a gate as wanted, and changes nothing else of it."""
     head, wanted = action.head, action.wanted
     same: JsonObject = {"uid": head.uid, "resourceVersion": head.resource_version}
@@ -439,7 +439,7 @@ def _read_schedule(watched: AnyWatched) -> ScheduleObject:
 # Every schedule is reconciled this often when nothing happens.
 RESYNC: Final = timedelta(minutes=5)
 # Many gates take minutes, and their wanted state may have changed by then: it is decided anew.
-PASS_LIMIT: Final = timedelta(seconds=5)
+_PASS_LIMIT: Final = timedelta(seconds=5)
 # Gates that are written at a time: as many as Rollouts are recorded at a time, which wait for the
 # same requests a second, so that these do not leave them a fraction.
 _AT_A_TIME: Final = 16
@@ -553,7 +553,7 @@ class ScheduleController:
 
         async def write_in_turn() -> None:
             for action in turns:
-                if now() - begin >= PASS_LIMIT:
+                if now() - begin >= _PASS_LIMIT:
                     return
                 if not await self._write(action, still_holds, written):
                     return

@@ -48,13 +48,13 @@ from rollout_operator.telemetry.metrics import GroupStates, Metrics, Subject
 # Grafana's operator reconciles every five seconds, and waits for caches and its own limits.
 STAYS_FOR: Final = timedelta(minutes=1)
 # So long one watch may be behind the other, and a decision behind its snapshot.
-SETTLES_IN: Final = timedelta(seconds=2)
+_SETTLES_IN: Final = timedelta(seconds=2)
 # Of a group, that settle at a time. Each costs a plan of the group; an operator that deletes more
 # at once is no operator to compare with.
 MOST_SETTLING: Final = 32
 
 
-class Difference(StrEnum):
+class _Difference(StrEnum):
     """How two operators differ over a pod: the values of `metrics.SHADOW_DIFFERENCES`."""
 
     NOT_DELETED = "not_deleted"
@@ -142,15 +142,15 @@ class Differences:
         if left > timedelta(0):
             return left
         watched.reported.add(uid)
-        self._count(group, replacement.pod, Difference.NOT_DELETED, replacement.reason.text)
+        self._count(group, replacement.pod, _Difference.NOT_DELETED, replacement.reason.text)
         return None
 
     def _compare_went(self, group: GroupName, went: _Went, now: timedelta) -> timedelta | None:
         """Count a pod that should have stayed, once nothing can show otherwise any more."""
-        left = went.at + SETTLES_IN - now
+        left = went.at + _SETTLES_IN - now
         if left > timedelta(0):
             return left
-        self._count(group, went.pod, Difference.DELETED, "it was not this pod's turn")
+        self._count(group, went.pod, _Difference.DELETED, "it was not this pod's turn")
         return None
 
     def _drop(self, watched: _Watched, wanted: Mapping[Uid, Replacement], now: timedelta) -> None:
@@ -159,21 +159,21 @@ class Differences:
             watched.reported.discard(uid)
             watched.dropped[uid] = now
         for uid, at in list(watched.dropped.items()):
-            if now - at >= SETTLES_IN:
+            if now - at >= _SETTLES_IN:
                 del watched.dropped[uid]
 
-    def _count(self, group: GroupName, pod: Pod, kind: Difference, why: str) -> None:
+    def _count(self, group: GroupName, pod: Pod, kind: _Difference, why: str) -> None:
         self.total += 1
         self._counter.labels(group, kind).inc()
         messages = {
-            Difference.NOT_DELETED: "This operator would have deleted a pod that stays",
-            Difference.DELETED: "A pod was deleted that this operator would have kept",
+            _Difference.NOT_DELETED: "This operator would have deleted a pod that stays",
+            _Difference.DELETED: "A pod was deleted that this operator would have kept",
         }
         log.warn(messages[kind], group=group, pod=pod.name, uid=pod.uid, why=why)
 
 
 # Budgets may count pods of other groups, whose events do not wake this group.
-HELD_RECHECK: Final = timedelta(seconds=10)
+_HELD_RECHECK: Final = timedelta(seconds=10)
 
 
 class ShadowController(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,7 +225,7 @@ class ShadowController(msgspec.Struct, frozen=True, kw_only=True):
             )
             reasons.extend(choice.held)
             if choice.held:
-                again = min(again or HELD_RECHECK, HELD_RECHECK)
+                again = min(again or _HELD_RECHECK, _HELD_RECHECK)
         # Without the actions, which pages would show as done.
         return dataclasses.replace(
             plan, actions=(), waits=(*reasons, *plan.waits), requeue_after=again
@@ -237,14 +237,14 @@ class ShadowController(msgspec.Struct, frozen=True, kw_only=True):
         self.metrics.forget_group(name)
 
 
-class GrantablePods(msgspec.Struct, frozen=True):
+class _GrantablePods(msgspec.Struct, frozen=True):
     """The pods of a zone that would be deleted, and why the rest is held."""
 
     going: Sequence[Replacement]
     held: Sequence[Reason]
 
 
-async def choose_grantable(arbiter: Arbiter, action: ReplacePods) -> GrantablePods:
+async def choose_grantable(arbiter: Arbiter, action: ReplacePods) -> _GrantablePods:
     """Return the pods of an action that budgets grant; nothing is reserved."""
     going: list[Replacement] = []
     held: list[Refusal] = []
@@ -256,7 +256,7 @@ async def choose_grantable(arbiter: Arbiter, action: ReplacePods) -> GrantablePo
         held.extend(refusal for _, refusal in pairs if refusal is not None)
     zone = action.zone.name
     reasons = dict.fromkeys(replace(refusal.reason, zone=zone) for refusal in held)
-    return GrantablePods(going, tuple(reasons))
+    return _GrantablePods(going, tuple(reasons))
 
 
 def would(what: str, why: str, zone: str) -> Reason:

@@ -201,10 +201,10 @@ class Waker:
                 self._add(sts.group)
 
 
-PERMANENT_AFTER: Final = timedelta(minutes=5)
-PERMANENT_WAIT: Final = timedelta(seconds=30)
+_PERMANENT_AFTER: Final = timedelta(minutes=5)
+_PERMANENT_WAIT: Final = timedelta(seconds=30)
 # Not tried for this long after it was due: the next failure is a first.
-FORGET_AFTER: Final = timedelta(minutes=2)
+_FORGET_AFTER: Final = timedelta(minutes=2)
 
 Attempt = tuple[str, ...]
 """Names what is attempted: equal when it is the same thing again."""
@@ -269,7 +269,7 @@ class Attempts:
         """Remember a failed attempt; return the wait before the next."""
         now = self._clock.elapsed()
         for old, failing in list(self._failing.items()):
-            if now - failing.not_before > FORGET_AFTER:
+            if now - failing.not_before > _FORGET_AFTER:
                 del self._failing[old]
         failing = self._failing.setdefault(attempt, _Failing(now, now, error))
         failing.count += 1
@@ -283,8 +283,8 @@ class Attempts:
         self._failing.pop(attempt, None)
 
     def _choose_wait(self, failing: _Failing, now: timedelta) -> timedelta:
-        if now - failing.since >= PERMANENT_AFTER:
-            return PERMANENT_WAIT
+        if now - failing.since >= _PERMANENT_AFTER:
+            return _PERMANENT_WAIT
         return self._backoff.bound(failing.count) * (1 + self._rng()) / 2
 
 

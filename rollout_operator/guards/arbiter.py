@@ -1,30 +1,18 @@
-"""The arbiter of every disruption of a pod under a budget: eviction, and delete of a rollout.
+"""The arbiter of every disruption of a pod under a budget: an eviction, or a delete of a rollout.
 
-It makes two promises about the one decision in `planning.budgets`. Within this process nothing
-is awaited between a decision and its reservation, so no lock is needed and none can be held too
-long. Between processes a record is written on the pod first and all pods are read after that: of
-two that grant at the same time the later writer sees the other's record, and both decide with it.
-See docs/budgets.md, and tests/models for the proof.
+Within this process nothing is awaited between a decision and its reservation, so no lock is needed.
+Between processes a record is written on the pod first and all pods are read after that: of two that
+grant at the same time the later writer sees the other's record, and both decide with it. See
+docs/budgets.md, and tests/models for the proof. What a budget allows is decided in
+`planning.budgets`.
 
 An eviction sends one request, and the arbiter reads all pods itself. A rollout has to read its
 group before a delete anyway: it reserves first, and one live read serves its own decision and that
 of the arbiter.
-
-What the arbiter decides on: budgets, sets and pods as the caches show them, or live pods.
-
-Which disruption budgets there are, and which of them select a pod.
-
-Decides which version of a budget is in force: the newest that can be obeyed, for as long as the
-budget exists. Which pods it selects is found by their labels; what it allows is decided in
-`planning.budgets`, that two of them select one pod is refused there.
-
-What the budgets of a running operator are like now, for those who read its pages.
-
-Made of the same caches, grants and records as decisions, and by the same counting. Nothing here
-decides.
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -50,12 +38,6 @@ from rollout_operator.guards.grants import (
     Reservation,
     is_recorded,
     refuse,
-    refuse_contested,
-    refuse_in_quarantine,
-    refuse_late,
-    refuse_standing,
-    refuse_unrecorded,
-    refuse_unused,
     wins,
 )
 from rollout_operator.guards.turns import Precedence, WaitingEvictions
@@ -68,7 +50,15 @@ from rollout_operator.model.budget import (
     FlawedBudget,
 )
 from rollout_operator.model.description import BudgetDescription
-from rollout_operator.model.names import ApiError, GroupName, Uid, UnknownOutcome
+from rollout_operator.model.names import (
+    ApiError,
+    Conflict,
+    DeadlinePassed,
+    GroupName,
+    NotFound,
+    Uid,
+    UnknownOutcome,
+)
 from rollout_operator.model.objects import (
     Group,
     Newcomers,
@@ -90,28 +80,44 @@ from rollout_operator.planning.budgets import (
 )
 from rollout_operator.planning.describe_budgets import describe_budget
 from rollout_operator.planning.readiness import SNAPSHOT_LIMIT
+from rollout_operator.planning.wording import count
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
-_UPDATED: Final = "updated"
-_DELETED: Final = "deleted"
-_INVALID: Final = "invalid"
-_IGNORED: Final = "ignored"
-_DELETE_IGNORED: Final = "delete-ignored"
+# An answer leaves so soon after its record was written. A process that finds the record on an
+# untouched pod waits twice as long before its grant is released, so that what the answer allowed
+# has happened.
+ANSWER_LIMIT: Final = timedelta(seconds=4)
+# A delete of a rollout names the version of the pod that has the record: once the record is
+# removed, that delete fails, at whatever time. So the record only has to count until the delete is
+# carried out, at most 5 s and a request after the read that it rests on.
+_ROLLOUT_LIMIT: Final = RECORD_COUNTS / 4
+# The same pod requested again so soon is the same request, repeated; its answer may be used for as
+# long.
+REPEAT_LIMIT: Final = timedelta(seconds=2)
+# The other process releases its grant as soon as it has read.
+CONTEST_PAUSE: Final = timedelta(milliseconds=100)
+CONTEST_READS: Final = 6
+# More waiters are refused at once: each is decided on again when the first is settled.
+MOST_WAITING: Final = 64
+# Pods that are decided on before other tasks may run: some milliseconds.
+SLICE: Final = 100
 
 
 class BudgetCatalog:
-    """The budgets of one namespace, fed by their informer."""
+    """The budgets of one namespace, fed by their informer.
+
+    Of each the newest version that can be obeyed is in force, for as long as the budget exists.
+    """
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics.budgets
         self._known: dict[str, BudgetVersions] = {}
 
     def on_change(self, old: AnyBudget | None, new: AnyBudget | None) -> None:
-        """Take a change of the cache: what was stored and what is stored now."""
         last = new or old
         if last is None or not last.name:  # without a name it cannot be distinguished
-            self._metrics.count(_IGNORED)
+            self._metrics.count("ignored")
         elif new is None:
             self._forget(last)
         elif isinstance(new, Budget):
@@ -121,13 +127,11 @@ class BudgetCatalog:
 
     def list_selecting(self, labels: Mapping[str, str]) -> tuple[BudgetState, ...]:
         """Return the budgets that select a pod with these labels, by name."""
-        entries = [versions.find_state(labels) for versions in self._known.values()]
-        return tuple(
-            sorted((entry for entry in entries if entry is not None), key=lambda state: state.name)
-        )
+        states = [versions.find_state(labels) for versions in self._known.values()]
+        found = [state for state in states if state is not None]
+        return tuple(sorted(found, key=lambda state: state.name))
 
     def get(self, name: str) -> BudgetVersions | None:
-        """Return the known versions of a budget."""
         return self._known.get(name)
 
     def list_all(self) -> Sequence[BudgetVersions]:
@@ -144,7 +148,7 @@ class BudgetCatalog:
                     generation=budget.generation,
                     known_generation=versions.generation,
                 )
-            self._metrics.count(_IGNORED)
+            self._metrics.count("ignored")
             return
         self._known[budget.name] = BudgetVersions(
             namespace=budget.namespace,
@@ -160,11 +164,11 @@ class BudgetCatalog:
             max_unavailable=budget.maximum,
             partition_pattern=budget.pattern,
         )
-        self._metrics.count(_UPDATED)
+        self._metrics.count("updated")
         self._show(budget.name)
 
     def _take_flawed(self, flawed: FlawedBudget | Unreadable) -> None:
-        self._metrics.count(_INVALID)
+        self._metrics.count("invalid")
         versions = self._find_same(flawed)
         generation = flawed.generation if isinstance(flawed, FlawedBudget) else 0
         if versions is not None and 0 < generation < versions.generation:
@@ -204,11 +208,11 @@ class BudgetCatalog:
         versions = self._find_same(last)
         generation = 0 if isinstance(last, Unreadable) else last.generation
         if versions is None or 0 < generation < versions.generation:
-            self._metrics.count(_DELETE_IGNORED)
+            self._metrics.count("delete-ignored")
             return
         del self._known[last.name]
         log.info("Budget is gone", zpdb=last.name, generation=versions.generation)
-        self._metrics.count(_DELETED)
+        self._metrics.count("deleted")
         self._metrics.forget(last.name)
 
     def _find_same(self, budget: AnyBudget) -> BudgetVersions | None:
@@ -235,23 +239,19 @@ def _is_news(versions: BudgetVersions, budget: Budget) -> bool:
     return bool(versions.problem) or decides(versions.budget, budget)
 
 
-class PodReader(Protocol):
-    """The reader of live pods."""
-
+class _PodReader(Protocol):
     async def fetch_pods(self, sets: Sequence[StatefulSet]) -> Sequence[Pod | Unreadable]:
-        """Return all pods of these sets as the store has them. Raises ApiError."""
+        """Return all pods of these sets from a live read. Raises ApiError."""
         ...
 
 
 class ArbiterContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What an Arbiter works with."""
-
     budgets: BudgetCatalog
     find_lack: Callable[[DisruptionSource], str | None]
-    """Says why budgets are not known, None where they are known well enough."""
+    """Says why budgets are not known yet; None where they are."""
     sets: StatefulSetStore
     pods: PodStore
-    reader: PodReader
+    reader: _PodReader
     in_flight: InFlight
     recorder: Recorder
     find_downscale: Callable[[GroupName, Iterable[StatefulSet]], Underway | None]
@@ -263,14 +263,12 @@ class ArbiterContext(msgspec.Struct, frozen=True, kw_only=True):
     metrics: Metrics
     find_newcomers: Callable[[Uid], Newcomers | None] = lambda uid: None
     find_departed: Callable[[str, OwnedPods | None], tuple[Zone, ...]] = lambda budget, live: ()
-    """Returns the zones that left a budget while they were short, with live pods or by the
-    caches."""
+    """Returns the zones that left a budget while they were short, with live or cached pods."""
 
 
 def compose_zone(
     sts: StatefulSet, pods: Sequence[Pod | Unreadable], newcomers: Newcomers | None
 ) -> Zone:
-    """Return a zone of these pods, which all belong to it."""
     return Zone(
         sts=sts,
         pods=tuple(pod for pod in pods if isinstance(pod, Pod)),
@@ -280,7 +278,7 @@ def compose_zone(
 
 
 class Snapshots:
-    """The maker of snapshots in one process."""
+    """Makes the snapshots that the arbiter decides on, from the caches or from live pods."""
 
     def __init__(self, context: ArbiterContext) -> None:
         self._context = context
@@ -290,16 +288,15 @@ class Snapshots:
         lack = self._context.find_lack(request.engine)
         if lack is not None:
             return refuse(Code.BUDGETS_NOT_READ, f"the budgets are not known yet: {lack}")
-        choice = choose_budget(
-            self._context.budgets.list_selecting(request.pod.labels), request.pod
-        )
-        # A pod that no budget selects as far as we know is let go only where we know enough.
+        states = self._context.budgets.list_selecting(request.pod.labels)
+        choice = choose_budget(states, request.pod)
+        # That no budget selects a pod is believed only of caches that are fresh.
         if choice is None and self._context.age() > SNAPSHOT_LIMIT:
             return refuse_stale_cache()
         return choice
 
     def observe(self, budget: Budget, request: DisruptionRequest) -> BudgetSnapshot:
-        """Return what the caches show; nothing may be awaited until it has been decided on."""
+        """Return what the caches show; decide on it before anything is awaited."""
         snapshot, sets = self._outline(budget, request)
         owned: OwnedPods = {sts.uid: self._context.pods.list_by_owner(sts.uid) for sts in sets}
         return self._fill(snapshot, sets, owned, self._context.find_departed(budget.name, None))
@@ -396,26 +393,6 @@ class Snapshots:
         return tuple(zones)
 
 
-# An answer leaves so soon after its record was written. A process that finds the record on an
-# untouched pod waits twice as long before its grant is released, so that what the answer allowed
-# has happened.
-ANSWER_LIMIT: Final = timedelta(seconds=4)
-# A delete of a rollout names the version of the pod that has the record: once the record is
-# removed, that delete fails, at whatever time. So the record only has to count until the delete is
-# carried out, at most 5 s and a request after the read that it rests on.
-ROLLOUT_LIMIT: Final = RECORD_COUNTS / 4
-# The same pod requested again so soon is the same request, repeated; its answer may be used for as
-# long.
-REPEAT_LIMIT: Final = timedelta(seconds=2)
-# The other process releases its grant as soon as it has read.
-CONTEST_PAUSE: Final = timedelta(milliseconds=100)
-CONTEST_READS: Final = 6
-# More waiters are refused at once: each is decided on again when the first is settled.
-MOST_WAITING: Final = 64
-# Pods that are decided on before other tasks may run: some milliseconds.
-SLICE: Final = 100
-
-
 class Arbiter:
     """Decides, reserves, records and confirms."""
 
@@ -443,10 +420,8 @@ class Arbiter:
         await self._releases.run()
 
     async def assess_all(self, requests: Sequence[DisruptionRequest]) -> Sequence[Refusal | None]:
-        """Return for each pod why it may not go as the caches show it, None where it may.
-
-        What the caches show is taken once for all pods of a StatefulSet under one budget.
-        """
+        """Return for each pod why it may not go as the caches show it, None where it may."""
+        # One snapshot for all pods of a StatefulSet under one budget.
         decisions: dict[tuple[str, Uid | None], Decisions] = {}
         refusals: list[Refusal | None] = []
         for number, request in enumerate(requests, 1):
@@ -456,8 +431,7 @@ class Arbiter:
                 if key not in decisions:
                     decisions[key] = Decisions(self._snapshots.observe(choice, request))
                 decided = decisions[key]
-                refusal = decided.assess(request.pod)
-                choice = refusal or self._precedence.assess(
+                choice = decided.assess(request.pod) or self._precedence.assess(
                     request, decided.snapshot_of(request.pod)
                 )
             refusals.append(choice)
@@ -470,18 +444,15 @@ class Arbiter:
         return self._snapshots.choose(request)
 
     def may_cover(self, pod: Pod) -> bool:
-        """Return whether a budget selects a pod, or might: not all are known."""
+        """Return whether a budget selects a pod, or may: not all budgets are known."""
         return self.choose(DisruptionRequest(pod=pod, engine=DisruptionSource.EVICTION)) is not None
 
     async def request(self, request: DisruptionRequest, until: timedelta) -> Answer:
-        """Answer before `until`, on the clock's `elapsed`. A pod that is granted is reserved."""
+        """Answer before `until`, on the clock's `elapsed`. A pod that may go is reserved."""
         with self._metrics.inflight.track_inprogress():
-            snapshot = await self._decide(request, until)
-            answer = (
-                await self._grant(request, snapshot, until)
-                if isinstance(snapshot, BudgetSnapshot)
-                else snapshot
-            )
+            answer = await self._decide(request, until)
+            if isinstance(answer, BudgetSnapshot):
+                answer = await self._grant(request, answer, until)
         if isinstance(answer, Refusal) and request.engine is DisruptionSource.EVICTION:
             choice = self.choose(request)
             if isinstance(choice, Budget):
@@ -492,29 +463,27 @@ class Arbiter:
     async def reserve(
         self, request: DisruptionRequest, until: timedelta
     ) -> Reservation | Refusal | None:
-        """Write that a pod is to go, for a caller that reads all pods live after that; None without
-        a budget.
+        """Record that a pod is to go, for a caller that reads all pods live after that.
 
         Waits until `until` for earlier requests. The caller ends a reservation by `confirm` or
-        `release`.
+        `release`; without a budget there is none.
         """
         with self._metrics.inflight.track_inprogress():
-            snapshot = await self._decide(request, until)
-            if isinstance(snapshot, GrantedPod):
+            answer = await self._decide(request, until)
+            if isinstance(answer, GrantedPod):
                 return None
-            answer = (
-                await self._record(request, snapshot)
-                if isinstance(snapshot, BudgetSnapshot)
-                else snapshot
-            )
-        if isinstance(answer, Refusal):
-            self._count(answer)
-        return answer
+            if isinstance(answer, BudgetSnapshot):
+                reserved = await self._record(request, answer)
+            else:
+                reserved = answer
+        if isinstance(reserved, Refusal):
+            self._count(reserved)
+        return reserved
 
     async def confirm(self, reserved: Reservation, live: Group, until: timedelta) -> Answer:
         """Answer before `until`, by a live read of a group that began after the reservation."""
         left = until - self._clock.elapsed()
-        answer: Answer = refuse_late(reserved.request.pod)
+        answer: Answer = _refuse_late(reserved.request.pod)
         try:
             with self._metrics.inflight.track_inprogress():
                 if left > timedelta(0):
@@ -566,7 +535,9 @@ class Arbiter:
             if not self._waits_for_others(snapshot, refusal):
                 break
             if not await self._wait(until):
-                return refusal or refuse_contested(request.pod, choice)
+                text = f"another disruption under budget {choice.name} is decided on"
+                contested = refuse(Code.GRANT_CONTESTED, f"{text}; {request.pod.name} waits")
+                return refusal or contested
         refusal = (
             refusal or self._find_unused(request) or self._precedence.assess(request, snapshot)
         )
@@ -587,26 +558,34 @@ class Arbiter:
         )
 
     def _find_standing(self, snapshot: BudgetSnapshot) -> Refusal | None:
-        """Refuse a pod whose earlier grant may still be used.
-
-        It is not granted twice: to release the second grant would release the first.
-        """
+        # It is not granted twice: to release the second grant would release the first.
         pod = snapshot.pod
         grant = self._in_flight.get(pod.uid)
         if grant is None and not is_recorded(pod, snapshot.now):
             return None
-        return refuse_standing(pod, is_granted=grant is not None and grant.was_granted)
+        text = f"{pod.name} was allowed to go a moment ago"
+        if grant is None or not grant.was_granted:
+            text = (
+                f"{pod.name} may have been allowed to go a moment ago: there is a record, and it is"
+                " not known what became of it"
+            )
+        return refuse(Code.GRANT_CONTESTED, text)
 
     def _find_unused(self, request: DisruptionRequest) -> Refusal | None:
-        """Refuse a pod whose evictions came to nothing lately; others go on meanwhile."""
+        # Other pods of the budget go on meanwhile.
         unused, pod = self._in_flight.unused, request.pod
         wait = unused.wait_before(pod.uid)
         if request.engine is not DisruptionSource.EVICTION or not wait:
             return None
-        return refuse_unused(pod, unused.count(pod.uid), wait)
+        text = (
+            f"{pod.name} was allowed to go {count(unused.count(pod.uid), 'time')} and stayed, as"
+            " where a PodDisruptionBudget or another webhook refuses it; it may be allowed again in"
+            f" {math.ceil(wait.total_seconds())} s"
+        )
+        return replace(refuse(Code.GRANT_UNUSED, text), requeue_after=wait)
 
     def _waits_for_others(self, snapshot: BudgetSnapshot, refusal: Refusal | None) -> bool:
-        """Return whether only grants that may come to nothing within moments stand in the way."""
+        """Return whether the pod might go, were it not for grants that are not settled yet."""
         open_grants = self._in_flight.list_requested(snapshot.budget.name)
         if refusal is None or not open_grants:
             return False
@@ -616,7 +595,7 @@ class Arbiter:
         return assess_disruption(replace(snapshot, deletions=going)) is None
 
     async def _wait(self, until: timedelta) -> bool:
-        """Wait in the order of arrival until a grant has been settled; return False if too late."""
+        """Wait in the order of arrival until a grant is settled; return False where it is late."""
         if len(self._waiting) >= MOST_WAITING:
             return False
         left = until - self._clock.elapsed()
@@ -639,8 +618,8 @@ class Arbiter:
         self, request: DisruptionRequest, snapshot: BudgetSnapshot, until: timedelta
     ) -> Answer:
         left = min(until - self._clock.elapsed(), ANSWER_LIMIT)
-        if left <= timedelta(0):  # nothing would be sent, and no answer could rest on it
-            return refuse_late(request.pod)
+        if left <= timedelta(0):  # the answer would be too late, and nothing has to be written
+            return _refuse_late(request.pod)
         reserved: Reservation | Refusal | None = None
         try:
             async with asyncio.timeout(left.total_seconds()):
@@ -649,7 +628,7 @@ class Arbiter:
                     return reserved
                 return await self._confirm(reserved, None)
         except TimeoutError:
-            return refuse_late(request.pod)
+            return _refuse_late(request.pod)
         finally:
             # Also where the client has gone. An answer that may have left was given before.
             if isinstance(reserved, Reservation):
@@ -658,20 +637,23 @@ class Arbiter:
     async def _record(
         self, request: DisruptionRequest, snapshot: BudgetSnapshot
     ) -> Reservation | Refusal:
-        """Reserve a pod and write its record."""
         lasts = request.lasts + REPEAT_LIMIT
         grant = self._in_flight.reserve(request.pod, request.engine, snapshot.budget.name, lasts)
         stands = False
         try:
             record = await self._recorder.write(grant, self._now)
             if record is None and self._clock.elapsed() - self._began < QUARANTINE:
-                return refuse_in_quarantine()
+                text = (
+                    "the operator has just started and may not keep records on pods: nothing is"
+                    f" allowed to go in its first {QUARANTINE.total_seconds():g} s"
+                )
+                return refuse(Code.START_QUARANTINE, text)
             stands = True
             return Reservation(request=request, budget=snapshot.budget, grant=grant, record=record)
         except ApiError as error:
             if not isinstance(error, UnknownOutcome):
                 grant.record = ""
-            return refuse_unrecorded(request.pod, error)
+            return _refuse_unrecorded(request.pod, error)
         finally:
             # Also where the requester has gone: the record may still be in flight.
             if not stands:
@@ -683,7 +665,7 @@ class Arbiter:
         try:
             answer = await self._read_until_sure(reserved, group)
         except ApiError as error:
-            answer = refuse_unrecorded(grant.pod, error)
+            answer = _refuse_unrecorded(grant.pod, error)
         if isinstance(answer, Refusal):
             await self._releases.release(grant)
         return answer
@@ -691,13 +673,13 @@ class Arbiter:
     async def _read_until_sure(self, reserved: Reservation, group: Group | None) -> Answer:
         """Read live until the pod may go, or may not. Raises ApiError."""
         grant, record = reserved.grant, reserved.record
-        limit = ROLLOUT_LIMIT if grant.engine is DisruptionSource.ROLLOUT else ANSWER_LIMIT
+        limit = _ROLLOUT_LIMIT if grant.engine is DisruptionSource.ROLLOUT else ANSWER_LIMIT
         for attempt in range(CONTEST_READS):
             if attempt:
                 await self._clock.sleep(CONTEST_PAUSE)
             live, seen = await self._snapshots.observe_live(reserved, None if attempt else group)
             if seen is None or (record is not None and seen.disruption != grant.record):
-                return refuse_unrecorded(grant.pod, None)
+                return _refuse_unrecorded(grant.pod, None)
             choice = self.choose(replace(reserved.request, pod=seen))
             if isinstance(choice, Refusal):  # meanwhile it is not known which budget rules (W-52)
                 return choice
@@ -712,7 +694,7 @@ class Arbiter:
                 return GrantedPod(pod=seen, budget=live.budget.name)
             if refusal is None or not wins(record, live):
                 break
-        return refusal or refuse_late(grant.pod)
+        return refusal or _refuse_late(grant.pod)
 
     def _count(self, answer: Answer) -> None:
         if isinstance(answer, Refusal):
@@ -724,13 +706,25 @@ class Arbiter:
         return self._clock.elapsed() - grant.begun
 
 
-# A snapshot is about one pod; this pod is in no zone.
-_NO_POD: Final = Pod(namespace="", name="", uid=Uid(""), resource_version="")
+def _refuse_late(pod: Pod) -> Refusal:
+    text = f"no answer of the API server about {pod.name} in time"
+    return _refuse_for(DeadlinePassed(text), text)
+
+
+def _refuse_unrecorded(pod: Pod, error: ApiError | None) -> Refusal:
+    # Without an error the pod has changed.
+    if error is None or isinstance(error, Conflict | NotFound):
+        text = f"{pod.name} changed at this very moment; try again"
+        return _refuse_for(error or Conflict(text), text)
+    log.debug("Disruption not recorded", pod=pod.name, err=error)
+    return _refuse_for(error, f"that {pod.name} may go could not be recorded: {error}")
+
+
+def _refuse_for(error: ApiError, text: str) -> Refusal:
+    return replace(refuse(Code.GRANT_NOT_RECORDED, text), error=error)
 
 
 class BudgetAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """One budget: its versions, its description, and the snapshot that this rests on."""
-
     known: BudgetVersions
     described: BudgetDescription
     zones: tuple[Uid, ...]
@@ -738,7 +732,7 @@ class BudgetAccount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Accounts:
-    """The budgets of one namespace, described one at a time: each takes milliseconds."""
+    """Describes the budgets of one namespace, by the same counting as decisions."""
 
     def __init__(self, context: ArbiterContext) -> None:
         self._budgets = context.budgets
@@ -746,11 +740,17 @@ class Accounts:
         self._snapshots = Snapshots(context)
 
     def find(self, name: str) -> BudgetAccount | None:
-        """Return the account of a budget, None where there is none, or none is known."""
+        """Return the account of a budget, None where it is not known."""
         budget = self._budgets.get(name)
         if budget is None or self._find_lack(DisruptionSource.EVICTION) is not None:
             return None
-        snapshot = self._observe(budget)
+        # The snapshot of a pod of no zone; a budget that cannot be obeyed allows nothing.
+        request = DisruptionRequest(
+            pod=Pod(namespace="", name="", uid=Uid(""), resource_version=""),
+            engine=DisruptionSource.EVICTION,
+        )
+        stands_for = budget.budget or _stand_in(budget)
+        snapshot = None if stands_for is None else self._snapshots.observe(stands_for, request)
         return BudgetAccount(
             known=budget,
             described=describe_budget(budget, snapshot, self._budgets.list_all()),
@@ -758,22 +758,14 @@ class Accounts:
         )
 
     def list_descriptions(self) -> Iterator[BudgetDescription]:
-        """Yield the description of each budget, by name; other tasks may run in between."""
+        """Yield the description of each budget, by name; each takes milliseconds."""
         for versions in self._budgets.list_all():
             account = self.find(versions.name)
             if account is not None:
                 yield account.described
 
-    def _observe(self, versions: BudgetVersions) -> BudgetSnapshot | None:
-        budget = versions.budget or _stand_in(versions)
-        if budget is None:
-            return None
-        request = DisruptionRequest(pod=_NO_POD, engine=DisruptionSource.EVICTION)
-        return self._snapshots.observe(budget, request)
-
 
 def _stand_in(versions: BudgetVersions) -> Budget | None:
-    """Return a stand-in, to count the pods of a budget that cannot be obeyed."""
     if versions.flawed_selector is None:
         return None
     return Budget(

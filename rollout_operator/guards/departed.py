@@ -1,12 +1,12 @@
-"""Zones that left their group, budget or policy while they were short: they count still (D-82).
+"""Zones that left their group, budget or policy while they were short: they still count (D-82).
 
 A person deletes a StatefulSet without its pods to give it larger volumes, a tool takes a label off,
-a selector changes: the pods that were down a moment ago are as much down as before. Such a zone
-counts for the others until a StatefulSet of its name is there and whole, at most for `COUNTS_FOR`.
-A zone that was whole when it left counts no more, whatever becomes of its pods.
+a selector changes: the pods that were down a moment ago are still down. Such a zone counts for the
+others until a StatefulSet of its name is there and whole, at most for `COUNTS_FOR`. A zone that was
+whole when it left counts no more, whatever becomes of its pods.
 
 Fed by the watches in every replica, so that a failover forgets nothing. Kept in memory only: after
-a restart what is left of it are pods without a StatefulSet that are not ready.
+a restart it is known from pods without a StatefulSet that are not ready.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -31,43 +31,25 @@ from rollout_operator.model.objects import (
 from rollout_operator.planning.readiness import SNAPSHOT_LIMIT, Readiness, measure_readiness
 from rollout_operator.telemetry.logs import log
 
-# A person who makes volumes larger needs minutes; whoever removes a zone for good waits no longer.
+# To make volumes larger takes minutes; a zone that is removed for good holds the others no longer.
 COUNTS_FOR: Final = timedelta(minutes=10)
-# Any client who may label a StatefulSet adds to the memory. Of more, the oldest of the StatefulSet
-# that left most scopes is forgotten: one that is labelled again and again pushes out no other.
+# Any client that may label a StatefulSet adds records. Beyond this, the oldest record of the
+# StatefulSet with the most is forgotten: one that is labelled again and again displaces no other.
 MOST_DEPARTED: Final = 1024
-# By then the watch of pods shows what was the case when the watch of StatefulSets was ahead of it.
+# By then the watch of pods has caught up with that of StatefulSets.
 LATEST: Final = timedelta(minutes=1)
 
-Scope: TypeAlias = tuple[str, str]
+_Scope: TypeAlias = tuple[str, str]
 """What a zone belongs to: a group, a budget or a policy, by kind and name."""
 AnySet: TypeAlias = StatefulSet | Unreadable
 OwnedPods: TypeAlias = Mapping[Uid | None, Sequence[Pod | Unreadable]]
 """Pods by the UID of their owner; None for those without one."""
 
-
 GROUP: Final = "group"
 BUDGET: Final = "budget"
 POLICY: Final = "policy"
-
-
 # Of pods found without a StatefulSet: they belong to what their labels make them members of.
-_BY_LABELS: Final[Scope] = ("", "")
-
-
-def group_scope(name: GroupName) -> Scope:
-    """Return the scope of a rollout group by label."""
-    return (GROUP, name)
-
-
-def budget_scope(name: str) -> Scope:
-    """Return the scope of a ZoneAwarePodDisruptionBudget."""
-    return (BUDGET, name)
-
-
-def policy_scope(name: str) -> Scope:
-    """Return the scope of a MultiAZRollout."""
-    return (POLICY, name)
+_BY_LABELS: Final[_Scope] = ("", "")
 
 
 class _Kind(NamedTuple):
@@ -85,15 +67,13 @@ class _JustLeft(NamedTuple):
     """A zone that was whole when it left, for all that was known then."""
 
     sts: StatefulSet
-    scopes: Sequence[Scope]
+    scopes: Sequence[_Scope]
     version: str
     """Of the change by which it left: what is older was the case before."""
     at: timedelta
 
 
 class _Read(NamedTuple):
-    """Pods of a live read."""
-
     owned: OwnedPods
     orphans: Mapping[str, Sequence[Pod | Unreadable]]
     """Those without an owner, by the StatefulSet that they are named after."""
@@ -113,20 +93,13 @@ class DepartedZones:
         age: Callable[[], timedelta],
         find_newcomers: Callable[[Uid], Newcomers | None],
     ) -> None:
-        """`map_going` returns the pods of these owners that go although they look untouched.
-
-        `now` is the API server's time, `age` that of the cache of pods.
-        """
-        self._sets = sets
-        self._pods = pods
-        self._map_going = map_going
-        self._clock = clock
-        self._now = now
-        self._age = age
-        self._find_newcomers = find_newcomers
+        """`now` is the API server's time, `age` that of the cache of pods."""
+        self._sets, self._pods, self._clock = sets, pods, clock
+        self._map_going, self._find_newcomers = map_going, find_newcomers
+        self._now, self._age = now, age
         self._kinds: dict[str, _Kind] = {}
         self._callbacks: list[tuple[str, Callable[[str], None]]] = []
-        self._records: dict[str, dict[Scope, _Departed]] = {}
+        self._records: dict[str, dict[_Scope, _Departed]] = {}
         """By name of the StatefulSet, the oldest first."""
         self._just_left: dict[str, _JustLeft] = {}
         self._whole_at_end: dict[Uid, bool] = {}
@@ -145,9 +118,9 @@ class DepartedZones:
         self._kinds[kind] = _Kind(list_names, selects)
 
     def begin(self) -> None:
-        """Take over what was there before this process: sets, pods and budgets must be known.
+        """Find zones that left before this process began, by pods without a StatefulSet.
 
-        Of a zone that left then only pods without a StatefulSet tell, by their own labels.
+        Sets, pods and budgets must be known.
         """
         orphans: dict[str, list[Pod]] = {}
         for pod in self._pods.list_all():
@@ -158,19 +131,18 @@ class DepartedZones:
             if self._find_present(sts) is not None or self._measure(sts).is_whole:
                 continue
             if self._find_scopes(sts):
-                log.warn("Pods without a StatefulSet are not ready, and count still", zone=name)
+                log.warn("Pods without a StatefulSet are not ready, and still count", zone=name)
             self._add(sts, [_BY_LABELS], self._clock.elapsed())
         self._forget_surplus()
 
     def on_change(self, kind: str, callback: Callable[[str], None]) -> None:
-        """Call back with the name of a scope of this kind when a zone that counts there changes."""
+        """Call back with the name of a group, budget or policy when a zone that left it changes."""
         self._callbacks.append((kind, callback))
 
-    def list_zones(self, scope: Scope, live: OwnedPods | None = None) -> tuple[Zone, ...]:
-        """Return the zones that count for a scope and belong to it no more.
+    def list_zones(self, scope: _Scope, live: OwnedPods | None = None) -> tuple[Zone, ...]:
+        """Return the zones that left a scope and still count, with cached or live pods.
 
-        With the pods that the caches show, or with those of a live read. All of them appear as
-        owned by the zone.
+        All pods appear as owned by their zone.
         """
         zones: list[Zone] = []
         read = None if live is None else _index_read(live)
@@ -182,18 +154,15 @@ class DepartedZones:
         return tuple(zones)
 
     def on_set(self, old: AnySet | None, new: AnySet | None) -> None:
-        """Take over a StatefulSet that came, changed or went.
-
-        Before what is known of its newcomers is forgotten by the same change.
-        """
+        """Take over a StatefulSet that came, changed or went, before its newcomers are lost."""
         begins_to_go = _is_terminating(new) and not _is_terminating(old)
         if old is not None and (new is None or begins_to_go or new.labels != old.labels):
-            before, after = self._find_scopes(old), set[Scope]()
+            before, after = self._find_scopes(old), set[_Scope]()
             if new is not None:
                 after = self._find_scopes(new)
                 self._leave_behind(before - after, after - before, old.name)
             if self.on_left(before - after, old, new):
-                log.warn("Zone left while it was short, and counts still", zone=old.name)
+                log.warn("Zone left while it was short, and still counts", zone=old.name)
         if old is not None and new is None:
             self._whole_at_end.pop(old.uid, None)
         elif isinstance(old, StatefulSet) and begins_to_go:
@@ -212,11 +181,10 @@ class DepartedZones:
             self._take_late(name, old, new)
         self._look_at(name)
 
-    def _leave_behind(self, left: set[Scope], joined: set[Scope], mover: str) -> None:
-        """Count in the group that a zone joins what is short in the group that it has left.
+    def _leave_behind(self, left: set[_Scope], joined: set[_Scope], mover: str) -> None:
+        """Count in the group that a zone joins the short zones of the group that it has left.
 
-        Where a person renames a group, its zones move one after the other, perhaps the short one
-        last, or after it has left already.
+        When a group is renamed, its zones move one after the other: the short one perhaps last.
         """
         before = [scope for scope in left if scope[0] == GROUP]
         groups = [scope for scope in joined if scope[0] == GROUP]
@@ -233,18 +201,15 @@ class DepartedZones:
                     self._leave(groups, sts, sts)
         self._forget_surplus()
 
-    def on_left(self, scopes: Iterable[Scope], old: AnySet, new: AnySet | None) -> bool:
-        """Record that a StatefulSet has left these scopes, where it is short; return whether it is.
-
-        `new` is None where the StatefulSet itself is gone.
-        """
+    def on_left(self, scopes: Iterable[_Scope], old: AnySet, new: AnySet | None) -> bool:
+        """Record that a StatefulSet has left these scopes, if it is short; return whether it is."""
         is_short = self._leave(scopes, old, new)
         self._forget_surplus()
         return is_short
 
-    def _leave(self, scopes: Iterable[Scope], old: AnySet, new: AnySet | None) -> bool:
+    def _leave(self, scopes: Iterable[_Scope], old: AnySet, new: AnySet | None) -> bool:
         scopes = tuple(scopes)
-        # Pods that go with their StatefulSet were whole when that began.
+        # Pods that are deleted with their StatefulSet were whole before.
         if not scopes or (new is None and self._whole_at_end.get(old.uid)):
             return False
         sts, now = self._read(old, new), self._clock.elapsed()
@@ -259,7 +224,7 @@ class DepartedZones:
             self._add(sts, scopes, now)
         return not is_whole
 
-    def _add(self, sts: StatefulSet, scopes: Iterable[Scope], at: timedelta) -> None:
+    def _add(self, sts: StatefulSet, scopes: Iterable[_Scope], at: timedelta) -> None:
         departed = self._records.pop(sts.name, {})
         departed.update((scope, _Departed(_without_status(sts), at)) for scope in scopes)
         self._records[sts.name] = departed
@@ -269,7 +234,7 @@ class DepartedZones:
         surplus = len(self) - MOST_DEPARTED
         if surplus <= 0:
             return
-        # By how many newer records each StatefulSet has; sorting keeps the oldest of them first.
+        # With how many newer records each StatefulSet has; the sort is stable, the oldest first.
         records = [
             (len(departed) - place, name, scope)
             for name, departed in self._records.items()
@@ -283,7 +248,7 @@ class DepartedZones:
     def _take_late(
         self, name: str, old: Pod | Unreadable | None, new: Pod | Unreadable | None
     ) -> None:
-        """Take over a change of a pod from before its zone left: it was short at that moment."""
+        """Take over a change of a pod from before its zone left, which was short then."""
         left, pod = self._just_left[name], new or old
         is_late = self._clock.elapsed() - left.at < LATEST
         is_own = pod is not None and left.sts.find_ordinal(pod.name, left.sts.ordinals) is not None
@@ -295,21 +260,21 @@ class DepartedZones:
             self._add(left.sts, left.scopes, left.at)
             self._forget_surplus()
 
-    def _find_scopes(self, sts: AnySet) -> set[Scope]:
+    def _find_scopes(self, sts: AnySet) -> set[_Scope]:
         """Return the scopes that a StatefulSet belongs to by its labels."""
-        scopes: set[Scope] = set() if sts.group is None else {group_scope(sts.group)}
+        scopes: set[_Scope] = set() if sts.group is None else {(GROUP, sts.group)}
         for kind, (list_names, selects_set) in self._kinds.items():
             scopes |= {(kind, name) for name in list_names() if selects_set(name, sts)}
         return scopes
 
-    def _is_in(self, scope: Scope, sts: AnySet) -> bool:
+    def _is_in(self, scope: _Scope, sts: AnySet) -> bool:
         kind, name = scope
         if kind == GROUP:
             return sts.group == name
         return kind in self._kinds and self._kinds[kind].selects(name, sts)
 
     def _read(self, old: AnySet, new: AnySet | None) -> StatefulSet:
-        """Return a StatefulSet as it was when it belonged to a scope, as far as that is known."""
+        """Return a StatefulSet as it was before it left, as far as that is known."""
         if isinstance(old, StatefulSet):
             return old
         if isinstance(new, StatefulSet):
@@ -317,9 +282,9 @@ class DepartedZones:
         return _imagine(old.name, self._pods.list_by_owner(old.uid) or [old], old.labels)
 
     def _find_zone(
-        self, departed: Mapping[Scope, _Departed], scope: Scope, live: _Read | None
+        self, departed: Mapping[_Scope, _Departed], scope: _Scope, live: _Read | None
     ) -> Zone | None:
-        """Return a zone as it is now, None where it did not leave this scope, or is back."""
+        """Return a zone as it is now, None if it did not leave this scope or is back."""
         record = self._get_record(departed, scope)
         if record is None:
             return None
@@ -331,7 +296,7 @@ class DepartedZones:
         left = record.at + COUNTS_FOR - self._clock.elapsed()
         return replace(self._make_zone(sts, live), counts_for=left)
 
-    def _get_record(self, departed: Mapping[Scope, _Departed], scope: Scope) -> _Departed | None:
+    def _get_record(self, departed: Mapping[_Scope, _Departed], scope: _Scope) -> _Departed | None:
         """Return the record of what left a scope, or would belong there if it had stayed.
 
         A budget or policy may be there under another name by now.
@@ -340,12 +305,12 @@ class DepartedZones:
         return departed.get(scope) or max(alike, key=lambda record: record.at, default=None)
 
     def _is_orphaned(self, pod: Pod) -> bool:
-        """Return whether no known StatefulSet controls a pod that is named like one of its pods."""
+        """Return whether no StatefulSet controls a pod that is named like those of one."""
         owner = None if pod.owner_uid is None else self._sets.get_by_uid(pod.owner_uid)
         return owner is None and parse_ordinal(pod.name.rpartition("-")[2]) is not None
 
     def _make_zone(self, sts: StatefulSet, live: _Read | None = None) -> Zone:
-        """Return a zone of the pods that a StatefulSet owns, and of those that nothing owns."""
+        """Return a zone of the pods that a StatefulSet owns, and of its orphans."""
         pods: list[Pod | Unreadable] = []
         if live is not None:
             pods += (*live.owned.get(sts.uid, ()), *live.orphans.get(sts.name, ()))
@@ -370,13 +335,11 @@ class DepartedZones:
         present = self._sets.get(sts.namespace, sts.name)
         return present if isinstance(present, StatefulSet) else None
 
-    def _is_whole_again(self, departed: Mapping[Scope, _Departed]) -> bool:
-        """Return whether a StatefulSet of the name is there and whole, its new pods included."""
+    def _is_whole_again(self, departed: Mapping[_Scope, _Departed]) -> bool:
         present = self._find_present(next(iter(departed.values())).sts)
         return present is not None and self._measure(present, has_newcomers=False).is_whole
 
     def _look_at(self, name: str) -> None:
-        """Take over a change of a zone that has left."""
         departed = self._records.get(name)
         if departed is None:
             return
@@ -385,8 +348,8 @@ class DepartedZones:
             del self._records[name]
         self._notify(departed)
 
-    def _forget_old(self, name: str, departed: dict[Scope, _Departed]) -> None:
-        """Forget a zone whose time is over, or that time alone has made whole."""
+    def _forget_old(self, name: str, departed: dict[_Scope, _Departed]) -> None:
+        # Time alone may have made it whole: a pod becomes available.
         for scope, record in list(departed.items()):
             if self._clock.elapsed() - record.at >= COUNTS_FOR:
                 log.info("Zone that left while it was short counts no more", zone=name)
@@ -396,7 +359,7 @@ class DepartedZones:
         if not departed:
             del self._records[name]
 
-    def _notify(self, departed: Mapping[Scope, _Departed]) -> None:
+    def _notify(self, departed: Mapping[_Scope, _Departed]) -> None:
         scopes = {*departed}.union(*(self._find_scopes(each.sts) for each in departed.values()))
         for kind, callback in self._callbacks:
             for scope in scopes:
@@ -418,7 +381,7 @@ def _is_terminating(sts: AnySet | None) -> bool:
 def _imagine(
     name: str, pods: Sequence[Pod | Unreadable], labels: Mapping[str, str] | None = None
 ) -> StatefulSet:
-    """Return the StatefulSet of these pods, as far as they let suppose it; `labels` are its own."""
+    """Return the StatefulSet that these pods suggest; `labels` are its own."""
     ordinals = [parse_ordinal(pod.name.removeprefix(f"{name}-")) for pod in pods]
     known = [ordinal for ordinal in ordinals if ordinal is not None]
     shared = dict(set[tuple[str, str]].intersection(*({*pod.labels.items()} for pod in pods)))
@@ -441,7 +404,7 @@ def _is_up(pod: Pod | Unreadable | None) -> bool:
 
 
 def _without_status(sts: StatefulSet) -> StatefulSet:
-    """Return a StatefulSet that is gone: nothing counts its pods any more but they themselves."""
+    """Return a StatefulSet that is gone, whose status counts no pods any more."""
     return replace(
         sts,
         is_terminating=False,
@@ -453,7 +416,7 @@ def _without_status(sts: StatefulSet) -> StatefulSet:
 
 
 def _fits(sts: StatefulSet, pod: Pod | Unreadable) -> bool:
-    """Return whether a pod without an owner is one that a StatefulSet of this name adopts."""
+    """Return whether a StatefulSet adopts a pod without an owner."""
     is_free = pod.owner_uid is None and sts.ordinal_of(pod.name) is not None
     return is_free and (isinstance(pod, Unreadable) or selects(sts.selector, pod.labels))
 

@@ -1,29 +1,11 @@
 """Downscales that were allowed, remembered until they have happened or been reverted.
 
 One reservation per StatefulSet: fewer replicas were granted, and pods were prepared. It is open
-while the request may still persist, then settled by what the set really wants; until then it holds
-back the whole group. Pods that were prepared and stay have to be un-prepared. What must survive a
-crash is written on the pods; see `pod_records`.
-
-When sets were scaled down last, as this process has seen it, until their records show it.
-
-A record is the truth, and this memory only a bridge to it (D-66). Cached objects are distinguished
-by version: a version from before the record was written proves nothing, and what was seen counts; a
-version that is not older shows the record, or what a person has made of it since, and that alone
-counts.
-
-The state of the marks of downscales, as far as this process knows.
-
-A mark on a set means that its downscale may still happen, unless this process knows better: it has
-got the answer to the write, has removed the mark, or was refused that for longer than a write that
-holds by it can take. What a mark is stands in `planning.requests`;
-`controllers.replicas` writes and removes them.
-
-Where the times of downscales are kept, for other processes and for this process after a restart.
-
-Two places with the same methods: annotations of the StatefulSets, which is here, and the
-zone tracker, see `zone_tracker`. Whether a time forbids a downscale is decided in
-`planning.downscales`.
+while the request may still persist, then settled by the replicas that the set really has; until
+then it holds back the whole group. Pods that were prepared and stay have to be un-prepared. For a
+crash all of this is written on the pods, see `guards.prepared_pods`; the times of downscales are
+written on the sets, here, or in the zone tracker, see `guards.tracker`. `planning.downscales`
+decides whether a time forbids a downscale, `controllers.replicas` writes and removes marks.
 """
 
 import asyncio
@@ -57,7 +39,11 @@ from rollout_operator.telemetry.logs import log
 
 
 class LastDownscales:
-    """Times by UID of the set, with the version from which on a record shows each."""
+    """When sets were scaled down last, until their records show it (D-66).
+
+    A cached object from before the record was written proves nothing, and what was seen counts; a
+    newer one shows the record, or what a person has made of it since, and that alone counts.
+    """
 
     def __init__(self) -> None:
         self._times: dict[Uid, datetime] = {}
@@ -74,7 +60,7 @@ class LastDownscales:
         self._shown_from.pop(set_uid, None)
 
     def record_shown(self, set_uid: Uid, at: datetime, version: str) -> None:
-        """Remember which version shows a time, or a later time, unless a later time was seen."""
+        """Remember from which version on a time is shown, unless a later time was seen."""
         if self._times.get(set_uid) == at:
             self._shown_from[set_uid] = version
 
@@ -87,7 +73,6 @@ class LastDownscales:
         }
 
     def forget(self, set_uid: Uid) -> None:
-        """Forget a set that is gone."""
         self._times.pop(set_uid, None)
         self._shown_from.pop(set_uid, None)
 
@@ -96,49 +81,54 @@ class LastDownscales:
         return since is not None and not is_older(version, than=since)
 
 
-# The writer of a mark that is not ours has ended, or leads no more, and sends nothing by it. What
-# it sent is stored within 90 s (`COMMIT_LIMIT`) or never.
+# The writer of a mark that is not ours has ended, or is elected no more, and writes nothing more.
+# What it sent is stored within 90 s (`COMMIT_LIMIT`) or never.
 REFUSED_LIMIT: Final = timedelta(minutes=5)
 
 
 class _KnownMark(msgspec.Struct, frozen=True):
     text: str
     is_ours: bool = True
-    """Whether this process wrote it, or a write that rests on it."""
+    """Whether this process wrote it, or a write that relies on it."""
     is_void: bool = False
-    """Whether no write rests on it any more, or ever will."""
+    """Whether no write relies on it any more, or ever will."""
     gone_from: str = ""
-    """The version of the set since which the mark is gone; empty where it may be there."""
+    """The version of the set that shows it removed; empty where it may be there."""
     refused_at: timedelta | None = None
     """When the API server refused for the first time to remove it, on the clock's `elapsed`."""
 
 
 class Intents:
-    """The mark of each set that this process wrote, read or removed last."""
+    """The last mark of each set, as far as this process knows it.
+
+    A mark means that a downscale of its set may still happen, unless this process has got the
+    answer to the write, has removed the mark, or was refused that for longer than the write can
+    take. `planning.requests` has its format.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._marks: dict[Uid, _KnownMark] = {}
 
     def begin(self, set_uid: Uid, text: str) -> None:
-        """Record that this process is about to write a mark, or a write that rests on a mark."""
+        """Record that this process is about to write a mark, or a write that relies on it."""
         self._marks[set_uid] = _KnownMark(text)
 
     def record_void(self, set_uid: Uid, text: str) -> None:
-        """Record that the write that rests on a mark has its answer, or is not sent at all."""
+        """Record that the write that relies on a mark has its answer, or is not sent at all."""
         mark = self._marks.get(set_uid)
         if mark is not None and mark.text == text:
             self._marks[set_uid] = replace(mark, is_void=True)
 
     def record_gone(self, set_uid: Uid, text: str, version: str) -> None:
-        """Record that a mark is not on its set any more, from that version on."""
+        """Record that a mark is removed from its set from that version on."""
         is_ours = self.is_ours(set_uid, text)
         self._marks[set_uid] = _KnownMark(text, is_ours=is_ours, gone_from=version)
 
     def record_refused(self, set_uid: Uid, text: str) -> bool:
         """Record that the API server will not remove a mark; return whether that is new.
 
-        On a mark of ours this process may still write: nothing but its removal shows its end.
+        While this process may still write by its own mark, only the removal ends it.
         """
         mark = self._marks.get(set_uid)
         if mark is None or mark.text != text:
@@ -150,11 +140,10 @@ class Intents:
         return True
 
     def forget(self, set_uid: Uid) -> None:
-        """Forget a set that is gone."""
         self._marks.pop(set_uid, None)
 
     def find(self, sets: Iterable[StatefulSet], *, but: Uid | None = None) -> Underway | None:
-        """Return a downscale that a mark announces and that may still happen."""
+        """Return a downscale that a mark announces and that may still happen; `but` is left out."""
         marked = [sts for sts in sets if sts.uid != but and self._may_happen(sts)]
         if not marked:
             return None
@@ -163,10 +152,7 @@ class Intents:
         return None if underway is None else replace(underway, left=self.time_left(first))
 
     def time_left(self, sts: StatefulSet) -> timedelta | None:
-        """Return for how long the mark of a set counts still, zero: no longer (SI-18).
-
-        None where it counts until it is removed.
-        """
+        """Return how long the mark of a set still counts (SI-18); None until it is removed."""
         mark = self._marks.get(sts.uid)
         is_same = mark is not None and mark.text == sts.annotations.get(DOWNSCALE_INTENT)
         if mark is None or not is_same or mark.refused_at is None:
@@ -174,23 +160,23 @@ class Intents:
         return max(mark.refused_at + REFUSED_LIMIT - self._clock.elapsed(), timedelta(0))
 
     def list_left(self, sets: Iterable[StatefulSet]) -> list[StatefulSet]:
-        """Return the sets that carry a mark, as far as is known, which is to be removed."""
+        """Return the sets with a mark that is to be removed."""
         return [sts for sts in sets if self._is_there(sts)]
 
     def is_ours(self, set_uid: Uid, text: str | None) -> bool:
-        """Return whether a mark is the last that this process wrote on a set, or a copy of that."""
+        """Return whether this process wrote a mark, or a write that relies on it."""
         mark = self._marks.get(set_uid)
         return mark is not None and mark.text == text and mark.is_ours
 
     def is_idle(self, sts: StatefulSet) -> bool:
-        """Return whether a set carries a mark of this process on which no write rests any more."""
+        """Return whether a set has a mark of this process that no write relies on any more."""
         mark = self._marks.get(sts.uid)
         is_void = mark is not None and mark.is_void
         is_same = mark is not None and mark.text == sts.annotations.get(DOWNSCALE_INTENT)
         return is_void and is_same and self._is_there(sts)
 
     def concerns_us_only(self, old: StatefulSet, new: StatefulSet) -> bool:
-        """Return whether all that has changed of a set is a mark of this process."""
+        """Return whether a mark of this process is all that has changed of a set."""
         texts = {version.annotations.get(DOWNSCALE_INTENT) for version in (old, new)} - {None}
         is_ours = len(texts) == 1 and self.is_ours(new.uid, texts.pop())
         return is_ours and differ_in_intent(old, new)
@@ -199,7 +185,7 @@ class Intents:
         text, mark = sts.annotations.get(DOWNSCALE_INTENT), self._marks.get(sts.uid)
         if text is None or mark is None or mark.text != text:
             return text is not None
-        # Seen again in a version after its removal, it has come back: a write rests on it again.
+        # Seen in a version after its removal, it is back: a write relies on it again.
         return not (mark.gone_from and is_older(sts.resource_version, than=mark.gone_from))
 
     def _may_happen(self, sts: StatefulSet) -> bool:
@@ -208,56 +194,53 @@ class Intents:
 
 
 # An API server gives up on a write 34 s after it began (`requestTimeoutUpperBound`), and a review
-# begins later than that. So long after the last review nothing that it allowed can persist.
+# begins later than that. So long after the last review nothing that it allowed can be stored.
 PERSIST_LIMIT: Final = timedelta(seconds=36)
 # No webhook may be given more time by its configuration.
-LONGEST_REVIEW: Final = timedelta(seconds=30)
+_LONGEST_REVIEW: Final = timedelta(seconds=30)
 # A record says when the first review began. The same review may have been repeated for so long from
 # its answer on, and be written within as long again.
-LATEST_REPEAT: Final = LONGEST_REVIEW + 2 * PERSIST_LIMIT
+LATEST_REPEAT: Final = _LONGEST_REVIEW + 2 * PERSIST_LIMIT
 
 
 class ReservationState(StrEnum):
-    """How far a reservation has come."""
-
     PREPARING = "preparing"
     """Pods are being called; nothing is answered yet."""
     OPEN = "open"
-    """Allowed: the API server may or may not write it."""
+    """Allowed: the API server may or may not store it."""
     PERSISTED = "persisted"
     """The set wants fewer replicas; its pods are on their way out."""
 
 
 class DownscaleReservation(msgspec.Struct, kw_only=True):
-    """A downscale of one StatefulSet that pods have been prepared for."""
+    """A downscale of one StatefulSet whose pods have been prepared."""
 
     key: Key
     namespace: str
     name: str
     group: GroupName | None
     begun: datetime
-    """In the API server's time; from its first answer on, the time of the answer."""
+    """By the API server's clock; from the first answer on, when that was given."""
     requested_at: timedelta
     """When the newest review of it came, on the clock's `elapsed`."""
     seen_version: str
-    """`resourceVersion` of the set when it was reserved: an older version says nothing of it."""
+    """`resourceVersion` of the set when it was reserved: older versions do not count."""
     state: ReservationState = ReservationState.PREPARING
     pods: dict[Uid, PreparedPod] = {}
     """Those that were prepared, or may have been."""
     prepared: set[Uid] = set()
-    """Those of them that have confirmed."""
+    """Those that have confirmed."""
     is_adopted: bool = False
     """Whether another process began it."""
     latest: datetime | None = None
-    """The latest time at which it can have happened, where its time was on record when it was
-    adopted."""
+    """The latest time at which it can have happened, if an adopted record has it."""
     replaced_at: datetime | None = None
-    """When the newest of its pods came, where some were replaced before it was adopted: then it has
-    happened, no later than that, and was reverted."""
+    """When the newest of its pods came, if some were replaced before it was adopted: then it
+    happened before that, and was reverted."""
     entry: TrackerEntry | None = None
-    """The entry in the zone tracker for it, or about to be: taken out where it does not happen."""
+    """Its entry in the zone tracker, removed again if it does not happen."""
     answer: asyncio.Future[Verdict] | None = None
-    """Shared by reviews that request the same while pods are being called."""
+    """Shared by equal reviews while pods are being called."""
 
 
 class _Announced(msgspec.Struct, frozen=True):
@@ -271,7 +254,7 @@ class Downscales:
     """All reservations, and the pods that are to be un-prepared."""
 
     def __init__(self, clock: Clock, *, late_calls: timedelta) -> None:
-        """`late_calls`: so long after its caller has given up a call may still reach a pod."""
+        """`late_calls`: for how long a call may reach a pod after its caller has given up."""
         self._clock = clock
         self.late_calls = late_calls
         self.backlog = UnprepareBacklog(clock)
@@ -285,11 +268,10 @@ class Downscales:
         self._callbacks: list[Callable[[Uid, GroupName | None], None]] = []
 
     def on_change(self, callback: Callable[[Uid, GroupName | None], None]) -> None:
-        """Call back with set and group whenever a reservation came, changed or went."""
+        """Call back with set and group whenever a downscale of a group came, changed or went."""
         self._callbacks.append(callback)
 
     def get(self, set_uid: Uid) -> DownscaleReservation | None:
-        """Return the reservation on a set."""
         return self._reservations.get(set_uid)
 
     def remembers(self, set_uid: Uid) -> bool:
@@ -302,7 +284,7 @@ class Downscales:
 
     @property
     def _unsettled(self) -> tuple[Mapping[Uid, object], ...]:
-        # What was not answered keeps the records on pods: a restarted process must know, too.
+        # The records stay on pods for these, too: a restarted process must know of them.
         unanswered = self.unanswered.by_set
         return self._reservations, self.backlog.by_set, self._unrecorded, self._entries, unanswered
 
@@ -315,8 +297,7 @@ class Downscales:
     ) -> Underway | None:
         """Return a downscale of the group that may still persist; `but` leaves a set out.
 
-        It is a downscale of this process, or a downscale that a mark on `sets`, those of the group,
-        announces.
+        It is of this process, or announced by a mark on `sets`, those of the group.
         """
         if group is None:
             return None
@@ -330,42 +311,38 @@ class Downscales:
         return self.intents.find(sets, but=but)
 
     def announce(self, sts: StatefulSet, replicas: int) -> None:
-        """Record that we write fewer replicas next: nothing else of the group may begin then.
+        """Record that we write fewer replicas next: no other change of the group may begin.
 
-        No review comes for a set without the label; a set with it gets a reservation, too.
+        No review comes for a set without the label; a set with it gets a reservation as well.
         """
         underway = Underway(zone=sts.name, replicas_from=sts.replicas, replicas_to=replicas)
         self._announced[sts.uid] = _Announced(sts.group, underway)
 
     def end_announcement(self, set_uid: Uid) -> None:
-        """End an announcement: its write is done, or never will be. An unknown set is fine."""
+        """End an announcement: its write is done, or never will be."""
         announced = self._announced.pop(set_uid, None)
         if announced is not None:
-            for callback in self._callbacks:
-                callback(set_uid, announced.group)
+            self._notify(set_uid, announced.group)
 
     def record_revoked(self, sts: StatefulSet, text: str, version: str) -> None:
         """Record that a mark is gone from its set: waiters for its downscale go on."""
         self.intents.record_gone(sts.uid, text, version)
-        for callback in self._callbacks:
-            callback(sts.uid, sts.group)
+        self._notify(sts.uid, sts.group)
 
     def record_refused(self, sts: StatefulSet, text: str) -> None:
-        """Record that the API server will not remove a mark: the wait for it ends some day."""
+        """Record that the API server will not remove a mark, so that the wait for it ends."""
         if self.intents.record_refused(sts.uid, text):
-            for callback in self._callbacks:
-                callback(sts.uid, sts.group)
+            self._notify(sts.uid, sts.group)
 
     def begin(
         self, sts: StatefulSet, key: Key, begun: datetime, pods: Iterable[tuple[Uid, str]]
     ) -> DownscaleReservation:
         """Reserve a downscale before any pod is called.
 
-        What is due to the same pods there, and to the zone tracker, is taken over. An older
-        reservation on the set must have persisted, be of the same downscale, or be too old to be
-        written any more: its pods become part of this reservation, because they may still be there
-        when the set is scaled up again. Pods that are called elsewhere now stay due a call to
-        un-prepare them where they were, and so do those that this downscale does not take away.
+        An older reservation on the set must have persisted, be of the same downscale, or be too old
+        to be stored: its pods become part of this one, as they may still be there when the set is
+        scaled up again. Pods that are called elsewhere now, or that this downscale does not remove,
+        are still to be un-prepared where they were.
         """
         called = {uid: PreparedPod(pod, key.target) for uid, pod in pods}
         self.backlog.take_over(key.set_uid, called)
@@ -393,7 +370,7 @@ class Downscales:
             entry=entry,
         )
         self._reservations[key.set_uid] = reservation
-        self._notify(reservation)
+        self._notify(key.set_uid, sts.group)
         return reservation
 
     def adopt(
@@ -409,10 +386,10 @@ class Downscales:
     ) -> DownscaleReservation:
         """Take over the downscale of another process; its time to persist begins now.
 
-        `begun` and `replaced_at` are times of the API server, never the time in a record;
-        `latest` may go by that: forged, it has no more effect than a record that was removed.
-        Whether its pods were reached is not known: a review of the same calls them again. They may
-        have to be un-prepared at `earlier` targets, too.
+        `begun` and `replaced_at` are times of the API server. `latest` may be that of a record: a
+        forged time has no more effect than a record that was removed. Whether its pods were reached
+        is not known: a review of the same calls them again. They may have to be un-prepared at
+        `earlier` targets, too.
         """
         called = list(pods)
         reservation = self.begin(sts, key, begun, called)
@@ -425,43 +402,40 @@ class Downscales:
         reservation.is_adopted = True
         reservation.latest = latest
         reservation.replaced_at = replaced_at
-        self._notify(reservation)
+        self._notify(key.set_uid, sts.group)
         return reservation
 
     def renew(self, reservation: DownscaleReservation, pods: Iterable[tuple[Uid, str]]) -> None:
-        """Extend a reservation whose review was repeated, with these pods as well."""
+        """Extend a reservation whose review was repeated, by these pods as well."""
         called = {uid: PreparedPod(pod, reservation.key.target) for uid, pod in pods}
         self.backlog.take_over(reservation.key.set_uid, called)
         reservation.pods |= called
         reservation.requested_at = self._clock.elapsed()
-        self._notify(reservation)
+        self._notify(reservation.key.set_uid, reservation.group)
 
     def allow(self, reservation: DownscaleReservation, at: datetime | None = None) -> None:
-        """Record that all pods have confirmed, and the request is allowed; `at` by the API server.
-
-        Without `at` an earlier answer stands.
-        """
+        """Record that all pods have confirmed; without `at`, an earlier answer stands."""
         reservation.state = ReservationState.OPEN
         if at is not None:
             reservation.begun = max(reservation.begun, at)
-        self._notify(reservation)
+        self._notify(reservation.key.set_uid, reservation.group)
 
     def time_left(self, reservation: DownscaleReservation) -> timedelta:
-        """Return for how long the request may still persist; zero or less for no longer."""
+        """Return how long the request may still persist; zero or less for no longer."""
         return reservation.requested_at + PERSIST_LIMIT - self._clock.elapsed()
 
     def granted_at(self, reservation: DownscaleReservation) -> timedelta | None:
-        """Return when the newest review of it came, None where nothing can persist any more."""
+        """Return when the newest review of it came, None where it can persist no more."""
         return reservation.requested_at if self.time_left(reservation) > timedelta(0) else None
 
     def record_persisted(self, reservation: DownscaleReservation, now: datetime) -> None:
-        """Record that the set wants fewer replicas now: `now` is the API server's time."""
+        """Record that the set has fewer replicas now; `now` is the API server's time."""
         if reservation.state is ReservationState.PERSISTED:
             return
-        # It may have happened long ago, and be seen late. When a downscale of another process
-        # happened only its record says, which any client may have written: it counts from when it
-        # was found, or from the last repetition that its record allows, so that zones wait too long
-        # rather than too short (SI-11).
+        # It may be seen long after it happened. When a downscale of another process happened only
+        # its record says, which any client may have written: it counts from when it was found, or
+        # from the last repetition that its record allows, so that zones rather wait too long
+        # (SI-11).
         latest = reservation.latest or now + self.time_left(reservation)
         self._persist(reservation, max(min(now, latest), reservation.begun), reservation.begun)
 
@@ -473,14 +447,14 @@ class Downscales:
         reservation.state = ReservationState.PERSISTED
         self.last.record(reservation.key.set_uid, at)
         self._unrecorded[reservation.key.set_uid] = begun
-        self._notify(reservation)
+        self._notify(reservation.key.set_uid, reservation.group)
 
     def find_unrecorded(self, set_uid: Uid) -> datetime | None:
-        """Return when a downscale of a set began that may not be recorded on it yet."""
+        """Return the beginning of a downscale of a set that may not be recorded on it yet."""
         return self._unrecorded.get(set_uid)
 
     def record_written(self, set_uid: Uid, begun: datetime) -> None:
-        """Record that the set carries the time of the downscale that began then."""
+        """Record that the set shows the downscale that began then."""
         if self._unrecorded.get(set_uid) == begun:
             del self._unrecorded[set_uid]
 
@@ -495,8 +469,8 @@ class Downscales:
     ) -> None:
         """Forget a reservation; pods in `un_prepare` are still to be un-prepared.
 
-        They are called `after` that time, and `again` after another: a call that was slow to arrive
-        may make a pod forget that it stays. Those that `are_going` are called if they come back.
+        They are called `after` that time, and `again` after another: a late call may still prepare
+        a pod that stays. Those that `are_going` are called if they come back.
         """
         if self._reservations.get(reservation.key.set_uid) is not reservation:
             return
@@ -512,14 +486,14 @@ class Downscales:
             again=again,
             are_going=are_going,
         )
-        self._notify(reservation)
+        self._notify(reservation.key.set_uid, reservation.group)
 
     def find_entry(self, set_uid: Uid) -> TrackerEntry | None:
-        """Return the entry that the zone tracker may have for a downscale that did not happen."""
+        """Return the entry of a downscale that did not happen, which the tracker may still have."""
         return self._entries.get(set_uid)
 
     def record_restored(self, set_uid: Uid) -> None:
-        """Record that the zone tracker is as before a downscale that did not happen."""
+        """Record that the entry of a downscale that did not happen is replaced by the former."""
         self._entries.pop(set_uid, None)
 
     def forget_set(self, set_uid: Uid) -> None:
@@ -531,11 +505,11 @@ class Downscales:
         self._unrecorded.pop(set_uid, None)
         self._entries.pop(set_uid, None)
         if reservation is not None:
-            self._notify(reservation)
+            self._notify(set_uid, reservation.group)
 
-    def _notify(self, reservation: DownscaleReservation) -> None:
+    def _notify(self, set_uid: Uid, group: GroupName | None) -> None:
         for callback in self._callbacks:
-            callback(reservation.key.set_uid, reservation.group)
+            callback(set_uid, group)
 
 
 def _underway(reservation: DownscaleReservation) -> Underway:
@@ -550,12 +524,12 @@ Member = StatefulSet | Unreadable
 
 
 class GroupTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """The times of a group by one read of the records."""
+    """The times of a group by one read of its records."""
 
     times: Mapping[Uid, datetime] = {}
-    """When its zones were scaled down last, beyond what annotations show."""
+    """When its zones were scaled down last, beyond their annotations."""
     zone_map: ZoneMap | None = None
-    """The state of the zone tracker that says it."""
+    """The zone tracker that has them."""
 
 
 class DownscaleGrant(msgspec.Struct, frozen=True, kw_only=True):
@@ -564,70 +538,57 @@ class DownscaleGrant(msgspec.Struct, frozen=True, kw_only=True):
     reservation: DownscaleReservation
     sts: StatefulSet
     others: tuple[StatefulSet, ...]
-    """The rest of its group."""
     seen: GroupTimes
-    """What the decision rests on."""
+    """The times that the decision was made by."""
     at: datetime
-    """When it is allowed, in the API server's time."""
+    """By the API server's clock."""
 
 
 class DownscaleTimes(Protocol):
-    """When zones of a group were scaled down last, kept as downscales come and go."""
+    """Where the times of downscales are kept: on the sets themselves, or in the zone tracker."""
 
-    @property
-    def source(self) -> TimesSource:
-        """Where they are kept, for `planning.downscales`."""
-        ...
+    source: TimesSource
 
     def recall(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:
-        """Return the times of these sets of a group, as they were read last.
+        """Return the times of these sets of a group as they were read last.
 
-        Beyond what their annotations show. What this process has seen counts until the record
-        shows it; from then on the record does, also where a person has changed it (D-66).
+        Without those that annotations show. A time that this process has seen counts until the
+        record shows it; from then on the record does, as a person may change it (D-66).
         """
         ...
 
     async def read(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:
-        """Return the same, read from the store now.
+        """Return the same from a live read.
 
-        Raises ApiError, and InvalidInput whose text is fit for the client.
+        Raises ApiError, and InvalidInput with a text for the client.
         """
         ...
 
     async def refresh(self) -> bool:
-        """Read again what no cache shows, unless that was done lately; return whether it changed.
-
-        Raises as `read`.
-        """
+        """Read again what is not cached, unless that was done lately; return whether it changed."""
         ...
 
     async def keep(self, sts: StatefulSet, at: datetime) -> str:
-        """Write down a downscale that has happened, unless a later time is there.
+        """Record a downscale that has happened, unless a later time is there.
 
-        Returns the version from which on the record shows it. Raises ApiError; Conflict where
-        another client wrote meanwhile: read again.
+        Returns the version that shows it. Raises ApiError; Conflict where another client wrote
+        meanwhile: read again.
         """
         ...
 
     async def fetch_times(self, sets: Sequence[Member], *, but: Uid) -> GroupTimes:
-        """Return times as `read` does, and what a write needs, but not the time of the set `but`.
-
-        Raises as `read`.
-        """
+        """Return times as `read` does, without that of `but`, and what a write needs."""
         ...
 
     async def record(self, grant: DownscaleGrant) -> Blocker | None:
-        """Write down a downscale before it is allowed, or return why it must not happen after all.
+        """Record a downscale before it is allowed, or return why it must not happen after all.
 
-        Records on the reservation what was written. Raises as `read`.
+        The reservation remembers what was written.
         """
         ...
 
     async def restore(self, sts: StatefulSet, entry: TrackerEntry) -> None:
-        """Restore the time from before a downscale that did not happen, if its own is still there.
-
-        Raises as `keep`.
-        """
+        """Put back the time from before a downscale that did not happen, if its own is there."""
         ...
 
 
@@ -641,32 +602,28 @@ class AnnotationTimes:
         self._downscales = downscales
 
     def recall(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:
-        """Return what these cached sets are too old to show: annotations are read with them."""
+        # Annotations are read with the sets: only these cached versions may be too old.
         return self._downscales.last.map_unshown({sts.uid: sts.resource_version for sts in sets})
 
     async def read(self, sets: Sequence[Member]) -> Mapping[Uid, datetime]:
-        """Return the same: sets are read live by the caller."""
         return self.recall(sets)
 
     async def refresh(self) -> bool:
-        """Read nothing: the cache shows annotations."""
         return False
 
     async def fetch_times(self, sets: Sequence[Member], *, but: Uid) -> GroupTimes:
-        """Return what these sets are too old to show."""
         return GroupTimes(times=self.recall(sets))
 
     async def record(self, grant: DownscaleGrant) -> Blocker | None:
-        """Write nothing: the object under review must not be written meanwhile."""
+        """Write nothing: the object is under review."""
         return None
 
     async def keep(self, sts: StatefulSet, at: datetime) -> str:
-        """Annotate the set where no answer to a review did, or did with too early a time."""
+        """Annotate the set if the answer to a review did not, or with too early a time."""
         if is_annotated(sts, at):
             return sts.resource_version
         text = format_downscale_time(at)
-        # With the version, so that a patch that is long on its way does not put back the time of a
-        # downscale that came after it.
+        # With the version, so that a slow patch does not put back the time of a later downscale.
         patch: JsonObject = {
             "metadata": {
                 "uid": sts.uid,
@@ -679,7 +636,7 @@ class AnnotationTimes:
         return decode_version("StatefulSet", body)
 
     async def restore(self, sts: StatefulSet, entry: TrackerEntry) -> None:
-        """Leave the set alone: a downscale that was not written has left no time on it."""
+        """Leave the set alone: a downscale that was not stored has left no time on it."""
 
 
 def is_annotated(sts: StatefulSet, at: datetime) -> bool:

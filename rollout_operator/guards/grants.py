@@ -1,34 +1,12 @@
-"""Requests to the arbiter, its records of grants, and its answers.
+"""Requests to the arbiter, its refusals, and the pods that are on their way out.
 
-Among them its refusals where a pod may not go for other reasons than its budget.
-
-Pods that are on their way out although they still look untouched.
-
-Three sources show them: our own delete that the cache does not show yet, a grant of this process,
-and a record on the pod, which any process may have written. All engines count all of them as down.
-Which pods may go is decided in `planning.budgets`, how a grant comes about in `arbiter`.
-
-Beside them: pods whose eviction was allowed and did not happen. Another webhook or a
-PodDisruptionBudget may refuse what was allowed here, or a client sent the review without an
-eviction behind it. While such a grant stands it holds all other pods of the budget; so a pod whose
-grants come to nothing must not be granted again at once. That holds no other pod.
-
-Memory of our own deletes, until the cache shows them.
-
-A pod that we deleted still looks ready in a cache that lags. It counts as gone from before the
-request is sent until the cache shows it terminating, replaced or absent. A delete without an answer
-is kept as unknown: it is read back first, and as long as it may still be committed it counts as
-gone, too.
-
-Records of disruptions on the pods that go: written before, removed where nothing comes of it.
-
-Decides what is written, what an answer to a write means, what a record counts for while it stands,
-and which of two processes goes on that let pods go at the same moment. The arbiter decides whether
-a pod may go; the controller of disruptions, when a record that was not released is removed.
+A pod that goes may still look untouched. Three sources show it: our own delete that the cache does
+not show yet, a grant of this process, and a record on the pod, which any process may have written.
+All of them count as down. `planning.budgets` decides which pods may go, `guards.arbiter` how a
+grant comes about, and `controllers.budgets` when a record that was not released is removed.
 """
 
 import asyncio
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum, auto
@@ -46,7 +24,6 @@ from rollout_operator.model.names import (
     DISRUPTION_RECORD,
     ApiError,
     Conflict,
-    DeadlinePassed,
     Denied,
     InvalidInput,
     NotFound,
@@ -58,7 +35,6 @@ from rollout_operator.model.outcome import Code, Reason, Severity
 from rollout_operator.model.units import check_time
 from rollout_operator.planning.budgets import BudgetSnapshot, Refusal, assess_disruption
 from rollout_operator.planning.requests import RETRY
-from rollout_operator.planning.wording import count, verb
 from rollout_operator.telemetry.logs import log
 
 # Without records it is unknown what an earlier process has just granted, which an API server that
@@ -69,14 +45,14 @@ MOMENT: Final = timedelta(seconds=1)
 
 
 class DisruptionRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One pod that an eviction or a rollout wants to go."""
+    """One pod that an eviction or a rollout is to remove."""
 
     pod: Pod
     engine: DisruptionSource
     limit: int = 0
     """`rollout-max-unavailable` of the zone; for the rollout only."""
     lasts: timedelta = timedelta(0)
-    """For how long from now the requester may act on the answer: an API server waits so long."""
+    """For how long from now the requester may act on the answer: the API server's timeout."""
     dry_run: bool = False
 
 
@@ -93,8 +69,6 @@ Answer = GrantedPod | Refusal
 
 
 class GrantState(Enum):
-    """How far a grant has come."""
-
     REQUESTED = auto()
     """Being recorded and confirmed: it may come to nothing within moments."""
     GRANTED = auto()
@@ -122,11 +96,11 @@ class Grant(msgspec.Struct, kw_only=True):
 
 
 class Reservation(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod whose record stands: it may go if a live read that begins after it shows no reason."""
+    """A pod with its record: it may go if a live read that begins after it shows no reason."""
 
     request: DisruptionRequest
     budget: Budget
-    """The budget that the decision went by."""
+    """By which it was decided."""
     grant: Grant
     record: Record | None
     """None where the role forbids writing a record."""
@@ -138,90 +112,15 @@ def refuse(code: Code, text: str, *, severity: Severity = Severity.INFO) -> Refu
     return Refusal(reason=reason, status=RETRY, requeue_after=MOMENT)
 
 
-def refuse_late(pod: Pod) -> Refusal:
-    """Refuse a pod as no time was left for an answer."""
-    text = f"no answer of the API server about {pod.name} in time"
-    return _refuse_for(DeadlinePassed(text), text)
-
-
-def refuse_unrecorded(pod: Pod, error: ApiError | None) -> Refusal:
-    """Refuse a pod as no record could be written; without an error, the pod has changed."""
-    if error is None or isinstance(error, Conflict | NotFound):
-        text = f"{pod.name} changed at this very moment; try again"
-        return _refuse_for(error or Conflict(text), text)
-    log.debug("Disruption not recorded", pod=pod.name, err=error)
-    return _refuse_for(error, f"that {pod.name} may go could not be recorded: {error}")
-
-
-def _refuse_for(error: ApiError, text: str) -> Refusal:
-    return replace(refuse(Code.GRANT_NOT_RECORDED, text), error=error)
-
-
-def refuse_contested(pod: Pod, budget: Budget) -> Refusal:
-    """Refuse a pod as another grant has to be settled first."""
-    text = f"another disruption under budget {budget.name} is decided on; {pod.name} waits"
-    return refuse(Code.GRANT_CONTESTED, text)
-
-
-def refuse_in_quarantine() -> Refusal:
-    """Refuse all pods as it is not known what an earlier process has granted."""
-    text = (
-        f"the operator has just started and may not keep records on pods: nothing is allowed to go"
-        f" in its first {QUARANTINE.total_seconds():g} s"
-    )
-    return refuse(Code.START_QUARANTINE, text)
-
-
-def refuse_standing(pod: Pod, *, is_granted: bool) -> Refusal:
-    """Refuse a pod that was granted before, or may have been, as that may still be used."""
-    text = f"{pod.name} was allowed to go a moment ago"
-    if not is_granted:
-        text = (
-            f"{pod.name} may have been allowed to go a moment ago: there is a record, and it is not"
-            " known what became of it"
-        )
-    return refuse(Code.GRANT_CONTESTED, text)
-
-
-def refuse_unused(pod: Pod, times: int, wait: timedelta) -> Refusal:
-    """Refuse a pod as its evictions came to nothing lately."""
-    text = (
-        f"{pod.name} was allowed to go {count(times, 'time')} and stayed, as where a"
-        " PodDisruptionBudget or another webhook refuses it; it may be allowed again in"
-        f" {math.ceil(wait.total_seconds())} s"
-    )
-    return replace(refuse(Code.GRANT_UNUSED, text), requeue_after=wait)
-
-
-def refuse_as_evictions_wait(first: Pod, many: int, budget: Budget, again: timedelta) -> Refusal:
-    """Refuse a rollout's pod as evictions have waited for the next place."""
-    text = (
-        f"the next place under budget {budget.name} is for the eviction of {first.name}, which was"
-        f" refused and is awaited; {count(many, 'eviction')} {verb(many, 'waits', 'wait')}"
-    )
-    return replace(refuse(Code.EVICTION_FIRST, text), requeue_after=again)
-
-
-def refuse_as_rollout_waits(pod: Pod, budget: Budget) -> Refusal:
-    """Refuse an eviction as the rollout has held still, and is next."""
-    text = (
-        f"the next place under budget {budget.name} is for the rollout, which has held still for"
-        f" evictions; {pod.name} waits"
-    )
-    return replace(refuse(Code.ROLLOUT_FIRST, text), requeue_after=None)
-
-
 # An API server ends every request after 60 s (`--request-timeout`); a write that it holds cannot be
 # committed later than that. The rest is room for a connection that was slow to deliver it.
 COMMIT_LIMIT: Final = timedelta(seconds=90)
 # A list is reported in steps, between which groups are reconciled: pods that it shows on their way
 # out are forgotten before all are reported.
-REPORTED_WITHIN: Final = timedelta(minutes=1)
+_REPORTED_WITHIN: Final = timedelta(minutes=1)
 
 
-class OwnDelete(msgspec.Struct, frozen=True, kw_only=True):
-    """One pod that we deleted or are about to."""
-
+class _OwnDelete(msgspec.Struct, frozen=True, kw_only=True):
     pod: Pod
     state: Deletion
     sent_at: timedelta
@@ -232,26 +131,25 @@ class OwnDelete(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnDeletes:
-    """All deletes that the cache does not show yet, by UID of the pod.
+    """All deletes of this process that the cache does not show yet, by UID of the pod.
 
-    They are found by the UIDs of the StatefulSets that control the pods: a set that moves to
-    another group takes its pods along.
+    Such a pod looks ready, and counts as gone from before the request is sent until the cache shows
+    it terminating, replaced or absent. A delete without an answer is read back, and counts as long
+    as it may still be committed. Owners are UIDs: a set that moves to another group takes its pods.
     """
 
     def __init__(self, pods: PodStore, clock: Clock) -> None:
-        self._pods = pods
-        self._clock = clock
-        self._by_uid: dict[Uid, OwnDelete] = {}
+        self._pods, self._clock = pods, clock
+        self._by_uid: dict[Uid, _OwnDelete] = {}
         self._seen: dict[Uid, timedelta] = {}
-        """When the cache showed the deletes forgotten here, for `REPORTED_WITHIN`: the oldest
-        first."""
+        """When the cache showed each delete that was forgotten, the oldest first."""
 
     def __len__(self) -> int:
         return len(self._by_uid)
 
     def begin(self, pod: Pod) -> None:
         """Remember a delete before it is sent: from now on its outcome may be unknown."""
-        self._by_uid[pod.uid] = OwnDelete(
+        self._by_uid[pod.uid] = _OwnDelete(
             pod=pod,
             state=Deletion.UNKNOWN,
             sent_at=self._clock.elapsed(),
@@ -259,14 +157,14 @@ class OwnDeletes:
         )
 
     def accept(self, pod: Pod) -> None:
-        """Record that the API server accepted the delete, or shows that it was carried out."""
+        """Record that the API server accepted the delete, or that it was carried out."""
         deleted = self._by_uid.get(pod.uid)
         if deleted is not None:
             now = self._clock.elapsed()
             self._by_uid[pod.uid] = replace(deleted, state=Deletion.ACCEPTED, accepted_at=now)
 
     def drop(self, pod: Pod) -> None:
-        """Forget a pod: no delete of it that we sent can be carried out any more."""
+        """Forget a pod: no delete of it that was sent can be carried out any more."""
         self._by_uid.pop(pod.uid, None)
 
     def refuse(self, pod: Pod) -> None:
@@ -279,23 +177,22 @@ class OwnDeletes:
         """Return the deletes that the cache does not show yet, and forget those that it shows."""
         now = self._clock.elapsed()
         for uid, own in list(self._by_uid.items()):
-            if has_left(self._pods, own.pod):
+            if _has_left(self._pods, own.pod):
                 del self._by_uid[uid]
                 self._seen[uid] = now
-        while self._seen and now - next(iter(self._seen.values())) >= REPORTED_WITHIN:
+        while self._seen and now - next(iter(self._seen.values())) >= _REPORTED_WITHIN:
             del self._seen[next(iter(self._seen))]
         return {own.pod.uid: own.state for own in self._of(owners)}
 
     def is_ours(self, pod: Uid) -> bool:
-        """Return whether a pod goes, may go, or went a moment ago, deleted by this process."""
+        """Return whether this process deleted a pod a moment ago, or may have."""
         return pod in self._by_uid or pod in self._seen
 
-    def list_unknown(self, owners: Collection[Uid]) -> tuple[OwnDelete, ...]:
+    def list_unknown(self, owners: Collection[Uid]) -> tuple[_OwnDelete, ...]:
         """Return the deletes whose outcome must be read back."""
         return tuple(own for own in self._of(owners) if own.state is Deletion.UNKNOWN)
 
-    def may_still_commit(self, own: OwnDelete) -> bool:
-        """Return whether a delete without an answer could be carried out even now."""
+    def may_still_commit(self, own: _OwnDelete) -> bool:
         return self._clock.elapsed() - own.sent_at < COMMIT_LIMIT
 
     def longest_unseen(self, owners: Collection[Uid]) -> timedelta:
@@ -304,11 +201,11 @@ class OwnDeletes:
         accepted = [own.accepted_at for own in self._of(owners) if own.accepted_at is not None]
         return now - min(accepted, default=now)
 
-    def _of(self, owners: Collection[Uid]) -> Iterator[OwnDelete]:
+    def _of(self, owners: Collection[Uid]) -> Iterator[_OwnDelete]:
         return (own for own in self._by_uid.values() if own.pod.owner_uid in owners)
 
 
-def has_left(pods: PodStore, pod: Pod) -> bool:
+def _has_left(pods: PodStore, pod: Pod) -> bool:
     """Return whether the cache shows a pod on its way out, replaced or absent."""
     cached = pods.get(pod.namespace, pod.name)
     if cached is None or cached.uid != pod.uid:
@@ -316,12 +213,12 @@ def has_left(pods: PodStore, pod: Pod) -> bool:
     return isinstance(cached, Pod) and cached.is_terminating
 
 
-# A role may be given the verb at any time.
+# A right may be added to the Role at any time.
 TRY_AGAIN: Final = timedelta(minutes=1)
-# A record whose write is not answered for so long is of unknown outcome: its pod counts as going,
-# and its budget and the lock of its group are held meanwhile. Live reads are waited for as long.
+# A write without an answer for so long has an unknown outcome: its pod counts as going, and its
+# budget and the lock of its group are held meanwhile. Live reads are waited for as long.
 WRITE_LASTS: Final = timedelta(seconds=8)
-# A record is removed long before; where no process is left that may, it ends by itself (LI-07).
+# A record is removed long before; where no process is left to do it, it expires (LI-07).
 RECORD_COUNTS: Final = timedelta(minutes=2)
 
 _RECORD: Final = msgspec.json.Decoder(Record)
@@ -329,10 +226,7 @@ _PATH: Final = f"/metadata/annotations/{DISRUPTION_RECORD.replace('/', '~1')}"
 
 
 def read_record(pod: Pod) -> Record | None:
-    """Return the record of a pod, None where it has none.
-
-    Raises InvalidInput naming pod and value.
-    """
+    """Return the record of a pod, None without one. Raises InvalidInput naming pod and value."""
     if not pod.disruption:
         return None
     try:
@@ -345,7 +239,7 @@ def read_record(pod: Pod) -> Record | None:
 
 
 def is_recorded(pod: Pod, now: datetime) -> bool:
-    """Return whether the record of a pod makes it count as going: so does an unreadable record."""
+    """Return whether a record makes a pod count as going; one that cannot be read does."""
     if not pod.disruption:
         return False
     try:
@@ -381,13 +275,13 @@ def _is_weaker(pod: Pod, record: Record) -> bool:
 
 
 class Recorder:
-    """Writes and removes the records of one process."""
+    """Writes and removes the records of one process.
+
+    Those of two processes of one namespace differ by the name `by`.
+    """
 
     def __init__(self, client: TimedPatcher, clock: Clock, by: str) -> None:
-        """Write in the name of a process: no two of one namespace may have the same."""
-        self._client = client
-        self._clock = clock
-        self._by = by
+        self._client, self._clock, self._by = client, clock, by
         self._forbidden_at: timedelta | None = None
 
     @property
@@ -399,9 +293,9 @@ class Recorder:
     async def write(self, grant: Grant, now: Callable[[], datetime]) -> Record | None:
         """Record a grant on the pod as it was decided on; None where the role forbids it.
 
-        It counts from when it is sent: a grant that is given up before that leaves nothing. `now`
-        gives the API server's time. Raises Conflict where the pod has changed since, UnknownOutcome
-        where there is no answer within `WRITE_LASTS`, and what `TimedPatcher` raises.
+        It counts from when it is sent: a grant that is given up before that leaves no record. `now`
+        returns the API server's time. Raises Conflict where the pod has changed since,
+        UnknownOutcome without an answer within `WRITE_LASTS`, and what `TimedPatcher` raises.
         """
         if self.is_forbidden:
             return None
@@ -429,7 +323,7 @@ class Recorder:
         return record
 
     async def remove(self, grant: Grant) -> bool:
-        """Remove a record, if it is still as it was written; return whether it is gone."""
+        """Remove a record that is still as it was written; return whether it is gone."""
         if not grant.record:
             return True
         steps: list[JsonObject] = [
@@ -453,7 +347,7 @@ class Recorder:
     async def clear(self, pod: Pod) -> None:
         """Remove whatever record a pod has, unless the pod has changed since it was seen.
 
-        The caller has waited for its turn. Raises as `write`.
+        The caller has waited for its turn.
         """
         metadata = {
             "uid": pod.uid,
@@ -477,7 +371,7 @@ class Recorder:
         self._forbidden_at = self._clock.elapsed()
 
 
-# After so long without another unused grant a pod is like every other.
+# After so long without another unused grant a pod is like any other.
 REMEMBERED: Final = timedelta(hours=1)
 # More pods than one node holds; beyond that the pod that was remembered first is forgotten.
 MOST_PODS: Final = 1_000
@@ -485,9 +379,7 @@ MOST_PODS: Final = 1_000
 RECORD_REMOVAL_LIMIT: Final = timedelta(seconds=4)
 
 
-class Unused(msgspec.Struct, frozen=True, kw_only=True):
-    """How often evictions of one pod were allowed and did not happen."""
-
+class _Unused(msgspec.Struct, frozen=True, kw_only=True):
     pod: Pod
     times: int
     at: timedelta
@@ -495,12 +387,15 @@ class Unused(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnusedGrants:
-    """All pods with unused grants, by UID: each time, the next eviction is allowed later."""
+    """Pods that were granted and stayed: each time, the next eviction is allowed later.
+
+    Another webhook or a PodDisruptionBudget may refuse an eviction that was allowed here. Its grant
+    holds all other pods of the budget while it stands, so it is not repeated at once.
+    """
 
     def __init__(self, pods: PodStore, clock: Clock) -> None:
-        self._pods = pods
-        self._clock = clock
-        self._by_uid: dict[Uid, Unused] = {}
+        self._pods, self._clock = pods, clock
+        self._by_uid: dict[Uid, _Unused] = {}
 
     def __len__(self) -> int:
         return len(self._by_uid)
@@ -509,7 +404,7 @@ class UnusedGrants:
         """Record that a grant of a pod was released, and the pod is untouched."""
         times = self.count(pod.uid) + 1
         self._by_uid.pop(pod.uid, None)  # the newest comes last
-        self._by_uid[pod.uid] = Unused(pod=pod, times=times, at=self._clock.elapsed())
+        self._by_uid[pod.uid] = _Unused(pod=pod, times=times, at=self._clock.elapsed())
         for uid, entry in list(self._by_uid.items()):
             if len(self._by_uid) > MOST_PODS or not self._is_valid(entry):
                 del self._by_uid[uid]
@@ -520,14 +415,14 @@ class UnusedGrants:
         return entry.times if entry is not None and self._is_valid(entry) else 0
 
     def wait_before(self, pod: Uid) -> timedelta:
-        """Return for how long a pod is not to be allowed to go, zero where it may."""
+        """Return how long a pod is not to be granted again, zero where it may be."""
         entry = self._by_uid.get(pod)
         if entry is None:
             return timedelta(0)
         left = entry.at + REFUSED_EVICTIONS.bound(entry.times) - self._clock.elapsed()
         return max(left, timedelta(0))
 
-    def _is_valid(self, entry: Unused) -> bool:
+    def _is_valid(self, entry: _Unused) -> bool:
         if self._clock.elapsed() - entry.at >= REMEMBERED:
             return False
         cached = self._pods.get(entry.pod.namespace, entry.pod.name)
@@ -535,12 +430,10 @@ class UnusedGrants:
 
 
 class InFlight:
-    """All grants of this process, and beside them what records and deletes say."""
+    """All pods that are on their way out: grants of this process, records and own deletes."""
 
     def __init__(self, pods: PodStore, deletes: OwnDeletes, clock: Clock) -> None:
-        self._pods = pods
-        self._deletes = deletes
-        self._clock = clock
+        self._pods, self._deletes, self._clock = pods, deletes, clock
         self._grants: dict[Uid, Grant] = {}
         self._callbacks: list[Callable[[Pod], None]] = []
         self.unused = UnusedGrants(pods, clock)
@@ -549,13 +442,13 @@ class InFlight:
         return len(self._grants)
 
     def on_change(self, callback: Callable[[Pod], None]) -> None:
-        """Call back with the pod whenever a grant has been granted for good, or released."""
+        """Call back with the pod whenever a grant is settled or released."""
         self._callbacks.append(callback)
 
     def reserve(
         self, pod: Pod, engine: DisruptionSource, budget: str, lasts: timedelta = timedelta(0)
     ) -> Grant:
-        """Count a pod as going from now on. It must not count so already."""
+        """Count a pod as going from now on. It must not have a grant."""
         grant = Grant(
             pod=pod, engine=engine, budget=budget, begun=self._clock.elapsed(), lasts=lasts
         )
@@ -568,15 +461,12 @@ class InFlight:
         self._notify(grant)
 
     def doubt(self, grant: Grant) -> None:
-        """Record that no answer said that the pod may go, but a record may say so."""
+        """Record that there was no answer, while a record may have been written."""
         grant.state = GrantState.DOUBTFUL
         self._notify(grant)
 
     def release_open(self, grant: Grant) -> None:
-        """End a grant that is not settled yet.
-
-        The controller finds out what was written, if anything was sent.
-        """
+        """End a grant that is not settled; the controller finds out what was written, if any."""
         if not self.is_open(grant):
             return
         if grant.record:
@@ -585,7 +475,7 @@ class InFlight:
             self.release(grant)
 
     def is_open(self, grant: Grant) -> bool:
-        """Return whether a grant is being requested: neither given, in doubt, nor released."""
+        """Return whether a grant is requested: neither given, in doubt, nor released."""
         return self._grants.get(grant.pod.uid) is grant and grant.state is GrantState.REQUESTED
 
     def release_untouched(self, grant: Grant) -> bool:
@@ -597,17 +487,16 @@ class InFlight:
         return is_unused
 
     def release(self, grant: Grant) -> None:
-        """Release a grant that nothing may use any more; an unknown grant is fine."""
+        """Release a grant; one that is unknown by now is fine."""
         if self._grants.get(grant.pod.uid) is grant:
             del self._grants[grant.pod.uid]
             self._notify(grant)
 
     def get(self, uid: Uid) -> Grant | None:
-        """Return the grant of a pod."""
         return self._grants.get(uid)
 
     def list_requested(self, budget: str) -> tuple[Uid, ...]:
-        """Return the pods under a budget whose grant may still come to nothing."""
+        """Return the pods under a budget whose grants are not settled."""
         return tuple(
             uid
             for uid, grant in self._grants.items()
@@ -617,9 +506,9 @@ class InFlight:
     def map_going(
         self, owners: Collection[Uid], pods: Iterable[Pod], now: datetime
     ) -> Mapping[Uid, Deletion]:
-        """Return all pods of these owners that go although they may look untouched.
+        """Return the pods that go although they may look untouched.
 
-        `pods` are the pods that a decision counts; `now` is the API server's time.
+        `pods` are those that a decision counts, `now` is the API server's time.
         """
         self.forget_seen()
         going = {pod.uid: Deletion.GRANTED for pod in pods if is_recorded(pod, now)}
@@ -633,7 +522,7 @@ class InFlight:
         """Forget the grants of pods that the cache shows on their way out, or gone."""
         for grant in list(self._grants.values()):
             # A grant that is being requested is settled by the requester.
-            if grant.state is not GrantState.REQUESTED and has_left(self._pods, grant.pod):
+            if grant.state is not GrantState.REQUESTED and _has_left(self._pods, grant.pod):
                 self.release(grant)
 
     def _notify(self, grant: Grant) -> None:
@@ -642,29 +531,27 @@ class InFlight:
 
 
 class GrantReleases:
-    """Releases grants that nothing will come of, in the background while `run` runs.
+    """Releases grants of pods that will not go, in the background while `run` runs.
 
-    Mostly the request waits for it: then its answer says that no grant is left. A client that hangs
-    up, or an answer that was not there in time, leaves a record that this process knows was written
-    and that no answer reported. It is removed in the background, so that others need not wait until
-    the pod is proven untouched (LI-09). A record that cannot be removed soon stays in doubt: the
-    controller of disruptions finds out whether the pod is untouched.
+    A client that hangs up, or an answer that comes too late, leaves a record that was not reported.
+    It is removed in the background, so that others need not wait until the pod is proven untouched
+    (LI-09). A record that cannot be removed soon stays in doubt: the controller of disruptions
+    finds out whether the pod is untouched.
     """
 
     def __init__(self, in_flight: InFlight, recorder: Recorder) -> None:
-        self._in_flight = in_flight
-        self._recorder = recorder
+        self._in_flight, self._recorder = in_flight, recorder
         self._abandoned: asyncio.Queue[Grant] | None = None
 
     async def release(self, grant: Grant) -> None:
-        """Leave no record of a grant that no answer has mentioned, or that none will use."""
+        """Remove the record of a grant that nobody will act on, and release the grant."""
         if await self._recorder.remove(grant):
             self._in_flight.release(grant)
         else:
             self._in_flight.doubt(grant)
 
     def abandon(self, grant: Grant) -> None:
-        """Release in the background a grant that nothing waits for; a settled grant is fine."""
+        """Release a grant in the background; a settled grant is fine."""
         if not self._in_flight.is_open(grant):
             return
         if self._abandoned is None or not grant.record:

@@ -1,10 +1,9 @@
 """Which ordinals an upscale added, as this process saw, at which no pod became ready since (D-67).
 
-Fed by the watches, event by event, and kept in memory only: what was there at first sight, or after
-a gap in a watch, may have held data, and so may whatever else is in doubt. What a name had stays in
-memory for an hour whatever becomes of its object: its volumes outlive a StatefulSet that a person
-deletes and creates again (`PastNames`). No label or status of a set says what it had before this
-process saw it. Which of these ordinals hold nothing is decided in `planning.readiness`.
+Fed by the watches, event by event, and kept in memory only. An ordinal counts as used where there
+is any doubt: it was there at first sight, or after a gap in a watch. What a name had is remembered
+for an hour whatever becomes of its StatefulSet: volumes outlive a StatefulSet that a person deletes
+and creates again. `planning.readiness` decides which of these ordinals hold nothing.
 """
 
 import sys
@@ -20,14 +19,14 @@ from rollout_operator.model.names import Uid
 from rollout_operator.model.objects import Newcomers, Pod, StatefulSet, Unreadable, parse_ordinal
 
 # So long nothing may come or go at these ordinals before they count as never used: longer than a
-# watch lags, than writers need that fight over a count, and than a pod needs to be replaced.
+# watch lags, than writers fight over a count, and than a pod needs to be replaced.
 SETTLING: Final = timedelta(seconds=30)
 # In a shorter gap no pod is created, becomes ready and is gone again; a pod that was there may be
 # gone.
 LONGEST_GAP: Final = timedelta(seconds=5)
-# Each ordinal that an upscale adds is looked up. Of more than these, nothing is known to be new.
+# An upscale that adds more ordinals uses all of them: each is looked up.
 MOST_ADDED: Final = 1000
-# What was in use before a downscale may hold data for as long: its volumes are still there. After
+# What was in use before a downscale may hold data for so long: its volumes are still there. After
 # that, no pod has relied on it for longer than a person works on a zone.
 FORGOTTEN: Final = timedelta(hours=1)
 # More names than a person deletes in an hour; of each, a few hundred bytes are kept.
@@ -42,12 +41,10 @@ class _Past(NamedTuple):
 
 
 class PastNames:
-    """Names without a set, and the ordinal from which on each had no pod lately.
+    """Names without a set, and below which ordinal each had pods lately.
 
-    What names of StatefulSets had whose objects are gone: volumes and pods may still be there. Kept
-    for an hour, and for a bounded number of names: which names are in the table is up to every
-    client who may create a set. What falls out makes the table incomplete for as long as it would
-    have stayed.
+    Kept for an hour, and for a bounded number of names, as any client who may create a set adds to
+    them. A name that is dropped makes the table incomplete for as long as it would have stayed.
     """
 
     def __init__(self, now: timedelta) -> None:
@@ -59,7 +56,7 @@ class PastNames:
         return len(self._names)
 
     def is_complete(self, now: timedelta) -> bool:
-        """Return whether a name that is not here had nothing lately."""
+        """Return whether a name that is not here had no pods lately."""
         return now - self._complete_since >= FORGOTTEN
 
     def lose_track(self, now: timedelta) -> None:
@@ -76,7 +73,7 @@ class PastNames:
         self._drop(now)
 
     def take(self, namespace: str, name: str, now: timedelta) -> int:
-        """Return and forget the ordinal below which a name had pods lately, 0 where it had none."""
+        """Return and forget below which ordinal a name had pods lately, 0 for none."""
         past = self._names.pop((namespace, name), None)
         return 0 if past is None or now - past.gone_at >= FORGOTTEN else past.end
 
@@ -91,7 +88,7 @@ class PastNames:
 
 
 class _SetHistory(msgspec.Struct, kw_only=True):
-    """What was seen of one StatefulSet. Places are ordinals, counted from the first."""
+    """The history of one StatefulSet. Places are ordinals, counted from the first."""
 
     first_ordinal: int
     replicas: int
@@ -99,15 +96,13 @@ class _SetHistory(msgspec.Struct, kw_only=True):
     used: int
     """No pod of the places above was ready since an upscale added them.
 
-    What was there not long ago, a downscale or an earlier set of that name, leaves it higher than
-    `replicas`.
+    After a downscale, or an earlier set of that name, it is higher than `replicas` for a while.
     """
     changed_at: timedelta
-    """When something came or went there last."""
     lost_at: timedelta
-    """When a pod above went last, or the replicas became fewer, or either may have happened."""
+    """When a pod above went last, or the replicas became fewer; or when either may have."""
     pods: dict[Uid, int] = {}
-    """Pods above that came while this process watched, and were never ready: their places."""
+    """The places of pods above that came while this process watched, and were never ready."""
 
     def use(self, place: int) -> None:
         """Count a place as used, and all below it."""
@@ -116,22 +111,16 @@ class _SetHistory(msgspec.Struct, kw_only=True):
             self.pods = {uid: pod for uid, pod in self.pods.items() if pod > place}
 
     def forget(self, now: timedelta) -> None:
-        """Forget the places above `replicas` where no pod was for long."""
+        """Forget the places above `replicas` where no pod was for an hour."""
         if now - self.lost_at >= FORGOTTEN:
             self.used = min(self.used, self.replicas)
 
     def is_next(self, sts: StatefulSet) -> bool:
-        """Return whether no spec was missed between the last and that of `sts`.
-
-        Each change of a spec is one generation.
-        """
+        """Return whether no generation was missed between the last and that of `sts`."""
         return 0 <= sts.generation - self.generation <= 1
 
     def doubt(self, sts: StatefulSet, now: timedelta) -> None:
-        """Count all wanted places as used, now or before: some change of the set was not seen.
-
-        Where a spec was missed, it may have wanted anything.
-        """
+        """Count all places as used: a change of the set was missed, and perhaps a spec."""
         end = self.first_ordinal + max(self.used, self.replicas)
         if not self.is_next(sts):
             end = UNKNOWN
@@ -153,7 +142,7 @@ class SeenNewcomers:
         self._past = PastNames(clock.elapsed())
 
     def get(self, set_uid: Uid) -> Newcomers | None:
-        """Return what was seen of a set, None where nothing was."""
+        """Return the newcomers of a set, None where it is not known."""
         seen = self._recall(set_uid)
         if seen is None:
             return None
@@ -166,7 +155,7 @@ class SeenNewcomers:
         )
 
     def on_list(self, gap: timedelta) -> None:
-        """Take over a whole list, before which nothing was seen for `gap`.
+        """Take over a whole list after a gap in the watch.
 
         Where anything came or went meanwhile, it did so unseen: all of that set counts as used.
         """
@@ -192,7 +181,7 @@ class SeenNewcomers:
         elif isinstance(new, StatefulSet):
             self._take_set(old, new)
         elif not new.name:
-            # It may be any set, which came, changed or went.
+            # It may be any set.
             self._past.lose_track(self._clock.elapsed())
 
     def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
@@ -203,7 +192,7 @@ class SeenNewcomers:
             self._take_pod(new, is_first=old is None)
 
     def _end(self, sts: StatefulSet | Unreadable) -> None:
-        """Keep what a set had: another set of its name may get its volumes, or its pods."""
+        """Keep the history of a name: another set may get its volumes, or its pods."""
         seen, end = self._recall(sts.uid), UNKNOWN
         if seen is not None and isinstance(sts, StatefulSet):
             end = seen.first_ordinal + seen.used
@@ -258,10 +247,7 @@ class SeenNewcomers:
             seen.changed_at = self._clock.elapsed()
 
     def _find(self, pod: Pod | Unreadable, name: str) -> _SetHistory | None:
-        """Return what was seen of the set of a pod, or of the set that has its name.
-
-        Not each pod of that name is the set's: a pod that another set left has the same volumes.
-        """
+        # Not each pod of that name is the set's: a pod that another set left has the same volumes.
         seen = self._recall(pod.owner_uid)
         if seen is not None:
             return seen
@@ -269,19 +255,19 @@ class SeenNewcomers:
         return None if sts is None else self._recall(sts.uid)
 
     def _recall(self, set_uid: Uid | None) -> _SetHistory | None:
-        """Return what was seen of a set, without what is too long ago to matter."""
+        """Return the history of a set, without what is too long ago to matter."""
         seen = None if set_uid is None else self._seen.get(set_uid)
         if seen is not None:
             seen.forget(self._clock.elapsed())
         return seen
 
     def _has_successor(self, pod: Pod | Unreadable) -> bool:
-        """Return whether another pod of that name is there already: the watch missed an end."""
+        """Return whether another pod of that name is there: the watch missed the end of one."""
         there = self._pods.get(pod.namespace, pod.name)
         return there is not None and there.uid != pod.uid
 
     def _scale_up(self, seen: _SetHistory, sts: StatefulSet) -> None:
-        """Add places: used where pods were there, or may have been, until a moment ago."""
+        """Add places, which count as used where pods were there, or may have been, just now."""
         now, before = self._clock.elapsed(), seen.replicas
         seen.replicas, seen.changed_at = sts.replicas, now
         if now - seen.lost_at < SETTLING or sts.replicas - before > MOST_ADDED:
@@ -289,7 +275,7 @@ class SeenNewcomers:
             return
         for place in range(before, sts.replicas):
             pod = self._pods.get(sts.namespace, f"{sts.name}-{sts.first_ordinal + place}")
-            # The watch of pods may have been faster, and shows the first new pods already.
+            # The watch of pods may be ahead, and show the first new pods already.
             is_leaving = isinstance(pod, Pod) and pod.is_terminating
             if pod is not None and (pod.uid not in seen.pods or is_leaving):
                 seen.use(place)
@@ -300,10 +286,10 @@ class SeenNewcomers:
         return sts.generation != seen.generation or here != seen.pods.keys()
 
     def _begin(self, sts: StatefulSet, *, is_created: bool) -> _SetHistory:
-        """Return what is known of a set at first sight: all that is wanted may hold data.
+        """Return the history of a set at first sight: all places that it wants may hold data.
 
-        And all that its name had lately, which is known only of a set that was seen to be created,
-        and only where no set of that name can have been there unseen.
+        So may all that its name had lately. That is known only of a set that was seen to be
+        created, where no set of that name can have been there unseen.
         """
         now = self._clock.elapsed()
         is_known = is_created and self._past.is_complete(now)
@@ -323,12 +309,11 @@ def _may_have_been_ready(pod: Pod | Unreadable) -> bool:
 
 
 def _compute_place(first_ordinal: int, pod: Pod | Unreadable) -> int:
-    """Return the place of a pod from the first ordinal on; below zero for any other name."""
+    """Return the place of a pod from the first ordinal on, negative for any other name."""
     _, ordinal = _split(pod.name)
     return -1 if ordinal is None else ordinal - first_ordinal
 
 
 def _split(pod: str) -> tuple[str, int | None]:
-    """Return the name of the set in the name of its pod, and the ordinal, None for other names."""
     name, _, digits = pod.rpartition("-")
     return name, parse_ordinal(digits)

@@ -1,25 +1,22 @@
-"""Which pods are to be un-prepared, and where, and which may still be un-prepared.
+"""Which pods are to be un-prepared, and the records on pods from which a later process knows them.
 
 A pod that was prepared, and stays, must be un-prepared at each place where it was called, with as
 many calls as it takes; see `controllers.downscales`.
 
-Records on pods that are to go, for the process that comes after a crash.
+A record is written before the first pod is called. A few pods of the range carry a copy of it each:
+enough to survive the loss of some pods, and few enough for the default rate limit. One more copy is
+on a pod that stays: the others may be gone before the time of the downscale is recorded (SI-11).
 
-Written before the first pod is called, so that what was prepared is known after a crash. A few
-pods of the range carry a copy of the whole record each: enough to survive the loss of some pods,
-and few enough for the default rate limit. One more copy is on a pod that stays: those that go may
-be gone before the time of the downscale is recorded (SI-11). See `model.objects.DownscaleRecord`.
-
-Whatever may patch pods may write a record, so a record is a hint and no proof:
-- counts: they say which pods are un-prepared, and hold the group back until the set itself,
-  read live, says what became of the downscale. Pods that the set does not want are never called;
+Any client that may patch pods may write a record, so it is a hint and no proof:
+- counts: they say which pods are un-prepared, and hold the group back until a live read of the set
+  shows the outcome. Pods beyond the replicas of the set are never called;
 - places: only those that the set and the pod's own spec confirm, see `assess_downscale_record`;
-- the time: it picks among times of the API server, and is recorded nowhere; a record of the
-  future says nothing at all;
-- the process: a forged name has the record ignored, which is what removing it does, too.
+- the time: it picks among times of the API server, and is recorded nowhere; a record of the future
+  is not believed at all;
+- the process: under a forged name the record is ignored, as if it were removed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple, Protocol
 
@@ -54,7 +51,7 @@ from rollout_operator.telemetry.logs import log
 
 
 class PreparedPod(NamedTuple):
-    """A pod that was prepared: its name, and where it was called."""
+    """A pod that was prepared, and where it was called."""
 
     pod: str
     target: Target | None
@@ -62,33 +59,31 @@ class PreparedPod(NamedTuple):
 
 
 class DueCancel(NamedTuple):
-    """A pod that is to be un-prepared, and where: a pod may wait at several places."""
+    """A pod that is to be un-prepared, and where: it may be prepared at several places."""
 
     uid: Uid
     target: Target | None
-    """None for the place that the set names by then."""
+    """None for the place that the set names then."""
 
 
 class BacklogEntry(msgspec.Struct, frozen=True):
-    """What is known of a pod that is to be un-prepared."""
-
     pod: str
     due: timedelta
     """On the clock's `elapsed`."""
     again: timedelta | None = None
-    """After how long it is called once more; None for never."""
+    """After how long it is called once more."""
     failures: int = 0
-    """How often it could not be reached, one time after another."""
+    """How often in a row it could not be reached."""
     gone: timedelta | None = None
-    """When its pod was first found gone, and no other wanted; None while there is a pod to call."""
+    """When the pod was first found gone and not wanted; None while there is a pod to call."""
     is_dormant: bool = False
-    """Whether its pod is on its way out, and not wanted: there is no pod to call."""
+    """Whether the pod is on its way out, and not wanted: it is not called."""
     causes: frozenset[str] = frozenset()
-    """Why it could not be reached, each time."""
+    """Why it could not be reached."""
 
     @property
     def over(self) -> timedelta | None:
-        """Return since when no pod was left to call; None where there is a pod, or may be soon."""
+        """Return since when no pod was left to call, None where there may be one soon."""
         if self.gone is None or self.is_dormant:
             return self.gone
         return max(self.gone, self.due)
@@ -104,25 +99,24 @@ class UnprepareBacklog:
 
     @property
     def by_set(self) -> Mapping[Uid, object]:
-        """Return the sets with pods to un-prepare."""
         return self._due
 
     def count(self) -> int:
         """Return how many pods are to be un-prepared, without those on their way out."""
-        return sum(
-            len({cancel.uid for cancel, entry in backlog.items() if not entry.is_dormant})
-            for backlog in self._due.values()
-        )
+        return self._count(lambda entry: not entry.is_dormant)
 
     def count_unreached(self) -> int:
         """Return how many of them could not be reached when that was last tried."""
+        return self._count(lambda entry: entry.failures > 0)
+
+    def _count(self, counts: Callable[[BacklogEntry], bool]) -> int:
         return sum(
-            len({cancel.uid for cancel, entry in backlog.items() if entry.failures})
+            len({cancel.uid for cancel, entry in backlog.items() if counts(entry)})
             for backlog in self._due.values()
         )
 
     def describe_unreached(self) -> str | None:
-        """Say which pods could not be reached and why, the first few; None where there are none."""
+        """Return which pods could not be reached and why, the first few; None without any."""
         failed = [
             entry for backlog in self._due.values() for entry in backlog.values() if entry.failures
         ]
@@ -133,7 +127,6 @@ class UnprepareBacklog:
         return f"to be told that they stay: {join_some(shown, total=len(causes))}"
 
     def map_due_cancels(self, set_uid: Uid) -> dict[DueCancel, BacklogEntry]:
-        """Return the pods of a set that are to be un-prepared, and where."""
         return dict(self._due.get(set_uid, {}))
 
     def list_targets(self, set_uid: Uid) -> tuple[Target | None, ...]:
@@ -154,9 +147,9 @@ class UnprepareBacklog:
         again: timedelta | None = None,
         are_going: bool = False,
     ) -> None:
-        """Have pods un-prepared where they were called, not on an older `version` of the set.
+        """Have pods un-prepared where they were called, not by an older `version` of the set.
 
-        Those that `are_going` are called if they are wanted again before they have gone.
+        Those that `are_going` are called if they are wanted again before they are gone.
         """
         due = self._clock.elapsed() + after
         backlog = {
@@ -168,7 +161,7 @@ class UnprepareBacklog:
             self._versions[set_uid] = version
 
     def record_un_prepared(self, set_uid: Uid, called: Iterable[DueCancel]) -> None:
-        """Record that these pods have been un-prepared; some are called once more."""
+        """Record that these pods confirmed; some are called once more."""
         backlog = self._due.get(set_uid, {})
         settled: list[DueCancel] = []
         for due_cancel in called:
@@ -186,13 +179,13 @@ class UnprepareBacklog:
             backlog[due_cancel] = replace(backlog[due_cancel], gone=None, is_dormant=not is_wanted)
 
     def miss(self, set_uid: Uid, due_cancel: DueCancel) -> None:
-        """Record that the pod is gone, and no other of its name is wanted, perhaps for good."""
+        """Record that the pod is gone, and no other of its name is wanted."""
         backlog = self._due.get(set_uid, {})
         if due_cancel in backlog and backlog[due_cancel].gone is None:
             backlog[due_cancel] = replace(backlog[due_cancel], gone=self._clock.elapsed())
 
     def postpone(self, set_uid: Uid, due_cancel: DueCancel, by: timedelta, cause: str) -> None:
-        """Put off the call of a pod that could not be reached until this time, whatever happens."""
+        """Put off the call of a pod that could not be reached."""
         backlog = self._due.get(set_uid, {})
         if due_cancel in backlog:
             entry, due = backlog[due_cancel], self._clock.elapsed() + by
@@ -201,7 +194,7 @@ class UnprepareBacklog:
             )
 
     def take_over(self, set_uid: Uid, called: Mapping[Uid, PreparedPod]) -> None:
-        """Forget calls to pods where they are prepared now: the reservation stands for them."""
+        """Forget calls to pods that are prepared there now: their reservation counts."""
         self.settle(set_uid, [DueCancel(uid, at) for uid, (_, at) in called.items()])
 
     def settle(self, set_uid: Uid, due: Iterable[DueCancel]) -> None:
@@ -218,89 +211,71 @@ class UnprepareBacklog:
         self._versions.pop(set_uid, None)
 
 
-class FailedCall(Protocol):
-    """The part of `pods.PodError` that is needed."""
-
+class _FailedCall(Protocol):  # of `pods.PodError`
     @property
     def may_arrive(self) -> bool: ...
 
 
-class CancelCalls(Protocol):
-    """The part of `pods.PodClient` that is needed."""
-
-    async def cancel_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, FailedCall]: ...
+class CancelCalls(Protocol):  # of `pods.PodClient`
+    async def cancel_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, _FailedCall]: ...
 
 
-# A pod, and the path at which it was called; None where that is not known.
+# A pod, and the path at which it was called; None where the path is unknown.
 _Called = tuple[Uid, str | None]
 
 
 class UnansweredCancels:
-    """Calls without an answer, by set: pods that were called just now and have not answered.
+    """Calls to pods that have not been answered, by set.
 
-    A caller gives up after a while, and a slow pod goes on with the call all the same. The next
-    call to it counts only once no earlier call can take effect any more (SI-10); whether that is so
-    is decided in `planning.downscales`. A restarted process does not know what the process
-    before it sent: pods that carry its record may have been called just before it ended.
+    A slow pod goes on with a call after its caller gave up. The next call counts only once no
+    earlier one can take effect any more (SI-10), which `planning.downscales` decides. Pods with the
+    record of an ended process may have been called just before it ended.
     """
 
     def __init__(self, clock: Clock, lasts: timedelta) -> None:
-        """Expect the effect of a call for `lasts` after its caller has given up."""
-        self._clock = clock
-        self._lasts = lasts
+        """A call may take effect for `lasts` after its caller gave up."""
+        self._clock, self._lasts = clock, lasts
         self._until: dict[Uid, dict[_Called, timedelta]] = {}
 
     @property
     def by_set(self) -> Mapping[Uid, object]:
-        """Return the sets of which a call has no answer yet."""
         self._forget_old()
         return self._until
 
     async def cancel_all(
         self, calls: CancelCalls, set_uid: Uid, endpoints: Sequence[Endpoint]
-    ) -> Mapping[Uid, FailedCall]:
-        """Un-prepare pods of a set; return the pods that did not confirm.
+    ) -> Mapping[Uid, _FailedCall]:
+        """Un-prepare pods of a set; return those that did not confirm.
 
-        Under the lock of its calls: its next holder knows which pods have not answered.
+        The caller holds the lock of the set's calls.
         """
         unanswered = {endpoint.uid for endpoint in endpoints}
         try:
             failed = await calls.cancel_all(endpoints)
             unanswered = {uid for uid, error in failed.items() if error.may_arrive}
         finally:
-            # Also where we are cancelled: then, for all we know, none of them has answered.
-            self._record(
-                set_uid,
-                [
-                    (endpoint.uid, endpoint.path)
-                    for endpoint in endpoints
-                    if endpoint.uid in unanswered
-                ],
-            )
+            # Also where we are cancelled: then none of them may have answered.
+            called = [(one.uid, one.path) for one in endpoints if one.uid in unanswered]
+            self._record(set_uid, called)
         return failed
 
     def suspect(self, set_uid: Uid, pods: Iterable[Uid], target: Target | None) -> None:
-        """Expect calls of a process that has ended: it may have sent these pods anything."""
+        """Expect calls of a process that has ended: it may have called these pods."""
         path = None if target is None else target.path
         self._record(set_uid, [(uid, path) for uid in pods])
 
     def map_waits(self, set_uid: Uid, endpoints: Iterable[Endpoint]) -> dict[Uid, timedelta]:
-        """Return for how long calls to pods may still take effect there, for pods with any."""
+        """Return how long calls to pods may still take effect there, for pods with any."""
         self._forget_old()
         until, now = self._until.get(set_uid, {}), self._clock.elapsed()
         waits: dict[Uid, timedelta] = {}
-        for endpoint in endpoints if until else ():
-            ends = [
-                until[key]
-                for key in ((endpoint.uid, endpoint.path), (endpoint.uid, None))
-                if key in until
-            ]
-            if ends:
-                waits[endpoint.uid] = max(ends) - now
+        for one in endpoints if until else ():
+            keys = ((one.uid, one.path), (one.uid, None))
+            if ends := [until[key] for key in keys if key in until]:
+                waits[one.uid] = max(ends) - now
         return waits
 
     def forget(self, set_uid: Uid) -> None:
-        """Forget a set that is gone."""
         self._until.pop(set_uid, None)
 
     def _record(self, set_uid: Uid, called: Sequence[_Called]) -> None:
@@ -319,21 +294,22 @@ class UnansweredCancels:
                 del self._until[set_uid]
 
 
-# With the default limits ten requests may be sent at once, and the live read has taken one of them.
+# With the default limits ten requests may be sent at once, one of which is the live read.
 COPIES: Final = 4
 # Clocks of API servers may differ by so much, or have been set back since a record was written.
-FURTHEST_AHEAD: Final = timedelta(minutes=5)
+_FURTHEST_AHEAD: Final = timedelta(minutes=5)
 
 _DECODER: Final = msgspec.json.Decoder(DownscaleRecord)
 
 
 class PodRecords:
-    """Writes and removes records."""
+    """Writes and removes the records of one process.
+
+    Those of two processes of one namespace differ by the name `by`.
+    """
 
     def __init__(self, client: Patcher, by: str = "") -> None:
-        """Write in the name of a process: no two of one namespace may have the same."""
-        self._client = client
-        self._by = by
+        self._client, self._by = client, by
         self._is_forbidden = False
 
     async def write(
@@ -341,9 +317,7 @@ class PodRecords:
     ) -> None:
         """Write a record on some of the pods, and on a pod that stays.
 
-        Raises ApiError where none of them carries it.
-
-        Where the role may not patch pods, nothing is written, and that is logged once: after a
+        Raises ApiError where none of them carries it, except where the Role forbids it: after a
         crash it is unknown then which pods were prepared.
         """
         text = msgspec.json.encode(replace(record, by=self._by)).decode()
@@ -357,11 +331,11 @@ class PodRecords:
             raise failures[0]
 
     def is_own(self, record: DownscaleRecord) -> bool:
-        """Return whether this process wrote a record: it knows more of it than the record says."""
+        """Return whether this process wrote a record, and knows more than the record has."""
         return bool(self._by) and record.by == self._by
 
     async def remove(self, pods: Sequence[Pod]) -> ApiError | None:
-        """Remove the records of these pods; return the first error. Pods that are gone are fine."""
+        """Remove the records of these pods; return the first error. Pods may be gone."""
         errors = await gather_all(self._put(pod, None) for pod in pods if pod.downscale_record)
         return next((error for error in errors if error is not None), None)
 
@@ -372,7 +346,7 @@ class PodRecords:
         try:
             await self._client.patch(PODS, pod.namespace, pod.name, patch)
         except (NotFound, Conflict) as error:
-            # Gone or replaced: it carries no record, and needs none to be removed.
+            # Gone or replaced: there is no record to remove.
             return None if text is None else error
         except ApiError as error:
             return error
@@ -393,45 +367,45 @@ def choose_annotated(pods: Sequence[Pod]) -> list[Pod]:
 
 
 def read_downscale_record(pod: Pod, now: datetime) -> DownscaleRecord | None:
-    """Return the record of a pod, None where it has none; `now` is the API server's time.
+    """Return the record of a pod, None without one; `now` is the API server's time.
 
-    Raises InvalidInput naming the pod, also for a time that has not come yet: no process can have
-    written it.
+    Raises InvalidInput naming the pod, also for a time in the future.
     """
     if not pod.downscale_record:
         return None
+    place = f"Pod {pod.name}: annotation {DOWNSCALE_RECORD}"
     try:
         record = _DECODER.decode(pod.downscale_record)
     except (msgspec.MsgspecError, RecursionError) as error:
-        text = f"Pod {pod.name}: annotation {DOWNSCALE_RECORD}: {error}"
-        raise InvalidInput(text) from error
+        raise InvalidInput(f"{place}: {error}") from error
     if record.at.tzinfo is None or not 0 <= record.replicas_to < record.replicas_from:
-        text = f"Pod {pod.name}: annotation {DOWNSCALE_RECORD}: {pod.downscale_record[:80]!r}"
-        raise InvalidInput(text)
+        raise InvalidInput(f"{place}: {pod.downscale_record[:80]!r}")
     try:
         check_time(record.at)
     except InvalidInput as error:
-        raise InvalidInput(f"Pod {pod.name}: annotation {DOWNSCALE_RECORD}: at: {error}") from error
-    if record.at - now > FURTHEST_AHEAD:
-        ahead = f"at: {format_rfc3339(record.at)} lies in the future"
-        raise InvalidInput(f"Pod {pod.name}: annotation {DOWNSCALE_RECORD}: {ahead}")
+        raise InvalidInput(f"{place}: at: {error}") from error
+    if record.at - now > _FURTHEST_AHEAD:
+        raise InvalidInput(f"{place}: at: {format_rfc3339(record.at)} lies in the future")
     # A client that may write annotations of pods must not send calls anywhere else (D-27).
-    targets = (*(() if record.target is None else (record.target,)), *record.earlier)
-    problem = next(filter(None, map(judge_target, targets)), "")
+    problem = next(filter(None, map(judge_target, _list_places(record))), "")
     if len(record.earlier) > MOST_EARLIER:
         problem = f"earlier: {len(record.earlier)} > {MOST_EARLIER}"
     if problem:
-        raise InvalidInput(f"Pod {pod.name}: annotation {DOWNSCALE_RECORD}: {problem}")
+        raise InvalidInput(f"{place}: {problem}")
     return record
 
 
 def assess_downscale_record(record: DownscaleRecord, pod: Pod, sts: StatefulSet) -> str | None:
     """Return why a record on a pod is not believed, naming field and value.
 
-    Not in parts: where a place is made up, so may be the rest.
+    A record with one false place is not believed at all.
     """
     if not is_labelled(sts.labels, PREPARE_DOWNSCALE):
         shown = show(sts.labels.get(PREPARE_DOWNSCALE, ""))
         return f"the set is not to be prepared: label {PREPARE_DOWNSCALE}: {shown}"
-    targets = (*(() if record.target is None else (record.target,)), *record.earlier)
-    return next(filter(None, (judge_place(target, sts, pod.ports) for target in targets)), None)
+    problems = (judge_place(target, sts, pod.ports) for target in _list_places(record))
+    return next(filter(None, problems), None)
+
+
+def _list_places(record: DownscaleRecord) -> tuple[Target, ...]:
+    return (*(() if record.target is None else (record.target,)), *record.earlier)

@@ -1,9 +1,8 @@
 """The zone tracker: the times of downscales in one ConfigMap of the namespace.
 
-Every write is of one entry and holds only for the state that was read: where several operators look
-after one namespace for a while, this is what keeps two of them from letting two zones go at a time.
-The format is decided in `model.scaling`; whether a time forbids a downscale, in
-`planning.downscales`.
+Each write changes one entry and holds only for the version that was read: while several operators
+look after one namespace, this keeps two of them from letting two zones go at once. `model.scaling`
+has the format; `planning.downscales` decides whether a time forbids a downscale.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,31 +37,28 @@ from rollout_operator.planning.downscales import (
 )
 from rollout_operator.telemetry.logs import log
 
-# Each group writes its own entry, all into one object: so often another may be faster.
+# All groups write their entries into one object: another writer may be faster so often.
 ATTEMPTS: Final = 10
-# Written times have whole seconds: by so much later may be what this process knew before.
-ROUNDING: Final = timedelta(seconds=1)
-# The Role has no right to watch it: so late at most is a change of a person seen that sets a time
-# back. A grant and a write are decided on a read of their own.
+# Written times have whole seconds: the time that this process knew before may be later.
+_ROUNDING: Final = timedelta(seconds=1)
+# The Role has no right to watch it: a time that a person sets back is seen so late at most. A grant
+# and a write are decided on a read of their own.
 READ_AGAIN: Final = timedelta(seconds=30)
 
 _NOT_LOADED: Final = "loading zones failed."
-# Older than any other version.
-_NO_VERSION: Final = "0"
 _ANY_VERSION: Final = ""
 
 
-class TrackerClient(Reader, Writer, Protocol):
-    """The parts of `kube.api` that are needed."""
+class _TrackerClient(Reader, Writer, Protocol): ...
 
 
 @dataclass(slots=True)
 class Tracker:
-    """Reads and writes the ConfigMap. Implements `times.DownscaleTimes`."""
+    """Reads and writes the ConfigMap. Implements `DownscaleTimes`."""
 
     source = TimesSource.TRACKER
 
-    client: TrackerClient
+    client: _TrackerClient
     downscales: Downscales
     _: KW_ONLY
     namespace: str
@@ -75,11 +71,10 @@ class Tracker:
     _read_at: datetime | None = field(default=None, init=False)
 
     async def read(self, sets: Sequence[Member]) -> dict[Uid, datetime]:
-        """Return the times of these sets. Raises ApiError and InvalidInput."""
         return dict((await self.fetch_times(sets, but=Uid(""))).times)
 
     def recall(self, sets: Sequence[Member]) -> dict[Uid, datetime]:
-        """Return the times as they were read last, without those of unreadable entries."""
+        """Return the times as they were read last; an unreadable entry has none."""
         zone_map = self._last
         times = self._map_unshown(sets, zone_map)
         if zone_map is None:
@@ -90,7 +85,7 @@ class Tracker:
         return times
 
     async def refresh(self) -> bool:
-        """Read the ConfigMap again; a ConfigMap that is gone is made anew by the next reconcile."""
+        """Read the ConfigMap again; one that is gone is created by the next reconcile."""
         now = self.now()
         if self._read_at is not None and abs(now - self._read_at) < READ_AGAIN:
             return False
@@ -99,10 +94,7 @@ class Tracker:
         return fetched is not None and (before is None or before.data != fetched.data)
 
     async def fetch_times(self, sets: Sequence[Member], *, but: Uid) -> GroupTimes:
-        """Read the ConfigMap, or create it with the present time for these sets (ZONE-03).
-
-        Raises ApiError and InvalidInput.
-        """
+        """Read the ConfigMap, or create it with the present time for these sets (ZONE-03)."""
         zone_map = await self._fetch() or await self._create(sets)
         times = self._map_unshown(sets, zone_map)
         for sts in sets:
@@ -110,13 +102,14 @@ class Tracker:
         return GroupTimes(times=times, zone_map=zone_map)
 
     async def record(self, grant: DownscaleGrant) -> Blocker | None:
-        """Write the own entry and no other; decide again where another of the group has changed.
+        """Write the zone's own entry; decide again where another of the group has changed.
 
-        Raises ApiError: then it is unknown what is written, and the grant is released later.
+        After an ApiError it is unknown whether it was written, and the grant is released later.
         """
         seen, problem = grant.seen, Conflict("the ConfigMap is written all the time")
         for _ in range(ATTEMPTS):
-            zone_map = seen.zone_map or await self._open(grant.sts)
+            # A set without a group has no others whose entries would matter.
+            zone_map = seen.zone_map or await self._fetch() or await self._create([grant.sts])
             self._record_entry(grant, zone_map)
             try:
                 await self._write(zone_map, grant.sts.name, _format(grant.at))
@@ -134,7 +127,6 @@ class Tracker:
         raise problem
 
     async def keep(self, sts: StatefulSet, at: datetime) -> str:
-        """Write the time of a downscale that has happened. Raises ApiError and InvalidInput."""
         zone_map = await self._fetch()
         if zone_map is None:
             # The next reader lets all zones wait from then on: ZONE-03.
@@ -149,7 +141,6 @@ class Tracker:
         return written.version
 
     async def restore(self, sts: StatefulSet, entry: TrackerEntry) -> None:
-        """Put back the former entry. Raises ApiError and InvalidInput."""
         zone_map = await self._fetch()
         if zone_map is None or zone_map.data.get(sts.name) != entry.text:
             return
@@ -164,20 +155,16 @@ class Tracker:
         return self._take(body)
 
     def _take(self, body: bytes) -> ZoneMap:
-        """Decode a ConfigMap, and remember it unless a newer version is known."""
-        tracker = self._decode(body)
+        try:
+            tracker = decode_zone_map(body)
+        except DecodeError as error:
+            raise InvalidInput(f"{_NOT_LOADED} ConfigMap {self.name}: {error}") from error
+        # A newer version may be known by now.
         if self._last is None or not is_older(tracker.version, than=self._last.version):
             self._last = tracker
         return tracker
 
-    def _decode(self, body: bytes) -> ZoneMap:
-        try:
-            return decode_zone_map(body)
-        except DecodeError as error:
-            raise InvalidInput(f"{_NOT_LOADED} ConfigMap {self.name}: {error}") from error
-
     async def _create(self, sets: Sequence[Member]) -> ZoneMap:
-        """Create it, or read that of a faster process. Raises Conflict where it is gone again."""
         names = [sts.name for sts in sets if sts.name]
         entry = _format(self.now() + CLOCK_ERROR)
         body: JsonObject = {
@@ -196,12 +183,8 @@ class Tracker:
         log.info("Created the zone tracker", config_map=self.name, zones=names)
         return self._take(created)
 
-    async def _open(self, sts: StatefulSet) -> ZoneMap:
-        """Return the present state, for a set without a group: its entries do not matter."""
-        return await self._fetch() or await self._create([sts])
-
     def _read_entry(self, zone_map: ZoneMap, member: Member, but: Uid) -> datetime | None:
-        """Return the time of one set, None where it has none. Raises InvalidInput."""
+        """Return the time of one set, None without one and for `but`, whose time is not read."""
         text = zone_map.data.get(member.name)
         if text is None:
             return None
@@ -219,7 +202,7 @@ class Tracker:
             raise InvalidInput(f"{BROKEN_TIMES[self.source]} {place}: {error}") from error
 
     def _record_entry(self, grant: DownscaleGrant, zone_map: ZoneMap) -> None:
-        """Remember the entry that is about to be written: it may be stored without an answer."""
+        # It may be stored without an answer.
         held, ours = zone_map.data.get(grant.sts.name), grant.reservation.entry
         # The present entry may be of a downscale of ours that never happened.
         before = ours.before if ours is not None and ours.text == held else held
@@ -232,41 +215,32 @@ class Tracker:
         # Whatever the wait: another process has let that zone go since our read (D-25).
         for other in grant.others:
             granted_at, now = grant.seen.times.get(other.uid), seen.times.get(other.uid)
-            if now is not None and (granted_at is None or now - granted_at > ROUNDING):
+            if now is not None and (granted_at is None or now - granted_at > _ROUNDING):
                 text = f"statefulset {other.name} was scaled down meanwhile; try again"
                 return Blocker(Code.CHANGED_MEANWHILE, text)
         return None
 
     async def _write(self, zone_map: ZoneMap, key: str, text: str | None) -> ZoneMap:
-        """Write one entry if the ConfigMap is still as it was read. Raises ApiError.
-
-        Returns what is stored then.
-        """
+        """Write one entry if the ConfigMap is as it was read; return what is stored then."""
         where = (CONFIG_MAPS, self.namespace, self.name)
-        patch: JsonObject = {
-            "metadata": {"resourceVersion": zone_map.version},
-            "data": {key: text},
-        }
+        patch: JsonObject = {"metadata": {"resourceVersion": zone_map.version}, "data": {key: text}}
         try:
             body = await self.client.patch(*where, patch)
         except Denied as denied:
-            # The Role of other releases has `update` only.
+            # The Role of earlier releases has `update` only.
             try:
                 body = await self.client.replace(*where, render_changed(zone_map, key, text))
             except Denied:
                 raise denied from None
-            self._report_denied(denied)
+            if not self._has_logged:
+                log.warn("Zone tracker is written as a whole, for want of a right", err=denied)
+            self._has_logged = True
         return self._take(body)
 
     def _map_unshown(self, sets: Sequence[Member], zone_map: ZoneMap | None) -> dict[Uid, datetime]:
-        """Return what this process has seen and a state of the ConfigMap is too old to show."""
-        version = _NO_VERSION if zone_map is None else zone_map.version
+        """Return the times that this process has seen and the ConfigMap is too old to show."""
+        version = "0" if zone_map is None else zone_map.version  # older than any other
         return self.downscales.last.map_unshown({sts.uid: version for sts in sets})
-
-    def _report_denied(self, denied: Denied) -> None:
-        if not self._has_logged:
-            log.warn("Zone tracker is written as a whole, for want of a right", err=denied)
-        self._has_logged = True
 
 
 def _add_later(times: dict[Uid, datetime], uid: Uid, at: datetime | None) -> None:

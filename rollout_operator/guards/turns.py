@@ -1,18 +1,10 @@
-"""Who goes first where there is room: an eviction that waits, or the rollout that held still.
+"""Whether an eviction that waits, or the rollout, gets the next place; and the locks of groups.
 
 Clients such as `kubectl drain` repeat an eviction that was refused for lack of room. How long a
 client pauses is learned from its repeats; for twice as long its eviction is remembered, and a
-rollout lets it have the next place. Whose turn it is decides `planning.budgets`. All of it is
-memory of this process: losing it loses a turn and nothing else.
-
-Used only for pods that their budget would let go. Never lets a pod go by itself, so that no
-mistake here can cross a budget.
-
-One lock per rollout group: a caller that reads a group and then acts on it holds it.
-
-It makes a live read and what follows from it one step: a downscale is not granted between a
-rollout's live read and its deletes, nor the other way round (D-25). It is held across reads and
-deletes, never across a write that comes back as a review of our own.
+rollout lets it have the next place. `planning.budgets` decides whose turn it is. All of it is
+memory of this process: losing it loses a turn and nothing else. It only holds back pods that their
+budget would let go, so that no mistake here can cross a budget.
 """
 
 import asyncio
@@ -28,12 +20,7 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.guards.grants import (
-    DisruptionRequest,
-    UnusedGrants,
-    refuse_as_evictions_wait,
-    refuse_as_rollout_waits,
-)
+from rollout_operator.guards.grants import DisruptionRequest, UnusedGrants, refuse
 from rollout_operator.kube.store import PodStore
 from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.names import GroupName, Uid
@@ -48,29 +35,27 @@ from rollout_operator.planning.budgets import (
     find_partition,
     is_down,
 )
-from rollout_operator.planning.wording import count
+from rollout_operator.planning.wording import count, verb
 
-# As `kubectl drain` pauses, and as long as a client is waited for whose pause is unknown.
+# As `kubectl drain` pauses, and how long a client is waited for whose pause is unknown.
 USUAL_PAUSE: Final = timedelta(seconds=5)
 LEAST_PAUSE: Final = timedelta(seconds=1)
 MOST_PAUSE: Final = timedelta(seconds=30)
-# More evictions than that wait for no turn.
+# Any further eviction has no turn.
 MOST_WAITERS: Final = 1_000
 FORGET_EVERY: Final = timedelta(seconds=1)
-# Why an eviction is refused that only needs a free place.
-ROOM: Final = frozenset(
+# Refusals of an eviction that only needs a free place.
+_ROOM: Final = frozenset(
     {Code.DISRUPTION_BUDGET_USED, Code.ZONE_LEFT_SHORT, Code.EVICTION_FIRST, Code.ROLLOUT_FIRST}
 )
 # Each costs a decision; the next few show whether the rollout is in the way.
 _MOST_CHECKED: Final = 5
 
-LineKey = tuple[str, str]
+_LineKey = tuple[str, str]
 """Name of the budget and partition, which is empty in zone mode."""
 
 
-class Waiter(msgspec.Struct, frozen=True, kw_only=True):
-    """An eviction that was refused, and that a client repeats."""
-
+class _Waiter(msgspec.Struct, frozen=True, kw_only=True):
     pod: Pod
     requested_at: timedelta
     """On the clock's `elapsed`."""
@@ -83,12 +68,10 @@ class WaitingEvictions:
     """All evictions that wait, by budget, and whose turn it is there."""
 
     def __init__(self, pods: PodStore, unused: UnusedGrants, clock: Clock) -> None:
-        self._pods = pods
-        self._unused = unused
-        self._clock = clock
+        self._pods, self._unused, self._clock = pods, unused, clock
         # Each line in the order in which its evictions came.
-        self._waiters: dict[LineKey, dict[Uid, Waiter]] = {}
-        self._turns: dict[LineKey, Turns] = {}
+        self._waiters: dict[_LineKey, dict[Uid, _Waiter]] = {}
+        self._turns: dict[_LineKey, Turns] = {}
         self._forget_at = timedelta(0)
 
     def __len__(self) -> int:
@@ -111,24 +94,21 @@ class WaitingEvictions:
     def record_granted(self, budget: Budget, pod: Pod, engine: DisruptionSource, most: int) -> None:
         """Record that a pod was allowed to go; `most` are the places of a turn."""
         key = _key(budget, pod)
-        # A client that waits for the pod is served whatever makes it go.
+        # A client that waits for the pod is served, whatever removes it.
         is_served = self._waiters.get(key, {}).pop(pod.uid, None) is not None
         turn = self._turn(key).grant(DisruptionSource.EVICTION if is_served else engine, most)
         self._keep(key, turn)
 
-    def list_in_front(self, budget: Budget, pod: Pod) -> Sequence[Waiter]:
+    def list_in_front(self, budget: Budget, pod: Pod) -> Sequence[_Waiter]:
         """Return the evictions that came before that of a pod and may be in its way, in order."""
-        return [
-            waiter
-            for waiter in self._list_waiters_in_front(budget, pod)
-            if self._is_there(waiter.pod)
-        ]
+        waiters = self._list_waiters_in_front(budget, pod)
+        return [waiter for waiter in waiters if self._is_there(waiter.pod)]
 
     def count_in_front(self, budget: Budget, pod: Pod) -> int:
-        """Return about how many those are: some of their pods may have gone in the last seconds."""
+        """Return about how many: some of their pods may have gone in the last seconds."""
         return sum(1 for _ in self._list_waiters_in_front(budget, pod))
 
-    def _list_waiters_in_front(self, budget: Budget, pod: Pod) -> Iterator[Waiter]:
+    def _list_waiters_in_front(self, budget: Budget, pod: Pod) -> Iterator[_Waiter]:
         now, by_partition = self._clock.elapsed(), budget.by_partition
         for uid, waiter in self._waiters.get(_key(budget, pod), {}).items():
             if waiter.until < now:
@@ -140,7 +120,6 @@ class WaitingEvictions:
                 yield waiter
 
     def holds(self, budget: Budget, pod: Pod, engine: DisruptionSource) -> bool:
-        """Return whether it is the other side's turn."""
         return self._turn(_key(budget, pod)).holds(engine)
 
     def hold(self, budget: Budget, pod: Pod, *, is_whole: bool) -> None:
@@ -148,19 +127,19 @@ class WaitingEvictions:
         key = _key(budget, pod)
         self._keep(key, self._turn(key).hold(self._clock.elapsed(), is_whole=is_whole))
 
-    def _turn(self, key: LineKey) -> Turns:
+    def _turn(self, key: _LineKey) -> Turns:
         return self._turns.get(key, Turns()).at(self._clock.elapsed())
 
-    def _keep(self, key: LineKey, turn: Turns) -> None:
+    def _keep(self, key: _LineKey, turn: Turns) -> None:
         if turn == Turns():
             self._turns.pop(key, None)
         else:
             self._turns[key] = turn
 
     def _forget_old(self) -> None:
-        """Forget pods whose client has ceased: some time later, as its pause may be longer."""
+        """Forget pods whose client no longer repeats; late, as its pause may be long."""
         now = self._clock.elapsed()
-        if now < self._forget_at:  # where very many wait, each refusal would read all of them
+        if now < self._forget_at:  # else each refusal would read all of them
             return
         self._forget_at = now + FORGET_EVERY
         for key, line in list(self._waiters.items()):
@@ -177,8 +156,8 @@ class WaitingEvictions:
         return isinstance(cached, Pod) and cached.uid == pod.uid and not cached.is_terminating
 
 
-def _repeat(waiter: Waiter, now: timedelta) -> Waiter:
-    """Return the waiter of a repeated eviction, with what the repeat says of the client's pause."""
+def _repeat(waiter: _Waiter, now: timedelta) -> _Waiter:
+    """Return the waiter of a repeated eviction, which tells the client's pause."""
     gap = now - waiter.requested_at
     pause = waiter.pause
     if gap >= LEAST_PAUSE:  # else it is the same request, repeated
@@ -186,11 +165,11 @@ def _repeat(waiter: Waiter, now: timedelta) -> Waiter:
     return _await(waiter.pod, now, pause)
 
 
-def _await(pod: Pod, now: timedelta, pause: timedelta) -> Waiter:
-    return Waiter(pod=pod, requested_at=now, pause=pause, until=now + 2 * pause)
+def _await(pod: Pod, now: timedelta, pause: timedelta) -> _Waiter:
+    return _Waiter(pod=pod, requested_at=now, pause=pause, until=now + 2 * pause)
 
 
-def _key(budget: Budget, pod: Pod) -> LineKey:
+def _key(budget: Budget, pod: Pod) -> _LineKey:
     partition = find_partition(budget, pod.name) if budget.by_partition else ""
     return budget.name, partition or ""
 
@@ -199,26 +178,23 @@ class Precedence:
     """The order of evictions and rollouts under the budgets of one process."""
 
     def __init__(self, waiting: WaitingEvictions, unused: UnusedGrants, clock: Clock) -> None:
-        self._waiting = waiting
-        self._unused = unused
-        self._clock = clock
+        self._waiting, self._unused, self._clock = waiting, unused, clock
 
     def assess(self, request: DisruptionRequest, snapshot: BudgetSnapshot) -> Refusal | None:
-        """Return that another pod goes first, None where the pod may go now."""
+        """Return the refusal of a pod that is not next, None where it may go now."""
         if request.engine is DisruptionSource.ROLLOUT:
             return self._assess_rollout(snapshot)
         return self._assess_eviction(request, snapshot)
 
     def record_granted(self, snapshot: BudgetSnapshot) -> None:
-        """Record that a pod was allowed to go."""
         most = compute_maximum(snapshot)
         if snapshot.engine is DisruptionSource.ROLLOUT:
             most = min(most, snapshot.override)
         self._waiting.record_granted(snapshot.budget, snapshot.pod, snapshot.engine, max(most, 1))
 
     def line_up(self, request: DisruptionRequest, budget: Budget, refusal: Refusal) -> Refusal:
-        """Remember an eviction that lacks room, and say how many are in front of it."""
-        if refusal.reason.code not in ROOM:
+        """Record an eviction that lacks room, and say how many are in front of it."""
+        if refusal.reason.code not in _ROOM:
             return refusal
         front = self._waiting.count_in_front(budget, request.pod)
         if not request.dry_run:
@@ -229,7 +205,7 @@ class Precedence:
 
     def _assess_rollout(self, snapshot: BudgetSnapshot) -> Refusal | None:
         budget, pod = snapshot.budget, snapshot.pod
-        # Its deletion takes no other pod's place: it is down already (LI-10).
+        # If it is down already, it takes no other pod's place (LI-10).
         if is_down(snapshot) or not self._waiting.holds(budget, pod, DisruptionSource.ROLLOUT):
             return None
         front = self._waiting.list_in_front(budget, pod)
@@ -237,8 +213,11 @@ class Precedence:
             return None
         self._waiting.hold(budget, pod, is_whole=False)
         left = max(waiter.until for waiter in front) - self._clock.elapsed()
-        refusal = refuse_as_evictions_wait(front[0].pod, len(front), budget, _soon(left))
-        return replace(refusal, is_shared=not budget.by_partition)
+        first, many = front[0].pod, len(front)
+        return replace(
+            _refuse_as_evictions_wait(first, many, budget, left),
+            is_shared=not budget.by_partition,
+        )
 
     def _assess_eviction(
         self, request: DisruptionRequest, snapshot: BudgetSnapshot
@@ -247,17 +226,21 @@ class Precedence:
         if self._waiting.holds(budget, pod, DisruptionSource.EVICTION):
             if not request.dry_run:
                 self._waiting.hold(budget, pod, is_whole=_is_whole(snapshot))
-            return refuse_as_rollout_waits(pod, budget)
+            text = (
+                f"the next place under budget {budget.name} is for the rollout, which has held"
+                f" still for evictions; {pod.name} waits"
+            )
+            return replace(refuse(Code.ROLLOUT_FIRST, text), requeue_after=None)
         front = self._waiting.list_in_front(budget, pod)
         if not front or not self._unused.count(pod.uid):
             return None
-        # A pod whose grants came to nothing holds up no eviction that may be in earnest.
+        # A pod whose grants were not used holds up no eviction that may be serious.
         left = front[0].until - self._clock.elapsed()
-        return refuse_as_evictions_wait(front[0].pod, len(front), budget, _soon(left))
+        return _refuse_as_evictions_wait(front[0].pod, len(front), budget, left)
 
 
-def _is_in_the_way(snapshot: BudgetSnapshot, waiter: Waiter) -> bool:
-    """Return whether a waiting eviction lacks room once the pod of the snapshot has gone."""
+def _is_in_the_way(snapshot: BudgetSnapshot, waiter: _Waiter) -> bool:
+    """Return whether a waiting eviction lacks room once the pod of the snapshot is gone."""
     going = {**snapshot.deletions, snapshot.pod.uid: Deletion.GRANTED}
     theirs = replace(
         snapshot,
@@ -276,12 +259,22 @@ def _is_whole(snapshot: BudgetSnapshot) -> bool:
     return assess_disruption(replace(snapshot, budget=budget)) is None
 
 
-def _soon(left: timedelta) -> timedelta:
-    return timedelta(seconds=max(math.ceil(left.total_seconds()), 1))
+def _refuse_as_evictions_wait(first: Pod, many: int, budget: Budget, left: timedelta) -> Refusal:
+    text = (
+        f"the next place under budget {budget.name} is for the eviction of {first.name}, which was"
+        f" refused and is awaited; {count(many, 'eviction')} {verb(many, 'waits', 'wait')}"
+    )
+    again = timedelta(seconds=max(math.ceil(left.total_seconds()), 1))
+    return replace(refuse(Code.EVICTION_FIRST, text), requeue_after=again)
 
 
 class Locks:
-    """Locks by key, made at the first use and gone when no task holds or wants them."""
+    """Locks by key, kept for as long as a task holds or awaits them.
+
+    A caller that reads a group and then acts on it holds the group's lock: a downscale is not
+    granted between a rollout's live read and its deletes, nor the other way round (D-25). It is
+    held across reads and deletes, never across a write that comes back as a review of our own.
+    """
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

@@ -30,7 +30,7 @@ from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.flags import Config
 from rollout_operator.controllers.observe import Observer
 from rollout_operator.controllers.worker import Workers
-from rollout_operator.guards.departed import DepartedZones, group_scope
+from rollout_operator.guards.departed import GROUP, DepartedZones
 from rollout_operator.guards.downscales import AnnotationTimes, Downscales, DownscaleTimes
 from rollout_operator.guards.grants import InFlight, OwnDeletes
 from rollout_operator.guards.newcomers import SeenNewcomers
@@ -532,7 +532,7 @@ class Context:
             find_downscale=self.downscales.find_underway,
             find_newcomers=self.arrivals.get,
             find_driver=lambda group: self.find_driver(group),
-            find_departed=lambda group, live: self.departed.list_zones(group_scope(group), live),
+            find_departed=lambda group, live: self.departed.list_zones((GROUP, group), live),
         )
 
     def make_records(self, client: ApiClient) -> DownscaleTimes:

@@ -37,7 +37,7 @@ from rollout_operator.controllers.shadow import (
 )
 from rollout_operator.controllers.worker import Attempts, Result, Waker, Workers
 from rollout_operator.guards.arbiter import Accounts, Arbiter, ArbiterContext, BudgetCatalog
-from rollout_operator.guards.departed import BUDGET, GROUP, AnySet, budget_scope
+from rollout_operator.guards.departed import BUDGET, GROUP, AnySet
 from rollout_operator.guards.grants import Recorder
 from rollout_operator.kube.api import ZONE_BUDGETS
 from rollout_operator.kube.informer import Collection
@@ -352,7 +352,7 @@ class Budgets(Feature):
             recorder=Recorder(granting, context.clock, name),
             find_downscale=context.downscales.find_underway,
             find_newcomers=context.arrivals.get,
-            find_departed=lambda name, live: context.departed.list_zones(budget_scope(name), live),
+            find_departed=lambda name, live: context.departed.list_zones((BUDGET, name), live),
             age=lambda: max(context.age, self._follow.age),
             now=partial(context.get_time, granting),
             clock=context.clock,
@@ -418,7 +418,7 @@ class Budgets(Feature):
             return
         for sts in self._context.sets.list_all():
             if selects(before, sts.labels) and (after is None or not selects(after, sts.labels)):
-                self._context.departed.on_left([budget_scope(name)], sts, sts)
+                self._context.departed.on_left([(BUDGET, name)], sts, sts)
 
     def _find_selector(self, name: str) -> Mapping[str, str] | None:
         """Return what selects the zones of a budget, by the version that is in force."""

@@ -26,7 +26,7 @@ from rollout_operator.controllers.policy_zones import Owners, Placements, Policy
 from rollout_operator.controllers.rollout import Steps
 from rollout_operator.controllers.worker import Attempts, Workers
 from rollout_operator.guards.arbiter import Arbiter
-from rollout_operator.guards.departed import POLICY, AnySet, policy_scope
+from rollout_operator.guards.departed import POLICY, AnySet
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, ApiClient
 from rollout_operator.kube.informer import Collection
 from rollout_operator.kube.kinds import OptionalInformer
@@ -147,13 +147,13 @@ class Policies(Feature):
         for sts in self._context.sets.list_all():
             stays = after is not None and after.may_take(sts.labels)
             if before.may_take(sts.labels) and not stays:
-                self._context.departed.on_left([policy_scope(old.name)], sts, sts)
+                self._context.departed.on_left([(POLICY, old.name)], sts, sts)
 
     def _record_left_before(self, scope: PolicyScope, name: str) -> None:
         """Record a StatefulSet of an open batch that left before this process knew of it."""
         sts = self._context.sets.get(self._context.namespace, name)
         if sts is not None and all(own.name != name for own in scope.sets):
-            self._context.departed.on_left([policy_scope(scope.policy.head.name)], sts, sts)
+            self._context.departed.on_left([(POLICY, scope.policy.head.name)], sts, sts)
 
     def _build_controller(self, arbiter: Arbiter) -> PolicyController:
         context, observing = self._context, self._observing
@@ -210,7 +210,7 @@ class Policies(Feature):
             watches=(*observer.watches, self._follow),
             find_downscale=self._find_downscale,
             find_driver=lambda group: None,
-            find_departed=lambda name, live: departed.list_zones(policy_scope(name), live),
+            find_departed=lambda name, live: departed.list_zones((POLICY, name), live),
         )
 
     def _find_downscale(self, name: GroupName, sets: Iterable[StatefulSet]) -> Underway | None:

@@ -7,23 +7,16 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.guards.departed import (
-    COUNTS_FOR,
-    GROUP,
-    LATEST,
-    MOST_DEPARTED,
-    DepartedZones,
-    group_scope,
-)
+from rollout_operator.guards.departed import COUNTS_FOR, GROUP, LATEST, MOST_DEPARTED, DepartedZones
 from rollout_operator.kube.store import PodStore, StatefulSetStore
-from rollout_operator.model.names import GROUP_LABEL, GroupName, Uid
+from rollout_operator.model.names import GROUP_LABEL, Uid
 from rollout_operator.model.objects import Deletion, Newcomers, Pod, StatefulSet, Unreadable, Zone
 from rollout_operator.planning.readiness import measure_readiness
 from tests.builders import NOW, pod, sts, unreadable
 from tests.fakes_clock import FakeClock
 from tests.planning.tables import read_table
 
-GROUPS: Final = tuple(group_scope(GroupName(name)) for name in ("ingester", "other"))
+GROUPS: Final = tuple((GROUP, name) for name in ("ingester", "other"))
 LABELS: Final[Mapping[str, Mapping[str, str]]] = {
     "none": {},
     "other": {GROUP_LABEL: "other"},

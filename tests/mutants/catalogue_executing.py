@@ -36,8 +36,8 @@ EXECUTING: Final = (
     ),
     Mutant(
         name="live-read-may-be-old",
-        old="limit=LIVE_PAGE,\n",
-        new='limit=LIVE_PAGE,\n                resource_version="0",\n',
+        old="limit=_LIVE_PAGE,\n",
+        new='limit=_LIVE_PAGE,\n                resource_version="0",\n',
         breaks="SI-09: any API server's cache answers for the store",
         scenarios=("s1",),
     ),
