@@ -1,30 +1,12 @@
-"""Carry out a plan: the only code that changes a group.
+"""Carry out a plan: the only code that deletes the pods of a rollout.
 
-A delete is final, so it is preceded by a live read: the decision is taken again on what the
-store holds now and on what the caches show by then, and only what both agree on is done, under
-preconditions on UID and version of what was read.
+A delete is final, so it is preceded by a live read: the decision is taken again on that and on what
+the caches show by then, and only what both agree on is done, under preconditions on the UID and the
+version that were read.
 
-The pods that a rollout may try next: what budgets grant of both plans, and reserved pods.
-
-Budgets decide by the caches for all pods at once, and again whenever a pod has gone. Whether a pod
-really may go, the executor requests from the arbiter for each by itself.
-
-Pods to delete are reserved before the live read that decides on them. A pod under a budget needs a
-record, a read of all pods after that, and the delete. With the record first, the read that precedes
-every delete is the read that its budget needs: such a pod costs one request more than any other,
-and only the delete has to fit into the life of the read.
-
-The outcome of carrying out one action: for the controller, and for the executor itself.
-
-Record the revision that a zone has been rolled out to, in its status.
-
-The controller of `OnDelete` sets does not. It is written only where the store shows the zone as the
-decision had it (ROLL-39).
-
-The rule of an Executor: how it reads StatefulSets, its plan, and the locks it holds.
-
-The rule of rollout groups goes by label. Another engine that replaces pods brings its own, and
-shares the live read, preconditions, budgets and memory of deletes with it.
+A pod under a budget needs a record, a read of all pods after that, and the delete. Pods are
+reserved, which writes the record, before the live read: so one read serves the rollout and the
+budget, and only the delete has to fit into the life of the read.
 """
 
 import asyncio
@@ -87,9 +69,11 @@ from rollout_operator.planning.rollout import plan_group
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
+# Pods that were refused come last for this long.
+_REFUSAL_LASTS: Final = timedelta(minutes=10)
+
 
 def _find_zone(plan: Plan, uid: Uid) -> ReplacePods | None:
-    """Return the deletes of a plan in one zone."""
     for action in plan.actions:
         if isinstance(action, ReplacePods) and action.zone.uid == uid:
             return action
@@ -111,12 +95,15 @@ def _cut(share: EqualPods, rooms: Mapping[Uid, int]) -> EqualPods:
 
 
 def _build_request(replacement: Replacement, limit: int) -> DisruptionRequest:
-    """Return the request to the arbiter for the delete of a pod of a zone with this limit."""
     return DisruptionRequest(pod=replacement.pod, engine=DisruptionSource.ROLLOUT, limit=limit)
 
 
 class _Candidates:
-    """Pods of one zone, in the order in which they are to be tried."""
+    """Pods of one zone, in the order in which they are to be tried.
+
+    Budgets decide on all of them at once, by the caches, and again whenever a pod has gone; the
+    executor requests each that is tried from the arbiter.
+    """
 
     def __init__(
         self,
@@ -127,8 +114,7 @@ class _Candidates:
         reserved: Sequence[Replacement] = (),
     ) -> None:
         """Try `reserved` in any case, then `pods`; why a pod is not tried is added to `held`."""
-        self._arbiter = arbiter
-        self._limit = limit
+        self._arbiter, self._limit = arbiter, limit
         self._reserved = deque(reserved)
         self._left = deque(pods)
         self._held = held
@@ -149,7 +135,7 @@ class _Candidates:
         return None
 
     def reassess(self) -> None:
-        """Assess again: a pod has gone, and that may have been all that the budget has room for."""
+        """Assess again: a pod that went may have taken all the room of the budget."""
         self._answers.clear()
 
 
@@ -166,7 +152,6 @@ class _Reservations:
         return len(self._by_pod)
 
     def add(self, reserved: Reservation) -> None:
-        """Keep a reservation."""
         self._by_pod[reserved.request.pod.uid] = reserved
 
     def take(self, pod: Uid) -> Reservation | None:
@@ -179,7 +164,7 @@ class _Reservations:
         return reserved, [pod for pod in pods if pod.pod.uid not in self._by_pod]
 
     def hide(self, group: Group) -> Group:
-        """Return a group in which its own reservations do not count: their use is decided."""
+        """Return the group without its own reservations, whose use is decided."""
         shown = {
             uid: how
             for uid, how in group.deletions.items()
@@ -202,45 +187,38 @@ class _Reservations:
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """The outcome of carrying out one action."""
-
     deleted: int = 0
     reasons: list[Reason] = []
     """Why a planned step was not done."""
     held: list[Refusal] = []
-    """Why budgets hold pods, in the order in which these were tried."""
+    """Why budgets hold pods, in the order in which they were tried."""
     error: ApiError | None = None
     is_contradicted: bool = False
-    """The store holds something else than the cache shows."""
+    """Whether the API server showed something else than the cache."""
     cut_short: str = ""
-    """Why a live read was too old before all was done, if it was: there is more to do."""
+    """Why a live read was too old before all was done: there is more to do."""
 
     @property
     def is_cut_short(self) -> bool:
-        """Return whether a live read was too old before all was done."""
         return self.cut_short != ""
 
 
 class _DeleteOutcome(Enum):
-    """The outcome of one delete."""
-
     WENT = auto()
     REFUSED = auto()
     SHARED = auto()
-    """Refused for a reason that holds for the other pods as well."""
+    """Refused for a reason that applies to the other pods as well."""
     CHANGED = auto()
     LATE = auto()
 
 
 def _explain_changed(action: ReplacePods) -> Reason:
-    """Return the reason for a zone that a live read shows otherwise than the cache."""
     zone = action.zone.name
     text = f"the API server does not confirm what the cache shows of {zone}; looking again"
     return Reason(code=Code.SNAPSHOT_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
 
 
 def _cut_short_by(report: Report, why: str) -> _DeleteOutcome:
-    """Record why the rest has to wait for another live read."""
     report.cut_short = why
     return _DeleteOutcome.LATE
 
@@ -264,7 +242,6 @@ def _record_held(report: Report, answer: Refusal) -> _DeleteOutcome:
 def _explain_pod(
     code: Code, pod: Pod, error: ApiError, severity: Severity = Severity.DEBUG
 ) -> Reason:
-    """Return why one pod was not deleted."""
     zone = pod.name.rpartition("-")[0]
     return Reason(
         code=code, text=f"{pod.name} was not deleted: {error}", zone=zone, severity=severity
@@ -272,18 +249,18 @@ def _explain_pod(
 
 
 class _RolloutRule(Protocol):
-    """The rule for StatefulSets that move together, as a `Group` under some name."""
+    """How an Executor reads and plans StatefulSets that move together, as a `Group`."""
 
     def observe(self, name: GroupName) -> Group:
         """Return the StatefulSets of a group as the caches show them."""
         ...
 
     async def observe_live(self, cached: Group) -> Group:
-        """Return them as the store has them now. Raises what `Reader.fetch_page` raises."""
+        """Return them from a live read. Raises what `Reader.fetch_page` raises."""
         ...
 
     async def record(self, live: Group) -> None:
-        """Record the plan by a live read, before any of it is done. Raises what writes raise."""
+        """Record the plan by a live read, before any of it is done."""
         ...
 
     def plan(self, group: Group) -> Plan:
@@ -295,11 +272,11 @@ class _RolloutRule(Protocol):
         ...
 
     def list_locks(self, group: Group) -> Sequence[str]:
-        """Return the keys of all locks to hold from before the live read to the last delete."""
+        """Return the keys of the locks to hold from before the live read to the last delete."""
         ...
 
     def name_set(self, name: GroupName, sts: StatefulSet) -> Mapping[str, object]:
-        """Return the log keys of a StatefulSet of a group: whose it is, and its zone."""
+        """Return the log keys of a StatefulSet of a group."""
         ...
 
 
@@ -310,58 +287,45 @@ class LabelRule:
         self._observer = observer
 
     def observe(self, name: GroupName) -> Group:
-        """Return the group as the caches show it."""
         return self._observer.observe(name)
 
     async def observe_live(self, cached: Group) -> Group:
-        """Return the group as the store has it now."""
         return await self._observer.observe_live(cached)
 
     async def record(self, live: Group) -> None:
-        """Record nothing: the plan follows from the members alone."""
+        """Record nothing: the plan follows from the StatefulSets alone."""
 
     def plan(self, group: Group) -> Plan:
-        """Return the plan for the group's members."""
         return plan_group(group)
 
     def choose_limit(self, name: GroupName, sts: StatefulSet) -> int:
-        """Return the limit of the StatefulSet's own annotation."""
         return choose_limit(sts)[0]
 
     def list_locks(self, group: Group) -> Sequence[str]:
-        """Return the lock of the group."""
         return (group_lock(group.name),)
 
     def name_set(self, name: GroupName, sts: StatefulSet) -> Mapping[str, object]:
-        """Return group and zone, which is the StatefulSet."""
         return {"group": name, "zone": sts.name}
 
 
-class _RolloutClient(LiveReader, Writer, Protocol):
-    """The part of the API that rollouts need."""
+class _RolloutClient(LiveReader, Writer, Protocol): ...
 
 
 class _Recording(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of recording: why it was not done, if so."""
+    """Why a revision was not recorded; empty where it was."""
 
     reasons: tuple[Reason, ...] = ()
     cut_short: str = ""
-    """Why the live read was too old, if it was."""
 
 
 class _Revisions:
-    """Writes revisions of zones that are rolled out."""
+    """Records the revisions of zones that are rolled out, as nothing does for `OnDelete` sets."""
 
     def __init__(self, client: _RolloutClient, rule: _RolloutRule, clock: Clock) -> None:
-        self._client = client
-        self._rule = rule
-        self._clock = clock
+        self._client, self._rule, self._clock = client, rule, clock
 
     async def record(self, group: GroupName, action: RecordRevision) -> _Recording:
-        """Record it, unless the caches or the store show by now that it is not true.
-
-        Raises ApiError.
-        """
+        """Record it, unless the caches or the API server show that it is no longer true."""
         zone = action.zone
         await self._client.wait_turn(STATEFULSETS, zone.namespace)
         if not _records(self._rule.plan(self._rule.observe(group)), action):
@@ -369,7 +333,7 @@ class _Revisions:
         sent_at = self._clock.elapsed()
         body = await self._client.fetch(STATEFULSETS, zone.namespace, zone.name, has_turn=True)
         if self._clock.elapsed() - sent_at > LIVE_READ_LASTS:
-            # A pod may have been evicted since the pods were read, and the status not know it.
+            # A pod may have been evicted since the pods were read, unknown to the status.
             return _Recording(cut_short=describe_slow(zone.name))
         try:
             live = decode_statefulset(body)
@@ -396,11 +360,10 @@ class _Revisions:
 
 
 def _is_rolled_out(live: StatefulSet, action: RecordRevision) -> bool:
-    """Return whether the store shows a zone as the decision had it.
+    """Return whether the API server shows a zone as the decision had it (ROLL-39).
 
-    More replicas: it is not known yet whether the new pods are ready (ROLL-39). Nor whether all
-    still are, where the record of the zone before took its time. Nor which revision they
-    have by now, where the cache shows those of before a rollback.
+    Otherwise it is not known whether new pods are ready, whether all still are, and at which
+    revision they are after a rollback.
     """
     zone = action.zone
     return (
@@ -413,7 +376,6 @@ def _is_rolled_out(live: StatefulSet, action: RecordRevision) -> bool:
 
 
 def _records(plan: Plan, action: RecordRevision) -> bool:
-    """Return whether a plan still records the same revision of the same zone."""
     return any(
         isinstance(other, RecordRevision)
         and (other.zone.uid, other.revision) == (action.zone.uid, action.revision)
@@ -428,14 +390,30 @@ def _moved(action: RecordRevision) -> _Recording:
     return _Recording(reasons=(reason,))
 
 
-# Pods that were refused come last for this long.
-_REFUSAL_LASTS: Final = timedelta(minutes=10)
-# After these no other pod is tried: the live read is too old, or the refusal holds for all.
+# No other pod is tried after these: the live read is too old, or the refusal applies to all.
 _END_THE_ROUND: Final = (_DeleteOutcome.LATE, _DeleteOutcome.CHANGED, _DeleteOutcome.SHARED)
 
 
+class _Read(msgspec.Struct, frozen=True, kw_only=True):
+    """A live read, and the reservations before it."""
+
+    live: Group
+    expires_at: timedelta
+    """On the clock's `elapsed`."""
+    reservations: _Reservations
+
+
+class _SeenMeta(msgspec.Struct):
+    uid: str = ""
+    deletionTimestamp: str | None = None
+
+
+class _SeenPod(msgspec.Struct):
+    metadata: _SeenMeta
+
+
 class Executor:
-    """Turns actions into calls."""
+    """Carries out the actions of plans, under budgets, locks and preconditions."""
 
     def __init__(
         self,
@@ -453,21 +431,16 @@ class Executor:
         on_step: Callable[[Group, Replacement | RecordRevision], None] = lambda group, step: None,
     ) -> None:
         """Call `on_step` with each pod that was deleted, and each revision that is recorded."""
-        self._client = client
-        self._rule = rule
-        self._deletes = deletes
-        self._clock = clock
-        self._metrics = metrics
-        self._arbiter = arbiter
+        self._client, self._rule, self._deletes = client, rule, deletes
+        self._clock, self._metrics, self._arbiter = clock, metrics, arbiter
         self._locks = locks or Locks()
-        self._is_stopping = is_stopping
-        self._on_step = on_step
+        self._is_stopping, self._on_step = is_stopping, on_step
         self._revisions = _Revisions(recording or client, rule, clock)
         self._live_reads = asyncio.Semaphore(most_live_reads)
         self._refused_at: dict[Uid, timedelta] = {}
 
     async def carry_out(self, group: Group, action: Action) -> Report:
-        """Carry out an action of the group's plan. Errors are in the report."""
+        """Carry out an action of the group's plan; an error is in the report."""
         report = Report()
         try:
             match action:
@@ -486,7 +459,7 @@ class Executor:
         return report
 
     async def read_back(self, owners: Collection[Uid]) -> None:
-        """Find out the outcome of deletes that got no answer, before anything else is decided.
+        """Find out the outcome of deletes without an answer, before anything else is decided.
 
         Raises what `Reader.fetch` raises, other than NotFound.
         """
@@ -512,7 +485,7 @@ class Executor:
         if None not in held:
             report.held.extend(refusal for refusal in held if refusal is not None)
             return
-        # In this order: a group that waits for its reconcile keeps no downscale waiting.
+        # In this order: a group that waits for its reconcile holds up no downscale.
         async with self._live_reads, self._locks.hold_all(self._rule.list_locks(group)):
             reservations = _Reservations(self._arbiter)
             try:
@@ -525,7 +498,7 @@ class Executor:
                 await reservations.release()
                 raise
             finally:
-                reservations.abandon()  # those left where even that did not come to an end
+                reservations.abandon()  # those left if even that was interrupted
 
     async def _reserve(
         self,
@@ -534,7 +507,7 @@ class Executor:
         reservations: _Reservations,
         report: Report,
     ) -> bool:
-        """Reserve as many pods as there is room for; return whether a live read is of any use."""
+        """Reserve as many pods as there is room for; return whether a live read is of use."""
         if not any(self._arbiter.may_cover(entry.pod) for entry in action.listed):
             return True
         planned = _find_zone(self._rule.plan(self._rule.observe(group)), action.zone.uid)
@@ -600,7 +573,7 @@ class Executor:
         return None if planned is None or seen is None else _cut_to(planned, seen)
 
     async def _replace_share(
-        self, share: EqualPods, zone: StatefulSet, report: Report, read: "_Read"
+        self, share: EqualPods, zone: StatefulSet, report: Report, read: _Read
     ) -> _DeleteOutcome | None:
         """Delete as many pods as there is room for; return the outcome of the last delete."""
         room, outcome = share.room, None
@@ -621,7 +594,7 @@ class Executor:
         return self._refused_at.get(replacement.pod.uid, timedelta.min)
 
     async def _try(
-        self, replacement: Replacement, zone: StatefulSet, report: Report, read: "_Read"
+        self, replacement: Replacement, zone: StatefulSet, report: Report, read: _Read
     ) -> _DeleteOutcome:
         """Delete one pod if its budget agrees. Raises ApiError where others need not be tried."""
         reserved = read.reservations.take(replacement.pod.uid)
@@ -637,7 +610,7 @@ class Executor:
         try:
             outcome = await self._delete(replace(replacement, pod=answer.pod), zone, report, read)
         except (ApiError, asyncio.CancelledError):
-            # Also where there was no answer: a pod without its record no longer has the version
+            # Also without an answer: once the record is removed, the pod no longer has the version
             # that the delete names.
             if answer.budget:
                 await self._arbiter.release_pod(answer.pod)
@@ -647,7 +620,7 @@ class Executor:
         return outcome
 
     async def _delete(
-        self, replacement: Replacement, sts: StatefulSet, report: Report, read: "_Read"
+        self, replacement: Replacement, sts: StatefulSet, report: Report, read: _Read
     ) -> _DeleteOutcome:
         """Delete one pod. Raises ApiError where other pods need not be tried."""
         group, pod, zone = sts.group, replacement.pod, replacement.reason.zone
@@ -688,10 +661,8 @@ class Executor:
     def _record_changed(
         self, group: GroupName | None, pod: Pod, report: Report, error: NotFound | Conflict
     ) -> _DeleteOutcome:
-        """Drop a delete: another client changed the pod, and we know an old state of its zone
-        (SI-04). A request for an older version, sent earlier, fails as well: none is under way any
-        more.
-        """
+        # Another client changed the pod: we know an old state of its zone (SI-04). An earlier
+        # request names an older version, and fails as well.
         is_gone = isinstance(error, NotFound)
         self._count(group, "gone" if is_gone else "conflict")
         if is_gone:
@@ -716,24 +687,6 @@ class Executor:
         return _DeleteOutcome.REFUSED
 
     def _count(self, group: GroupName | None, outcome: str) -> None:
-        """Count the outcome of a delete, by the label of the StatefulSet where it has any."""
+        # By the label of the StatefulSet: without one it counts for no group.
         if group is not None:
             self._metrics.pods_deleted.labels(group, outcome).inc()
-
-
-class _Read(msgspec.Struct, frozen=True, kw_only=True):
-    """A live read, and the reservations before it."""
-
-    live: Group
-    expires_at: timedelta
-    """On the clock's `elapsed`."""
-    reservations: _Reservations
-
-
-class _SeenMeta(msgspec.Struct):
-    uid: str = ""
-    deletionTimestamp: str | None = None
-
-
-class _SeenPod(msgspec.Struct):
-    metadata: _SeenMeta

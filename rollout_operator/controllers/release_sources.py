@@ -1,21 +1,15 @@
-"""The caches for releases: the kinds of `kuberik.com` and of Flux, each where it is there.
+"""The caches for releases, and look-ups of releases in registries.
 
-Decides whether the caches may be used for decisions, what objects mention, to find those of one
-Rollout among thousands, and which Rollouts to reconcile when an object changes (REL-89). What the
-absence of a kind means is decided in `observe`.
+The kinds of `kuberik.com` and of Flux are followed where the cluster has them. Tags say what an
+object mentions, to find those of one Rollout among thousands, and which Rollouts to reconcile when
+it changes (REL-89). HealthChecks of all namespaces, for Rollouts that select namespaces, are
+followed from the first use on, once for a process.
 
-HealthChecks of all namespaces, for Rollouts that select namespaces, are followed if needed. A
-process has one of these for all its namespaces. Unused, it costs no request.
-
-Look-ups of releases in registries: beside everything else, remembered, and never too often.
-
-A pass waits a moment for an answer, so that most releases are recorded with all that their image
-says of itself; a registry that hangs delays no deployment beyond that. A tag is looked up once, and
-again after the Rollout's interval where that failed, or where its digest moved.
-
-An ImageRepository says by which credentials and which proxy a registry is read. Secrets are read
-before each read of a registry, and kept nowhere. An error names a Secret and its key: no text has
-anything of its values.
+A pass waits a moment for an answer of a registry, so that most releases are recorded with the data
+of their image; a registry that hangs delays no deployment beyond that. A tag is looked up once, and
+again after the Rollout's interval where that failed, or where its digest moved. Secrets are read
+before each read of a registry, and kept nowhere. An error names a Secret and its key, never a
+value.
 """
 
 import asyncio
@@ -76,7 +70,7 @@ from rollout_operator.telemetry.logs import log
 
 _MakeInformer = Callable[[Collection[AnyWatched]], Informer[AnyWatched]]
 
-# Of Rollouts that select HealthChecks by other means than the value of a label.
+# The tag of Rollouts that select HealthChecks by other means than the value of a label.
 _SELECTS: Final = "selects:"
 
 
@@ -93,7 +87,6 @@ class ReleaseCaches(msgspec.Struct, frozen=True, kw_only=True):
     schedules: FollowedKind
 
     def list_kinds(self) -> tuple[FollowedKind, ...]:
-        """Return all followed kinds."""
         return (
             *(self.rollouts, self.gates, self.checks, self.policies),
             *(self.image_repositories, self.oci_repositories, self.kustomizations),
@@ -105,7 +98,7 @@ class ReleaseCaches(msgspec.Struct, frozen=True, kw_only=True):
         return list_decoded(self.rollouts.store.list_all(), ReleaseRollout)
 
     def list_announced(self) -> tuple[ReleaseRollout, ...]:
-        """Return the Rollouts for which versions are announced, also those that are refused."""
+        """Return the Rollouts with announced versions, also those that are refused."""
         refused = list_decoded(self.rollouts.store.list_all(), RefusedRelease)
         announced = (each.announced for each in refused if each.announced is not None)
         return (*self.list_rollouts(), *announced)
@@ -113,18 +106,13 @@ class ReleaseCaches(msgspec.Struct, frozen=True, kw_only=True):
     def list_selecting(self, check: HealthCheck) -> tuple[ReleaseRollout, ...]:
         """Return the Rollouts that may select a HealthCheck, by its labels alone."""
         selecting = self.rollouts.store.list_tagged(*tag_labels(check.labels))
-        return tuple(
-            rollout
-            for rollout in list_decoded(selecting, ReleaseRollout)
-            if takes_check(rollout, check)
-        )
+        rollouts = list_decoded(selecting, ReleaseRollout)
+        return tuple(rollout for rollout in rollouts if takes_check(rollout, check))
 
     def list_policies(self) -> tuple[ImagePolicy, ...]:
-        """Return the image policies."""
         return list_decoded(self.policies.store.list_all(), ImagePolicy)
 
     def list_repositories(self) -> tuple[FluxObject, ...]:
-        """Return the OCIRepositories."""
         return list_decoded(self.oci_repositories.store.list_all(), FluxObject)
 
     def list_flux(self, kind: str, tags: Sequence[str]) -> tuple[FluxObject, ...]:
@@ -133,10 +121,10 @@ class ReleaseCaches(msgspec.Struct, frozen=True, kw_only=True):
         return list_decoded(kinds[kind].store.list_tagged(*tags), FluxObject)
 
     def find_lack(self) -> str | None:
-        """Say why nothing may be decided yet: a kind is not known, or its cache is too old.
+        """Return why nothing may be decided yet: a kind is unknown, or its cache is too old.
 
-        A kind that may not be read is shown in statuses, and holds only the Rollouts that need it.
-        What is not known of schedules holds new versions alone.
+        A kind that may not be read is reported in statuses, and holds only Rollouts that need it.
+        Unknown schedules hold new versions only.
         """
         for kind in self.list_kinds():
             if kind is self.schedules:
@@ -151,9 +139,9 @@ class ReleaseCaches(msgspec.Struct, frozen=True, kw_only=True):
 def follow_kind(
     resources: Sequence[Resource], client: Reader, make_informer: _MakeInformer, namespace: str = ""
 ) -> FollowedKind:
-    """Return a kind, followed in the first of its versions that the cluster serves.
+    """Return a kind in the first of its versions that the cluster serves.
 
-    Without a namespace it is followed in all of them, and nothing is found by what it mentions.
+    Without a namespace it is followed in all of them, and not indexed by tags.
     """
     store = WatchedStore(list_tags) if namespace else WatchedStore()
     decode = DECODERS[resources[0].kind]
@@ -204,7 +192,7 @@ def tag_labels(labels: Mapping[str, str]) -> Iterator[str]:
 def _tag_selector(rollout: ReleaseRollout) -> Iterator[str]:
     checks = rollout.spec.checks
     if checks is not None and checks.selector is not None:
-        # One of the required labels is enough to find it by.
+        # One of the required labels is enough to find it.
         first = min(checks.selector.labels.items(), default=None)
         yield _SELECTS if first is None else f"{_SELECTS}{first[0]}={first[1]}"
 
@@ -216,39 +204,32 @@ def list_concerned(decoded: object, objects: ReleaseCaches) -> Iterator[str]:
             yield decoded.head.name
         case ReleaseGate():
             yield decoded.rollout
-        case ScheduleObject():
-            yield from _list_selected(decoded, objects.list_rollouts())
+        case ScheduleObject(rollouts=selector):
+            for rollout in objects.list_rollouts():
+                # By its labels alone.
+                if selector is None or selector.takes(rollout.labels):
+                    yield rollout.head.name
         case HealthCheck():
-            yield from (
-                rollout.head.name
-                for rollout in objects.list_rollouts()
-                if takes_check(rollout, decoded)
-            )
+            rollouts = objects.list_rollouts()
+            yield from (each.head.name for each in rollouts if takes_check(each, decoded))
         case ImagePolicy():
             yield from _list_of_policies(objects.list_announced(), [decoded])
         case ImageRepository():
-            of_it = [policy for policy in objects.list_policies() if _reads(policy, decoded)]
+            place = (decoded.head.namespace, decoded.head.name)
+            policies = objects.list_policies()
+            of_it = [
+                policy
+                for policy in policies
+                if (policy.repository.namespace, policy.repository.name) == place
+            ]
             yield from _list_of_policies(objects.list_announced(), of_it)
         case FluxObject():
             yield from decoded.rollouts.values()
             if decoded.source is not None:
-                # What applies the object of a Rollout: its bake waits for that.
+                # The bake of a Rollout waits for the object that applies its own.
                 for repository in objects.list_repositories():
                     if repository.reference == decoded.source:
                         yield from repository.rollouts.values()
-
-
-def _list_selected(schedule: ScheduleObject, rollouts: Iterable[ReleaseRollout]) -> Iterator[str]:
-    """Yield the Rollouts that a schedule may hold, by their labels alone."""
-    selector = schedule.rollouts
-    for rollout in rollouts:
-        if selector is None or selector.takes(rollout.labels):
-            yield rollout.head.name
-
-
-def _reads(policy: ImagePolicy, repository: ImageRepository) -> bool:
-    place = (policy.repository.namespace, policy.repository.name)
-    return place == (repository.head.namespace, repository.head.name)
 
 
 def _list_of_policies(
@@ -262,18 +243,16 @@ def _list_of_policies(
 
 
 class WideChecks:
-    """All HealthChecks of a cluster, and the labels of its namespaces."""
+    """The HealthChecks of a cluster, and the labels of its namespaces."""
 
     def __init__(self, checks: FollowedKind, namespaces: FollowedKind) -> None:
-        self._kinds = (checks, namespaces)
-        self._checks = checks
-        self._namespaces = namespaces
+        self._checks, self._namespaces = self._kinds = (checks, namespaces)
         self._wanted = asyncio.Event()
 
     def find_problem(self) -> str | None:
-        """Say why they may not be read; None where they may. Raises Unreachable until it is known.
+        """Return why they may not be read, None where they may; follow them from now on.
 
-        They are followed from the first call on.
+        Raises Unreachable until it is known.
         """
         self._wanted.set()
         for kind in self._kinds:
@@ -286,27 +265,25 @@ class WideChecks:
         return None
 
     def find_lack(self) -> str | None:
-        """Say why nothing may be decided by them yet."""
+        """Return why nothing may be decided by them yet."""
         try:
             return self.find_problem()
         except Unreachable as error:
             return str(error)
 
     def get_watched(self, namespace: str, name: str) -> AnyWatched | None:
-        """Return a HealthCheck as it was read last; None where there is none."""
+        """Return a HealthCheck as it was read last."""
         return self._checks.store.get(namespace, name)
 
     def list_checks(self) -> tuple[HealthCheck, ...]:
-        """Return the HealthChecks of all namespaces."""
         return list_decoded(self._checks.store.list_all(), HealthCheck)
 
     def map_labels(self) -> Mapping[str, Mapping[str, str]]:
-        """Return the labels of all namespaces, by their names."""
         namespaces = list_decoded(self._namespaces.store.list_all(), LabelledNamespace)
         return {namespace.head.name: namespace.labels for namespace in namespaces}
 
     def on_change(self, on_check: OnWatched, on_all: Callable[[], None]) -> None:
-        """Call back with a HealthCheck that changed, or where any of them may have come or gone."""
+        """Call back with a HealthCheck that changed, or when any may have come or gone."""
         self._checks.on_change(on_check)
         self._namespaces.on_change(lambda old, new: on_all())
         for kind in self._kinds:
@@ -322,7 +299,6 @@ class WideChecks:
 
 
 def build_wide_checks(client: Reader, make_informer: _MakeInformer) -> WideChecks:
-    """Return the HealthChecks of all namespaces, followed by this client."""
     return WideChecks(
         follow_kind([HEALTH_CHECKS], client, make_informer),
         follow_kind([NAMESPACES], client, make_informer),
@@ -335,9 +311,9 @@ _CA: Final = ("ca.crt", "caFile")
 _CERTIFICATE: Final = ("tls.crt", "certFile")
 _KEY: Final = ("tls.key", "keyFile")
 
-# For so long a pass waits for an answer that is not there yet.
+# So long a pass waits for an answer.
 PATIENCE: Final = timedelta(seconds=5)
-# Of one Rollout: what its policy selects, what it is pinned to, and what these were before.
+# Of one Rollout: the tag that its policy selects, its pin, and the former of both.
 MOST_TAGS: Final = 4
 
 
@@ -401,10 +377,7 @@ def _find(data: Mapping[str, bytes], names: Iterable[str]) -> bytes | None:
 
 
 def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Have a client certificate shown to servers that require it.
-
-    The library reads it from a file: from a file in memory, and that no other process sees.
-    """
+    # The library reads it from a file: from one in memory, that no other process sees.
     with os.fdopen(os.memfd_create("client certificate"), "wb") as file:
         file.write(certificate + b"\n" + key)
         file.flush()
@@ -441,7 +414,7 @@ async def _read(reader: Reader, repository: ImageRepository, name: str) -> Mappi
         data = _SECRET.decode(body).data or {}
         return {key: base64.b64decode(value) for key, value in data.items()}
     except (msgspec.MsgspecError, UnicodeDecodeError, binascii.Error):
-        # The cause would quote what it read.
+        # The cause would quote the data.
         raise InvalidInput(f"{where}: its data cannot be read") from None
 
 
@@ -450,7 +423,7 @@ def _name(repository: ImageRepository) -> str:
 
 
 class LookUpKey(msgspec.Struct, frozen=True):
-    """The subject of a look-up: a tag of the images of one ImageRepository, for one Rollout."""
+    """A tag of the images of an ImageRepository, for one Rollout."""
 
     rollout: str
     tag: str
@@ -460,20 +433,20 @@ class _LookUpState(msgspec.Struct, kw_only=True):
     repository: ImageRepository
     interval: timedelta
     digest: str | None
-    """As the image policy has it: another digest is another image."""
+    """That of the image policy: another digest is another image."""
     answered: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     metadata: ReleaseMetadata | None = None
     is_known: bool = False
-    """Whether the registry answered, be it that there is no such tag."""
+    """Whether the registry answered, perhaps that it has no such tag."""
     due_at: timedelta | None = None
-    """When it is looked up again; None for never, as long as it is the same image."""
+    """When it is looked up again; None for never, while it is the same image."""
 
 
 class Registries(Protocol):
-    """Reads of registries; the implementation is `oci.client.RegistryClient`."""
+    """Reads registries, as `oci.client.RegistryClient` does."""
 
     async def fetch_release(self, image: ImageReference, access: RegistryAccess) -> ReleaseMetadata:
-        """Return what an image says of itself. Raises InvalidInput and RegistryError."""
+        """Return the data of an image. Raises InvalidInput and RegistryError."""
         ...
 
 
@@ -487,15 +460,13 @@ class ReleaseLookUps:
         clock: Clock,
         wake: Callable[[str, timedelta], None],
     ) -> None:
-        """`wake` has a Rollout reconciled after so long: there may be new answers."""
-        self._registries = registries
-        self._secrets = secrets
-        self._clock = clock
-        self._wake = wake
+        """`wake` has a Rollout reconciled after so long, as there may be new answers."""
+        self._registries, self._secrets = registries, secrets
+        self._clock, self._wake = clock, wake
         self.queue: WorkQueue[LookUpKey] = WorkQueue()
         self._states: dict[str, OrderedDict[str, _LookUpState]] = {}
         self._problems: dict[str, dict[str, tuple[str, int]]] = {}
-        """By Rollout and tag: what was in the way last, and how often in a row."""
+        """The last problem of each tag of a Rollout, and how often in a row it occurred."""
 
     async def fetch(
         self,
@@ -504,10 +475,7 @@ class ReleaseLookUps:
         interval: timedelta,
         digest: str | None = None,
     ) -> tuple[bool, ReleaseMetadata | None]:
-        """Return whether the registry answered, and what it said; None where it has no such tag.
-
-        Waits a moment for the first answer.
-        """
+        """Return whether the registry answered, and its answer; None if it has no such tag."""
         state = self._find(key)
         if state is None or (state.repository.image, state.digest) != (repository.image, digest):
             state = _LookUpState(repository=repository, interval=interval, digest=digest)
@@ -520,22 +488,15 @@ class ReleaseLookUps:
             async with asyncio.timeout(PATIENCE.total_seconds()):
                 await state.answered.wait()
         except TimeoutError:
-            # The next caller waits no more: the answer wakes the Rollout.
+            # The next caller does not wait: the answer wakes the Rollout.
             state.answered.set()
         return state.is_known, state.metadata
 
     def forget(self, rollout: str) -> None:
-        """Forget a Rollout that is gone."""
         self._states.pop(rollout, None)
         self._problems.pop(rollout, None)
 
-    def report_problem(self, key: LookUpKey, error: Exception) -> None:
-        """Log why a release cannot be looked up; again only once that changes, or seldom."""
-        emit = log.warn if self._is_news(key, str(error)) else log.debug
-        emit("Release not looked up", rollout=key.rollout, tag=key.tag, err=error)
-
     async def look_up(self, key: LookUpKey) -> Result:
-        """Read a registry once."""
         state = self._find(key)
         if state is None:
             return Result()
@@ -563,9 +524,12 @@ class ReleaseLookUps:
         self, key: LookUpKey, state: _LookUpState, error: Exception, wait: timedelta
     ) -> None:
         state.due_at = self._clock.elapsed() + wait
-        names = {"rollout": key.rollout, "tag": key.tag}
+        self.report_problem(key, error, again_in=wait)
+
+    def report_problem(self, key: LookUpKey, error: Exception, **more: object) -> None:
+        """Log why a release cannot be looked up, ever more rarely while that stays the same."""
         emit = log.warn if self._is_news(key, str(error)) else log.debug
-        emit("Release not looked up", **names, again_in=wait, err=error)
+        emit("Release not looked up", rollout=key.rollout, tag=key.tag, **more, err=error)
 
     def _is_news(self, key: LookUpKey, problem: str) -> bool:
         """Return whether a problem is worth a warning: when it is new, then ever more rarely."""

@@ -1,16 +1,12 @@
 """Bring one Rollout nearer to its wanted release, and report what happens to it.
 
-A pass writes one status, and before anything else: a deployment is on record before an object of
-Flux has its tag, so that no process ever deploys twice or forgets what it began. Only a
-trial, which stores nothing, comes before that. What is due, and what is worth an Event, a log line
-and a count, is decided in `planning.releases`; a pass that finds nothing to do writes nothing.
+A pass writes one status before anything else: a deployment is on record before an object of Flux
+gets its tag, so that no process ever deploys twice or forgets what it began. Only a trial, which
+stores nothing, comes before that. `planning.releases` decides what is due, and what is worth an
+Event, a log line and a count; a pass with nothing to do writes nothing.
 
-The snapshot for one decision on a Rollout, taken from the caches at one moment.
-
-Objects in other namespaces are read live: an image policy, where a Rollout names it, and the
-ImageRepository of a policy. Registries are read beside this, in `look_ups`.
-
-Objects of Flux in one namespace: their known state, and writes of single fields of them.
+A decision is made by one snapshot of the caches. An image policy of another namespace, and the
+ImageRepository of a policy, are read live.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -111,19 +107,15 @@ from rollout_operator.telemetry.logs import log
 _REQUESTED_AT: Final = "reconcile.fluxcd.io/requestedAt"
 
 
-class _FluxClient(Reader, Patcher, Applier, Protocol):
-    """What a FluxObjects calls."""
+class _FluxClient(Reader, Patcher, Applier, Protocol): ...
 
 
 ListFlux = Callable[[str, Sequence[str]], Iterable[FluxObject]]
-"""Returns the objects of a kind that mention any of these tags, in any order."""
+"""Lists the objects of a kind that mention any of these tags."""
 
 
 def gather_flux(rollout: str, list_flux: ListFlux) -> tuple[FluxObject, ...]:
-    """Return what a Rollout writes, wrote or waits for, as far as it can be read.
-
-    OCIRepositories come first, and each kind by name.
-    """
+    """Return what a Rollout writes, wrote or waits for: OCIRepositories first, each by name."""
     tags = tag_rollout(rollout)
     written = sorted(list_flux(OCI_REPOSITORY, tags), key=_get_name)
     sources = [tag_source(repository.reference) for repository in written]
@@ -131,7 +123,7 @@ def gather_flux(rollout: str, list_flux: ListFlux) -> tuple[FluxObject, ...]:
 
 
 def index_flux(objects: Iterable[FluxObject]) -> ListFlux:
-    """Return what finds objects that were listed once."""
+    """Return a lister of these objects."""
     tagged = [(flux, frozenset(list_tags(flux))) for flux in objects]
     return lambda kind, tags: (
         flux for flux, own in tagged if flux.kind == kind and not own.isdisjoint(tags)
@@ -143,7 +135,7 @@ def _get_name(flux: FluxObject) -> str:
 
 
 class FluxObjects:
-    """The objects that carry tags. Writes of this process count until the caches show them."""
+    """Objects of Flux in one namespace; own writes count until the caches show them."""
 
     def __init__(
         self,
@@ -152,8 +144,7 @@ class FluxObjects:
         repositories: FollowedKind,
         kustomizations: FollowedKind,
     ) -> None:
-        self._client = client
-        self._namespace = namespace
+        self._client, self._namespace = client, namespace
         self._kinds: Mapping[str, FollowedKind] = {
             OCI_REPOSITORY: repositories,
             KUSTOMIZATION: kustomizations,
@@ -165,11 +156,9 @@ class FluxObjects:
         self._doubtful: set[tuple[str, str]] = set()
 
     def get_flux(self, rollout: str) -> tuple[FluxObject, ...]:
-        """Return what a Rollout writes, wrote or waits for, as far as it can be read."""
         return gather_flux(rollout, self._list_newest)
 
     def _list_newest(self, kind: str, tags: Sequence[str]) -> tuple[FluxObject, ...]:
-        """Return the newest state of each object that mentions any of these."""
         cached = self._kinds[kind].store.list_tagged(*tags)
         return list_decoded(map(self._newest[kind].choose, cached), FluxObject)
 
@@ -185,7 +174,7 @@ class FluxObjects:
             self._doubtful.discard((kind, name))
 
     async def try_write(self, write: FluxWrite) -> None:
-        """Ask whether fields of an object would be written. Raises as `Applier.apply`."""
+        """Have the API server try a write, which it does not store. Raises as `Applier.apply`."""
         if write.method is PatchMethod.APPLY:
             await self._apply(write, is_trial=True)
 
@@ -237,7 +226,7 @@ NO_OTHERS: Final = "other namespaces are left alone by -releases.no-cross-namesp
 
 
 class _Unobserved(Exception):
-    """Within this package: a decision needs an unreadable object. `reason` is that of `Ready`."""
+    """A decision needs an object that cannot be read; `reason` is that of `Ready`."""
 
     def __init__(self, problem: str, reason: str = "") -> None:
         super().__init__(problem)
@@ -245,13 +234,13 @@ class _Unobserved(Exception):
 
 
 class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
-    """Takes the snapshots of one namespace."""
+    """Takes the snapshots of the Rollouts of one namespace."""
 
     namespace: str
     caches: ReleaseCaches
     flux: FluxObjects
     look_ups: ReleaseLookUps | None
-    """None where no registry is read."""
+    """None if no registries are read."""
     reader: Reader
     wide: WideChecks
     """HealthChecks of other namespaces."""
@@ -265,7 +254,7 @@ class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
     """Whether references to objects of other namespaces are refused."""
 
     def find_lack(self) -> str | None:
-        """Say why nothing may be decided yet."""
+        """Return why nothing may be decided yet."""
         return self.caches.find_lack() or self.schedules.find_lack()
 
     async def observe(
@@ -292,7 +281,7 @@ class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
         except _Unobserved as error:
             reading = PolicyReading(problem=str(error), reason=error.reason)
         current, name = rollout.status.current, rollout.head.name
-        # From here on nothing waits: all of it is of one moment.
+        # From here on nothing is awaited: all of it is of one moment.
         flux, now = self.flux.get_flux(name), self.now()
         gates = list_decoded(self.caches.gates.store.list_tagged(name), ReleaseGate)
         tag = None if current is None else current.version.tag
@@ -315,7 +304,6 @@ class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _check_kinds(self) -> None:
-        """Raise _Unobserved where a kind may not be read, or where there is no Flux."""
         caches = self.caches
         if caches.gates.is_forbidden:
             raise _Unobserved(str(caches.gates.lack), candidates.GATES_UNKNOWN)
@@ -334,7 +322,7 @@ class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
         return [kind.kind for kind in kinds if kind.is_absent]
 
     def _check_selection(self, rollout: ReleaseRollout) -> bool:
-        """Return whether other namespaces are read; raise _Unobserved where they may not be."""
+        """Return whether other namespaces are read. Raises _Unobserved where they may not be."""
         checks = rollout.spec.checks
         if checks is None or checks.namespaces is None:
             return False
@@ -359,7 +347,7 @@ class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
     async def _read(
         self, place: FluxReference, kind: FollowedKind, decode: Callable[[JsonBytes], _Kept]
     ) -> _Kept:
-        """Return another object: from the cache, or from another namespace by a live read."""
+        """Return an object from the cache, or from another namespace by a live read."""
         text = f"{place.kind} {place.namespace}/{place.name}"
         if not place.name:
             raise _Unobserved(f"{place.kind}: no name is given")
@@ -384,7 +372,7 @@ class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
     async def _look_up(
         self, rollout: ReleaseRollout, policy: ImagePolicy, look_ups: ReleaseLookUps
     ) -> Mapping[str, ReleaseMetadata | None]:
-        """Return the known answers of registries about the releases that may come next."""
+        """Return the known answers of registries about releases that may be next."""
         wanted, spec = rollout.spec.wanted_version, rollout.spec
         tags = {release.tag for release in rollout.status.available_releases}
         digests: dict[str, str | None] = {}
@@ -414,10 +402,9 @@ class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain_absence(absent: Collection[str], targets: Collection[FluxTarget] | None = None) -> str:
-    """Return why no object can get a tag; empty where one can, or where all kinds are there.
+    """Return why no object can get a tag, empty where one can; without targets, none is known.
 
-    `absent` are kinds that the cluster does not have. What a Rollout writes to may be of these, if
-    it has no targets; None: they are not known yet.
+    `absent` are kinds that the cluster does not have.
     """
     missing = [kind for kind in (OCI_REPOSITORY, KUSTOMIZATION) if kind in absent]
     if len(missing) > 1:
@@ -432,9 +419,8 @@ def explain_absence(absent: Collection[str], targets: Collection[FluxTarget] | N
 def _check_access(policy: ImagePolicy, repository: ImageRepository, own: str) -> None:
     """Raise _Unobserved where a policy may not use an ImageRepository of another namespace.
 
-    Flux knows by `spec.accessFrom` which policies may, and selects a tag of that image for no other
-    policy. Else any writer of a policy could have a registry read with the pull secret of another
-    namespace.
+    Flux obeys its `spec.accessFrom`, and selects a tag of the image for no other policy. Otherwise
+    any client that may write a policy could have a registry read with another's pull secret.
     """
     if repository.head.namespace == own:
         return
@@ -448,7 +434,6 @@ def _check_access(policy: ImagePolicy, repository: ImageRepository, own: str) ->
 
 
 def describe_policy(policy: ImagePolicy) -> PolicyReading:
-    """Return an image policy as decisions use it."""
     latest = policy.latest
     return PolicyReading(
         latest=None if latest is None else latest.tag,
@@ -457,8 +442,6 @@ def describe_policy(policy: ImagePolicy) -> PolicyReading:
     )
 
 
-_BAD_ANNOTATION = "InvalidAnnotation"
-_DRIFT_CORRECTED: Final = "DriftCorrected"
 _VALUES: Final = frozenset(
     {FluxWriteCode.VALUE_SET, FluxWriteCode.VALUE_MOVED, FluxWriteCode.VALUE_TAKEN}
 )
@@ -469,27 +452,25 @@ RESYNC: Final = timedelta(minutes=1)
 
 
 class ReleaseReports:
-    """Reports what happens to the Rollouts of one namespace."""
+    """Writes Events, log lines and counts about the Rollouts of one namespace."""
 
     def __init__(self, record: Callable[[EventRecord], None], counters: ReleaseCounters) -> None:
-        """`record` has an Event written soon."""
-        self._record = record
-        self._counters = counters
+        self._record, self._counters = record, counters
         self._problems: dict[str, frozenset[str]] = {}
 
     def on_plan(self, watched: WatchedObject, events: Iterable[ReleaseEvent]) -> None:
-        """Report a plan that was recorded in the status."""
+        """Report a plan once the status has it."""
         for event in events:
             self._report(watched, event)
 
     def on_status(self, name: str, before: ReleaseStatus, after: ReleaseStatus) -> None:
-        """Count what is new in a status that replaces the known one."""
+        """Count the news of a status."""
         self._counters.record(name, before, after)
 
     def on_write(self, watched: WatchedObject, write: FluxWrite, *, is_drift: bool) -> None:
-        """Report a write that put drift right, or went over what another writer had chosen."""
+        """Report a write that corrected drift, or replaced the choice of another writer."""
         if is_drift and write.code in _VALUES:
-            event = ReleaseEvent(reason=_DRIFT_CORRECTED, note=write.text, is_routine=True)
+            event = ReleaseEvent(reason="DriftCorrected", note=write.text, is_routine=True)
             self._report(watched, event)
         elif write.code in _OVER_OTHERS:
             event = ReleaseEvent(reason=camel_case(write.code), note=write.text, is_routine=True)
@@ -499,12 +480,11 @@ class ReleaseReports:
         """Report annotations of Flux's objects that cannot be obeyed, each once."""
         before, now = self._problems.get(watched.name, frozenset()), frozenset(problems)
         for text in sorted(now - before):
-            event = ReleaseEvent(reason=_BAD_ANNOTATION, note=text, severity=Severity.WARN)
+            event = ReleaseEvent(reason="InvalidAnnotation", note=text, severity=Severity.WARN)
             self._report(watched, event)
         self._problems[watched.name] = now
 
     def forget(self, name: str) -> None:
-        """Forget a Rollout that is gone."""
         self._problems.pop(name, None)
         self._counters.forget(name)
 
@@ -519,10 +499,8 @@ class ReleaseReports:
 
 
 class ReleaseContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a ReleaseController works with."""
-
     newest: NewestObjects[WatchedObject]
-    """Rollouts, with what this process wrote."""
+    """With those that this process wrote."""
     statuses: StatusWriter[WatchedObject]
     observer: ReleaseObserver
     flux: FluxObjects
@@ -546,15 +524,14 @@ class ReleaseController:
         self._corrections: dict[str, tuple[Correction, ...]] = {}
 
     async def reconcile(self, name: str) -> Result:
-        """Reconcile a Rollout once, do what is due, and return when to reconcile again."""
+        """Reconcile a Rollout once, and return when to do so again."""
         return await self._reconciles.reconcile(name)
 
     def get_error(self, name: str) -> str:
-        """Return why a Rollout could not be reconciled last; empty where it could."""
+        """Return why a Rollout could not be reconciled last, empty where it could."""
         return self._reconciles.get_error(name)
 
     async def _observe_and_act(self, name: str) -> timedelta | None:
-        """Return when to reconcile again. Raises ApiError and DecodeError."""
         context = self._context
         watched = await context.newest.settle(ROLLOUTS, name)
         if watched is None:
@@ -564,7 +541,7 @@ class ReleaseController:
             log.debug("Rollout waits", rollout=name, why=lack)
             return RECHECK
         if not isinstance(watched, WatchedObject):
-            return RESYNC  # what cannot be read is on record in the log
+            return RESYNC  # the log has why it cannot be read
         rollout = watched.decoded
         if not isinstance(rollout, ReleaseRollout | RefusedRelease) or rollout.head.is_terminating:
             return None
@@ -573,21 +550,20 @@ class ReleaseController:
     async def _decide(
         self, watched: WatchedObject, rollout: ReleaseRollout | RefusedRelease
     ) -> timedelta:
-        """Plan, record the plan, and carry it out."""
         context, name = self._context, watched.name
         snapshot, plan = await self._plan(rollout)
         refused: Mapping[str, str] = {}
         has_turn = bool(plan.tag)
         if plan.tag and isinstance(rollout, ReleaseRollout):
-            # A trial and the turn of a write take seconds, in which gates and schedules close: what
-            # is recorded is decided after both.
+            # A trial and the turn of a write take seconds, in which gates and schedules may close:
+            # the plan is made again after both.
             refused = {plan.tag: await self._try_writes(rollout, plan)}
             await context.patcher.wait_turn_to_patch(ROLLOUTS, watched.namespace, name)
             snapshot, plan = await self._plan(rollout, refused)
             if plan.tag not in {"", *refused}:
                 return timedelta(0)
         if context.newest.get(name) is not watched:
-            return timedelta(0)  # it has changed while something was waited for
+            return timedelta(0)  # it has changed meanwhile
         if plan.status != rollout.status:
             watched = await context.statuses.write(watched, plan.status, has_turn=has_turn)
         context.reports.on_status(name, rollout.status, plan.status)
@@ -600,7 +576,7 @@ class ReleaseController:
         if isinstance(rollout, ReleaseRollout):
             # An image policy of another namespace is not followed: it is read each time.
             again = min(again, rollout.spec.update_interval)
-        # An object that the plan lacks wakes this Rollout as it comes; a refused write is repeated.
+        # A missing object wakes this Rollout when it comes; a refused write is repeated.
         if problem := "".join(refused.values()) or self._write_problems.get(name):
             return min(context.attempts.record_failure(("tags", name), problem), again)
         context.attempts.record_success(("tags", name))
@@ -611,7 +587,7 @@ class ReleaseController:
         rollout: ReleaseRollout | RefusedRelease,
         refused: Mapping[str, str] = MappingProxyType({}),
     ) -> tuple[ReleaseSnapshot, ReleasePlan]:
-        """Return the plan of now, and what it rests on; `refused`: why Flux takes no such tag."""
+        """Return snapshot and plan; `refused` has why Flux does not take a tag."""
         name = rollout.head.name
         snapshot = await self._context.observer.observe(rollout, self._write_problems.get(name, ""))
         corrections = self._corrections.get(name, ())
@@ -637,7 +613,7 @@ class ReleaseController:
         return failed
 
     async def _try_writes(self, rollout: ReleaseRollout, plan: ReleasePlan) -> str:
-        """Return why an object would not take a new tag; empty where all of them would.
+        """Return why an object would not take a new tag, empty where all would.
 
         Raises ApiError where nothing was sent, or an object has changed meanwhile.
         """
@@ -660,13 +636,13 @@ class ReleaseController:
     ) -> Collection[tuple[str, str]]:
         """Carry out due writes, and return kind and name of the objects that could not be written.
 
-        `drifted` are kinds and names of objects that had another tag than they should. One of these
-        that cannot be written holds no other up, but a deployment stops there.
+        `drifted` objects had another tag than they should: one of them that cannot be written does
+        not stop the others, while any other stops the deployment.
         """
         problems: dict[tuple[str, str], str] = {}
         for write in writes:
             place = (write.kind, write.head.name)
-            # A later write to the same object rests on the earlier write.
+            # A later write to the same object relies on the earlier one.
             if place in problems:
                 continue
             if not drifted.issuperset(problems):
@@ -694,8 +670,8 @@ class ReleaseController:
     async def _remove(self, watched: WatchedObject, action: RemoveIntents) -> None:
         """Remove annotations that had their effect, in this very version of the Rollout.
 
-        A JSON patch that tests their values would fail for many texts that people write: the API
-        server compares them as they are written, and its JSON escapes other characters than ours.
+        The API server compares the values of a JSON patch as they are written, and its JSON escapes
+        other characters than ours.
         """
         head: JsonObject = {"uid": watched.uid, "resourceVersion": watched.resource_version}
         gone: JsonObject = {intent.annotation: None for intent in action.intents}

@@ -1,37 +1,18 @@
-"""Write replica counts: the only code that changes `spec.replicas`.
+"""Write replica counts, and the marks that announce downscales.
 
-An upscale goes as the cache shows the group. A downscale takes pods away: the same decision is
-taken again on a live read, under the group's lock, and is announced before the lock is let go, so
-that no rollout begins meanwhile. The lock is not held across the write: a set that is guarded comes
-back to us as a review, which takes it (FP-24). All that may take long goes before the live read:
-the mark of a downscale that no review announces, and the turn to send the write.
+This is the only code that changes `spec.replicas`. An upscale goes as the cache shows the group. A
+downscale removes pods: it is decided again on a live read, under the group's lock, and announced
+before the lock is released, so that no rollout begins meanwhile. The lock is not held across the
+write: the review of a prepared set takes it (FP-24). What may take long goes before the live read:
+writing the mark of a downscale that no review announces, and waiting for the turn to write.
 
-Send the writes of one reconcile, each unless it failed lately, and report their outcomes.
-
-A patch of replicas says what it changes, and what must still hold for that.
-
-Three things may go wrong with a write, and each has a memory of its own: it failed; the store
-contradicted the cache, which is nothing to warn of; the live read that it rests on was too
-old before it was sent, which is logged once it happens repeatedly (SI-09).
-
-Write and remove the marks of our own downscales: what they are for, see `planning`.
-
-A mark is written and answered before the live read that the downscale rests on, and that shows it;
-the write that rests on it comes last. The mark stays where that gets no answer, and the process
-that finds it removes it: this process at its next reconcile, or the process after it. Where that
-write was answered, or not sent at all, the next attempt of the same rests on the mark that stands.
-When a mark is removed is decided in `removals`.
-
-When marks of downscales are removed: whose turn it is, and how soon the same set has another.
-
-A person who may annotate a set can write any number of marks, each with another text, and on any
-number of sets. So a mark that this process did not write has a share of the rate limit and waits in
-a line of its own, where it keeps no worker from other groups; and it is removed ever more seldom
-from the same set, whatever it says (LI-09, LI-11). Marks of our own there are as many as downscales
-of ours.
+A mark is on its set before that live read, which has to show it, and the write fails without it.
+Without an answer to the write the mark stays, and the process that finds it removes it; where the
+write was answered, or not sent at all, the next attempt uses the same mark. `planning` says what
+marks are for.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
@@ -96,29 +77,43 @@ _BURST: Final = 10
 _MOST_UNDERWAY: Final = 4
 # How soon a mark in the line tries again; it costs no request.
 _SHORTEST_WAIT: Final = timedelta(seconds=5)
+_PATH: Final = f"/metadata/annotations/{DOWNSCALE_INTENT.replace('/', '~1')}"
+# First wait after the API server contradicted the cache, which catches up any moment.
+_RECHECK_WAIT: Final = timedelta(milliseconds=50)
+# A write that holds back its group and fails for longer than it may hold it leaves the group to
+# others for most of this time (D-25).
+_HELD_WAIT: Final = timedelta(minutes=2)
+# Timers may be early by a little.
+CATCH_UP: Final = timedelta(milliseconds=20)
+# A cache that does not show an own write for so long is reported as behind by its own age.
+_UNSEEN_LIMIT: Final = timedelta(seconds=60)
 
 
 class Removals:
-    """Paces the removals of one process."""
+    """Paces the removals of marks by one process.
+
+    Any client that may annotate sets can write any number of marks. A mark that this process did
+    not write has a share of the rate limit and waits in a line, where it keeps no worker from other
+    groups; and it is removed ever more seldom from the same set, whatever its text (LI-09, LI-11).
+    """
 
     def __init__(self, intents: Intents, clock: Clock, qps: float) -> None:
         """Share the rate limit of `qps` requests a second; without a limit for zero or less."""
-        self._intents = intents
-        self._clock = clock
+        self._intents, self._clock = intents, clock
         self._interval = timedelta(seconds=1 / (qps * _SHARE) if qps > 0 else 0)
         self._paid_until = timedelta(0)
-        """When all removals so far have taken no more than their share."""
+        """When the removals so far have taken no more than their share."""
         self._ours: Rewrites[Uid, str] = Rewrites(clock)
         self._foreign: Rewrites[Uid, None] = Rewrites(clock)
         self._underway = 0
         self._line: dict[Uid, timedelta] = {}
-        """Sets whose turn has not come, first come first, and when each of them tries again."""
+        """When each set in the line tries again, in the order in which they came."""
 
     def wait_before(self, sts: StatefulSet) -> timedelta:
-        """Return how long a mark must wait because earlier marks came back; zero for go.
+        """Return how long a mark must wait because earlier marks came back.
 
-        A copy of the set, as GitOps may hold it, would else be fought at the speed of both. All
-        marks that are not ours count alike, whatever they say.
+        Otherwise a copy of the set, as GitOps may hold it, would be fought at full speed. All marks
+        that are not ours count alike.
         """
         if self._is_ours(sts):
             return self._ours.wait_before(sts.uid, _text(sts))
@@ -131,7 +126,7 @@ class Removals:
         return self._foreign.count(sts.uid, None)
 
     def wait_in_line(self, sts: StatefulSet) -> timedelta:
-        """Return how long a mark must wait for the marks before it; zero for go, by `turn`."""
+        """Return how long a mark must wait for those before it; zero if it may take its `turn`."""
         if self._is_ours(sts):
             return timedelta(0)
         now = self._clock.elapsed()
@@ -140,8 +135,8 @@ class Removals:
         has_share = self._paid_until - now <= (_BURST - 1) * self._interval
         room = _MOST_UNDERWAY - self._underway if has_share else 0
         place = list(self._line).index(sts.uid)
-        # By its place, however long that is: if all tried again at once, only the first few would
-        # have their turn, and the share of the time until then would be lost.
+        # By its place: if all tried again at once, only the first few would have their turn, and
+        # the share of the time until then would be lost.
         is_due = place < room
         wait = timedelta(0) if is_due else max(place * self._interval, _SHORTEST_WAIT)
         self._line[sts.uid] = now + wait
@@ -164,11 +159,10 @@ class Removals:
         self._foreign.record(sts.uid, None)
 
     def record_answered(self, set_uid: Uid) -> None:
-        """Record that a set was scaled down by a mark of ours: no writer contests that any more."""
+        """Record that a set was scaled down by a mark of ours: nobody contests that any more."""
         self._foreign.forget(set_uid)
 
     def forget(self, set_uid: Uid) -> None:
-        """Forget a set that is gone."""
         self._ours.forget(set_uid)
         self._foreign.forget(set_uid)
         self._line.pop(set_uid, None)
@@ -177,7 +171,7 @@ class Removals:
         return self._intents.is_ours(sts.uid, _text(sts))
 
     def _drop_late(self, now: timedelta) -> None:
-        """Drop the sets in front that try no more: their mark is gone."""
+        """Drop the first sets of the line if they no longer try: their mark is gone."""
         for uid in list(islice(self._line, _MOST_UNDERWAY)):
             if now - self._line[uid] > _SHORTEST_WAIT:
                 del self._line[uid]
@@ -187,11 +181,7 @@ def _text(sts: StatefulSet) -> str:
     return sts.annotations[DOWNSCALE_INTENT]
 
 
-_PATH: Final = f"/metadata/annotations/{DOWNSCALE_INTENT.replace('/', '~1')}"
-
-
-class _IntentClient(Reader, Patcher, Protocol):
-    """The part of `kube.api.ApiClient` that is needed."""
+class _IntentClient(Reader, Patcher, Protocol): ...
 
 
 @dataclass(slots=True)
@@ -199,17 +189,15 @@ class IntentWriter:
     """Writes and removes the marks of one process."""
 
     client: Patcher
-    """Writes marks."""
     removing: _IntentClient
-    """Removes them."""
     removals: Removals
     downscales: Downscales
     process: str
-    """No two of one namespace may have the same name."""
+    """Unique within a namespace."""
     _attempts: int = field(default=0, init=False)
 
     def begin(self, sts: StatefulSet, replicas: int) -> str:
-        """Return the mark of an attempt: that of the last where it stands and says the same."""
+        """Return the mark of an attempt: the last one if it stands and announces the same."""
         if self.downscales.intents.is_idle(sts) and announces(sts, replicas):
             text = sts.annotations[DOWNSCALE_INTENT]
         else:
@@ -219,14 +207,14 @@ class IntentWriter:
         return text
 
     async def write(self, sts: StatefulSet, text: str) -> None:
-        """Mark a set, in place of any other mark, unless the set carries this mark already.
+        """Mark a set, in place of any other mark.
 
-        Raises ApiError. Without an answer no write may be sent that rests on the mark, so that this
-        is no UnknownOutcome of the downscale.
+        Raises ApiError. Without an answer no write that relies on the mark may be sent, so that
+        this is no UnknownOutcome of the downscale.
         """
         if sts.annotations.get(DOWNSCALE_INTENT) == text:
             return
-        # The live read confirms all the rest: this spares a mark where the cache is behind.
+        # The live read confirms the rest: this spares a mark where the cache is behind.
         spec: JsonObject = {"op": "test", "path": "/metadata/generation", "value": sts.generation}
         add: JsonObject = {"op": "add", "path": _PATH, "value": text}
         try:
@@ -237,8 +225,8 @@ class IntentWriter:
     async def revoke(self, sts: StatefulSet) -> bool:
         """Remove the mark of a set; return whether it was still there.
 
-        From then on the write that rests on it fails, however late. Raises ApiError; Conflict where
-        the API server shows something else than it says.
+        From then on the write that relies on it fails, however late. Raises ApiError; Conflict
+        where the API server shows another set.
         """
         text = sts.annotations[DOWNSCALE_INTENT]
         underway = self.downscales.intents.find([sts])
@@ -253,28 +241,24 @@ class IntentWriter:
                 replicas_to=underway.replicas_to,
             )
         with self.removals.turn(sts):
-            return await self._take_off(sts, text)
-
-    async def _take_off(self, sts: StatefulSet, text: str) -> bool:
-        client = self.removing
-        try:
-            now = await _patch(client, sts, [_test_uid(sts.uid), *_render_steps(text)])
-        except NotFound as error:
-            raise Conflict(f"{error}", call=error.call) from error
-        except Conflict:
-            now = _decode(await client.fetch(STATEFULSETS, sts.namespace, sts.name))
-            if now.uid != sts.uid or now.annotations.get(DOWNSCALE_INTENT) != text:
-                self.downscales.record_revoked(sts, text, now.resource_version)
-                return False
-            now = await self._remove(now)
-        self.downscales.record_revoked(sts, text, now.resource_version)
-        return True
+            try:
+                now = await _patch(self.removing, sts, [_test_uid(sts.uid), *_render_steps(text)])
+            except NotFound as error:
+                raise Conflict(f"{error}", call=error.call) from error
+            except Conflict:
+                now = _decode(await self.removing.fetch(STATEFULSETS, sts.namespace, sts.name))
+                if now.uid != sts.uid or now.annotations.get(DOWNSCALE_INTENT) != text:
+                    self.downscales.record_revoked(sts, text, now.resource_version)
+                    return False
+                now = await self._remove(now)
+            self.downscales.record_revoked(sts, text, now.resource_version)
+            return True
 
     async def _remove(self, sts: StatefulSet) -> StatefulSet:
-        """Remove the mark of a set in this very version. Raises ApiError.
+        """Remove the mark of a set in this very version.
 
-        A test of the text of a mark fails in the API server where it has characters that Go's JSON
-        writes otherwise. Ours have none, but a person who may annotate a set can write one.
+        A test of the text of a mark fails in the API server where Go's JSON writes its characters
+        otherwise. Ours have none of them, but a person may write one.
         """
         head: JsonObject = {"uid": sts.uid, "resourceVersion": sts.resource_version}
         patch: JsonObject = {"metadata": {**head, "annotations": {DOWNSCALE_INTENT: None}}}
@@ -283,10 +267,7 @@ class IntentWriter:
 
 def _render_steps(text: str) -> list[JsonObject]:
     """Return the steps of a patch that fails without a mark, and removes it."""
-    return [
-        {"op": "test", "path": _PATH, "value": text},
-        {"op": "remove", "path": _PATH},
-    ]
+    return [{"op": "test", "path": _PATH, "value": text}, {"op": "remove", "path": _PATH}]
 
 
 async def _patch(client: Patcher, sts: StatefulSet, steps: list[JsonObject]) -> StatefulSet:
@@ -304,63 +285,55 @@ def _decode(body: bytes) -> StatefulSet:
         raise Conflict(f"{error}") from error
 
 
-# First wait after the store contradicted the cache, which shows it any moment.
-_RECHECK_WAIT: Final = timedelta(milliseconds=50)
-# A write that holds back its group and does not succeed leaves it to others for most of this time,
-# once it has failed for longer than it may hold it (D-25).
-_HELD_WAIT: Final = timedelta(minutes=2)
-# Timers may be early by a little.
-CATCH_UP: Final = timedelta(milliseconds=20)
-
-
 class ReconcileOutcome(msgspec.Struct, kw_only=True):
-    """The outcome of one reconcile of a group, beyond its last plan."""
+    """The outcome of one reconcile of a group."""
 
     reasons: list[Reason] = []
     again: timedelta = RESYNC
 
     def clear(self) -> None:
-        """Begin anew: a reason that still holds is found again."""
         self.reasons.clear()
         self.again = RESYNC
 
     def fail(self, reason: Reason, again: timedelta) -> None:
-        """Record a failed attempt, and when it is repeated."""
         self.reasons.append(reason)
         self.again = min(self.again, again + CATCH_UP)
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True):
-    """One write, and how its failure is reported."""
-
     attempt: Attempt
     what: str
     zone: str = ""
     send: Callable[[], Awaitable[None]]
     is_blocked: Callable[[], bool] = lambda: False
-    """Whether nothing else of the group may begin though it has failed."""
+    """Whether nothing else of the group may begin although it failed."""
     waited_for: Callable[[], timedelta | None] = lambda: None
-    """For how much longer the group waits for it, perhaps zero. None where that is not known."""
+    """How much longer the group waits for it, perhaps zero; None where that is unknown."""
 
     @property
     def clash(self) -> Attempt:
-        """Return the name of its conflicts with the store."""
+        # Its conflicts with the store.
         return ("clash", *self.attempt)
 
     @property
     def late(self) -> Attempt:
-        """Return the name of its live reads that were too old."""
+        # Its live reads that were too old.
         return ("late", *self.attempt)
 
 
 class ScalingWrites:
-    """Sends the writes of one process."""
+    """Sends the writes of one process, unless they failed lately, and reports the outcomes.
+
+    Three things may go wrong with a write, and each has its own back-off: it failed; the API server
+    contradicted the cache, which is no reason to warn; the live read that it relies on was too old
+    before it was sent, which is logged once it happens repeatedly (SI-09).
+    """
 
     def __init__(self, attempts: Attempts) -> None:
         self._attempts = attempts
 
     async def send(self, write: Write, outcome: ReconcileOutcome) -> bool:
-        """Send a write, unless that failed lately; return whether it was written (D-18)."""
+        """Return whether a write was sent and accepted (D-18)."""
         attempts = self._attempts
         if self._must_wait(write, outcome):
             return False
@@ -383,7 +356,6 @@ class ScalingWrites:
         return True
 
     def _must_wait(self, write: Write, outcome: ReconcileOutcome) -> bool:
-        """Return whether a write failed lately; record why if so."""
         wait, failure = self._attempts.wait_before(write.attempt)
         if wait:
             _fail(write, failure, wait, outcome)
@@ -421,7 +393,7 @@ def _render_clash(write: Write, failure: str) -> Reason:
 
 
 def _fail(write: Write, failure: str, wait: timedelta, outcome: ReconcileOutcome) -> None:
-    """Record why a write failed, and for how much longer its group waits for it."""
+    """Record why a write failed, and how much longer its group waits for it."""
     reason, left = render_failure(write.what, failure, write.zone), write.waited_for()
     if left is not None:
         text = f"{reason.text}; its group goes on nevertheless"
@@ -443,8 +415,8 @@ def _render_patch(
 ) -> list[JsonObject]:
     """Return the steps that write replicas, and those that record their time.
 
-    Another count that was written since, or another set of that name, is not overwritten. A version
-    would fail with each change of the status, of which a zone that moves has many.
+    They fail where another count was written since, or the set is another. A test of the version
+    would fail with each change of the status, of which a zone that scales has many.
     """
     zone = action.zone
     return [
@@ -458,7 +430,6 @@ def _render_patch(
 
 
 def _name_outcome(error: ApiError) -> str:
-    """Return the outcome of a patch, as metrics name it."""
     match error:
         case Conflict() | NotFound():
             return "conflict"
@@ -470,12 +441,11 @@ def _name_outcome(error: ApiError) -> str:
 
 
 def _render_spec(action: ScaleZone) -> list[JsonObject]:
-    """Return the tests that keep a downscale from a spec that it was not decided for.
+    """Return the tests that protect a spec that a downscale was not decided for.
 
-    A downscale that comes late would find the same count again after an upscale, and take pods that
-    were not called. Where a review reads each attempt they are called, and nothing is tested: a
-    template that changes while pods prepare would fail it. Where pods go because they were not up,
-    a status that counts one more as ready since fails it, too.
+    A late downscale would find the same count again after an upscale, and remove pods that were not
+    called. A review of each attempt has them called, and a template that changes while pods prepare
+    must not fail it. A downscale of pods because they were not ready tests their status as well.
     """
     zone = action.zone
     if not action.is_downscale or is_labelled(zone.labels, PREPARE_DOWNSCALE):
@@ -486,22 +456,17 @@ def _render_spec(action: ScaleZone) -> list[JsonObject]:
     return [{"op": "test", "path": "/metadata/generation", "value": zone.generation}]
 
 
-# A cache that has not shown an own write for so long is reported as behind by its own age.
-_UNSEEN_LIMIT: Final = timedelta(seconds=60)
-
-
 class _UnseenWrite(msgspec.Struct, frozen=True, kw_only=True):
     """A count that the cache does not show yet."""
 
     replicas: int
     generation: int | None
-    """The version in the answer; None without an answer: it may be written now, later or never."""
+    """That of the answer; None without an answer: it may be written now, later or never."""
     expires_at: timedelta
     """On the clock's `elapsed`."""
     keeps_time: bool = False
     mark: str | None = None
-    """The mark that it rests on, if it is a downscale without an answer that no review
-    announces."""
+    """The mark of a downscale without an answer that no review announces."""
 
 
 @dataclass(slots=True)
@@ -524,31 +489,23 @@ class Replicas:
     _unrecorded: set[Uid] = field(default_factory=set, init=False)
 
     def take_snapshot(self, group: Group) -> ScalingSnapshot:
-        """Return the snapshot of the counts of a group: what was written, and the last times."""
+        """Return the snapshot of the counts of a group, with those just written and last times."""
         sets = [zone.sts for zone in group.zones]
-        return ScalingSnapshot(
-            group=group,
-            times=self.times.recall(sets),
-            source=self.times.source,
-            written=self.map_written(sets),
-        )
-
-    def map_written(self, sets: Iterable[StatefulSet]) -> Mapping[Uid, Written]:
-        """Return the counts written to these sets that they do not show; forget all others."""
-        sets = tuple(sets)
         self.settle(sets)
         shown = {sts.uid for sts in sets}
-        return {
+        written = {
             uid: Written(replicas=unseen.replicas, generation=unseen.generation)
             for uid, unseen in self._unseen.items()
             if uid in shown and unseen.generation is not None
         }
+        times, source = self.times.recall(sets), self.times.source
+        return ScalingSnapshot(group=group, times=times, source=source, written=written)
 
     def settle(self, sets: Iterable[StatefulSet]) -> timedelta | None:
-        """Forget writes that these sets show, and those of any set that is gone.
+        """Forget writes that these sets show.
 
-        Returns after how long to do so again: a downscale without an answer holds back its group
-        until then, whether or not it is still wanted. None where there is none.
+        Returns after how long to do so again: until then a downscale without an answer holds back
+        its group, whether or not it is still wanted. None where there is none.
         """
         shown = {sts.uid: sts for sts in sets}
         now = self.clock.elapsed()
@@ -565,7 +522,6 @@ class Replicas:
         return min(left, default=None)
 
     def forget(self, set_uid: Uid) -> None:
-        """Forget a set that is gone."""
         self.downscales.last.forget(set_uid)
         self.downscales.intents.forget(set_uid)
         self.removals.forget(set_uid)
@@ -574,26 +530,26 @@ class Replicas:
         self.downscales.end_announcement(set_uid)
 
     def is_blocked(self, sts: StatefulSet) -> bool:
-        """Return whether a downscale without a successful write may still happen, for all we know.
+        """Return whether a downscale of a set may still happen although it was not written.
 
         It got no answer, or was allowed by us and refused by another webhook: until that is over,
-        nothing else of its group begins, and to try it again makes it last as long again.
+        nothing else of its group begins, and each further attempt makes it last as long again.
         """
         underway = self.downscales.find_underway(sts.group)
         return underway is not None and underway.zone == sts.name
 
     def record_downscale(self, uid: Uid) -> None:
-        """Record that a set has just been scaled down by any client: others wait from now on."""
+        """Record that any client has scaled a set down just now: others wait from now on."""
         self.downscales.last.record(uid, self.observer.now())
         self._unrecorded.add(uid)
 
     def has_written(self, sts: StatefulSet) -> bool:
-        """Return whether a cached set shows our last write: its time is remembered already."""
+        """Return whether a cached set shows our last write, whose time is remembered already."""
         unseen = self._unseen.get(sts.uid)
         return unseen is not None and _shows(sts, unseen) and sts.replicas == unseen.replicas
 
     def has_unrecorded(self, sts: StatefulSet) -> bool:
-        """Return whether a set shows a downscale that we wrote, and that may not be recorded."""
+        """Return whether a set shows a downscale of ours that may not be recorded."""
         return sts.uid in self._unrecorded and sts.uid not in self._unseen
 
     async def record(self, sts: StatefulSet) -> None:
@@ -606,7 +562,7 @@ class Replicas:
             self._unrecorded.discard(sts.uid)
 
     async def refresh_times(self) -> bool:
-        """Read again times that no cache shows; return whether they changed."""
+        """Read again times that are not cached; return whether they changed."""
         try:
             return await self.times.refresh()
         except (ApiError, InvalidInput) as error:
@@ -615,7 +571,7 @@ class Replicas:
 
     @property
     def times_last(self) -> timedelta | None:
-        """Return for how long times count after a read; None where a cache shows them."""
+        """Return how long times count after a read; None where they are cached."""
         return READ_AGAIN if self.times.source is TimesSource.TRACKER else None
 
     async def scale_up(self, group: GroupName, action: ScaleZone) -> None:
@@ -653,10 +609,7 @@ class Replicas:
     async def _confirm(
         self, scaling: ScalingSnapshot, action: ScaleZone, mark: str | None
     ) -> ScaleZone:
-        """Return the action by a live read, which has to show its mark as well; announce it.
-
-        Raises as `scale_down`.
-        """
+        """Return the action by a live read, which has to show the mark as well; announce it."""
         group, name = scaling.group, action.zone.name
         async with self.locks.hold(group_lock(group.name)):
             live = await self.observer.observe_live(group)
@@ -674,29 +627,27 @@ class Replicas:
                 raise Conflict(f"the mark of the downscale of {name} is not there any more")
             self._check_stopping(zone)
             age = self.clock.elapsed() - sent_at
-            # A review that announces a downscale decides it as well, by a live read of its own.
+            # A review that announces a downscale decides it by a live read of its own.
             if mark is not None and age > LIVE_READ_LASTS:
                 raise DeadlinePassed(describe_slow_call(listed_in, age - listed_in))
             self.downscales.announce(zone, agreed.replicas)
         return agreed
 
     def list_marked(self, sets: Iterable[StatefulSet]) -> list[StatefulSet]:
-        """Return the sets with a mark that is to be removed: a write may still rest on it."""
+        """Return the sets with a mark that is to be removed: a write may still rely on it."""
         intents = self.downscales.intents
         return [sts for sts in intents.list_left(sets) if not intents.is_idle(sts)]
 
     def list_unused(
         self, sets: Iterable[StatefulSet], actions: Sequence[ScaleZone]
     ) -> list[StatefulSet]:
-        """Return the sets with a mark of ours that is over, and that none of these actions uses."""
+        """Return the sets with a mark of ours that is over, and that these actions do not use."""
         wanted = {action.zone.uid: action.replicas for action in actions}
         idle = [sts for sts in sets if self.downscales.intents.is_idle(sts)]
         return [sts for sts in idle if not announces(sts, wanted.get(sts.uid, sts.replicas))]
 
     async def revoke(self, sts: StatefulSet) -> None:
-        """Have the downscale that a set is marked with fail, however late it comes. Raises
-        ApiError.
-        """
+        """Have the marked downscale of a set fail, however late it comes. Raises ApiError."""
         mark = sts.annotations[DOWNSCALE_INTENT]
         try:
             is_over = await self.intents.revoke(sts)
@@ -709,7 +660,6 @@ class Replicas:
             self.downscales.end_announcement(sts.uid)
 
     def time_left(self, sts: StatefulSet) -> timedelta | None:
-        """Return for how long the mark of a set counts still; see `Intents.time_left`."""
         return self.downscales.intents.time_left(sts)
 
     def _check_stopping(self, sts: StatefulSet) -> None:
@@ -724,7 +674,6 @@ class Replicas:
         *,
         has_turn: bool = False,
     ) -> None:
-        """Write a count; a marked downscale fails without its mark, and removes it."""
         zone = action.zone
         log.info(
             "Scaling zone",
@@ -763,13 +712,13 @@ class Replicas:
         if action.keeps_time:
             self._record_written(written)
         if written.replicas != action.replicas:
-            # A webhook has changed it. Else the same would be written again at once.
+            # A webhook changed it; otherwise the same would be written again at once.
             why = f"stored as {written.replicas} instead of {action.replicas}"
             raise Refused(f"statefulset {zone.name}: spec.replicas: {why}")
         self.on_scaled(action)
 
     def _record_written(self, written: StatefulSet) -> None:
-        """Remember a downscale that we wrote; the answer to the write may show its record."""
+        """Remember a downscale that we wrote; the answer may show its record."""
         self.record_downscale(written.uid)
         last, uid = self.downscales.last, written.uid
         if self.times.source is TimesSource.ANNOTATIONS and is_annotated(written, last.times[uid]):
@@ -777,11 +726,11 @@ class Replicas:
             self._unrecorded.discard(uid)
 
     def _render_time(self, action: ScaleZone) -> list[JsonObject]:
-        """Return the steps that record a downscale in the same write, if annotations do."""
+        """Return the steps that record a downscale in the same write, if annotations keep it."""
         if not action.keeps_time or self.times.source is not TimesSource.ANNOTATIONS:
             return []
         path = f"/metadata/annotations/{LAST_DOWNSCALE.replace('/', '~1')}"
-        # The server's clock may be a second ahead of what we know of it.
+        # The server's clock may be a second ahead of our estimate.
         text = format_downscale_time(self.observer.now() + CLOCK_ERROR)
         return [{"op": "add", "path": path, "value": text}]
 
@@ -791,14 +740,13 @@ class Replicas:
 
 
 def _shows(sts: StatefulSet, unseen: _UnseenWrite) -> bool:
-    """Return whether a cache shows the replicas that were written, or a later write."""
+    """Return whether a cached set shows the replicas that were written, or a later write."""
     if unseen.generation is None:
         return sts.replicas == unseen.replicas
     return sts.generation >= unseen.generation
 
 
 def _find(actions: Iterable[ScaleZone], wanted: ScaleZone) -> ScaleZone | None:
-    """Return the same action in another plan."""
     for action in actions:
         is_same = action.zone.uid == wanted.zone.uid and action.replicas == wanted.replicas
         if is_same and action.zone.replicas == wanted.zone.replicas:

@@ -1,20 +1,13 @@
-"""Bring the gates of one schedule to the state that its hours want now.
+"""Bring the gates of one schedule to the state that its hours require now.
 
-Gates first, each by itself and many at a time; then one status, which says how that went, and an
-Event where it says something new. The plan is decided in `planning.releases.schedules`; a pass that
-finds nothing to do writes nothing.
+Gates first, many at a time; then one status with their errors, and an Event where it is news.
+`planning.schedules` decides the plan; a pass with nothing to do writes nothing. Own writes count
+until the caches show them, for half a minute at most. Each write names the version of the gate that
+the decision was made by.
 
-RolloutGates that schedules keep: their known state, and writes of them.
-
-Writes of this process count until the caches show them, or that the gate is gone, and for half a
-minute at most. Each write holds only for the gate in the version of the decision.
-
-What caches know of schedules: for a decision on one, and for the Rollouts that obey them.
-
-A Rollout obeys the schedules of its namespace, and those of the cluster. What they say is decided
-in `planning.schedules`. A kind that the cluster does not have holds nothing. A kind
-that may not be read, or whose list fails, may have a closed schedule: that holds new versions, and
-nothing else.
+A Rollout obeys the schedules of its namespace, and those of the cluster. A kind that the cluster
+does not have holds nothing. A kind that may not be read, or whose list fails, may have a closed
+schedule: that holds new versions, and nothing else.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -87,23 +80,20 @@ _LABELS: Final = (
 )
 
 
-class GateClient(Writer, TimedPatcher, Protocol):
-    """What a KeptGates calls."""
+class GateClient(Writer, TimedPatcher, Protocol): ...
 
 
 class KeptGates:
-    """All gates of one namespace, or of the cluster."""
+    """The gates of one namespace, or of the cluster, with the writes of this process."""
 
     def __init__(self, client: GateClient, cached: FollowedKind, clock: Clock) -> None:
-        self._client = client
-        self._cached = cached
-        self._clock = clock
+        self._client, self._cached, self._clock = client, cached, clock
         self._written: dict[str, tuple[ReleaseGate, timedelta]] = {}
         self._deleted: dict[Uid, timedelta] = {}
         cached.on_change(self._on_change)
 
     def list_all(self) -> tuple[ReleaseGate, ...]:
-        """Return the newest known state of each gate that can be read."""
+        """Return the newest known state of each readable gate."""
         self._forget_old()
         gates: dict[str, ReleaseGate] = {}
         for watched in self._cached.store.list_all():
@@ -120,10 +110,10 @@ class KeptGates:
     async def carry_out(
         self, action: GateAction, still_holds: Callable[[], bool] = lambda: True
     ) -> bool:
-        """Create, correct or delete a gate. Raises as `Writer`, and DecodeError.
+        """Create, correct or delete a gate; return whether the request was sent.
 
-        Return whether it was sent: a plan that no longer holds when our own limits let the request
-        go opens and closes no gate.
+        It is not sent if the plan no longer holds when our own limits let it through. Raises as
+        `Writer`, and DecodeError.
         """
         client = self._client
         match action:
@@ -147,7 +137,7 @@ class KeptGates:
         return True
 
     def _on_change(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
-        """Forget the writes to a gate that is gone."""
+        """Forget the writes to a gate that was deleted."""
         if old is not None and new is None:
             written, _ = self._written.get(f"{old.namespace}/{old.name}", (None, None))
             if written is not None and written.head.uid == old.uid:
@@ -159,9 +149,7 @@ class KeptGates:
 
     def _forget_old(self) -> None:
         begin = self._clock.elapsed() - OWN_WRITES_LAST
-        self._written = {
-            key: written for key, written in self._written.items() if written[1] >= begin
-        }
+        self._written = {key: own for key, own in self._written.items() if own[1] >= begin}
         self._deleted = {uid: at for uid, at in self._deleted.items() if at >= begin}
 
     def _log(self, message: str, wanted: WantedGate) -> None:
@@ -169,7 +157,6 @@ class KeptGates:
 
 
 def render_gate(wanted: WantedGate) -> JsonObject:
-    """Return a new gate."""
     metadata = _render_metadata(wanted)
     for part in ("labels", "annotations"):
         fields = metadata[part]
@@ -184,17 +171,14 @@ def render_gate(wanted: WantedGate) -> JsonObject:
 
 
 def _render_correction(action: CorrectGate) -> JsonObject:
-    """Return the merge patch that makes a gate as wanted, and changes nothing else of it."""
+    """Return the merge patch that corrects a gate, and changes no other field of it."""
     head, wanted = action.head, action.wanted
     same: JsonObject = {"uid": head.uid, "resourceVersion": head.resource_version}
-    return {
-        "metadata": {**same, **_render_metadata(wanted)},
-        "spec": _render_spec(wanted),
-    }
+    return {"metadata": {**same, **_render_metadata(wanted)}, "spec": _render_spec(wanted)}
 
 
 def _render_metadata(wanted: WantedGate) -> JsonObject:
-    """Return labels, annotations and owners; unwanted fields are null."""
+    """Return labels, annotations and owners; null removes a field."""
     origin = wanted.origin
     return {
         "labels": {key: origin.labels.get(key) for key in _LABELS},
@@ -211,7 +195,7 @@ def _render_spec(wanted: WantedGate) -> JsonObject:
 
 
 def _restore(gate: ReleaseGate, version: str) -> ReleaseGate:
-    """Return a gate with the version that its cached object leaves out."""
+    """Return a gate with its version, which the cached object leaves out."""
     head = msgspec.structs.replace(gate.head, resource_version=version)
     return msgspec.structs.replace(gate, head=head)
 
@@ -223,15 +207,14 @@ class ScheduleKinds(msgspec.Struct, frozen=True, kw_only=True):
     rollouts: FollowedKind
     gates: FollowedKind
     namespaces: FollowedKind | None = None
-    """None where schedules are of one namespace."""
+    """None for schedules of one namespace."""
 
     def list_kinds(self) -> tuple[FollowedKind, ...]:
-        """Return all followed kinds."""
         own = (self.schedules, self.rollouts, self.gates)
         return own if self.namespaces is None else (*own, self.namespaces)
 
     def find_lack(self) -> str | None:
-        """Say why nothing may be decided yet: a kind is not known, or its cache is too old."""
+        """Return why nothing may be decided yet: a kind is unknown, or its cache is too old."""
         for kind in self.list_kinds():
             if kind.lack is not None:
                 return kind.lack
@@ -241,8 +224,6 @@ class ScheduleKinds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleObserver(msgspec.Struct, frozen=True, kw_only=True):
-    """Takes the snapshots of schedules."""
-
     kinds: ScheduleKinds
     gates: KeptGates
     now: Callable[[], datetime]
@@ -250,7 +231,6 @@ class ScheduleObserver(msgspec.Struct, frozen=True, kw_only=True):
     compat: ReleaseCompat
 
     def observe(self, schedule: ScheduleObject) -> ScheduleSnapshot:
-        """Return the snapshot of now."""
         return ScheduleSnapshot(
             schedule=schedule,
             now=self.now(),
@@ -261,21 +241,18 @@ class ScheduleObserver(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _list_rollouts(self) -> Iterator[GatedRollout]:
-        for watched in self.kinds.rollouts.store.list_all():
-            rollout = read_gated(watched)
-            if rollout is not None:
-                yield rollout
+        gated = map(read_gated, self.kinds.rollouts.store.list_all())
+        return (rollout for rollout in gated if rollout is not None)
 
     def _map_namespaces(self) -> Mapping[str, Mapping[str, str]]:
         followed = self.kinds.namespaces
-        namespaces = (
-            () if followed is None else list_decoded(followed.store.list_all(), LabelledNamespace)
-        )
+        watched = () if followed is None else followed.store.list_all()
+        namespaces = list_decoded(watched, LabelledNamespace)
         return {namespace.head.name: namespace.labels for namespace in namespaces}
 
 
 def read_gated(watched: AnyWatched | None) -> GatedRollout | None:
-    """Return a Rollout as schedules use it; also a Rollout that cannot be read has gates."""
+    """Return a Rollout as schedules use it; one that cannot be read has gates, too."""
     if isinstance(watched, Unreadable):
         return GatedRollout(namespace=watched.namespace, name=watched.name, labels=watched.labels)
     if not isinstance(watched, WatchedObject):
@@ -296,19 +273,19 @@ class WideSchedules(msgspec.Struct):
 
     kinds: ScheduleKinds
     is_followed: bool = False
-    """Whether their kind is there, and this process may read it."""
+    """Whether their kind exists, and this process may read it."""
     problem: str | None = "no answer yet"
-    """Why that is not known; None where it is."""
+    """Why that is unknown; None where it is known."""
     is_awaited: bool = True
-    """Whether nothing is known yet, not even what stands in the way."""
+    """Whether there was no answer at all yet."""
     _on_news: list[Callable[[], None]] = []
 
     def on_news(self, callback: Callable[[], None]) -> None:
-        """Call back when it is known whether there may be any, or not known any more."""
+        """Call back when it becomes known, or unknown, whether there may be any."""
         self._on_news.append(callback)
 
     def set_followed(self, *, is_followed: bool, problem: str | None = None) -> None:
-        """Record whether they are followed from now on, or why that is not known."""
+        """Record whether they are followed from now on, or why that is unknown."""
         is_news = (self.is_awaited, self.is_followed, self.problem) != (False, is_followed, problem)
         self.is_awaited, self.is_followed, self.problem = False, is_followed, problem
         for callback in self._on_news if is_news else ():
@@ -318,7 +295,7 @@ class WideSchedules(msgspec.Struct):
 class ScheduleReader:
     """Reads each version of a schedule once a minute, for all Rollouts that it selects (LI-09).
 
-    That is exact: rules begin and end with minutes. A hundred schedules of 256 rules each would
+    Rules begin and end with minutes, so that is exact. A hundred schedules of 256 rules each would
     take 24 ms of every pass over every Rollout.
     """
 
@@ -329,7 +306,6 @@ class ScheduleReader:
         self._read: dict[str, tuple[ScheduleObject, ScheduleReading]] = {}
 
     def read(self, schedule: ScheduleObject, now: datetime) -> ScheduleReading:
-        """Return what a schedule says now."""
         if (minute := now.replace(second=0, microsecond=0)) != self._minute:
             self._minute = minute
             self._read.clear()
@@ -343,15 +319,15 @@ class ScheduleReader:
 
 
 class FollowedSchedules(msgspec.Struct, frozen=True, kw_only=True):
-    """What Rollouts of one namespace obey."""
+    """The schedules that Rollouts of one namespace obey."""
 
     own: FollowedKind
     wide: WideSchedules | None
-    """None where those of the cluster do not count."""
+    """None if schedules of the cluster are ignored."""
     reader: ScheduleReader
 
     def find_lack(self) -> str | None:
-        """Say why nothing may be decided yet: the first answers are on their way."""
+        """Return why nothing may be decided yet: the first answers are awaited."""
         wide = self.wide
         if wide is not None and wide.is_awaited:
             return f"{wide.kinds.schedules.kind}: {wide.problem}"
@@ -363,7 +339,7 @@ class FollowedSchedules(msgspec.Struct, frozen=True, kw_only=True):
     def list_holds(
         self, rollout: ReleaseRollout, gates: Iterable[ReleaseGate], now: datetime
     ) -> tuple[str, ...]:
-        """Return what schedules say against new versions of a Rollout, and none of its gates."""
+        """Return why schedules hold new versions of a Rollout beyond its gates."""
         head = rollout.head
         labels, lack = self._read_namespace(head.namespace)
         known = KnownSchedules(
@@ -397,13 +373,13 @@ class FollowedSchedules(msgspec.Struct, frozen=True, kw_only=True):
                 yield lack
 
     def _list_schedules(self) -> Iterator[ScheduleObject]:
-        """Yield those of the cluster first: no number of others hides what they say."""
+        """Yield those of the cluster first: any number of others must not hide them."""
         if self.wide is not None and self.wide.is_followed:
             yield from map(_read_schedule, self.wide.kinds.schedules.store.list_all())
         yield from map(_read_schedule, self.own.store.list_all())
 
     def _read_namespace(self, name: str) -> tuple[Mapping[str, Mapping[str, str]], str]:
-        """Return the labels of a namespace where they are known, or why they are not."""
+        """Return the labels of a namespace, or why they are unknown."""
         followed = None if self.wide is None else self.wide.kinds.namespaces
         if followed is None:
             return {}, ""
@@ -414,16 +390,16 @@ class FollowedSchedules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _find_lack(kind: FollowedKind) -> str | None:
-    """Say why what is known of a kind may no longer be so; None where it is."""
+    """Return why a cache may be out of date, None where it is not."""
     if kind.lack is None and kind.age > SNAPSHOT_LIMIT:
-        # Other errors differ from one attempt to the next, and each would be written.
+        # Other errors change with each attempt, and each would be written.
         why = "" if kind.refusal is None else f": {kind.refusal}"
         return f"{kind.kind}: the cache is too old{why}"
     return kind.lack
 
 
 def _read_schedule(watched: AnyWatched) -> ScheduleObject:
-    """Return a schedule; an unreadable schedule is invalid, and may select any Rollout."""
+    """Return a schedule; an unreadable one is invalid, and may select any Rollout."""
     if isinstance(watched, WatchedObject) and isinstance(watched.decoded, ScheduleObject):
         return watched.decoded
     assert isinstance(watched, Unreadable)
@@ -438,21 +414,19 @@ def _read_schedule(watched: AnyWatched) -> ScheduleObject:
 
 # Every schedule is reconciled this often when nothing happens.
 RESYNC: Final = timedelta(minutes=5)
-# Many gates take minutes, and their wanted state may have changed by then: it is decided anew.
+# To write many gates takes minutes, in which their wanted state may change: it is decided again.
 _PASS_LIMIT: Final = timedelta(seconds=5)
-# Gates that are written at a time: as many as Rollouts are recorded at a time, which wait for the
-# same requests a second, so that these do not leave them a fraction.
+# Gates that are written at a time: as many as Rollouts are recorded at a time, which share the
+# requests a second with them.
 _AT_A_TIME: Final = 16
 # A gate that another client wrote meanwhile is tried again so often before the status says so.
 _MOST_CONFLICTS: Final = 3
 
 
 class ScheduleContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a ScheduleController works with."""
-
     resource: Resource
     newest: NewestObjects[WatchedObject]
-    """Schedules, with what this process wrote."""
+    """With those that this process wrote."""
     statuses: StatusWriter[WatchedObject]
     observer: ScheduleObserver
     gates: KeptGates
@@ -461,7 +435,7 @@ class ScheduleContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Written(msgspec.Struct):
-    """The outcome of the writes of one pass; errors by namespace and name of a gate."""
+    """The outcome of one pass; errors by namespace and name of a gate."""
 
     tried: list[GateAction] = []
     failed: dict[str, str] = {}
@@ -481,11 +455,10 @@ class ScheduleController:
         )
 
     async def reconcile(self, name: str) -> Result:
-        """Reconcile a schedule once, do what is due, and return when to reconcile again."""
+        """Reconcile a schedule once, and return when to do so again."""
         return await self._reconciles.reconcile(name)
 
     async def _observe_and_act(self, name: str) -> timedelta | None:
-        """Return when to reconcile again. Raises ApiError and DecodeError."""
         context = self._context
         watched = await context.newest.settle(context.resource, name)
         if watched is None:
@@ -494,16 +467,12 @@ class ScheduleController:
         if lack := context.observer.kinds.find_lack():
             log.debug("Schedule waits", schedule=name, why=lack)
             return RECHECK
-        if not isinstance(watched, WatchedObject) or not isinstance(
-            watched.decoded, ScheduleObject
-        ):
-            return RESYNC  # what cannot be read is on record in the log
-        if watched.decoded.head.is_terminating:
-            return None
-        return await self._decide(watched, watched.decoded)
+        schedule = watched.decoded if isinstance(watched, WatchedObject) else None
+        if not isinstance(watched, WatchedObject) or not isinstance(schedule, ScheduleObject):
+            return RESYNC  # the log has why it cannot be read
+        return None if schedule.head.is_terminating else await self._decide(watched, schedule)
 
     async def _decide(self, watched: WatchedObject, schedule: ScheduleObject) -> timedelta:
-        """Plan, carry the plan out on the gates, and write the status."""
         context, attempt = self._context, ("gates", watched.name)
         snapshot = context.observer.observe(schedule)
         plan = plan_schedule(snapshot, ZoneInfo)
@@ -516,8 +485,7 @@ class ScheduleController:
         is_done = len(written.tried) == len(plan.actions)
         plan = msgspec.structs.replace(plan, actions=tuple(written.tried))
         status = render_schedule_status(snapshot, plan, problems)
-        # Many gates share one write of the status; changes that people wait for are written at
-        # once.
+        # Many gates share one write of the status; news that people wait for is written at once.
         if status != schedule.status and (is_done or status.active is not schedule.status.active):
             await context.statuses.write(watched, status)
             context.report(watched, choose_schedule_events(schedule.status, status))
@@ -527,7 +495,7 @@ class ScheduleController:
             again = min(context.attempts.record_failure(attempt, "; ".join(problems)), again)
             return again if is_done else max(again, RECHECK)
         context.attempts.record_success(attempt)
-        # Once more when all caches show what was written, or that it is gone.
+        # Once more when all caches show the writes.
         return min(again, OWN_WRITES_LAST) if plan.actions else again
 
     def _still_holds(self, schedule: ScheduleObject, state: ScheduleState | None) -> bool:
@@ -536,26 +504,23 @@ class ScheduleController:
         if not isinstance(newest, WatchedObject) or not isinstance(newest.decoded, ScheduleObject):
             return False
         now = newest.decoded.head
-        is_same = (now.uid, now.generation, now.is_terminating) == (
-            head.uid,
-            head.generation,
-            False,
-        )
+        is_same = (now.uid, now.generation) == (head.uid, head.generation)
         end = None if state is None else state.next_transition
-        return is_same and (end is None or self._context.observer.now() < end)
+        is_due = end is not None and self._context.observer.now() >= end
+        return is_same and not now.is_terminating and not is_due
 
     async def _carry_out(
         self, actions: Sequence[GateAction], still_holds: Callable[[], bool]
     ) -> _Written:
-        """Write gates for as long as the plan is not too old."""
+        """Write gates for as long as the plan is fresh."""
         written, now = _Written(), self._context.observer.now
         begin, turns = now(), iter(actions)
 
         async def write_in_turn() -> None:
             for action in turns:
-                if now() - begin >= _PASS_LIMIT:
-                    return
-                if not await self._write(action, still_holds, written):
+                if now() - begin >= _PASS_LIMIT or not await self._write(
+                    action, still_holds, written
+                ):
                     return
 
         await gather_all(write_in_turn() for _ in actions[:_AT_A_TIME])
@@ -569,7 +534,7 @@ class ScheduleController:
         try:
             if not await self._context.gates.carry_out(action, still_holds):
                 return False
-        except Throttled as error:  # it says nothing of the gate
+        except Throttled as error:  # by our own limits
             log.debug("Gate waits", gate=key, err=error)
             return False
         except (Conflict, NotFound) as error:
@@ -597,7 +562,7 @@ def _get_key(action: GateAction) -> str:
 def report_schedule(
     record: Callable[[EventRecord], None], watched: WatchedObject, events: Iterable[ReleaseEvent]
 ) -> None:
-    """Have Events written soon; `record` takes them. A schedule of the cluster has no namespace."""
+    """Record Events; a schedule of the cluster has no namespace."""
     kind = EventKind.SCHEDULE if watched.namespace else EventKind.CLUSTER_SCHEDULE
     about = Regarding(kind, watched.namespace, watched.name, watched.uid)
     for event in events:
