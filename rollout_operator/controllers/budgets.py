@@ -1,14 +1,12 @@
-"""Release grants of disruptions that did not happen: the pod still stands, untouched.
+"""Release grants of disruptions that did not happen, and write the status of budgets.
 
-An eviction that we allowed may be refused by the API server, and a process may die between a
-record and its effect. Whatever process sees the record on an untouched pod removes it, so that the
-budget is free again (LI-07). Which pods may go is decided in `planning.budgets`.
+An eviction that we allowed may be refused by the API server, and a process may die between a record
+and its effect. Any process that sees the record on an untouched pod removes it, so that the budget
+is free again (LI-07). `planning.budgets` decides which pods may go.
 
-Write the status of each disruption budget, for `kubectl get` and `kubectl describe`.
-
-What it says is decided in `planning.description`. No decision reads it and nothing waits for it, so
-it is the last of all that this process sends: after a while in which changes come together, a few a
-second at most, and not at all where the role forbids it or the kind as installed drops it.
+The status of a budget is for `kubectl get` and `kubectl describe`; no decision reads it. So it is
+the last of all that this process sends: changes are gathered for a while, a few are written each
+second, and none where the role forbids it or the installed kind drops it.
 """
 
 import asyncio
@@ -24,7 +22,15 @@ from rollout_operator.aio.queue import BUDGET_STATUSES
 from rollout_operator.controllers.worker import Result
 from rollout_operator.guards.arbiter import BudgetAccount
 from rollout_operator.guards.grants import GrantState, InFlight, Recorder, read_record
-from rollout_operator.kube.api import PODS, ZONE_BUDGETS, JsonObject, LiveReader, Patcher, Reader
+from rollout_operator.kube.api import (
+    PODS,
+    ZONE_BUDGETS,
+    JsonObject,
+    LiveReader,
+    Patcher,
+    Reader,
+    list_items,
+)
 from rollout_operator.kube.store import PodStore
 from rollout_operator.model.budget import BudgetStatus, ShownStatus
 from rollout_operator.model.decode.custom import decode_budget_status
@@ -45,18 +51,18 @@ from rollout_operator.planning.describe_budgets import render_budget_status
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import DisruptionMetrics
 
-# An answer leaves within 4 s of its record (`ANSWER_LIMIT`), and an API server that waits for it no
-# longer than 5 s, as our manifests have it, acts on it at once. With what follows the budget is
-# free again within ten seconds (LI-07).
+# An answer leaves within 4 s of its record (`ANSWER_LIMIT`), and an API server with our manifests
+# waits no longer than 5 s and acts at once. With the rest the budget is free again within ten
+# seconds (LI-07).
 UNTOUCHED_FOR: Final = timedelta(seconds=8)
-# No webhook may be given more time (30 s) by its configuration, whatever a record says.
+# A webhook configuration allows no more time (30 s), whatever a record has.
 LONGEST: Final = timedelta(seconds=34)
-# A connection that died without a sign costs no more than this.
+# A connection that died unnoticed costs no more than this.
 LIVE_READ_LIMIT: Final = timedelta(seconds=3)
-# Where the pod has changed during the read, and after an error.
+# If the pod has changed during the read, and after an error.
 REQUEUE_AFTER: Final = timedelta(milliseconds=500)
 RETRY: Final = timedelta(seconds=5)
-# Where the role forbids it: a record that can be read has ended by itself before.
+# If the role forbids it: by then a readable record has expired.
 RETRY_FORBIDDEN: Final = timedelta(minutes=5)
 _DONE: Final = timedelta(0)
 
@@ -66,7 +72,7 @@ PodKey = tuple[str, str]
 
 @dataclass(slots=True, kw_only=True)
 class DisruptionController:
-    """Reconciles pods that may go, by namespace and name."""
+    """Reconciles pods with a grant or a record, by namespace and name."""
 
     pods: PodStore
     in_flight: InFlight
@@ -75,10 +81,10 @@ class DisruptionController:
     clock: Clock
     metrics: DisruptionMetrics
     _seen: dict[PodKey, tuple[Uid, str, timedelta]] = field(default_factory=dict, init=False)
-    """Since when we have known which record, on the clock's `elapsed`."""
+    """Since when which record is known, on the clock's `elapsed`."""
 
     async def reconcile(self, key: PodKey) -> Result:
-        """Check whether a pod that may go has gone; release the grant where it has not."""
+        """Release the grant of a pod that did not go in time."""
         cached = self.pods.get(*key)
         if not isinstance(cached, Pod) or cached.is_terminating:
             self.in_flight.forget_seen()
@@ -97,10 +103,10 @@ class DisruptionController:
         return Result(again=left) if left > _DONE else self._forget(key)
 
     async def _remove_record(self, cached: Pod) -> timedelta:
-        """Return when to reconcile again, _DONE where nothing is left to do.
+        """Return when to reconcile again, _DONE for never.
 
-        Raises ApiError, and TimeoutError where the API server does not answer in time. Our own rate
-        limits may make it wait for longer.
+        Raises ApiError, and TimeoutError if the API server does not answer in time; our own rate
+        limits may take longer.
         """
         await self.client.wait_turn(PODS, cached.namespace)
         try:
@@ -113,8 +119,8 @@ class DisruptionController:
             log.warn("Pod cannot be read", pod=cached.name, err=error)
             return RETRY
         if pod.uid != cached.uid or pod.is_terminating:
-            return _DONE  # it went: the cache will show it
-        left = self._time_left(pod)  # it may have been granted anew, here or elsewhere
+            return _DONE  # the cache will show it
+        left = self._time_left(pod)  # it may have been granted again, here or elsewhere
         if left > _DONE:
             return left
         again = _DONE
@@ -125,7 +131,7 @@ class DisruptionController:
                     await self.recorder.clear(pod)
             except (Conflict, NotFound):
                 return REQUEUE_AFTER
-            except Denied as error:  # then it ends by itself: see `RECORD_COUNTS`
+            except Denied as error:  # then it expires, see `RECORD_COUNTS`
                 log.warn("Record of a disruption cannot be removed", pod=pod.name, err=error)
                 again = RETRY_FORBIDDEN
         self._release(pod)
@@ -143,22 +149,21 @@ class DisruptionController:
             self.metrics.unused.inc()
 
     def _time_left(self, pod: Pod) -> timedelta:
-        """Return for how long a grant of a pod may be used, by this process or another."""
+        """Return how long a grant of a pod may still be used, by this process or another."""
         grant = self.in_flight.get(pod.uid)
         if grant is None:
             return self._time_left_of_record(pod)
         if grant.state is GrantState.REQUESTED:
-            return UNTOUCHED_FOR  # the requester settles it, and that wakes us
+            return UNTOUCHED_FOR  # the requester settles it, which wakes this key
         own = grant.begun + _choose_span(grant.lasts) - self.clock.elapsed()
         if pod.disruption in ("", grant.record):
             return own
-        return max(own, self._time_left_of_record(pod))  # another process granted it anew
+        return max(own, self._time_left_of_record(pod))  # another process granted it again
 
     def _time_left_of_record(self, pod: Pod) -> timedelta:
-        """Return for how long the grant in a record may still be used.
+        """Return how long the grant in a record may still be used.
 
-        It counts from when we have first seen it, by a clock that is never set: the time that it
-        names may be wrong.
+        It counts from when the record was first seen: the time in it may be wrong.
         """
         elapsed = self.clock.elapsed()
         key, what = (pod.namespace, pod.name), (pod.uid, pod.disruption)
@@ -171,7 +176,7 @@ class DisruptionController:
             log.warn("Record of a disruption cannot be read", pod=pod.name, err=error)
             return recorded[2] + UNTOUCHED_FOR - elapsed
         if record is None:
-            return _DONE  # of another pod: it never meant anything
+            return _DONE  # it is of another pod
         return recorded[2] + _choose_span(record.lasts) - elapsed
 
     def _forget(self, key: PodKey) -> Result:
@@ -186,20 +191,19 @@ def _choose_span(lasts: timedelta) -> timedelta:
 
 # Changes of a budget within this time are one write.
 SETTLE: Final = timedelta(seconds=2)
-# Between two writes, of whatever budgets.
+# Between two writes, of any budgets.
 _WRITE_PAUSE: Final = timedelta(milliseconds=300)
 # Between two reconciles, which may take some milliseconds each.
 _RECONCILE_PAUSE: Final = timedelta(milliseconds=20)
-# Time alone brings a pod up that has to be ready for a while.
+# Time alone makes a pod available that has to be ready for a while.
 STATUS_REQUEUE_AFTER: Final = timedelta(seconds=30)
-# All budgets are read this often: a status written by hand lasts no longer.
+# All budgets are read this often: a status that a person wrote lasts no longer.
 READ_AGAIN: Final = timedelta(minutes=5)
-# A role, or a definition, is changed by a person.
+# A person has to change the role, or the definition.
 TRY_AGAIN: Final = timedelta(minutes=10)
 
 
-class _StatusClient(Reader, Patcher, Protocol):
-    """What a BudgetStatuses calls."""
+class _StatusClient(Reader, Patcher, Protocol): ...
 
 
 class _Shown(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,8 +212,8 @@ class _Shown(msgspec.Struct, frozen=True, kw_only=True):
     uid: Uid
     status: BudgetStatus
     requested: BudgetStatus | None = None
-    """The status that this process wrote, where another came of it: a kind that lacks a field drops
-    it, and to write it again changes nothing."""
+    """The status that this process wrote, if another was stored: a kind that lacks a field drops
+    it, and writing it again would change nothing."""
 
     @property
     def newest(self) -> BudgetStatus:
@@ -234,7 +238,6 @@ class BudgetStatuses:
     _is_reported: bool = field(default=False, init=False)
 
     async def reconcile(self, name: str) -> Result:
-        """Write the status of a budget where it has anything new."""
         left = self._not_before - self.clock.elapsed()
         if left > timedelta(0):
             return Result(again=left)
@@ -250,7 +253,7 @@ class BudgetStatuses:
         return Result(again=again)
 
     async def _write(self, name: str) -> timedelta | None:
-        """Return when to reconcile again at the latest, None where there is no budget."""
+        """Return when to reconcile again, None if there is no budget."""
         if self._read_at is None or self.clock.elapsed() - self._read_at >= READ_AGAIN:
             await self._read()
         account = self.find_account(name)
@@ -260,7 +263,7 @@ class BudgetStatuses:
             return None
         described = account.described
         if any(wait.code is Code.SNAPSHOT_STALE for wait in described.waits):
-            return STATUS_REQUEUE_AFTER  # what is not known is not written
+            return STATUS_REQUEUE_AFTER  # an unknown state is not written
         uid, generation = account.known.uid, account.known.generation
         shown = self._shown.get(name)
         if shown is None or shown.uid != uid:
@@ -291,20 +294,14 @@ class BudgetStatuses:
 
     async def _read(self) -> None:
         """Read the statuses of all budgets. Raises ApiError."""
-        token = ""
         shown: dict[str, ShownStatus] = {}
-        while True:
-            page = await self.client.fetch_page(ZONE_BUDGETS, self.namespace, token=token)
-            for item in page.items:
-                try:
-                    status = decode_budget_status(item)
-                except DecodeError as error:
-                    log.debug("Status of a budget cannot be read", err=error)
-                    continue
+        for item in await list_items(self.client, ZONE_BUDGETS, self.namespace):
+            try:
+                status = decode_budget_status(item)
+            except DecodeError as error:
+                log.debug("Status of a budget cannot be read", err=error)
+            else:
                 shown[status.name] = status
-            token = page.next_token
-            if not token:
-                break
         self._shown = {name: self._compare(each) for name, each in shown.items()}
         self._read_at = self.clock.elapsed()
 
@@ -315,19 +312,19 @@ class BudgetStatuses:
         return _Shown(uid=shown.uid, status=shown.status)
 
     async def _find_missing(self, name: str, error: NotFound) -> timedelta | None:
-        """Find out whether the budget is gone, or the kind has no status to write."""
+        """Find out whether the budget is gone, or its kind has no status."""
         try:
             await self._read()
         except ApiError as other:
             return self._record_failure(name, other)
         account, shown = self.find_account(name), self._shown.get(name)
         if account is None or shown is None or shown.uid != account.known.uid:
-            return SETTLE  # or will be: the cache has yet to show it
+            return SETTLE  # or will be once the cache shows it
         self._give_up(error)
         return TRY_AGAIN
 
     def _record_failure(self, name: str, error: ApiError) -> timedelta:
-        self._read_at = None  # it may have been written, by this process or by another
+        self._read_at = None  # it may have been written
         if isinstance(error, Denied):
             self._give_up(error)
             return TRY_AGAIN
@@ -338,7 +335,7 @@ class BudgetStatuses:
         return BUDGET_STATUSES.bound(self._failures[name])
 
     def _give_up(self, why: ApiError | str) -> None:
-        """Write nothing for a while; that is logged once."""
+        """Write nothing for a while, and log that once."""
         self._not_before = self.clock.elapsed() + TRY_AGAIN
         if not self._is_reported:
             log.info("Status of budgets is not written: nothing else depends on it", err=why)

@@ -1,14 +1,9 @@
-"""Look after downscales that were allowed, until they have happened or pods know that they stay.
+"""Settle downscales that were allowed: by UID of the set, until they happened or pods are told.
 
-Records the time of a downscale that happened, where the answer to the review could not. Where a
-downscale did not happen, for whatever reason, every pod that was prepared is un-prepared, as often
-as it takes; a process that starts finds the records of the process before it. By UID of the set.
-
-Un-prepare pods that stay: where they were prepared, and with as many calls as it takes.
-
-Which pods are due is decided in `controller` and in the reviews, and remembered in
-`guards.downscales`; this module carries it out. Calls are made under the lock of the
-set, so that none overtakes the calls of a review to the same pods.
+Records the time of a downscale that happened, where the answer to the review could not. Where it
+did not happen, every pod that was prepared is un-prepared, where it was prepared and with as many
+calls as it takes. A process that starts finds the records of the process before it. Calls are made
+under the lock of the set, so that they do not overtake those of a review to the same pods.
 """
 
 import traceback
@@ -78,23 +73,21 @@ from rollout_operator.planning.requests import NoTarget, plan_endpoint, plan_tar
 from rollout_operator.pods import AT_MOST_PER_REVIEW
 from rollout_operator.telemetry.logs import log
 
-# Nothing is missed by events alone; this is for what events do not show.
+# Events alone miss nothing; this is for changes without an event.
 RESYNC: Final = timedelta(seconds=30)
 # Timers may be early by a little.
 _CATCH_UP: Final = timedelta(milliseconds=200)
-# The cache does not show yet what was just read live.
+# The cache does not show a live read yet.
 _LAGGING: Final = timedelta(seconds=1)
-# A pod that a cache does not show may be missing there only because a watch was cut; and a
-# downscale that stood for so long with its pods gone no longer counts as reverted.
+# A pod may be missing in a cache only because a watch was cut; and a downscale whose pods were gone
+# for so long no longer counts as reverted.
 _GONE_AFTER: Final = timedelta(seconds=60)
 
-# So many causes of a pod are logged as warnings: more are variations of the same.
+# So many causes of a pod are logged as warnings: others are mostly variations.
 _MOST_CAUSES: Final = 8
 
 
 class _UnprepareCalls(msgspec.Struct, frozen=True, kw_only=True):
-    """Makes the calls that are due to pods."""
-
     downscales: Downscales
     locks: Locks
     calls: CancelCalls
@@ -107,25 +100,27 @@ class _UnprepareCalls(msgspec.Struct, frozen=True, kw_only=True):
         if not downscales.backlog.map_due_cancels(sts.uid):
             return RESYNC
         if is_older(sts.resource_version, than=downscales.backlog.get_version(sts.uid)):
-            return _LAGGING  # of the downscale before, it may not show that it happened
+            return _LAGGING  # it may not show yet that the downscale before happened
         async with self.locks.hold(calls_lock(sts.uid)):
-            # A pod that was due before we had the lock may have been reserved anew meanwhile.
+            # A due pod may have been reserved again before we had the lock.
             backlog = self._map_free(sts)
-            staying = choose_staying(
-                sts, pods, {due_cancel.uid: backlog[due_cancel].pod for due_cancel in backlog}
-            )
+            due_pods = {cancel.uid: entry.pod for cancel, entry in backlog.items()}
+            staying = choose_staying(sts, pods, due_pods)
             self._forget_gone(sts, pods, backlog)
             now = self.clock.elapsed()
             places = {uid: place for place, uid in enumerate(staying)}
             due = [
-                due_cancel
-                for due_cancel in backlog
-                if due_cancel.uid in staying and backlog[due_cancel].due <= now
+                cancel
+                for cancel, entry in backlog.items()
+                if cancel.uid in staying and entry.due <= now
             ]
-            due.sort(key=lambda due_cancel: places[due_cancel.uid])
+            due.sort(key=lambda cancel: places[cancel.uid])
             # Not all at once: reviews of the set wait for the lock.
-            await self._call_all(sts, due[:AT_MOST_PER_REVIEW], staying)
-        # Pods that come have events; those that have gone are forgotten in time.
+            due = due[:AT_MOST_PER_REVIEW]
+            for target in dict.fromkeys(cancel.target for cancel in due):
+                here = {one: staying[one.uid] for one in due if one.target == target}
+                await self._call(sts, target, here)
+        # Pods that come have events; those that are gone are forgotten in time.
         now = self.clock.elapsed()
         waits = [now + RESYNC]
         for cancel, entry in self._map_free(sts).items():
@@ -136,14 +131,9 @@ class _UnprepareCalls(msgspec.Struct, frozen=True, kw_only=True):
         return max(min(waits) - now, _CATCH_UP)
 
     def _map_free(self, sts: StatefulSet) -> dict[DueCancel, BacklogEntry]:
-        """Return the calls that are due to pods that no downscale may still take away (SI-12).
-
-        Other pods wait for the outcome of their downscale, wherever they were called.
-        """
-        backlog, reservation = (
-            self.downscales.backlog.map_due_cancels(sts.uid),
-            self.downscales.get(sts.uid),
-        )
+        """Return the due calls to pods that no downscale may still remove (SI-12)."""
+        backlog = self.downscales.backlog.map_due_cancels(sts.uid)
+        reservation = self.downscales.get(sts.uid)
         if reservation is None:
             return backlog
         return {
@@ -155,7 +145,7 @@ class _UnprepareCalls(msgspec.Struct, frozen=True, kw_only=True):
     def _forget_gone(
         self, sts: StatefulSet, pods: Sequence[Pod], backlog: Mapping[DueCancel, BacklogEntry]
     ) -> None:
-        """Forget the calls to pods that have gone and do not come back."""
+        """Forget the calls to pods that are gone and do not come back."""
         memory, now = self.downscales.backlog, self.clock.elapsed()
         present = {pod.name for pod in pods}
         for cancel, entry in backlog.items():
@@ -166,17 +156,6 @@ class _UnprepareCalls(msgspec.Struct, frozen=True, kw_only=True):
                 memory.miss(sts.uid, cancel)
             elif entry.over + _GONE_AFTER <= now:
                 memory.settle(sts.uid, [cancel])
-
-    async def _call_all(
-        self, sts: StatefulSet, due: Sequence[DueCancel], staying: Mapping[Uid, Pod]
-    ) -> None:
-        for target in dict.fromkeys(due_cancel.target for due_cancel in due):
-            here = {
-                due_cancel: staying[due_cancel.uid]
-                for due_cancel in due
-                if due_cancel.target == target
-            }
-            await self._call(sts, target, here)
 
     async def _call(
         self, sts: StatefulSet, target: Target | None, here: Mapping[DueCancel, Pod]
@@ -197,12 +176,12 @@ class _UnprepareCalls(msgspec.Struct, frozen=True, kw_only=True):
                 self._postpone(sts, cancel, failed[pod.uid])
 
     def _postpone(self, sts: StatefulSet, due_cancel: DueCancel, why: str) -> None:
-        """Try later, whatever changes: pods change all the time, and each change is reconciled."""
+        """Try later, whatever changes: pods change all the time."""
         entry = self.downscales.backlog.map_due_cancels(sts.uid).get(due_cancel)
         if entry is None:
             return
         wait = CANCELLATIONS.bound(entry.failures + 1)
-        # Once for each pod and cause: it may stay so for days.
+        # Once for each pod and cause, as it may last for days.
         is_news = why not in entry.causes and len(entry.causes) < _MOST_CAUSES
         write_log = log.warn if is_news else log.debug
         write_log(
@@ -214,29 +193,25 @@ class _UnprepareCalls(msgspec.Struct, frozen=True, kw_only=True):
 def _plan_endpoints(
     sts: StatefulSet, called_at: Target | None, pods: Sequence[Pod], cluster_domain: str
 ) -> tuple[list[Endpoint], dict[Uid, str]]:
-    """Return where pods are called, and why other pods cannot be.
+    """Return where pods are called, and why the others cannot be.
 
-    They are called where they were prepared, whatever the set says by now; where that is not known,
-    where the set says it.
+    That is where they were prepared, whatever the set has by now; if unknown, what the set has.
     """
     target = called_at or plan_target(sts.annotations, sts.service_name)
     if isinstance(target, NoTarget):
         return [], dict.fromkeys((pod.uid for pod in pods), target.sentence)
     planned = {pod.uid: plan_endpoint(pod, target, cluster_domain) for pod in pods}
     endpoints = [endpoint for endpoint in planned.values() if isinstance(endpoint, Endpoint)]
-    return endpoints, {
-        uid: endpoint for uid, endpoint in planned.items() if isinstance(endpoint, str)
-    }
+    return endpoints, {uid: why for uid, why in planned.items() if isinstance(why, str)}
 
 
 class _RecordsOfPods:
-    """Records on pods, by set and pod, for as long as the cache shows the pods."""
+    """Records on pods, by set and pod, while the cache shows the pods."""
 
     def __init__(self) -> None:
         self._by_set: dict[Uid, dict[Uid, str]] = {}
 
     def add(self, set_uid: Uid, pods: Sequence[Pod]) -> None:
-        """Remember the records that these pods carry."""
         carrying = {pod.uid: pod.downscale_record for pod in pods if pod.downscale_record}
         if carrying:
             self._by_set.setdefault(set_uid, {}).update(carrying)
@@ -257,7 +232,7 @@ class _RecordsOfPods:
 
 @dataclass(slots=True, kw_only=True)
 class DownscaleController:
-    """Reconciles the remembered downscales of each StatefulSet."""
+    """Settles the downscales of each StatefulSet."""
 
     sets: StatefulSetStore
     pods: PodStore
@@ -273,9 +248,8 @@ class DownscaleController:
     _cancellations: _UnprepareCalls = field(init=False)
     _failures: dict[Uid, int] = field(default_factory=dict, init=False)
     _known: _RecordsOfPods = field(default_factory=_RecordsOfPods, init=False)
-    """Records whose outcome is known, so that no downscale is taken up anew after its end."""
+    """Records with a known outcome, so that no downscale is adopted again after its end."""
     _removed: _RecordsOfPods = field(default_factory=_RecordsOfPods, init=False)
-    """Records that have been removed."""
 
     def __post_init__(self) -> None:
         self._cancellations = _UnprepareCalls(
@@ -287,9 +261,9 @@ class DownscaleController:
         )
 
     def adopt_all(self) -> list[Uid]:
-        """Take over the downscales in the records on the pods of all sets.
+        """Take over the downscales in the records on pods; return the sets where a bug failed it.
 
-        Return the sets where that failed by a bug: no other task waits for them.
+        No other task waits for these.
         """
         failed = list[Uid]()
         for sts in self.sets.list_all():
@@ -310,7 +284,7 @@ class DownscaleController:
         if sts is None:
             reservation = self.downscales.get(set_uid)
             if reservation is not None and self.downscales.time_left(reservation) > timedelta(0):
-                return Result(again=RESYNC)  # so new that the cache does not show it yet
+                return Result(again=RESYNC)  # too new for the cache
             self.downscales.forget_set(set_uid)
             self._failures.pop(set_uid, None)
             self._known.keep(set_uid, ())
@@ -320,8 +294,7 @@ class DownscaleController:
             return Result(again=RESYNC)
         pods = self._list_pods(set_uid)
         again, failure = RESYNC, None
-        # A step that fails, also by a bug, does not delay the others: pods do not wait for what
-        # cannot be recorded.
+        # A step that fails, also by a bug, does not delay the others.
         with GuardedStep() as adoption:
             self._adopt(sts, pods)
         bug = adoption.error
@@ -356,7 +329,7 @@ class DownscaleController:
         if not records:
             return
         self._known.add(sts.uid, pods)
-        # Several downscales that followed one another are taken as one.
+        # Downscales that followed one another count as one.
         newest = max(records, key=lambda record: record.at)
         key = Key(
             set_uid=sts.uid,
@@ -378,7 +351,7 @@ class DownscaleController:
             zone=sts.name, replicas_from=key.replicas_from, replicas_to=key.replicas_to,
             pods=[name for _, name in called], settled_in=PERSIST_LIMIT,
         )  # fmt: skip
-        # Not from `begun` on: the same may have been allowed again until the other process ended.
+        # Not from `begun` on: the other process may have allowed the same again until it ended.
         self.downscales.adopt(
             sts, key, recorded or now, called, earlier=_list_earlier(records, key.target),
             latest=None if recorded is None else max(recorded, newest.at + LATEST_REPEAT),
@@ -386,7 +359,7 @@ class DownscaleController:
         )  # fmt: skip
 
     def _find_record(self, sts: StatefulSet, key: Key, at: datetime) -> datetime | None:
-        """Return the time on record of a downscale that happened, None where there is none."""
+        """Return the time on record of a downscale that happened."""
         if sts.replicas > key.replicas_to:
             return None
         recorded = self.records.recall([sts]).get(sts.uid)
@@ -395,7 +368,7 @@ class DownscaleController:
         return recorded if recorded is not None and recorded >= at else None
 
     def _read_records(self, sts: StatefulSet, pods: Sequence[Pod]) -> list[DownscaleRecord]:
-        """Return the records to believe; all others are marked as known, and reported."""
+        """Return the records to believe; the others are known from now on, and logged."""
         set_uid, records = sts.uid, list[DownscaleRecord]()
         now = self.server_time()
         doubts: dict[str, list[str]] = {}
@@ -409,7 +382,7 @@ class DownscaleController:
             if record is None:
                 continue
             if self.pod_records.is_own(record):
-                # Settled before the cache showed it, 4 minutes late where its event was lost.
+                # Settled before the cache showed it, minutes late if its event was lost.
                 self._known.add(set_uid, [pod])
             elif problem := assess_downscale_record(record, pod, sts):
                 doubts.setdefault(problem, []).append(pod.name)
@@ -430,7 +403,7 @@ class DownscaleController:
         if reservation is None or reservation.state is ReservationState.PREPARING:
             return RESYNC
         if is_older(sts.resource_version, than=reservation.seen_version):
-            return _LAGGING  # what it shows is of before the downscale
+            return _LAGGING  # it shows the set before the downscale
         left = downscales.time_left(reservation)
         match judge_downscale(reservation.key, sts, may_persist=left > timedelta(0)):
             case DownscaleOutcome.OPEN:
@@ -440,7 +413,7 @@ class DownscaleController:
                     log.info("Downscale has happened", zone=sts.name, replicas_to=sts.replicas)
                 downscales.record_persisted(reservation, self.server_time())
                 if is_over(pods, reservation.pods):
-                    # Not forgotten before they have gone: they may be wanted again meanwhile.
+                    # Not forgotten before they are gone: they may be wanted again meanwhile.
                     later = max(left, timedelta(0))
                     downscales.close(
                         reservation, un_prepare=reservation.pods, after=later, are_going=True
@@ -454,22 +427,22 @@ class DownscaleController:
         begun = self.downscales.find_unrecorded(sts.uid)
         if begun is None:
             return RESYNC
-        # The later time, of when it was allowed and of when it was seen to have happened: after a
-        # repeated review the object carries the time of the first answer (SI-11).
+        # The later of when it was allowed and when it was seen: after a repeated review the object
+        # has the time of the first answer (SI-11).
         at = max(begun, self.downscales.last.times.get(sts.uid, begun))
         try:
             version = await self.records.keep(sts, at)
         except Conflict:
-            return _LAGGING  # what is there then decides
+            return _LAGGING  # the new object decides
         self.downscales.last.record_shown(sts.uid, at, version)
         self.downscales.record_written(sts.uid, begun)
         return RESYNC
 
     async def _restore(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
-        """Remove the record of a downscale that did not happen. Raises ApiError."""
+        """Remove the tracker's entry of a downscale that did not happen. Raises ApiError."""
         if self.downscales.find_entry(sts.uid) is None:
             return RESYNC
-        # Reviews record under the same lock: the record of a new review is not taken for the old.
+        # Reviews record under the same lock: the entry of a new review is not removed.
         async with self.locks.hold(calls_lock(sts.uid)):
             entry = self.downscales.find_entry(sts.uid)
             if entry is not None:
@@ -483,7 +456,7 @@ class DownscaleController:
     async def _give_up(
         self, reservation: DownscaleReservation, sts: StatefulSet, pods: Sequence[Pod]
     ) -> timedelta:
-        """End a reservation out of time: read the store before pods are un-prepared (SI-12)."""
+        """End a reservation that is over: read the set live before pods are un-prepared (SI-12)."""
         try:
             body = await self.client.fetch(STATEFULSETS, sts.namespace, sts.name)
         except NotFound:
@@ -492,17 +465,15 @@ class DownscaleController:
         if live.uid != sts.uid or live.replicas <= reservation.key.replicas_to:
             return _LAGGING
         # Its review was repeated during the read: it may still happen.
-        if (
-            self.downscales.get(sts.uid) is not reservation
-            or reservation.state is ReservationState.PREPARING
-        ):
-            return _CATCH_UP
-        if self.downscales.time_left(reservation) > timedelta(0):
+        is_current = self.downscales.get(sts.uid) is reservation
+        is_preparing = reservation.state is ReservationState.PREPARING
+        has_time = self.downscales.time_left(reservation) > timedelta(0)
+        if not is_current or is_preparing or has_time:
             return _CATCH_UP
         called = {uid: called.pod for uid, called in reservation.pods.items()}
         became = "did not happen"
         if at := self._find_reverted(reservation, live, took_pods(live, pods, called)):
-            # It happened, and was reverted before we saw it: other zones wait (SI-11).
+            # It happened, and was reverted before it was seen: other zones wait (SI-11).
             self.downscales.record_reverted(reservation, at)
             became = "was reverted"
         staying = choose_staying(live, pods, called)
@@ -518,21 +489,21 @@ class DownscaleController:
     def _find_reverted(
         self, reservation: DownscaleReservation, live: StatefulSet, took: bool
     ) -> datetime | None:
-        """Return the latest time at which it can have happened unseen; None where nothing shows it.
+        """Return the latest time at which it can have happened unseen, None if it did not.
 
-        `took` says whether pods have gone; an answer's time is on a set only if it was written.
+        `took`: pods are gone. The time of an answer is on a set only if that was written.
         """
         if reservation.is_adopted:
             return reservation.replaced_at
         is_tracked = self.records.source is TimesSource.TRACKER
         if took or (not is_tracked and is_annotated(live, reservation.begun)):
-            # Its time is over: it has happened that long ago.
+            # Its time has been over for so long.
             over = self.downscales.time_left(reservation)
             return self.server_time() + CLOCK_ERROR + over
         return None
 
     async def _clean(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
-        """Remove records that no downscale needs any more. Raises ApiError."""
+        """Remove records that are no longer needed. Raises ApiError."""
         carrying = self._removed.list_others(sts.uid, pods)
         if not carrying or self.downscales.remembers(sts.uid):
             return RESYNC
@@ -558,6 +529,6 @@ class DownscaleController:
 
 
 def _list_earlier(records: Sequence[DownscaleRecord], target: Target | None) -> list[Target]:
-    """Return the other targets at which pods were prepared, as their records say."""
+    """Return the other targets at which pods were prepared, by their records."""
     called = (place for record in records for place in (record.target, *record.earlier))
     return [place for place in dict.fromkeys(called) if place is not None and place != target]

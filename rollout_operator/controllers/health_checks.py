@@ -1,13 +1,10 @@
-"""Keep the status of one HealthCheck.
+"""Evaluate HealthChecks by live reads of their objects, and keep the status of each.
 
 A check that a Rollout selects starts anew with each of its deployments, whatever its class. A check
-of a class of this operator is then evaluated, again and again. Each pass has at most one status,
-and a pass without news writes nothing: others may write the status of checks that are not ours.
-
-Read the objects of HealthChecks: of any kind, live and within rights.
-
-Nothing of them is kept. What they mean is decided in `planning.releases.checks`; an object that
-cannot be read, or may not be, is passed on as its error, and counts as `evaluate` says.
+of a class of this operator is then evaluated again and again. Each pass writes at most one status,
+and only news: others may write the status of checks that are not ours. Objects of any kind are read
+within the rights of the operator, and not kept; `planning.health_checks` decides what they mean,
+also those that cannot be read.
 """
 
 import asyncio
@@ -34,6 +31,7 @@ from rollout_operator.kube.api import (
     STATEFULSETS,
     Reader,
     Resource,
+    list_items,
 )
 from rollout_operator.kube.responses import KindCatalog
 from rollout_operator.model.decode.custom import decode_watched_policy
@@ -93,7 +91,7 @@ from rollout_operator.telemetry.logs import log
 _Tree = Mapping[str, object]
 _FindStall = Callable[[FluxReference], CheckFinding | None]
 
-# So many objects of all inventories are read at a time: other lists wait for the same requests.
+# Objects of all inventories that are read at a time: lists wait for the same requests.
 _AT_A_TIME: Final = 8
 _TREE: Final = msgspec.json.Decoder(Mapping[str, object])
 _NO_ANSWER: Final = (Throttled, TooManyRequests, NotElected)
@@ -101,11 +99,11 @@ _CURRENT: Final = StatusVerdict(ObjectStatus.CURRENT)
 
 
 class _Evaluation(msgspec.Struct, frozen=True, kw_only=True):
-    """The findings of one reconcile."""
+    """The finding of one evaluation."""
 
     finding: CheckFinding
     has_unread: bool = False
-    """Whether an object could not be read that may be readable the next time."""
+    """Whether an object could not be read, and may be readable the next time."""
     again: timedelta | None = None
     """When time alone may change it."""
     failures: Mapping[str, FluxFailure] = {}
@@ -121,9 +119,9 @@ class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
     unread: int = 0
     """How many evaluations in a row could not read an object."""
     failures: Mapping[str, FluxFailure] = {}
-    """Failures of Flux, by object, as the evaluation before found them."""
+    """Failures of Flux, by object, of the evaluation before."""
     hold: CheckFinding | None = None
-    """The state of a Kustomization that has yet to apply a release, unless it fails with that."""
+    """What a Kustomization has yet to do for a release, unless it fails."""
 
 
 class CheckReader:
@@ -136,17 +134,15 @@ class CheckReader:
         find_stall: _FindStall = lambda place: None,
         compat: ReleaseCompat = OURS,
     ) -> None:
-        """`find_stall` returns why a rollout group goes on only when a person acts."""
-        self._reader = reader
-        self._catalog = catalog
-        self._find_stall = find_stall
-        self._compat = compat
+        """`find_stall` returns why a rollout group needs a person to go on."""
+        self._reader, self._catalog = reader, catalog
+        self._find_stall, self._compat = find_stall, compat
         self._turns = asyncio.Semaphore(_AT_A_TIME)
 
     async def evaluate(self, own: CheckClass, request: CheckRequest) -> _Evaluation:
-        """Return the findings of now.
+        """Return the finding of now.
 
-        Raises Throttled, TooManyRequests and NotElected: they say nothing of the objects.
+        Raises Throttled, TooManyRequests and NotElected, which do not concern the objects.
         """
         try:
             match own:
@@ -183,7 +179,7 @@ class CheckReader:
     async def _read_inventory(
         self, tree: _Tree, request: CheckRequest, failures: dict[str, FluxFailure]
     ) -> Sequence[InventoryFinding]:
-        # An entry that is no object, or a list that is none, is a problem: it may hide what fails.
+        # An entry that is no object, or no list at all, is a problem: it may hide a failure.
         found = ApiObject(tree).get("status", "inventory", "entries")
         entries = found if isinstance(found, list) else [] if found is None else [found]
 
@@ -199,7 +195,7 @@ class CheckReader:
     async def _read_entry(
         self, text: str, request: CheckRequest, failures: dict[str, FluxFailure]
     ) -> InventoryFinding:
-        """Return the findings on the object of an entry; none where it is gone (REL-109)."""
+        """Return the finding on the object of an entry; no verdict if it is gone (REL-109)."""
         try:
             inventory_id = parse_inventory_id(text)
         except InvalidInput as error:
@@ -221,7 +217,7 @@ class CheckReader:
     def _assess(
         self, name: str, tree: _Tree, request: CheckRequest, failures: dict[str, FluxFailure]
     ) -> InventoryFinding:
-        """Return the finding on one object, and keep the failure of Flux there."""
+        """Return the finding on one object, and keep its failure of Flux."""
         failure = None
         if self._compat.fails_with_flux:
             failure = track_failure(tree, request.failures.get(name), request.now)
@@ -260,18 +256,10 @@ class CheckReader:
         return assess_policy(decode_shallow(_TREE, body), sets, request.now)
 
     async def _list_sets(self, namespace: str, selector: str) -> Sequence[_Tree]:
-        """Return StatefulSets as they are in lists, which leave their kind out."""
-        sets: list[_Tree] = []
-        token = ""
-        while True:
-            page = await self._reader.fetch_page(
-                STATEFULSETS, namespace, selector=selector, token=token
-            )
-            for raw in page.items:
-                kind = {"apiVersion": "apps/v1", "kind": STATEFULSETS.kind}
-                sets.append({**_decode(STATEFULSETS.kind, raw), **kind})
-            if not (token := page.next_token):
-                return sets
+        """Return StatefulSets with their kind, which lists leave out."""
+        kind = {"apiVersion": "apps/v1", "kind": STATEFULSETS.kind}
+        items = await list_items(self._reader, STATEFULSETS, namespace, selector=selector)
+        return [{**_decode(STATEFULSETS.kind, raw), **kind} for raw in items]
 
     async def _fetch(self, resource: Resource, namespace: str, name: str) -> _Tree:
         namespace = namespace if resource.is_namespaced else ""
@@ -285,46 +273,36 @@ def _decode(kind: str, raw: bytes | msgspec.Raw) -> _Tree:
         raise DecodeError(f"{kind}: {error}") from error
 
 
-# A check that is held pending is reconciled again when Flux gets on, and this often in any case.
+# A held check is reconciled again when Flux proceeds, and this often in any case.
 _HELD: Final = timedelta(seconds=30)
-# Evaluations that fail to read an object count as a single failure within this time.
+# Evaluations within this time that cannot read an object count as a single failure.
 _RECOUNT: Final = timedelta(seconds=4)
 
 
 class CheckSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The Rollouts to which a check may belong."""
+    """The Rollouts that a check may belong to."""
 
     now: datetime
     rollouts: tuple[ReleaseRollout, ...]
     namespaces: Mapping[str, Labels]
     waits: Mapping[str, str]
-    """By namespace and name of a Rollout: the work that Flux has yet to do for it."""
-
-
-def _selects_any(snapshot: CheckSnapshot, check: HealthCheck) -> bool:
-    """Return whether a Rollout selects a check."""
-    return any(
-        list_checks(rollout.head, rollout.spec.checks, (check,), snapshot.namespaces)
-        for rollout in snapshot.rollouts
-    )
+    """By namespace and name of a Rollout, what Flux has yet to do for it."""
 
 
 class CheckContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a CheckController works with."""
-
     newest: NewestObjects[WatchedObject]
-    """HealthChecks, with what this process wrote."""
+    """With those that this process wrote."""
     statuses: StatusWriter[WatchedObject]
     reader: CheckReader
     observe: Callable[[HealthCheck], CheckSnapshot]
     find_lack: Callable[[], str | None]
-    """Says why nothing may be decided yet."""
+    """Returns why nothing may be decided yet."""
     attempts: Attempts
     is_elsewhere: bool = False
-    """Whether the checks are of a namespace that this process does not look after: only those that
-    a Rollout selects are touched, and another operator may evaluate them as well."""
+    """Whether this process does not look after the namespace of the checks: only those that a
+    Rollout selects are touched, and another operator may evaluate them as well."""
     keeps_to_namespace: bool = False
-    """Whether the examined objects have to be in the namespace of the check."""
+    """Whether the objects have to be in the namespace of the check."""
 
 
 class CheckController:
@@ -339,30 +317,27 @@ class CheckController:
             name_keys=lambda name: {"check": name},
         )
         self._unread: dict[str, tuple[int, datetime]] = {}
-        """How many evaluations in a row could not read an object, and when the last of them was."""
+        """How many evaluations in a row could not read an object, and when the last one was."""
         self._failures: dict[str, Mapping[str, FluxFailure]] = {}
-        """By check, the failures of Flux that go on. A new process begins anew."""
+        """By check, the failures of Flux that last; a new process begins anew."""
         self._written: dict[str, HealthCheckStatus] = {}
         """By check, the status that this process wrote last, or tried to."""
         self.held: set[str] = set()
         """The checks that wait for Flux."""
 
     async def reconcile(self, name: str) -> Result:
-        """Reconcile a HealthCheck once, write what is new, and return when to reconcile again."""
+        """Reconcile a HealthCheck once, and return when to do so again."""
         return await self._reconciles.reconcile(name)
 
     def has_written(self, watched: AnyWatched) -> bool:
-        """Return whether the status of a check is what this process wrote, whatever it says."""
+        """Return whether the status of a check is the one that this process wrote."""
         written = self._written.get(watched.name)
         check = watched.decoded if isinstance(watched, WatchedObject) else None
-        return (
-            written is not None
-            and isinstance(check, HealthCheck)
-            and msgspec.structs.replace(check.status, message=written.message) == written
-        )
+        if written is None or not isinstance(check, HealthCheck):
+            return False
+        return msgspec.structs.replace(check.status, message=written.message) == written
 
     async def _observe_and_act(self, name: str) -> timedelta | None:
-        """Return when to reconcile again. Raises ApiError and DecodeError."""
         context = self._context
         watched = await context.newest.settle(HEALTH_CHECKS, name)
         if watched is None:
@@ -372,14 +347,17 @@ class CheckController:
             log.debug("HealthCheck waits", check=name, why=lack)
             return RECHECK
         if not isinstance(watched, WatchedObject) or not isinstance(watched.decoded, HealthCheck):
-            return None  # what cannot be read is on record in the log
+            return None  # the log has why it cannot be read
         return await self._decide(watched, watched.decoded)
 
     async def _decide(self, watched: WatchedObject, check: HealthCheck) -> timedelta | None:
-        # Rollouts are observed before all reads: so no read is older than them.
+        # Rollouts are observed first, so that no read is older than they are.
         snapshot = self._context.observe(check)
         own = find_class(check)
-        if self._context.is_elsewhere and not _selects_any(snapshot, check):
+        if self._context.is_elsewhere and not any(
+            list_checks(rollout.head, rollout.spec.checks, (check,), snapshot.namespaces)
+            for rollout in snapshot.rollouts
+        ):
             return None
         reset = find_reset(check, snapshot.rollouts, snapshot.namespaces, snapshot.now)
         if reset is not None:
@@ -396,17 +374,17 @@ class CheckController:
             self.held.add(watched.name)
         if hold is not None and own is not CheckClass.KUSTOMIZATION:
             finding, again = hold, _HELD
-        else:  # whether Flux fails is known while it is waited for, too
+        else:  # a failure of Flux is reported while it is waited for, too
             finding, again = await self._evaluate(check, own, snapshot.now, hold)
         if finding is not hold or not self._context.is_elsewhere:
-            # The operator of its namespace knows of no hold: the two would undo each other.
+            # The operator of its namespace does not know the hold: the two would undo each other.
             await self._write(watched, check, record_finding(check.status, finding, snapshot.now))
         return again if hold is None else min(again, _HELD)
 
     async def _evaluate(
         self, check: HealthCheck, own: CheckClass, now: datetime, hold: CheckFinding | None
     ) -> tuple[CheckFinding, timedelta]:
-        """Return the findings, and when to reconcile again."""
+        """Return the finding, and when to reconcile again."""
         name = check.head.name
         try:
             place = parse_check_reference(check, own)
@@ -417,7 +395,7 @@ class CheckController:
         unread, moment = self._unread.get(name, (0, None))
         if moment is None or now - moment >= _RECOUNT:
             moment = now
-        else:  # a check that is woken again and again makes no failure of one moment
+        else:  # a check that is woken again and again counts once a moment
             unread -= 1
         failures = self._failures.get(name, {})
         request = CheckRequest(
@@ -429,10 +407,8 @@ class CheckController:
             self._unread[name] = (unread + 1, moment)
         else:
             self._unread.pop(name, None)
-        again = (
-            check.interval if evaluation.again is None else min(evaluation.again, check.interval)
-        )
-        return evaluation.finding, again
+        again = check.interval if evaluation.again is None else evaluation.again
+        return evaluation.finding, min(again, check.interval)
 
     async def _write(
         self, watched: WatchedObject, check: HealthCheck, status: HealthCheckStatus

@@ -1,14 +1,11 @@
-"""Take the snapshot of a group that one decision works on: from the caches, or live.
+"""Take the snapshot of a group that a decision is made by: from the caches, or live.
 
-The snapshot of the caches is free and says whether there is anything to do. The live snapshot costs
-a list of the group's StatefulSets and one of their pods, read from the store (see `live_reads`); it
-is taken before every act that is final.
+The snapshot of the caches is free and shows whether there is anything to do. The live snapshot
+costs a list of the group's StatefulSets and one of their pods; it precedes every final act.
 
-Read groups from the store; one read serves all groups that wait for their turn together.
-
-While many groups are due at once, a token of the process's own rate limits is what each of them
-waits for. The first caller waits for the tokens of one read; all callers that wait when it
-is sent share it, as long as it is one page. The age of a read counts from when it is sent.
+While many groups are due at once, each waits for a token of the process's own rate limits. The
+first caller waits for the tokens of one read; all callers that wait when it is sent share it, as
+long as it is one page. The age of a read counts from when it is sent.
 """
 
 import asyncio
@@ -48,15 +45,15 @@ from rollout_operator.model.objects import (
     Zone,
 )
 
-# SI-09: a live read must not be older than this when a delete is sent.
+# SI-09: a live read must not be older when a delete is sent.
 LIVE_READ_LASTS: Final = timedelta(seconds=5)
-# An answer that takes longer is not waited for: it is of no use, and records wait for it (LI-07).
+# An answer that takes longer is of no use, and records wait for it (LI-07).
 _ANSWER_LASTS: Final = timedelta(seconds=8)
 # A read that is too old so often in a row is reported as a failure.
 EXPIRED_IN_A_ROW: Final = 3
 # Groups that are read and acted upon at a time, where the API client has no rate limits.
 MOST_LIVE_READS: Final = 32
-# The deletes of those that are read at a time are to be sent within so much of LOOK_LASTS.
+# The deletes of groups that are read at a time have to be sent within this.
 _DELETES_WITHIN: Final = timedelta(seconds=3)
 _LIVE_PAGE: Final = 500
 # A selector is part of a URL, of which proxies take 8 KiB; a comma becomes three characters.
@@ -68,8 +65,8 @@ Decoded = TypeVar("Decoded", StatefulSet, Pod)
 def choose_most_live_reads(qps: float) -> int:
     """Return how many groups may be acted upon at a time.
 
-    More would only wait for tokens until their live reads are too old (SI-09), and read again. With
-    zero or less there are no rate limits.
+    More would wait for tokens until their live reads are too old (SI-09), and read again. Zero or
+    less means no rate limits.
     """
     if qps <= 0:
         return MOST_LIVE_READS
@@ -77,13 +74,13 @@ def choose_most_live_reads(qps: float) -> int:
 
 
 def describe_slow(zone: str) -> str:
-    """Return the text for a live read whose answer came too late."""
+    """Return why a live read is of no use whose answer came too late."""
     lasts = f"{LIVE_READ_LASTS.total_seconds():g} s"
     return f"a live read of {zone} counts for {lasts} and took longer: the API server is slow"
 
 
 def describe_slow_call(listed_in: timedelta, times_in: timedelta) -> str:
-    """Return the text that names the slow call of a live read."""
+    """Return why a live read is of no use, with its slow call."""
     call, took = "the lists of its group", listed_in
     if times_in > listed_in:
         call, took = "the read of the times of its group", times_in
@@ -92,7 +89,7 @@ def describe_slow_call(listed_in: timedelta, times_in: timedelta) -> str:
 
 
 class _GroupRead(msgspec.Struct, frozen=True, kw_only=True):
-    """The sets and pods of one group in the store."""
+    """A live read of one group."""
 
     members: Sequence[StatefulSet | Unreadable]
     pods: OwnedPods
@@ -103,7 +100,7 @@ class _GroupRead(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(eq=False, slots=True)
 class _Waiter:
-    """A group that is to be read, until `outcome` is there."""
+    """A group that is to be read, until it has an `outcome`."""
 
     cached: Group
     woken: asyncio.Event = field(default_factory=asyncio.Event)
@@ -111,22 +108,20 @@ class _Waiter:
 
 
 class GroupReader:
-    """Live reads through one client, shared by the groups that wait for them at a time."""
+    """Live reads through one client, shared by the groups that wait for them."""
 
     def __init__(self, reader: LiveReader, namespace: str, clock: Clock) -> None:
-        self._reader = reader
-        self._namespace = namespace
-        self._clock = clock
+        self._reader, self._namespace, self._clock = reader, namespace, clock
         self._line: list[_Waiter] = []
         self._is_led = False
 
     async def read(self, cached: Group) -> _GroupRead:
-        """Return a group as the store has it; no request of it is sent before the call.
+        """Return a group from requests that are sent after the call.
 
         Sets and pods are read at the same time, the pods in one list by the labels that the
-        selectors of all cached members have; where they have none in common, in one list per
-        member. Pods of members that only the cache cannot decode are read after that, by the
-        selectors that the store has. Raises what `LiveReader.fetch_page` raises.
+        selectors of all cached members share; if there are none, in one list per member. Pods of
+        members that only the cache cannot decode are read after that, by the selectors of the live
+        read. Raises what `LiveReader.fetch_page` raises.
         """
         waiter = _Waiter(cached)
         self._line.append(waiter)
@@ -148,7 +143,7 @@ class GroupReader:
     async def read_selected(self, cached: Group, selector: str) -> _GroupRead:
         """Return the StatefulSets that a selector finds, and the pods of those in `cached`.
 
-        As `read`, for sets without a common label of ours: no other caller shares it.
+        As `read`, but not shared: the sets have no common label of ours.
         """
         pages = await self._wait_turns(cached)
         sent_at = self._clock.elapsed()
@@ -165,12 +160,12 @@ class GroupReader:
     async def list_pods(
         self, sets: Sequence[StatefulSet], *, turns: int = 0
     ) -> list[Pod | Unreadable]:
-        """Return all pods of these sets as the store has them now, and perhaps others.
+        """Return all pods of these sets from a live read, and perhaps others.
 
         The caller has waited for the turns of so many pages. Raises what `LiveReader.fetch_page`
         raises.
         """
-        # Several selectors may match one pod, which must count once.
+        # A pod that several selectors match counts once.
         pods: dict[tuple[Uid, str], Pod | Unreadable] = {}
         for selector in choose_selectors(sets):
             for pod in await self._list(PODS, decode_pod, selector, turns):
@@ -192,7 +187,7 @@ class GroupReader:
         try:
             await self._read_together(together, pages)
         finally:
-            # What ends the leader, such as the end of its task, ends no other caller.
+            # An error that ends the leader, such as the end of its task, ends no other caller.
             left = [each for each in together if each.outcome is None and each is not leader]
             self._line = [*left, *self._line]
             for waiter in together:
@@ -201,7 +196,7 @@ class GroupReader:
     async def _wait_turns(self, cached: Group) -> int:
         """Wait until all requests of a read may be sent; return how many pages of pods it has.
 
-        A request that waits for its turn makes those before it older.
+        A request that waited for its turn later would make those before it older.
         """
         pages = -(-_count_pods(cached) // _LIVE_PAGE) or 1
         for resource in (STATEFULSETS, *(PODS for _ in range(pages))):
@@ -278,9 +273,9 @@ def _group_by_owner(pods: Iterable[Pod | Unreadable]) -> OwnedPods:
 def _list_decoded(
     groups: Iterable[Group], members: Mapping[GroupName, Sequence[StatefulSet | Unreadable]]
 ) -> list[StatefulSet]:
-    """Return the members that the caches could not decode, and that the store has readable.
+    """Return the members that only the caches could not decode.
 
-    An event was spoiled on its way: without its selector no pod of such a member was found.
+    Without its selector no pod of such a member was found.
     """
     return [
         member
@@ -313,7 +308,7 @@ def _choose_together(leader: _Waiter, line: Iterable[_Waiter]) -> list[_Waiter]:
 
 
 def _find_keys(group: Group) -> frozenset[str] | None:
-    """Return the keys of the selectors of all members; None where the group must be read alone."""
+    """Return the keys of the selectors of all members, None if the group must be read alone."""
     keys = {frozenset(zone.sts.selector) for zone in group.counted}
     if len(keys) != 1 or not group.name:  # an empty value in a set of values is hard to read
         return None
@@ -331,7 +326,7 @@ def _measure_selectors(group: Group) -> int:
 
 
 def _group_selectors(groups: Sequence[Group]) -> tuple[str, ...]:
-    """Return selectors that find every member: one, or two where the long spelling is in use."""
+    """Return selectors that find every member: two if the long spelling of the label is used."""
     names = [f"{group.name}" for group in groups]
     first = _choose_values(GROUP_LABEL, names)
     members = [zone.sts.labels for group in groups for zone in group.zones]
@@ -342,10 +337,9 @@ def _group_selectors(groups: Sequence[Group]) -> tuple[str, ...]:
 
 
 def choose_selectors(sets: Sequence[StatefulSet]) -> tuple[str, ...]:
-    """Return selectors that together match all pods of the sets: one if they share any key.
+    """Return selectors that match all pods of the sets, such as `name in (zone-a,zone-b)`.
 
-    A pod that a set controls carries the set's selector labels, else the controller lets it go. So
-    `name in (zone-a,zone-b)` finds the pods of both.
+    A pod has the selector labels of the set that controls it, or the controller releases it.
     """
     if not sets:
         return ()
@@ -353,17 +347,15 @@ def choose_selectors(sets: Sequence[StatefulSet]) -> tuple[str, ...]:
     if shared:
         parts = (_choose_values(key, [sts.selector[key] for sts in sets]) for key in sorted(shared))
         return (",".join(parts),)
-    return tuple(dict.fromkeys(_join_labels(sts.selector) for sts in sets))
+    selectors = (
+        ",".join(f"{key}={value}" for key, value in sorted(sts.selector.items())) for sts in sets
+    )
+    return tuple(dict.fromkeys(selectors))
 
 
 def _choose_values(key: str, values: Iterable[str]) -> str:
     values = sorted(set(values))
     return f"{key}={values[0]}" if len(values) == 1 else f"{key} in ({','.join(values)})"
-
-
-def _join_labels(labels: Mapping[str, str]) -> str:
-    """Return the selector of objects that have all these labels."""
-    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
 class _Freshness(Protocol):
@@ -375,7 +367,7 @@ class _Freshness(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Observer:
-    """The source of snapshots of groups."""
+    """Takes the snapshots of groups."""
 
     namespace: str
     reader: LiveReader
@@ -385,7 +377,7 @@ class Observer:
     watches: tuple[_Freshness, ...]
     in_flight: InFlight
     now: Callable[[], datetime]
-    """The API server's time, which shows how long a pod has been ready."""
+    """The API server's time."""
     find_downscale: Callable[[GroupName, Iterable[StatefulSet]], Underway | None] = (
         lambda name, sets: None
     )
@@ -395,38 +387,35 @@ class Observer:
     )
     find_driver: Callable[[GroupName], str | None] = lambda name: None
     find_departed: Callable[[GroupName, OwnedPods | None], tuple[Zone, ...]] = lambda name, live: ()
-    """Returns the zones that left while they were short, with live pods or by the caches."""
+    """Returns the zones that left while they were short, with live or cached pods."""
     _reads: GroupReader = field(init=False)
 
     def __post_init__(self) -> None:
         self._reads = GroupReader(self.reader, self.namespace, self.clock)
 
     def observe(self, name: GroupName) -> Group:
-        """Return the group as the caches show it."""
         return self.observe_members(name, self.sets.list_group(name))
 
     def observe_members(
         self, name: GroupName, members: Sequence[StatefulSet | Unreadable]
     ) -> Group:
-        """Return StatefulSets under a name, with their pods as the caches show them."""
+        """Return StatefulSets under a name, with their cached pods."""
         owned = {member.uid: self.pods.list_by_owner(member.uid) for member in members}
         age = max((watch.age for watch in self.watches), default=timedelta(0))
         return self._compose(name, members, owned, age)
 
     async def observe_live(self, cached: Group) -> Group:
-        """Return the group as the store has it now. Raises what `Reader.fetch_page` raises.
+        """Return the group from a live read. Raises what `Reader.fetch_page` raises.
 
-        Its `snapshot_age` counts from when the first request was sent. Other pods in the read are
-        left out by owner, and pods of a member that the cache does not know are not found: such a
-        snapshot is not that of the caches, and nothing is done on it.
+        Its `snapshot_age` counts from when the first request was sent. Pods of a member that the
+        cache does not know are not found: such a snapshot differs from that of the caches, and
+        nothing is done by it.
         """
         read = await self._reads.read(cached)
-        owned = {member.uid: read.pods.get(member.uid, ()) for member in read.members}
-        age = self.clock.elapsed() - read.sent_at
-        return self._compose(cached.name, read.members, owned, age, read.pods)
+        return self._compose_live(cached.name, read.members, read)
 
     async def observe_selected(self, cached: Group, selector: str) -> Group:
-        """Return the StatefulSets that a selector finds in the store now, as `observe_live` does.
+        """Return the StatefulSets that a selector finds, from a live read.
 
         StatefulSets that are being deleted, and were not there before, are left out.
         """
@@ -437,28 +426,29 @@ class Observer:
             if member.uid in cached.owners
             or not (isinstance(member, StatefulSet) and member.is_terminating)
         ]
-        owned = {member.uid: read.pods.get(member.uid, ()) for member in members}
-        age = self.clock.elapsed() - read.sent_at
-        return self._compose(cached.name, members, owned, age, read.pods)
+        return self._compose_live(cached.name, members, read)
 
     async def observe_alone(self, name: str) -> Group:
-        """Return one StatefulSet as the store has it now, as if it were a group of its own.
+        """Return one StatefulSet from a live read, as if it were a group of its own.
 
         Raises what `Reader` raises, and DecodeError.
         """
         body = await self.reader.fetch(STATEFULSETS, self.namespace, name)
         sts = decode_statefulset(body)
-        # Without `matchLabels` this lists all pods of the namespace: the owner decides, as ever.
+        # Without `matchLabels` this lists all pods of the namespace: the owner decides.
         pods = await self._reads.list_pods([sts])
         owned = {sts.uid: [pod for pod in pods if pod.owner_uid == sts.uid]}
         return self._compose(sts.group or GroupName(""), (sts,), owned, timedelta(0))
 
     async def fetch_pods(self, sets: Sequence[StatefulSet]) -> Sequence[Pod | Unreadable]:
-        """Return all pods of these sets as the store has them now, and perhaps others.
-
-        Raises what `Reader.fetch_page` raises.
-        """
+        """Return all pods of these sets from a live read, and perhaps others."""
         return await self._reads.list_pods(sets)
+
+    def _compose_live(
+        self, name: GroupName, members: Sequence[StatefulSet | Unreadable], read: _GroupRead
+    ) -> Group:
+        owned = {member.uid: read.pods.get(member.uid, ()) for member in members}
+        return self._compose(name, members, owned, self.clock.elapsed() - read.sent_at, read.pods)
 
     def _compose(
         self,

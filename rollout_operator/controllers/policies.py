@@ -1,17 +1,8 @@
-"""Bring the StatefulSets of a MultiAZRollout nearer to its update revisions, batch by batch.
+"""Bring the StatefulSets of a MultiAZRollout nearer to its update revision, batch by batch.
 
-A batch is recorded in the status of its policy before a pod of it goes, so that no process ever
-repeats a batch or shortens the pause that follows. Which pods may go is decided in
-`planning.policies`; deletes are those of the executor, after a live read and under the budgets
-and locks of all others.
-
-Events and metrics about policies, and about the StatefulSets and pods that they replace.
-
-What is worth an Event is decided in `planning.policy_status` and, of pods, in `planning.events`.
-
-The newest known state of each MultiAZRollout, and when its status is written.
-
-A status that may wait is written once a second: a replaced pod brings several events at once.
+A batch is recorded in the status of its policy before a pod of it is deleted, so that no process
+repeats a batch or shortens the pause that follows. `planning.policies` decides which pods may go;
+the executor deletes them after a live read, under the budgets and locks of all others.
 """
 
 import asyncio
@@ -83,13 +74,17 @@ from rollout_operator.planning.policy_status import (
 from rollout_operator.telemetry.extra import PolicyMetrics
 from rollout_operator.telemetry.logs import log
 
+# Every policy is reconciled this often when nothing happens.
+RESYNC: Final = timedelta(seconds=60)
+# Between two writes of a status that may wait: a replaced pod brings several events at once.
+WRITE_PAUSE: Final = timedelta(seconds=1)
+
 
 @dataclass(slots=True)
 class PolicyReports:
-    """Reports what happens to the policies of one namespace."""
+    """Writes Events and metrics about the policies of one namespace, their sets and pods."""
 
     record: Callable[[EventRecord], None]
-    """Has an Event written soon."""
     metrics: PolicyMetrics
     clock: Clock
     _zones: dict[str, str] = field(default_factory=dict, init=False)
@@ -98,7 +93,7 @@ class PolicyReports:
     _overridden: dict[str, tuple[PolicyEvent, ...]] = field(default_factory=dict, init=False)
 
     def on_status(self, watched: WatchedPolicy, status: PolicyStatus) -> None:
-        """Report a new status in place of the known one; it may be the same."""
+        """Report a status, which may equal the known one."""
         for event in choose_policy_events(watched.status, status):
             self._report(watched, event)
         self._count(watched, status)
@@ -131,7 +126,6 @@ class PolicyReports:
                 self._take(group.name, choose_revision_events(reported, step))
 
     def forget(self, name: str) -> None:
-        """Forget a policy that is gone."""
         self._groups.pop(GroupName(name), None)
         self._overridden.pop(name, None)
         self._zones.pop(name, None)
@@ -146,7 +140,6 @@ class PolicyReports:
             self.record(event)
 
     def _count(self, watched: WatchedPolicy, status: PolicyStatus) -> None:
-        """Show a policy in metrics, and count what is new of it."""
         name, metrics = watched.name, self.metrics
         metrics.show(name, status, list_blocking(status))
         if (completion := parse_time(status.completion_time)) is not None:
@@ -166,16 +159,11 @@ class PolicyReports:
         self.record(event.record(about, EventAction.ROLL_OUT))
 
 
-# Between two writes of a policy, where the later write may wait.
-WRITE_PAUSE: Final = timedelta(seconds=1)
-
-
-class _PolicyClient(Reader, Patcher, Protocol):
-    """What a PolicyStatuses calls."""
+class _PolicyClient(Reader, Patcher, Protocol): ...
 
 
 class PolicyStatuses:
-    """Reads and writes the policies of one namespace."""
+    """The newest known state of each policy of one namespace, and the writes of their statuses."""
 
     def __init__(
         self, client: _PolicyClient, namespace: str, cached: PolicyStore, clock: Clock
@@ -188,10 +176,7 @@ class PolicyStatuses:
         self._written_at: dict[str, timedelta] = {}
 
     def get(self, name: str) -> WatchedPolicy | None:
-        """Return a policy with the newest status; None where the cache shows none.
-
-        Its spec is that of the cache: what it owns follows from that as well.
-        """
+        """Return a policy with its newest status and its cached spec, which ownership rests on."""
         cached = self._cached.get(self._namespace, name)
         if not isinstance(cached, WatchedPolicy):
             return None
@@ -201,12 +186,12 @@ class PolicyStatuses:
         return cached
 
     def is_behind(self, name: str) -> bool:
-        """Return whether the cache shows an older spec than the API server has shown."""
+        """Return whether the API server has shown a newer spec than the cache."""
         cached = self._cached.get(self._namespace, name)
         return isinstance(cached, WatchedPolicy) and self.get(name) is not self._newest.get(name)
 
     async def settle(self, name: str) -> WatchedPolicy | None:
-        """Return a policy to decide by: read back first where a write has no answer.
+        """Return a policy, read back first where a write has no answer.
 
         Raises what `Reader.fetch` raises, and DecodeError.
         """
@@ -214,7 +199,7 @@ class PolicyStatuses:
         return self.get(name)
 
     def wait_before(self, name: str) -> timedelta:
-        """Return for how long a write that may wait is put off."""
+        """Return how long to put off a write that may wait."""
         written_at = self._written_at.get(name)
         if written_at is None:
             return timedelta(0)
@@ -226,27 +211,18 @@ class PolicyStatuses:
         self._written_at[watched.name] = self._clock.elapsed()
 
     def forget(self, name: str) -> None:
-        """Forget a policy that is gone."""
         self._newest.forget(name)
         self._written_at.pop(name, None)
 
 
-# Every policy is reconciled this often when nothing happens.
-RESYNC: Final = timedelta(seconds=60)
-
-
 class Switches:
-    """Switches StatefulSets of a policy to OnDelete, where the policy says so (MAZ-27).
-
-    A write that failed is tried again, ever more rarely.
-    """
+    """Switches StatefulSets of a policy to OnDelete, where its spec requests it (MAZ-27)."""
 
     def __init__(self, client: Patcher, attempts: Attempts) -> None:
-        self._client = client
-        self._attempts = attempts
+        self._client, self._attempts = client, attempts
 
     async def switch(self, policy: Policy, group: Group) -> None:
-        """Switch the sets that may be switched now, each in the version of the decision."""
+        """Switch the sets that may be switched, unless that failed lately."""
         if not policy.may_switch_strategy:
             return
         for sts in list_switchable(group):
@@ -280,16 +256,16 @@ class _Case(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Beginning:
-    """The record of a batch that begins: whether it was written, and the result."""
+    """Records the batch that begins, and keeps the result."""
 
     def __init__(self, write: Callable[[Group], Awaitable[timedelta]]) -> None:
         self._write = write
         self.again: timedelta | None = None
-        """When to reconcile again, once it was written."""
+        """When to reconcile again, once it was recorded."""
         self.error: ApiError | None = None
 
     async def record(self, live: Group) -> None:
-        """Write it by a live read. Raises ApiError, and DecodeError."""
+        """Record it by a live read. Raises ApiError, and DecodeError."""
         try:
             self.again = await self._write(live)
         except ApiError as error:
@@ -310,14 +286,14 @@ class PolicyController:
     attempts: Attempts
     reports: PolicyReports
     record_left: Callable[[PolicyScope, str], None]
-    """Called with a StatefulSet of an open batch that its policy, just taken up, does not own."""
+    """Called with the StatefulSet of an open batch that a policy does not own when taken up."""
     now: Callable[[], datetime]
     """The API server's time."""
     _reconciles: Reconciles = field(init=False)
     _waits: dict[str, tuple[Reason, ...]] = field(default_factory=dict, init=False)
-    """Of the last plan of each policy."""
+    """The reasons of the last plan of each policy."""
     _held: dict[str, list[Reason]] = field(default_factory=dict, init=False)
-    """Why not all was done that the last plan of each policy wanted."""
+    """Why the last plan of each policy was not carried out as a whole."""
     _problems: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False)
     _stalled: set[str] = field(default_factory=set, init=False)
 
@@ -332,14 +308,12 @@ class PolicyController:
         )
 
     def get(self, name: str) -> tuple[WatchedPolicy | None, tuple[Reason, ...]]:
-        """Return a policy as it was last read or written, and the reasons for which it waits.
-        Without a policy where this process has not reconciled it.
-        """
+        """Return a policy as it was last read or written, and the reasons for which it waits."""
         return self.statuses.get(name), self._waits.get(name, ())
 
     async def reconcile(self, name: str) -> Result:
         """Reconcile a policy once, do what is due, and return when to reconcile again."""
-        # A refused policy has nothing to wait for, and a tenant may write hundreds of them.
+        # A refused policy awaits nothing, and a tenant may write hundreds of them.
         await asyncio.sleep(0)
         return await self._reconciles.reconcile(name)
 
@@ -347,7 +321,6 @@ class PolicyController:
         self._waits[name] = (Reason(Code.BACKING_OFF, f"{error}", Severity.WARN),)
 
     async def _observe_and_act(self, name: str) -> timedelta | None:
-        """Return when to reconcile again. Raises ApiError and DecodeError."""
         scope = self.owners.find(name)
         if self.statuses.get(name) is None or scope is None:
             self._forget(name)
@@ -391,42 +364,41 @@ class PolicyController:
         step = await self._carry_out(group, plan)
         return min(step.again, unwritten)
 
-    async def _begin(self, case: "_Case", group: Group, plan: PolicyPlan) -> timedelta:
+    async def _begin(self, case: _Case, group: Group, plan: PolicyPlan) -> timedelta:
         """Begin a batch: it is recorded after a live read, and its pods go by that read.
 
-        Two reads in a row would be slow: an API server that answers lists from its cache reads from
-        its store only ten times a second how new that must be.
+        Two reads in a row would be slow: an API server that answers lists from its cache finds out
+        only ten times a second how new that must be.
         """
         beginning = _Beginning(partial(self._record_live, case))
         name = GroupName(case.watched.name)
         with self.rule.beginning(name, case.before, beginning.record):
             step = await self._carry_out(group, plan)
         if beginning.error is not None:
-            # No delete was tried: this is the failure of the whole reconcile, and waits as such.
+            # No delete was tried: the whole reconcile has failed, and backs off as such.
             self._held.pop(name, None)
             if plan.action is not None:
                 self.attempts.record_success(name_attempt(plan.action))
             raise beginning.error
         if beginning.again is None:
-            # A budget holds it, or the caches are behind. A recorded batch is carried out in any
-            # case: so it is chosen from what is live.
+            # A budget holds it, or the caches lag. A recorded batch is carried out in any case, so
+            # it is chosen by a live read.
             await beginning.record(await self.rule.observe_live(group))
         return min(step.again, beginning.again or RESYNC)
 
     async def _carry_out(self, group: Group, plan: PolicyPlan) -> StepOutcome:
-        """Carry out a plan, and keep why not all of it was done: a policy waits for that."""
+        """Carry out a plan, and keep why not all of it was done."""
         step = await self.steps.carry_out(group, _list_actions(plan))
-        # A reason that the next reconcile settles, as a rule, is not worth a line or a write.
+        # A reason that the next reconcile settles is not worth a log line or a write.
         held = (reason for reason in step.reasons if reason.severity is not Severity.DEBUG)
         self._held[group.name] = [*held]
         return step
 
-    async def _record_live(self, case: "_Case", live: Group) -> timedelta:
-        """Plan by a live read, and record the plan."""
+    async def _record_live(self, case: _Case, live: Group) -> timedelta:
         plan = plan_policy(self.rule.snapshot(case.scope, live, case.before))
         return await self._record(case, live, plan)
 
-    async def _record(self, case: "_Case", group: Group, plan: PolicyPlan) -> timedelta:
+    async def _record(self, case: _Case, group: Group, plan: PolicyPlan) -> timedelta:
         """Record the plan for a snapshot; return when to reconcile again."""
         watched = case.watched
         plan = self._add_held(watched.name, plan)
@@ -440,10 +412,7 @@ class PolicyController:
         return min(plan.requeue_after or RESYNC, unwritten)
 
     async def _write(self, watched: WatchedPolicy, status: PolicyStatus) -> timedelta:
-        """Write a status where it says anything new (MAZ-54); return when to do so again.
-
-        Numbers alone wait: nothing is decided by them.
-        """
+        """Write a status with news (MAZ-54); return when to do so again. Numbers alone wait."""
         statuses = self.statuses
         if status != watched.status:
             wait = statuses.wait_before(watched.name)
@@ -454,7 +423,7 @@ class PolicyController:
         return RESYNC
 
     def _log_problems(self, watched: WatchedPolicy) -> None:
-        """Log once which parts of a status cannot be read: another client has written them."""
+        """Log once which parts of a status cannot be read, as another client wrote them."""
         before = self._problems.pop(watched.name, ())
         if watched.problems:
             self._problems[watched.name] = watched.problems
@@ -463,15 +432,15 @@ class PolicyController:
             log.warn("Status of policy counts as lost", **self._name(watched.name), why=why)
 
     def _add_held(self, name: str, plan: PolicyPlan) -> PolicyPlan:
-        """Return a plan that says why it could not be done when it was last tried."""
+        """Return a plan with the reasons that held the last attempt."""
         held = self._held.get(name, [])
         if plan.action is not None:
             return replace(plan, waits=(*held, *plan.waits))
-        # No pod waits for a record of a finished plan.
+        # No pod waits for the record of a finished plan.
         return replace(plan, waits=(*plan.waits, *held)) if plan.records else plan
 
     def _log_wait(self, name: str, waits: tuple[Reason, ...]) -> None:
-        """Log why no pod goes, but not each change of the numbers in it."""
+        """Log why no pod goes, but not each change of the numbers."""
         before, leading = self._waits.get(name), waits[0] if waits else None
         code = leading.code if leading else None
         is_news = not before or before[0].code is not code
@@ -482,7 +451,7 @@ class PolicyController:
             write("Policy waits", **self._name(name), reason=code, why=why)
 
     def _log_stall(self, name: str, plan: PolicyPlan) -> None:
-        """Log once that a batch has stalled, and on what."""
+        """Log once that a batch has stalled, and why."""
         if not plan.is_stalled:
             self._stalled.discard(name)
         elif name not in self._stalled:

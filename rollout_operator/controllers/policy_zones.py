@@ -1,17 +1,13 @@
-"""The zones of StatefulSets, by what they, their templates and their pods say.
+"""The zones of policies, their StatefulSets, and their rule for the executor.
 
-The caches hold no templates: each is read once for each generation, and the nodes of pods only
-where no template or label says the zone. Several StatefulSets are read in one list: a process that
-starts reads it for each policy. Which zone follows is decided in `planning.policy_zones`.
+Caches hold no templates: each is read once for each generation, and the nodes of pods only where
+neither template nor label has the zone. Several StatefulSets are read in one list, as a process
+that starts reads them for each policy. `planning.policy_zones` decides zones and ownership. The
+latter costs a pass over every policy, in which no other namespace is served: if policies change
+many times a second, it is decided once a second.
 
-The StatefulSets of a MultiAZRollout, and its rule for the executor: which group, which plan.
-
-Which policy owns which StatefulSets is decided in `planning.policy_zones`, anew once a
-policy, or what it may select, has changed. Where that is many times a second, it is decided once a
-second: it costs a pass over every policy, in which no other namespace has its turn. A pod is
-deleted only if it is in the recorded batch, whatever a plan of this moment would begin as well: the
-record comes first. A batch that begins is recorded by the live read that its deletes rest on, under
-their locks.
+A batch that begins is recorded by the live read that its deletes rely on, under their locks. Only
+pods of the recorded batch are deleted.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +21,7 @@ from msgspec.structs import replace
 from rollout_operator.aio.clock import CLOCK_ERROR, Clock
 from rollout_operator.controllers.observe import Observer, choose_selectors
 from rollout_operator.guards.turns import group_lock, policy_lock
-from rollout_operator.kube.api import PODS, STATEFULSETS, Reader, Resource
+from rollout_operator.kube.api import PODS, STATEFULSETS, Reader, list_items
 from rollout_operator.kube.nodes import FollowedNodes
 from rollout_operator.kube.store import PodStore, PolicyStore, StatefulSetStore
 from rollout_operator.model.budget import PlacedSet
@@ -62,27 +58,24 @@ class _Template(msgspec.Struct, frozen=True):
     uid: Uid
     generation: int
     key: str
-    """The label that names its zone; nothing else of the template is kept."""
+    """The label that names its zone, all that is kept of the template."""
     placed: PlacedSet
 
 
 class Placements:
-    """Finds the zones of policies, and remembers what was read for that."""
+    """Finds the zones of policies, and remembers the reads for that."""
 
     def __init__(
         self, reader: Reader, namespace: str, pods: PodStore, nodes: FollowedNodes
     ) -> None:
-        self._reader = reader
-        self._namespace = namespace
-        self._pods = pods
-        self._nodes = nodes
+        self._reader, self._namespace, self._pods, self._nodes = reader, namespace, pods, nodes
         self._templates: dict[str, _Template] = {}
         self._pod_nodes: dict[str, dict[Uid, str]] = {}
 
     async def resolve(self, watched: WatchedPolicy, policy: Policy, group: Group) -> ZoneResolution:
-        """Return the zones of a policy's StatefulSets; without those that change at this moment.
+        """Return the zones of a policy's StatefulSets, without those that are changing.
 
-        Raises what `Reader` raises, Unreachable while nodes are needed and not known, and
+        Raises what `Reader` raises, Unreachable while nodes are needed and unknown, and
         DecodeError.
         """
         sets = [zone.sts for zone in group.zones]
@@ -104,7 +97,6 @@ class Placements:
         return resolve_zones(policy, placed, nodes, frozen)
 
     def forget_set(self, name: str) -> None:
-        """Forget a StatefulSet that is gone."""
         self._templates.pop(name, None)
         self._pod_nodes.pop(name, None)
 
@@ -114,9 +106,9 @@ class Placements:
         return template is not None and (template.uid, template.generation, template.key) == wanted
 
     async def _read_templates(self, policy: Policy, sets: Sequence[StatefulSet]) -> None:
-        """Read the templates that are not known yet.
+        """Read the unknown templates.
 
-        A list holds other sets as well: a set that cannot be read counts where it is of the policy.
+        A list may have other sets as well, which need not be readable.
         """
         key = policy.topology_key
         unread = {sts.name: sts for sts in sets if not self._is_read(sts, key)}
@@ -136,9 +128,10 @@ class Placements:
     async def _fetch_sets(
         self, policy: Policy, names: Sequence[str]
     ) -> Sequence[bytes | msgspec.Raw]:
-        """Return these StatefulSets of a policy, without those that are gone by now."""
+        """Return these StatefulSets of a policy, without those that are gone."""
         if len(names) > 1:
-            return await self._list(STATEFULSETS, policy.selector.render())
+            selector = policy.selector.render()
+            return await list_items(self._reader, STATEFULSETS, self._namespace, selector=selector)
         try:
             return [await self._reader.fetch(STATEFULSETS, self._namespace, name) for name in names]
         except NotFound:
@@ -146,7 +139,7 @@ class Placements:
 
     def _place(self, sts: StatefulSet) -> PlacedSet:
         placed = self._templates[sts.name].placed
-        # Labels change without a generation.
+        # Labels change without a new generation.
         return PlacedSet(
             name=sts.name,
             labels=sts.labels,
@@ -165,13 +158,14 @@ class Placements:
         unread = [sts for sts in sets if not self._is_scheduled(sts)]
         node_names: dict[Uid, str] = {}
         for selector in choose_selectors(unread):
-            node_names.update(map(decode_pod_node, await self._list(PODS, selector)))
+            pods = await list_items(self._reader, PODS, self._namespace, selector=selector)
+            node_names.update(map(decode_pod_node, pods))
         for sts in unread:
             nodes = {pod.uid: node_names.get(pod.uid, "") for pod in self._list_pods(sts)}
             self._pod_nodes[sts.name] = nodes
 
     def _is_scheduled(self, sts: StatefulSet) -> bool:
-        """Return whether the node of each pod is known that has one."""
+        """Return whether the node of each pod that has one is known."""
         read = self._pod_nodes.get(sts.name, {})
         # A pod with an address runs somewhere.
         return all(
@@ -181,23 +175,11 @@ class Placements:
     def _list_pods(self, sts: StatefulSet) -> Sequence[Pod]:
         return [pod for pod in self._pods.list_by_owner(sts.uid) if isinstance(pod, Pod)]
 
-    async def _list(self, resource: Resource, selector: str) -> Sequence[msgspec.Raw]:
-        items: list[msgspec.Raw] = []
-        token = ""
-        while True:
-            page = await self._reader.fetch_page(
-                resource, self._namespace, selector=selector, token=token
-            )
-            items += page.items
-            token = page.next_token
-            if not token:
-                return items
 
-
-# So often what policies own is decided at once, and after that once for each pause.
+# So often ownership is decided at once, and after that once for each pause.
 BURST: Final = 30
 PAUSE: Final = timedelta(seconds=1)
-# A wait computed in floating point may end so much too early, and nobody would look again.
+# A wait in floating point may end too early by so much, and nothing would wake the key again.
 _ROUNDING: Final = 1e-6
 
 _AnyPolicy = WatchedPolicy | Unreadable
@@ -205,12 +187,10 @@ _AnySet = StatefulSet | Unreadable
 
 
 class Owners:
-    """The StatefulSets that the policies of one namespace own, as the caches show them."""
+    """The StatefulSets that the policies of one namespace own."""
 
     def __init__(self, policies: PolicyStore, sets: StatefulSetStore, clock: Clock) -> None:
-        self._policies = policies
-        self._sets = sets
-        self._clock = clock
+        self._policies, self._sets, self._clock = policies, sets, clock
         self._ownership: PolicyOwnership | None = None
         self._is_behind = False
         """Whether policies or StatefulSets have changed since."""
@@ -223,17 +203,17 @@ class Owners:
         self._on_change: list[Callable[[timedelta], None]] = []
 
     def on_change(self, callback: Callable[[timedelta], None]) -> None:
-        """Call back when another policy may own something, with how long until it does."""
+        """Call back when ownership may have changed, with the time until it is decided."""
         self._on_change.append(callback)
 
     def find(self, name: str) -> PolicyScope | RefusedPolicy | None:
-        """Return the scope of a policy, or why it is out of service; None where it is gone."""
+        """Return the scope of a policy, or why it is out of service; None if it is gone."""
         self._share()
         scope = self._by_name.get(name)
         return None if scope is None or self._get_newest(scope) is None else scope
 
     def is_behind(self, scope: PolicyScope | RefusedPolicy) -> bool:
-        """Return whether a policy has another spec by now: nothing may be done for it."""
+        """Return whether a policy has a newer spec: nothing may be done for it."""
         newest = self._get_newest(scope)
         return newest is None or newest.head != _get_head(scope)
 
@@ -243,21 +223,19 @@ class Owners:
         return self._drivers.get(group)
 
     def find_name(self, set_uid: Uid) -> str | None:
-        """Return the name of the policy that owns a StatefulSet."""
         self._share()
         return self._names.get(set_uid)
 
     def list_scopes(self) -> Iterator[PolicyScope]:
-        """Yield all policies that are in service, the oldest first."""
+        """Yield the policies that are in service, the oldest first."""
         yield from self._share().scopes
 
     def on_policy(self, old: _AnyPolicy | None, new: _AnyPolicy | None) -> None:
-        """Take a policy that came, changed or went; its status has no part in what it owns."""
+        """Take over a policy; ownership does not depend on its status."""
         if _get_policy(old) != _get_policy(new):
             self._begin_anew()
 
     def on_set(self, old: _AnySet | None, new: _AnySet | None) -> None:
-        """Take a StatefulSet that came, changed or went."""
         if old is None or new is None or _selected_by(old) != _selected_by(new):
             self._begin_anew()
 
@@ -287,7 +265,7 @@ class Owners:
         policies = [
             policy for policy in map(_get_policy, self._policies.list_all()) if policy is not None
         ]
-        # Without a policy there is nothing to look for among thousands of StatefulSets.
+        # Without a policy, thousands of StatefulSets need not be searched.
         ownership = share_sets(policies, self._sets.list_all() if policies else ())
         self._ownership = ownership
         scopes, refused = ownership.scopes, ownership.refused
@@ -312,25 +290,20 @@ def _selected_by(sts: _AnySet) -> tuple[object, ...]:
 
 
 class PolicyRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The data of each decision of one reconcile."""
+    """The data of all decisions of one reconcile."""
 
     resolution: ZoneResolution
     batch: Batch | None
-    """The batch, as the status has it by now."""
+    """As the status has it by now."""
     initial: Mapping[str, int]
-    """By StatefulSet the fewest replicas since its update revision came, by the status."""
+    """By StatefulSet, the fewest replicas since its update revision came."""
 
 
 class PolicyRule:
-    """The rule of the policies of one namespace. Implements `RolloutRule`.
-
-    Their names are those of the groups.
-    """
+    """Plans for the policies of one namespace, by their names. Implements `_RolloutRule`."""
 
     def __init__(self, namespace: str, observer: Observer, owners: Owners) -> None:
-        self._namespace = namespace
-        self._observer = observer
-        self._owners = owners
+        self._namespace, self._observer, self._owners = namespace, observer, owners
         self._records: dict[GroupName, PolicyRecord] = {}
         self._beginnings: dict[GroupName, Callable[[Group], Awaitable[None]]] = {}
 
@@ -338,7 +311,7 @@ class PolicyRule:
     def beginning(
         self, name: GroupName, before: PolicyRecord, record: Callable[[Group], Awaitable[None]]
     ) -> Iterator[None]:
-        """Let a batch begin that is not recorded yet: `record` is called with the live read."""
+        """Let an unrecorded batch begin: `record` is called with the live read."""
         self._records[name], self._beginnings[name] = before, record
         try:
             yield
@@ -350,11 +323,10 @@ class PolicyRule:
         self._records[name] = record
 
     def forget(self, name: GroupName) -> None:
-        """Forget a policy that is gone, or out of service."""
         self._records.pop(name, None)
 
     def observe(self, name: GroupName) -> Group:
-        """Return the group of a policy as the caches show it; empty where it is out of service."""
+        """Return the cached group of a policy, empty if it is out of service."""
         scope = self._find_scope(name)
         uids = [] if scope is None else [sts.uid for sts in scope.sets]
         sets = map(self._observer.sets.get_by_uid, uids)
@@ -362,14 +334,12 @@ class PolicyRule:
         return self._observer.observe_members(name, members)
 
     async def observe_live(self, cached: Group) -> Group:
-        """Return the group of a policy as the store has it now."""
         scope = self._find_scope(cached.name)
         if scope is None:
             return replace(cached, zones=(), unreadable=())
         return await self._observer.observe_selected(cached, scope.policy.selector.render())
 
     def snapshot(self, scope: PolicyScope, group: Group, record: PolicyRecord) -> PolicySnapshot:
-        """Return the snapshot that a plan of a policy reads."""
         return PolicySnapshot(
             policy=scope.policy,
             resolution=record.resolution,
@@ -380,7 +350,7 @@ class PolicyRule:
         )
 
     async def record(self, live: Group) -> None:
-        """Record the batch that begins. From now on only its pods may go."""
+        """Record the batch that begins: from now on only its pods may be deleted."""
         record = self._beginnings.pop(live.name, None)
         if record is not None:
             await record(live)
@@ -395,23 +365,20 @@ class PolicyRule:
         return Plan(group=group.name, actions=tuple(_list_actions(plan, batch)))
 
     def choose_limit(self, name: GroupName, sts: StatefulSet) -> int:
-        """Return the limit of the policy; annotations do not count (MAZ-26)."""
+        # Annotations do not count (MAZ-26).
         scope = self._find_scope(name)
         return 1 if scope is None else scope.policy.max_unavailable.of(sts.replicas)
 
     def list_locks(self, group: Group) -> Sequence[str]:
-        """Return the lock of the policy, and those of all label groups that it drives."""
         members = [*(zone.sts.group for zone in group.zones)]
         members += [broken.group for broken in group.unreadable]
         groups = [group_lock(member) for member in members if member is not None]
         return (policy_lock(self._namespace, group.name), *groups)
 
     def name_keys(self, name: GroupName) -> Mapping[str, object]:
-        """Return namespace and name of the policy."""
         return {"policy": f"{self._namespace}/{name}"}
 
     def name_set(self, name: GroupName, sts: StatefulSet) -> Mapping[str, object]:
-        """Return policy, zone and StatefulSet: a zone may have several."""
         record = self._records.get(name)
         sets = () if record is None else record.resolution.sets
         zone = next((placed.zone for placed in sets if placed.name == sts.name), "")
@@ -419,8 +386,9 @@ class PolicyRule:
 
     def _find_scope(self, name: GroupName) -> PolicyScope | None:
         scope = self._owners.find(name)
-        is_known = isinstance(scope, PolicyScope) and not self._owners.is_behind(scope)
-        return scope if is_known and isinstance(scope, PolicyScope) else None
+        if not isinstance(scope, PolicyScope) or self._owners.is_behind(scope):
+            return None
+        return scope
 
 
 def _list_actions(plan: PolicyPlan, batch: Batch | None) -> Iterable[Action]:

@@ -659,9 +659,6 @@ class Replicas:
             del self._unseen[sts.uid]
             self.downscales.end_announcement(sts.uid)
 
-    def time_left(self, sts: StatefulSet) -> timedelta | None:
-        return self.downscales.intents.time_left(sts)
-
     def _check_stopping(self, sts: StatefulSet) -> None:
         if self.is_stopping():
             raise Conflict(f"{sts.name} is left to the next process: this one stops")

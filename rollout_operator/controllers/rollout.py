@@ -1,32 +1,23 @@
-"""Bring one rollout group nearer to its update revision.
+"""Bring one rollout group nearer to its update revision, unless another operator does.
 
-Carry out the actions of a plan, as often as is worth it, and say when to reconcile again.
+The actions of a plan are carried out as often as is useful. An action that failed, was refused or
+was contradicted is tried again later; deletes without an answer are read back before anything else.
 
-An action that failed, was refused or was contradicted is tried again later; what that means for the
-API server is decided in `retries`. Deletes without an answer are read back before anything else.
-
-Notice that another operator rolls out a group: its outdated pods go without our doing (D-73).
-
-Two operators that act on one group, two of ours without a Lease or one of grafana's, delete beside
-one another, and no live read of ours binds the other operator. So a group is left alone while the
-signs last, and taken up again where they end. Counts of replicas are written as ever: another
-operator comes to the same counts, and a downscale waits for pods that are down whatever deleted
-them.
+Two operators that act on one group, two of ours without a Lease or one of Grafana's, delete beside
+each other, and our live reads do not bind the other. So a group is left alone while there are signs
+of another operator (D-73). Replicas are still written: another operator comes to the same counts,
+and a downscale waits for pods that are down whatever deleted them.
 
 A sign is a pod that was ready and at an outdated revision and turns terminating, other than
 
 - by a delete of this process;
-- by an eviction, a preemption or the end of its node: the pod says so itself, whichever client
-requested it;
-- because it is not wanted any more: its ordinal was scaled down, or its StatefulSet goes.
+- by an eviction, a preemption or the end of its node, as the pod itself shows;
+- because its ordinal was scaled down, or its StatefulSet is deleted.
 
-All others are deletes by other operators, and by people. Two within a minute may well be a
-person's; that delays the group by a minute and does no harm. A pod that is found gone is no sign:
-after a gap in the watch it is not known how it went. That may miss a sign, and the next follows.
-
-While another process acts its deletes are no sign either, nor are those that an earlier process has
-sent and the API server carries out late: so nothing counts until `COMMIT_LIMIT` after this process
-has begun to act. The decision itself is taken in `planning.readiness`.
+That leaves deletes by other operators, and by people: two of those within a minute delay the group
+by a minute and do no harm. A pod that is found gone is no sign, as it is unknown how it went. Nor
+is a delete of another process that acted before this one, which the API server may carry out late:
+signs count from `COMMIT_LIMIT` after this process began to act. `planning.readiness` decides.
 """
 
 import dataclasses
@@ -61,18 +52,16 @@ from rollout_operator.planning.rollout import is_replaced, is_wanted, plan_group
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import GroupStates, Metrics
 
-# An own delete that the cache has not shown for this long proves that the cache lags.
+# An own delete that the cache has not shown for so long proves that the cache lags.
 LAG_LIMIT: Final = CONTRADICTIONS.most
 RECHECK_WAIT: Final = CONTRADICTIONS.first
 # How often a delete without an answer is read back while it may still be carried out.
 _UNKNOWN_WAIT: Final = timedelta(seconds=5)
-# Budgets may count pods of other groups, whose events do not wake this group. It costs no request.
+# Budgets may count pods of other groups, whose events do not wake this group.
 HELD_RECHECK: Final = timedelta(seconds=10)
 
 
 class StepOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of trying actions."""
-
     again: timedelta
     reasons: tuple[Reason, ...] = ()
     failed: bool = False
@@ -80,23 +69,22 @@ class StepOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True, kw_only=True)
 class Steps:
-    """Tries actions, and remembers by name how often they were contradicted."""
+    """Tries actions, and remembers by group how often they were contradicted."""
 
     executor: Executor
     deletes: OwnDeletes
     attempts: Attempts
     refresh: Callable[[str], None]
-    """Make the caches list again; the argument says why."""
+    """Makes the caches list again, for this reason."""
     resync: timedelta
-    """When to reconcile again where nothing else says so."""
+    """When to reconcile again at the latest."""
     _rechecks: dict[GroupName, int] = field(default_factory=dict, init=False)
 
     def forget(self, name: GroupName) -> None:
-        """Forget a group that is gone."""
         self._rechecks.pop(name, None)
 
     async def settle(self, group: Group) -> StepOutcome | None:
-        """Find out the outcome of deletes without an answer; return why nothing may go on."""
+        """Read back deletes without an answer; return the outcome where nothing may follow."""
         if self.deletes.list_unknown(group.owners):
             step = await self._read_back(group)
             if step.failed or step.reasons:
@@ -106,7 +94,7 @@ class Steps:
         return None
 
     async def carry_out(self, group: Group, actions: Sequence[Action]) -> StepOutcome:
-        """Try actions one after the other. An error stays with its zone (D-18)."""
+        """Try actions one after another. An error concerns only its zone (D-18)."""
         steps = [await self._try(group, action) for action in actions]
         again = min((step.again for step in steps), default=self.resync)
         if self.deletes.list_unknown(group.owners):
@@ -127,7 +115,7 @@ class Steps:
         return StepOutcome(again=self.resync)
 
     async def _try(self, group: Group, action: Action) -> StepOutcome:
-        """Carry out one action, unless it failed lately. An error stays with its zone (D-18)."""
+        """Carry out one action, unless it failed lately."""
         attempt = name_attempt(action)
         wait, failure = self.attempts.wait_before(attempt)
         if wait:
@@ -146,7 +134,9 @@ class Steps:
         again = self._choose_recheck(group.name, report)
         if not report.held:
             return StepOutcome(reasons=tuple(report.reasons), again=again)
-        held = _name_held(report, action.zone.name)
+        # Each reason of a budget once.
+        zone = action.zone.name
+        held = {each.reason: replace(each.reason, zone=zone) for each in report.held}.values()
         waits = [refusal.requeue_after or HELD_RECHECK for refusal in report.held]
         return StepOutcome(reasons=(*held, *report.reasons), again=min(again, *waits))
 
@@ -157,7 +147,6 @@ class Steps:
         return StepOutcome(reasons=(_back_off(str(error), zone),), again=wait, failed=True)
 
     def _expire(self, attempt: Attempt, report: Report, zone: str) -> StepOutcome:
-        """Return the outcome of a live read that was too old before anything was done."""
         wait = self.attempts.record_failure(attempt, report.cut_short)
         has_failed = self.attempts.count(attempt) >= EXPIRED_IN_A_ROW
         reason = Reason(
@@ -183,20 +172,12 @@ class Steps:
         return wait
 
 
-def _name_held(report: Report, zone: str) -> tuple[Reason, ...]:
-    """Return each reason once for which budgets hold pods of a zone back."""
-    return tuple(
-        {refusal.reason: replace(refusal.reason, zone=zone) for refusal in report.held}.values()
-    )
-
-
 def _back_off(error: str, zone: str = "") -> Reason:
     text = f"the last attempt failed and will be repeated: {error}"
     return Reason(code=Code.BACKING_OFF, text=text, severity=Severity.WARN, zone=zone)
 
 
-# A reconcile that ends so has done nothing for the group: the time of the last success stands
-# still.
+# After a reconcile with such an outcome the time of the last success is not updated.
 _BLIND: Final = frozenset({Code.BACKING_OFF, Code.SNAPSHOT_STALE, Code.LIVE_READ_EXPIRED})
 
 
@@ -212,7 +193,7 @@ class RolloutController:
     metrics: Metrics
     clock: Clock
     refresh: Callable[[str], None]
-    """Make the caches list again; the argument says why."""
+    """Makes the caches list again, for this reason."""
     _steps: Steps = field(init=False)
 
     def __post_init__(self) -> None:
@@ -232,7 +213,7 @@ class RolloutController:
             return Result()
         self.metrics.begin_group(name)
         self.metrics.group_reconciles.labels(name).inc()
-        has_failed = True  # unless proven otherwise: a bug passes by here as well
+        has_failed = True  # unless proven otherwise: so that a bug counts, too
         try:
             with self.metrics.group_reconcile_duration.labels(name).time():
                 plan, again = await self._reconcile_once(group)
@@ -255,10 +236,8 @@ class RolloutController:
         plan = plan_group(group)
         with self.group_states.carrying_out(plan):
             step = await self._steps.carry_out(group, plan.actions)
-        failed = plan.failed or step.failed
-        return dataclasses.replace(
-            plan, waits=(*step.reasons, *plan.waits), failed=failed
-        ), step.again
+        waits, failed = (*step.reasons, *plan.waits), plan.failed or step.failed
+        return dataclasses.replace(plan, waits=waits, failed=failed), step.again
 
     def _forget(self, name: GroupName) -> None:
         self._steps.forget(name)
@@ -266,8 +245,8 @@ class RolloutController:
         self.metrics.forget_group(name)
 
 
-# Of a group. Two decide; the others are kept for signs that turn out to be a downscale's, of which
-# the watch of StatefulSets is later than that of pods.
+# Of a group. Two decide; the others are kept in case some turn out to be of a downscale, as the
+# watch of StatefulSets may lag behind that of pods.
 MOST_SIGNS: Final = 64
 
 
@@ -283,10 +262,9 @@ class _Sign(NamedTuple):
 
 @dataclass(slots=True)
 class OtherOperators:
-    """The groups that other operators roll out, as far as this process sees it."""
+    """The groups that other operators roll out, as far as this process sees."""
 
     sets: StatefulSetStore
-    """By which outdated and wanted pods are found."""
     deletes: OwnDeletes
     clock: Clock
     count: Callable[[GroupName], None]
@@ -298,11 +276,10 @@ class OtherOperators:
         return len(self._signs)
 
     def begin(self) -> None:
-        """Record that this process acts from now on, and no earlier process does."""
+        """Record that this process acts from now on."""
         self._counts_from = self.clock.elapsed() + COMMIT_LIMIT
 
     def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
-        """Take over a pod that changed."""
         if not (isinstance(old, Pod) and isinstance(new, Pod) and old.is_ready):
             return
         now = self.clock.elapsed()
@@ -319,9 +296,9 @@ class OtherOperators:
         self.count(group)
 
     def find(self, group: GroupName, sets: Sequence[StatefulSet]) -> OtherRollout | None:
-        """Return the rollout of a group by another operator; `sets` are its members as they are.
+        """Return the rollout of a group by another operator; `sets` are its present members.
 
-        Old signs are forgotten, and all signs of a group without members.
+        Old signs are forgotten, and those of a group without members.
         """
         now, signs = self.clock.elapsed(), self._signs.get(group)
         if signs is None:

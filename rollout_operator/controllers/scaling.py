@@ -1,23 +1,16 @@
 """Bring the replica counts of one rollout group to what they should be.
 
 Beside rollouts, with workers of its own: pods that are slow to answer and references that cannot be
-read delay no rollout. What is due is decided in `planning.scaling`; counts are written by
-`replicas`, those that do not stay are reported by `contests`, pods are called by `pod_calls`,
-references are read by `kube.scales`.
-
-Replicas that another client puts back: how soon they are rewritten, and by which clients.
+read delay no rollout. `planning.scaling` decides what is due, `controllers.replicas` writes counts,
+and `kube.scales` reads references.
 
 An autoscaler, an owner or GitOps may write the count of a zone that follows or mirrors. The
-operator goes on with its orders, ever more seldom, and names the other writer to people. Its name
-stands in `managedFields`, which no cache keeps: it is read from the store, once for each write that
-did not stay.
+operator rewrites it, ever more seldom, and names the other writer by `managedFields`, which are not
+cached: they are read once for each write that did not stay.
 
-Call pods about delayed downscales, and remember their answers.
-
-One round of calls per StatefulSet at a time, many sets at once: a slow pod delays nothing but the
-downscale of its own set. Which calls are due is decided in `planning.delays`; this module
-sends them, and the answers wake the controller. Nothing is remembered beyond this process: pods
-know.
+Pods are called about delayed downscales in one round per StatefulSet at a time: a slow pod delays
+only the downscale of its own set. The answers wake the controller. They are not kept beyond this
+process: pods know.
 """
 
 import asyncio
@@ -72,12 +65,14 @@ from rollout_operator.pods import PodError
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import GroupStates, Metrics, Subject
 
-# A name is worth a short wait, and no more: without it the sentence says "something else".
+# A name is worth a short wait, and no more: without it the text says "something else".
 _NAMED_WITHIN: Final = timedelta(seconds=2)
+# Own writes are known at once, so that a chain is done in one reconcile; a bound for the rest.
+_ROUNDS: Final = 8
 
 
 class _Named(msgspec.Struct, frozen=True):
-    """Which clients undid a count, by a read that followed so many writes of it."""
+    """The clients that reverted a count, by a read after so many writes of it."""
 
     times: int
     writers: tuple[str, ...]
@@ -88,24 +83,21 @@ class Contests:
 
     def __init__(self, client: Reader, clock: Clock, name: str = FIELD_MANAGER) -> None:
         """`name` is the field manager of our own writes."""
-        self._client = client
-        self._name = name
+        self._client, self._name = client, name
         self._rewrites: Rewrites[Uid, int] = Rewrites(clock)
         self._named: dict[Uid, _Named] = {}
 
     def record(self, action: ScaleZone) -> None:
-        """Remember that a count was written."""
         self._rewrites.record(action.zone.uid, action.replicas)
 
     def wait_before(self, action: ScaleZone) -> timedelta:
-        """Return how long a count that did not stay must wait; zero for go.
+        """Return how long a count that did not stay must wait.
 
-        Another count never waits: the followed zone, or the mirrored object, wants it now.
+        Another count never waits: the followed zone, or the mirrored object, has it now.
         """
         return self._rewrites.wait_before(action.zone.uid, action.replicas)
 
     def forget(self, set_uid: Uid) -> None:
-        """Forget a set that is gone."""
         self._rewrites.forget(set_uid)
         self._named.pop(set_uid, None)
 
@@ -141,18 +133,7 @@ class Contests:
         return decode_replica_writers(body, but=self._name)
 
 
-def _describe_mark(sts: StatefulSet) -> Reason:
-    """Return why a mark of a downscale that comes back is not removed now."""
-    text = (
-        f"annotation {DOWNSCALE_INTENT} of {sts.name} was removed and did not stay so, something"
-        " else writes it too; remove it there"
-    )
-    return Reason(code=Code.COUNT_CONTESTED, text=text, severity=Severity.WARN, zone=sts.name)
-
-
-class _DelayCalls(Protocol):
-    """The part of `pods.PodClient` that is needed."""
-
+class _DelayCalls(Protocol):  # of `pods.PodClient`
     async def cancel_all(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodError]: ...
 
     async def fetch_answers(self, endpoints: Sequence[Endpoint]) -> Mapping[Uid, PodAnswer]: ...
@@ -169,7 +150,7 @@ class PodCaller:
     on_answers: Callable[[Uid], None]
     """Called with the set."""
     late_calls: timedelta
-    """So long after its caller has given up a call may still reach a pod."""
+    """For how long a call may reach a pod after its caller has given up."""
     _due: dict[Uid, CallPods] = field(default_factory=dict, init=False)
     _pod_calls: dict[Uid, dict[Uid, PodCalls]] = field(default_factory=dict, init=False)
     _unready: dict[Uid, frozenset[Uid]] = field(default_factory=dict, init=False)
@@ -181,9 +162,9 @@ class PodCaller:
         return {uid: calls for sts in sets for uid, calls in self._pod_calls.get(sts, {}).items()}
 
     def keep(self, set_uid: Uid, pods: Mapping[Uid, bool]) -> None:
-        """Take the pods that a set has now, and whether each is ready.
+        """Take the present pods of a set, and whether each is ready; forget all others.
 
-        Other pods are forgotten; a pod that has become ready may answer better than before.
+        A pod that has become ready may answer better than before.
         """
         pod_calls = self._pod_calls.get(set_uid)
         if pod_calls is None:
@@ -203,10 +184,7 @@ class PodCaller:
         self._unready.pop(set_uid, None)
 
     def begin(self, due: CallPods) -> None:
-        """Call the pods of a set, unless that is under way.
-
-        A call under way gets no further pods: the plan after it knows better what is due.
-        """
+        """Call the pods of a set, unless a round is under way: a later plan has the rest."""
         if due.zone.uid not in self._due:
             self._due[due.zone.uid] = due
             self.queue.add(due.zone.uid)
@@ -251,7 +229,7 @@ class PodCaller:
 
     async def _call_pods(self, due: CallPods) -> None:
         answers = await self.calls.fetch_answers(due.post) if due.post else {}
-        # All of one round are as old as its end: the plan that follows takes them together.
+        # All answers of a round are as old as its end: the next plan takes them together.
         now, pod_calls = self.now(), self._pod_calls.setdefault(due.zone.uid, {})
         for pod in due.post:
             failures, wait, calls = 0, None, pod_calls.get(pod.uid, PodCalls())
@@ -267,29 +245,24 @@ class PodCaller:
 
 
 def _reopen(calls: PodCalls) -> PodCalls:
-    """Have a pod called at once that gave no time at the last call."""
+    """Have a pod called at once whose last answer had no time."""
     if calls.answer is None or calls.answer.since is not None:
         return calls
     return replace(calls, answer=replace(calls.answer, lasts=timedelta(0)), failures=0)
 
 
-# Own writes are known at once, so that a chain is through in one reconcile; a bound for what is
-# not.
-_ROUNDS: Final = 8
-
-
 class _MirroredReferences(Protocol):
-    """The source of the counts of references."""
+    """References, and the counts that they show."""
 
     @property
     def readings(self) -> Mapping[Reference, Reading]: ...
 
     def want(self, group: GroupName, references: Collection[Reference]) -> None:
-        """Follow these for a group, and no others any more."""
+        """Follow these references for a group, and no others."""
         ...
 
     async def refresh(self, reference: Reference) -> Reading:
-        """Read a wanted reference now. Raises no error of the network: the reading shows it."""
+        """Read a followed reference now. A network error is in the reading."""
         ...
 
     async def publish(self, reference: Reference, replicas: int) -> None:
@@ -322,12 +295,12 @@ class ScalingController:
     clock: Clock
     cluster_domain: str
     late_calls: timedelta
-    """So long after its caller has given up a call may still reach a pod."""
+    """For how long a call may reach a pod after its caller has given up."""
     _known: set[GroupName] = field(default_factory=set, init=False)
     _mirrored: dict[GroupName, Collection[Reference]] = field(default_factory=dict, init=False)
 
     def knows(self, name: GroupName) -> bool:
-        """Return whether a group had counts of ours at the last reconcile."""
+        """Return whether this process scaled a group at the last reconcile."""
         return name in self._known
 
     async def reconcile(self, name: GroupName) -> Result:
@@ -346,7 +319,7 @@ class ScalingController:
         return Result(again=min(time for time in times if time is not None))
 
     async def _work(self, group: Group, outcome: ReconcileOutcome) -> ScalingPlan:
-        """Do what is due until nothing more is; return the last plan."""
+        """Do what is due until nothing is left; return the last plan."""
         for _ in range(_ROUNDS):
             outcome.clear()
             marked = self.counts.list_marked(zone.sts for zone in group.zones)
@@ -377,19 +350,23 @@ class ScalingController:
         for sts in marked:
             wait = self.removals.wait_before(sts)
             if wait:
-                outcome.fail(_describe_mark(sts), wait)
+                text = (
+                    f"annotation {DOWNSCALE_INTENT} of {sts.name} was removed and did not stay so,"
+                    " something else writes it too; remove it there"
+                )
+                reason = Reason(Code.COUNT_CONTESTED, text, Severity.WARN, sts.name)
+                outcome.fail(reason, wait)
                 continue
             wait = self.removals.wait_in_line(sts)
             if wait:
                 outcome.again = min(outcome.again, wait + CATCH_UP)
                 continue
-            what, send = f"revoked downscale of {sts.name}", partial(counts.revoke, sts)
             write = Write(
                 attempt=("revoke", sts.uid),
-                what=what,
+                what=f"revoked downscale of {sts.name}",
                 zone=sts.name,
-                send=send,
-                waited_for=partial(counts.time_left, sts),
+                send=partial(counts.revoke, sts),
+                waited_for=partial(self.counts.downscales.intents.time_left, sts),
             )
             done |= await self.writes.send(write, outcome)
         return self.observer.observe(group.name) if done else group
@@ -397,7 +374,7 @@ class ScalingController:
     async def _has_new_times(self, plan: ScalingPlan, outcome: ReconcileOutcome) -> bool:
         """Read again the times that a zone waits for; return whether they have changed.
 
-        A person may have set a time back so that the next zone goes at once (D-66).
+        A person may have set a time back, to let the next zone go at once (D-66).
         """
         lasts = self.counts.times_last
         if plan.next_downscale is None or lasts is None:
@@ -412,22 +389,20 @@ class ScalingController:
         while True:
             plan = plan_scaling(scaling)
             downscales = [change for change in plan.scale if change.is_downscale]
-            held = [
-                downscale for downscale in downscales if await self._is_held(downscale, outcome)
-            ]
+            held = [change for change in downscales if await self._is_held(change, outcome)]
             if not held:
                 return scaling, plan
             scaling = replace(scaling, held=scaling.held | {refused.zone.uid for refused in held})
 
     async def _is_held(self, action: ScaleZone, outcome: ReconcileOutcome) -> bool:
-        """Return whether a downscale must wait after a failure, or did not stay; record why."""
+        """Return whether a downscale must wait after a failure, or because it did not stay."""
         wait, failure = self.attempts.wait_before(_name(action))
         if wait:
             outcome.fail(render_failure(_render_change(action), failure, action.zone.name), wait)
         return bool(wait) or await self._is_contested(action, outcome)
 
     async def _is_contested(self, action: ScaleZone, outcome: ReconcileOutcome) -> bool:
-        """Return whether a count must wait because something else puts it back; record it if so."""
+        """Return whether a count must wait because something else reverts it."""
         wait = self.contests.wait_before(action)
         if wait:
             outcome.fail(await self.contests.describe(action, wait), wait)
@@ -454,7 +429,7 @@ class ScalingController:
             self._mirrored[name] = references
 
     def _list_elsewhere(self, name: GroupName) -> Iterator[StatefulSet]:
-        """Yield the zones of other groups that mirror an object that this group mirrors, too."""
+        """Yield the zones of other groups that mirror an object of this group, too."""
         mine = self._mirrored.get(name, ())
         for other in sorted(self._mirrored) if mine else ():
             if other != name and any(reference in mine for reference in self._mirrored[other]):
@@ -463,7 +438,6 @@ class ScalingController:
     async def _scale(
         self, scaling: ScalingSnapshot, action: ScaleZone, outcome: ReconcileOutcome
     ) -> bool:
-        """Write one count; return whether it was written."""
         counts, zone = self.counts, action.zone
         if await self._is_contested(action, outcome):
             return False
@@ -489,12 +463,10 @@ class ScalingController:
     async def _read_again(self, scaling: ScalingSnapshot, zone: StatefulSet) -> ScalingSnapshot:
         """Read live what a zone mirrors: a reading may be minutes old on a dead connection.
 
-        Not under the lock of the group, which no task may hold for as long as a read can hang.
+        Not under the lock of the group, as a read may hang.
         """
-        references = self.references
-        readings = {
-            reference: await references.refresh(reference) for reference in list_references([zone])
-        }
+        refresh, references = self.references.refresh, list_references([zone])
+        readings = {reference: await refresh(reference) for reference in references}
         return replace(scaling, scales={**scaling.scales, **readings})
 
     async def _publish(self, publication: PublishReplicas, outcome: ReconcileOutcome) -> None:
@@ -504,22 +476,21 @@ class ScalingController:
             await self.references.publish(reference, replicas)
             log.info("Published replicas", reference=f"{reference}", replicas=replicas)
 
-        what = f"status of {reference}"
-        await self.writes.send(
-            Write(attempt=("publish", f"{reference}"), what=what, send=write), outcome
-        )
+        attempt, what = ("publish", f"{reference}"), f"status of {reference}"
+        await self.writes.send(Write(attempt=attempt, what=what, send=write), outcome)
 
     async def _record(self, sts: StatefulSet, outcome: ReconcileOutcome) -> None:
         """Record a downscale that no review has recorded."""
-        what, send = (
-            f"time of the downscale of {sts.name}",
-            partial(self.counts.record, sts),
+        write = Write(
+            attempt=("record", sts.uid),
+            what=f"time of the downscale of {sts.name}",
+            zone=sts.name,
+            send=partial(self.counts.record, sts),
         )
-        write = Write(attempt=("record", sts.uid), what=what, zone=sts.name, send=send)
         await self.writes.send(write, outcome)
 
     def _report(self, plan: ScalingPlan, outcome: ReconcileOutcome) -> timedelta | None:
-        """Show the outcome of a reconcile; return when to show it again for the log."""
+        """Show the outcome of a reconcile; return when to log it again."""
         metrics = self.metrics
         failing = [problem for problem in plan.problems if problem.zone in plan.failed]
         for reason in (*outcome.reasons, *failing):
@@ -532,18 +503,17 @@ class ScalingController:
         return self.group_states.post(shown, Subject.SCALING)
 
     def _record_next(self, plan: ScalingPlan) -> None:
-        """Show when a zone may be scaled down next: 0 where nothing waits for that."""
-        name, clock = plan.group, self.clock
-        left = plan.next_downscale or timedelta(0)
-        due = clock.elapsed() + left
+        """Show when a zone may be scaled down next, 0 where none waits."""
+        clock = self.clock
+        due = clock.elapsed() + (plan.next_downscale or timedelta(0))
 
         def read() -> float:
             return max((due - clock.elapsed()).total_seconds(), 0.0)
 
-        self.metrics.next_downscale.labels(name).set_function(read)
+        self.metrics.next_downscale.labels(plan.group).set_function(read)
 
     def _forget(self, name: GroupName, group: Group) -> None:
-        """Forget a group that is gone, or that we no longer scale."""
+        """Forget a group that is gone, or that is no longer scaled."""
         if name not in self._known:
             return
         self._known.discard(name)

@@ -1,16 +1,13 @@
-"""Observe rollout groups as the operator that acts does, and report what it would do.
+"""Observe rollout groups as the operator that acts does, and report what this one would do.
 
-The same decisions on the same snapshots, but of the caches only: nothing is read live but
-references and the zone tracker. Budgets say what they would grant, and write no record. No pod is
-called: a delayed downscale waits for the pods' own answers, which only the operator that acts has,
-and is reported up to that point.
+The same decisions, but by the caches only: references and the zone tracker alone are read live.
+Budgets report what they would grant, and write no record. No pod is called: only the operator that
+acts has the pods' answers, so a delayed downscale is reported up to that point.
 
-Differences between the operator that acts and this operator, which only observes.
-
-Two ways to differ over a pod: this operator would have deleted it, and it has stayed for a minute
-in which that was decided again and again; or it was deleted, and this operator would have kept it.
-The caches of StatefulSets and of pods are not of one moment, so that a delete is assessed anew for
-a short while before it counts.
+Two operators differ over a pod if this one would have deleted it, and it has stayed for a minute in
+which that was decided again and again; or if it was deleted, and this one would have kept it. The
+caches of StatefulSets and of pods are not of the same moment, so a delete is assessed again for a
+short while before it counts.
 """
 
 import asyncio
@@ -47,15 +44,17 @@ from rollout_operator.telemetry.metrics import GroupStates, Metrics, Subject
 
 # Grafana's operator reconciles every five seconds, and waits for caches and its own limits.
 STAYS_FOR: Final = timedelta(minutes=1)
-# So long one watch may be behind the other, and a decision behind its snapshot.
+# So far one watch may be behind the other, and a decision behind its snapshot.
 _SETTLES_IN: Final = timedelta(seconds=2)
-# Of a group, that settle at a time. Each costs a plan of the group; an operator that deletes more
-# at once is no operator to compare with.
+# Pods of a group that are assessed again at a time, each at the cost of a plan of the group. An
+# operator that deletes more at once cannot be compared with.
 MOST_SETTLING: Final = 32
+# Budgets may count pods of other groups, whose events do not wake this group.
+_HELD_RECHECK: Final = timedelta(seconds=10)
 
 
 class _Difference(StrEnum):
-    """How two operators differ over a pod: the values of `metrics.SHADOW_DIFFERENCES`."""
+    """The values of `metrics.SHADOW_DIFFERENCES`."""
 
     NOT_DELETED = "not_deleted"
     DELETED = "deleted"
@@ -72,7 +71,7 @@ class _Watched(msgspec.Struct):
     """The pods of one group that may differ."""
 
     wanted: dict[Uid, timedelta] = {}
-    """Pods that this operator would delete, and since when, on the clock's `elapsed`."""
+    """Pods that this operator would delete, and since when on the clock's `elapsed`."""
     dropped: dict[Uid, timedelta] = {}
     """Pods that it would have deleted until then."""
     went: list[_Went] = []
@@ -84,15 +83,12 @@ class Differences:
     """Compares the decisions of this operator with what happens to pods."""
 
     def __init__(self, sets: StatefulSetStore, clock: Clock, metrics: Metrics) -> None:
-        self._sets = sets
-        self._clock = clock
+        self._sets, self._clock = sets, clock
         self._counter = metrics.shadow_differences
         self._groups: dict[GroupName, _Watched] = {}
         self.total = 0
-        """How many there were since the start."""
 
     def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
-        """Take over a pod that changed."""
         if not (isinstance(old, Pod) and isinstance(new, Pod)) or old.owner_uid is None:
             return
         sts = self._sets.get_by_uid(old.owner_uid)
@@ -105,9 +101,9 @@ class Differences:
             watched.went.append(_Went(old, self._clock.elapsed()))
 
     async def compare(self, group: Group, wanted: Mapping[Uid, Replacement]) -> timedelta | None:
-        """Take the pods of a group that this operator would delete now, and count what differs.
+        """Count the differences, given the pods that this operator would delete now.
 
-        Returns after how long to compare again where no event comes first.
+        Returns after how long to compare again if no event comes first.
         """
         watched, now = self._groups.setdefault(group.name, _Watched()), self._clock.elapsed()
         self._drop(watched, wanted, now)
@@ -116,11 +112,9 @@ class Differences:
             for replacement in wanted.values()
         ]
         for gone in tuple(watched.went):
-            wait = (
-                None
-                if would_replace(group, gone.pod)
-                else self._compare_went(group.name, gone, now)
-            )
+            wait = None
+            if not would_replace(group, gone.pod):
+                wait = self._compare_went(group.name, gone, now)
             if wait is None:
                 watched.went.remove(gone)
             left.append(wait)
@@ -128,13 +122,12 @@ class Differences:
         return min((wait for wait in left if wait is not None), default=None)
 
     def forget(self, group: GroupName) -> None:
-        """Forget a group that is gone; an unknown name is fine."""
         self._groups.pop(group, None)
 
     def _compare_wanted(
         self, group: GroupName, watched: _Watched, replacement: Replacement, now: timedelta
     ) -> timedelta | None:
-        """Count a pod that has stayed for too long, once; return how much longer it may stay."""
+        """Count a pod that stayed for too long, once; return how much longer it may stay."""
         uid = replacement.pod.uid
         if uid in watched.reported:
             return None
@@ -146,7 +139,7 @@ class Differences:
         return None
 
     def _compare_went(self, group: GroupName, went: _Went, now: timedelta) -> timedelta | None:
-        """Count a pod that should have stayed, once nothing can show otherwise any more."""
+        """Count a pod that should have stayed, once no other explanation can come."""
         left = went.at + _SETTLES_IN - now
         if left > timedelta(0):
             return left
@@ -172,10 +165,6 @@ class Differences:
         log.warn(messages[kind], group=group, pod=pod.name, uid=pod.uid, why=why)
 
 
-# Budgets may count pods of other groups, whose events do not wake this group.
-_HELD_RECHECK: Final = timedelta(seconds=10)
-
-
 class ShadowController(msgspec.Struct, frozen=True, kw_only=True):
     """Observes rollout groups by name, and writes nothing."""
 
@@ -187,7 +176,7 @@ class ShadowController(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
 
     async def reconcile(self, name: GroupName) -> Result:
-        """Decide for a group, report what would be done, and return when to reconcile again."""
+        """Decide for a group, and report what would be done."""
         group = self.observer.observe(name)
         if not group.zones and not group.unreadable:
             self._forget(name)
@@ -197,9 +186,8 @@ class ShadowController(msgspec.Struct, frozen=True, kw_only=True):
         self.metrics.group_reconciles.labels(name).inc()
         with self.metrics.group_reconcile_duration.labels(name).time():
             plan, going = await self._decide(group)
-        left = await self.differences.compare(
-            group, {replacement.pod.uid: replacement for replacement in going}
-        )
+        wanted = {replacement.pod.uid: replacement for replacement in going}
+        left = await self.differences.compare(group, wanted)
         log_again = self.group_states.post(plan)
         if plan.failed:
             self.metrics.group_reconciles_failed.labels(name).inc()
@@ -227,9 +215,9 @@ class ShadowController(msgspec.Struct, frozen=True, kw_only=True):
             if choice.held:
                 again = min(again or _HELD_RECHECK, _HELD_RECHECK)
         # Without the actions, which pages would show as done.
-        return dataclasses.replace(
-            plan, actions=(), waits=(*reasons, *plan.waits), requeue_after=again
-        ), going
+        waits = (*reasons, *plan.waits)
+        shown = dataclasses.replace(plan, actions=(), waits=waits, requeue_after=again)
+        return shown, going
 
     def _forget(self, name: GroupName) -> None:
         self.differences.forget(name)
@@ -238,18 +226,19 @@ class ShadowController(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _GrantablePods(msgspec.Struct, frozen=True):
-    """The pods of a zone that would be deleted, and why the rest is held."""
-
     going: Sequence[Replacement]
     held: Sequence[Reason]
 
 
 async def choose_grantable(arbiter: Arbiter, action: ReplacePods) -> _GrantablePods:
-    """Return the pods of an action that budgets grant; nothing is reserved."""
+    """Return the pods of an action that budgets would grant, and why the others are held."""
     going: list[Replacement] = []
     held: list[Refusal] = []
+    limit, engine = choose_limit(action.zone)[0], DisruptionSource.ROLLOUT
     for share in action.shares:
-        requests = [_build_request(pod, action) for pod in share.pods]
+        requests = [
+            DisruptionRequest(pod=one.pod, engine=engine, limit=limit) for one in share.pods
+        ]
         refusals = await arbiter.assess_all(requests)
         pairs = list(zip(share.pods, refusals, strict=True))
         going.extend([pair for pair, refusal in pairs if refusal is None][: share.room])
@@ -261,15 +250,8 @@ async def choose_grantable(arbiter: Arbiter, action: ReplacePods) -> _GrantableP
 
 def would(what: str, why: str, zone: str) -> Reason:
     """Return the reason for an action that shadow mode does not carry out."""
-    return Reason(
-        Code.SHADOW_MODE, f"would {what}, but shadow mode writes nothing: {why}", zone=zone
-    )
-
-
-def _build_request(replacement: Replacement, action: ReplacePods) -> DisruptionRequest:
-    return DisruptionRequest(
-        pod=replacement.pod, engine=DisruptionSource.ROLLOUT, limit=choose_limit(action.zone)[0]
-    )
+    text = f"would {what}, but shadow mode writes nothing: {why}"
+    return Reason(Code.SHADOW_MODE, text, zone=zone)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -285,7 +267,7 @@ class ShadowScalingController:
     _known: set[GroupName] = field(default_factory=set, init=False)
 
     async def reconcile(self, name: GroupName) -> Result:
-        """Decide for a group, report what would be done, and return when to reconcile again."""
+        """Decide for a group, and report what would be done."""
         group = self.observer.observe(name)
         sets = [zone.sts for zone in group.zones]
         if not any(SCALING_ANNOTATIONS & sts.annotations.keys() for sts in sets):
@@ -308,13 +290,12 @@ class ShadowScalingController:
         return Result(again=min(time for time in times_due if time is not None))
 
     async def _read_times(self, sets: Sequence[StatefulSet]) -> tuple[Mapping[Uid, datetime], str]:
-        """Return when sets were scaled down last, and why times are not known."""
-        times = self.times
+        """Return when sets were scaled down last, or why that is unknown."""
         try:
-            await times.refresh()
+            await self.times.refresh()
         except (ApiError, InvalidInput) as error:
             return {}, f"{error}"
-        return times.recall(sets), ""
+        return self.times.recall(sets), ""
 
     def _forget(self, group: Group) -> None:
         if group.name not in self._known:
@@ -339,14 +320,12 @@ def _explain(plan: ScalingPlan) -> Plan:
         )
         for change in plan.scale
     ]
-    requests = [
-        _render_calls(calls.zone.name, len(calls.post)) for calls in plan.pod_calls if calls.post
-    ]
+    requests = []
+    for calls in plan.pod_calls:
+        if calls.post:
+            zone = calls.zone.name
+            why = f"{count(len(calls.post), 'pod')} of {zone} may only go when prepared"
+            requests.append(would("call pods to prepare", why, zone))
     failing = [problem for problem in plan.problems if problem.zone in plan.failed]
     odd = tuple(problem for problem in plan.problems if problem not in failing)
     return Plan(group=plan.group, waits=(*due, *requests, *plan.waits, *failing), problems=odd)
-
-
-def _render_calls(zone: str, pods: int) -> Reason:
-    why = f"{count(pods, 'pod')} of {zone} may only go when prepared"
-    return would("call pods to prepare", why, zone)

@@ -1,20 +1,15 @@
 """From events to reconciles: changes wake keys, and workers take a key and reconcile it.
 
-One worker per key at a time (the queue sees to it), many keys at once. Errors of the API are the
-reconciler's own business; what arrives here as an exception is a bug, and it must not take other
-groups down: it is logged with its traceback and the key backs off.
+A key has one worker at a time (the queue sees to it), and many keys are reconciled at once.
+Reconcilers handle errors of the API themselves; an exception that arrives here is a bug, and must
+not stop other groups: it is logged with its traceback, and the key backs off.
 
-How soon what has failed is tried again: calls, and reconciles of objects by name.
+A call that fails again and again costs the API server, so the same attempt is repeated ever more
+rarely: doubling up to the longest interval, with jitter, and after five minutes of failing only
+twice a minute. Another attempt, in another zone or for another revision, is made at once.
 
-A reconcile of a group costs nothing; a call that fails again and again costs the API server. So the
-same attempt is repeated ever more rarely: doubling up to the longest interval, with jitter,
-and after five minutes of failing only twice a minute. Another attempt, in another zone or for
-another revision, goes at once; pods that flap meanwhile do not make it another attempt.
-
-The newest known state of objects that this process writes: as written, until caches show it.
-
-A write that got no answer, or was refused because the object has changed since, leaves a doubt:
-nothing is decided by that object until it was read back.
+A write without an answer, or that was refused because the object has changed, leaves a doubt: the
+object is read back before a decision uses it.
 """
 
 import asyncio
@@ -46,19 +41,19 @@ from rollout_operator.model.policy import WatchedPolicy
 from rollout_operator.telemetry.logs import log
 
 K = TypeVar("K", bound=Hashable)
-# Every group is reconciled this often when nothing happens, for what events do not show: under the
-# five minutes after which dashboards call a group unattended.
+# Every group is reconciled this often when nothing happens, for changes without an event: within
+# the five minutes after which dashboards call a group unattended.
 RESYNC: Final = timedelta(minutes=4)
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """How one reconcile of a key ended. `again`: when to reconcile again at the latest."""
+    """The outcome of a reconcile; `again` is when to reconcile again at the latest."""
 
     again: timedelta | None = None
 
 
 class GuardedStep:
-    """A step whose failure, also by a bug, does not keep the next step back: `error` has it."""
+    """A step whose `error`, also by a bug, does not keep the next step from running."""
 
     def __init__(self) -> None:
         self.error: Exception | None = None
@@ -77,7 +72,7 @@ class GuardedStep:
 
 
 class Workers(Generic[K]):
-    """A bounded number of concurrent reconciles over one queue."""
+    """A bounded number of concurrent reconciles from one queue."""
 
     def __init__(
         self,
@@ -88,11 +83,8 @@ class Workers(Generic[K]):
         backoff: Backoff = BUGS,
         rng: Callable[[], float],
     ) -> None:
-        self._queue = queue
-        self._reconcile = reconcile
-        self._count = count
-        self._backoff = backoff
-        self._rng = rng
+        self._queue, self._reconcile, self._count = queue, reconcile, count
+        self._backoff, self._rng = backoff, rng
         self._bugs: dict[K, int] = {}  # in a row, per key
         self.busy = 0
         self._has_next = False
@@ -106,11 +98,9 @@ class Workers(Generic[K]):
             self._add_worker(tasks)
 
     def close(self) -> None:
-        """Take no key any more."""
         self._queue.close()
 
     async def wait_idle(self) -> None:
-        """Wait until no key is being reconciled."""
         await self._idle.wait()
 
     def _add_worker(self, tasks: asyncio.TaskGroup) -> None:
@@ -118,10 +108,10 @@ class Workers(Generic[K]):
         tasks.create_task(self._work(tasks), name="worker")
 
     async def _work(self, tasks: asyncio.TaskGroup) -> None:
-        """Reconcile keys until another worker is there for the next key.
+        """Reconcile keys until another worker waits for the next key.
 
-        There always is one where one more may be busy. As many as may be busy at a time would cost
-        a third of a megabyte for each namespace, and hardly any of them ever has something to do.
+        There is one unless the limit is reached. To start all of them would cost a third of a
+        megabyte for each namespace, and most would never have a key.
         """
         while True:
             try:
@@ -154,7 +144,7 @@ class Workers(Generic[K]):
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            # Not by this process: it leaked out of a library, and would end the worker silently.
+            # Not by this process: a library leaked it, and it would end the worker silently.
             self._back_off(key, error)
         except Exception as error:  # one broken group never delays another
             self._back_off(key, error)
@@ -172,30 +162,25 @@ class Workers(Generic[K]):
 
 
 class Waker:
-    """Turns changes of objects into keys.
+    """Wakes the groups that a change of an object concerns, and no others.
 
-    Informers report only changes that decide; each wakes the group that it concerns, and no other:
-    a pod the group of the StatefulSet that controls it, a StatefulSet its group and the
+    A pod wakes the group of the StatefulSet that controls it; a StatefulSet its group, and the
     group that it left.
     """
 
     def __init__(self, sets: StatefulSetStore, add: Callable[[GroupName], None]) -> None:
-        self._sets = sets
-        self._add = add
+        self._sets, self._add = sets, add
 
     def on_set(
         self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
     ) -> None:
-        """Wake the groups of a StatefulSet that came, changed or went."""
         for group in dict.fromkeys(version.group for version in (old, new) if version is not None):
             if group is not None:
                 self._add(group)
 
     def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
-        """Wake the group of a pod that came, changed or went, as far as its owner is known."""
-        for owner in dict.fromkeys(
-            version.owner_uid for version in (old, new) if version is not None
-        ):
+        owners = (version.owner_uid for version in (old, new) if version is not None)
+        for owner in dict.fromkeys(owners):
             sts = None if owner is None else self._sets.get_by_uid(owner)
             if sts is not None and sts.group is not None:
                 self._add(sts.group)
@@ -203,25 +188,25 @@ class Waker:
 
 _PERMANENT_AFTER: Final = timedelta(minutes=5)
 _PERMANENT_WAIT: Final = timedelta(seconds=30)
-# Not tried for this long after it was due: the next failure is a first.
+# A failure that comes so long after the attempt was due counts as the first.
 _FORGET_AFTER: Final = timedelta(minutes=2)
 
 Attempt = tuple[str, ...]
-"""Names what is attempted: equal when it is the same thing again."""
+"""The name of an attempt, which is equal when it is repeated."""
 
 # While the caches fill, or are too old to decide by.
 RECHECK: Final = timedelta(seconds=1)
 
 
 def name_attempt(action: Action) -> Attempt:
-    """Return the name of carrying out an action: its kind, zone and revision."""
+    """Return the name of an action: its kind, zone and revision."""
     if isinstance(action, ReplacePods):
         return ("replace", action.zone.uid, action.zone.update_revision)
     return ("record", action.zone.uid, action.revision)
 
 
 def get_retry_after(error: Exception) -> timedelta:
-    """Return how long the API server wants us to wait after an error, zero where it does not."""
+    """Return how long the API server wants us to wait after an error."""
     wanted = error.retry_after if isinstance(error, TooManyRequests) else None
     return wanted or timedelta(0)
 
@@ -234,19 +219,18 @@ class _Failing(msgspec.Struct):
 
 
 class Attempts:
-    """Memory of failed attempts."""
+    """The failed attempts, and when each may be repeated."""
 
     def __init__(
         self, clock: Clock, *, longest: timedelta, rng: Callable[[], float] = lambda: 1.0
     ) -> None:
-        """Remember by this clock; `rng`, in 0..1, spreads repeats of what failed together."""
-        self._clock = clock
-        self._rng = rng
+        """`rng`, in 0..1, spreads repeats of attempts that failed together."""
+        self._clock, self._rng = clock, rng
         self._backoff = attempts(longest)
         self._failing: dict[Attempt, _Failing] = {}
 
     def wait_before(self, attempt: Attempt) -> tuple[timedelta, str]:
-        """Return how long an attempt must still wait, zero for go, and the error it waits for."""
+        """Return how long an attempt must wait, and the error for which it waits."""
         failing = self._failing.get(attempt)
         if failing is None:
             return timedelta(0), ""
@@ -259,14 +243,14 @@ class Attempts:
         return 0 if failing is None else failing.count
 
     def failing_for(self, attempt: Attempt) -> timedelta:
-        """Return for how long an attempt has been failing, zero where it is not."""
+        """Return for how long an attempt has been failing."""
         failing = self._failing.get(attempt)
         return timedelta(0) if failing is None else self._clock.elapsed() - failing.since
 
     def record_failure(
         self, attempt: Attempt, error: str, *, at_least: timedelta = timedelta(0)
     ) -> timedelta:
-        """Remember a failed attempt; return the wait before the next."""
+        """Record a failed attempt; return the wait before the next."""
         now = self._clock.elapsed()
         for old, failing in list(self._failing.items()):
             if now - failing.not_before > _FORGET_AFTER:
@@ -279,7 +263,6 @@ class Attempts:
         return wait
 
     def record_success(self, attempt: Attempt) -> None:
-        """Forget the failures of an attempt."""
         self._failing.pop(attempt, None)
 
     def _choose_wait(self, failing: _Failing, now: timedelta) -> timedelta:
@@ -289,26 +272,26 @@ class Attempts:
 
 
 class Reconciles(msgspec.Struct, frozen=True, kw_only=True):
-    """How objects of one kind are reconciled, each put off while it keeps failing.
+    """How objects of one kind are reconciled: each is put off while it keeps failing.
 
-    What an error of the API means for the next reconcile is decided here once for all kinds: a
-    missing object is read again soon, a conflict is no news, anything else is a warning.
+    A missing object is read again soon, a conflict is only logged for debugging, and any other
+    error is a warning.
     """
 
     kind: str
     attempts: Attempts
     once: Callable[[str], Awaitable[timedelta | None]]
-    """Reconciles an object by name, and returns when to do so again. May raise ApiError,
+    """Reconciles an object by name, and returns when to do so again. May raise ApiError and
     DecodeError."""
     name_keys: Callable[[str], Mapping[str, object]]
     """Returns the log keys of an object."""
     on_failure: Callable[[str, Exception], None] = lambda name, error: None
     """Called with errors that are worth a warning."""
     recheck: timedelta = RECHECK
-    """Returns after how long the cache shows that an object is gone."""
+    """After this the cache shows that an object is gone."""
 
     async def reconcile(self, name: str) -> Result:
-        """Reconcile an object unless that failed lately; return when to reconcile again."""
+        """Reconcile an object unless that failed lately; return when to do so again."""
         attempt = (self.kind, name)
         wait, _ = self.attempts.wait_before(attempt)
         if wait:
@@ -320,23 +303,20 @@ class Reconciles(msgspec.Struct, frozen=True, kw_only=True):
         except (ApiError, DecodeError) as error:
             wait = get_retry_after(error)
             again = self.attempts.record_failure(attempt, str(error), at_least=wait)
-            self._log(name, error, again)
+            if isinstance(error, Conflict):
+                log.debug(f"{self.kind} has changed meanwhile", **self.name_keys(name), err=error)
+            else:
+                keys = self.name_keys(name)
+                log.warn(f"{self.kind} not reconciled", **keys, again_in=again, err=error)
+                self.on_failure(name, error)
         else:
             self.attempts.record_success(attempt)
         return Result(again=again)
 
     def get_error(self, name: str) -> str:
-        """Return why an object could not be reconciled last; empty where it could."""
+        """Return why an object could not be reconciled last, empty where it could."""
         _, error = self.attempts.wait_before((self.kind, name))
         return error
-
-    def _log(self, name: str, error: Exception, again: timedelta) -> None:
-        keys = self.name_keys(name)
-        if isinstance(error, Conflict):
-            log.debug(f"{self.kind} has changed meanwhile", **keys, err=error)
-        else:
-            log.warn(f"{self.kind} not reconciled", **keys, again_in=again, err=error)
-            self.on_failure(name, error)
 
 
 Written = TypeVar("Written", WatchedObject, WatchedPolicy)
@@ -344,7 +324,7 @@ GetCached: TypeAlias = Callable[[str, str], Written | Unreadable | None]
 
 
 class NewestObjects(Generic[Written]):
-    """Objects of one kind in one namespace."""
+    """Objects of one kind in one namespace, as written until the caches show it."""
 
     def __init__(
         self,
@@ -353,16 +333,14 @@ class NewestObjects(Generic[Written]):
         reader: Reader,
         decode: Callable[[JsonBytes], Written],
     ) -> None:
-        """`get_cached` returns the cached object, by namespace and name."""
         self._get_cached: GetCached[Written] = get_cached
-        self._namespace = namespace
-        self._reader = reader
+        self._namespace, self._reader = namespace, reader
         self._decode: Callable[[JsonBytes], Written] = decode
         self._written: dict[str, Written] = {}
         self._doubtful: set[str] = set()
 
     def get(self, name: str) -> Written | Unreadable | None:
-        """Return the newest state of an object; None where the cache shows none."""
+        """Return the newest state of an object that is cached."""
         cached = self._get_cached(self._namespace, name)
         return None if cached is None else self.choose(cached)
 
@@ -381,23 +359,23 @@ class NewestObjects(Generic[Written]):
         self._doubtful.add(name)
 
     def record(self, body: JsonBytes) -> Written:
-        """Take an object as the API server answered it. Raises DecodeError."""
+        """Take the answer of the API server. Raises DecodeError."""
         written = self._decode(body)
         self._written[written.name] = written
         self._doubtful.discard(written.name)
         return written
 
     async def settle(self, resource: Resource, name: str) -> Written | Unreadable | None:
-        """Return the newest state of an object to decide by; None where it is gone.
+        """Return the newest state of an object, read back if it is in doubt.
 
-        An object in doubt is read back first. Raises as `read_back`.
+        Raises as `read_back`.
         """
         if self.get(name) is not None and name in self._doubtful:
             await self.read_back(resource, name)
         return self.get(name)
 
     async def read_back(self, resource: Resource, name: str) -> None:
-        """Read an object as the store has it. Raises as `Reader.fetch`, and DecodeError."""
+        """Read an object live. Raises as `Reader.fetch`, and DecodeError."""
         try:
             self.record(await self._reader.fetch(resource, self._namespace, name))
         except NotFound:
@@ -405,30 +383,28 @@ class NewestObjects(Generic[Written]):
             raise
 
     def forget(self, name: str) -> None:
-        """Forget an object that is gone."""
         self._written.pop(name, None)
         self._doubtful.discard(name)
 
 
 class StatusWriter(Generic[Written]):
-    """Writes the statuses of one kind: one a pass, whole, over the state of the decision.
+    """Writes the statuses of one kind, each whole, over the state of the decision.
 
-    A write is refused where the object has changed since, so two processes never record over each
+    A write is refused if the object has changed since, so that two processes never overwrite each
     other.
     """
 
     def __init__(self, client: Patcher, resource: Resource, newest: NewestObjects[Written]) -> None:
-        self._client = client
-        self._resource = resource
+        self._client, self._resource = client, resource
         self._newest: NewestObjects[Written] = newest
 
     async def write(
         self, watched: Written, status: msgspec.Struct, *, has_turn: bool = False
     ) -> Written:
-        """Write a status over the known state, and return the object that results.
+        """Write a status, and return the object that results.
 
-        With `has_turn` it waits for no turn: see `TimedPatcher`. Raises Conflict where the object
-        has changed since, and as `Patcher.patch`, and DecodeError.
+        With `has_turn` it does not wait for its turn, see `TimedPatcher`. Raises Conflict if the
+        object has changed since, DecodeError, and as `Patcher.patch`.
         """
         head: JsonObject = {"uid": watched.uid, "resourceVersion": watched.resource_version}
         patch: JsonObject = {"metadata": head, "status": _render_patch(status)}
@@ -448,7 +424,7 @@ class StatusWriter(Generic[Written]):
 
 
 def _render_patch(status: msgspec.Struct) -> JsonObject:
-    """Return a status as a merge patch: fields that are absent are null, and go."""
+    """Return a status as a merge patch: null removes absent fields."""
     patch: JsonObject = msgspec.json.decode(msgspec.json.encode(status))
     for field in msgspec.structs.fields(status):
         part = getattr(status, field.name)

@@ -178,6 +178,19 @@ class Reader(Protocol):
         ...
 
 
+async def list_items(
+    reader: Reader, resource: Resource, namespace: str, *, selector: str = ""
+) -> list[msgspec.Raw]:
+    """Return the objects of all pages of a list. Raises as `Reader.fetch_page`."""
+    items: list[msgspec.Raw] = []
+    token = ""
+    while True:
+        page = await reader.fetch_page(resource, namespace, selector=selector, token=token)
+        items += page.items
+        if not (token := page.next_token):
+            return items
+
+
 class LiveReader(Reader, Protocol):
     """Reads whose age counts."""
 
