@@ -145,7 +145,6 @@ class _UnprepareCalls(msgspec.Struct, frozen=True, kw_only=True):
     def _forget_gone(
         self, sts: StatefulSet, pods: Sequence[Pod], backlog: Mapping[DueCancel, BacklogEntry]
     ) -> None:
-        """Forget the calls to pods that are gone and do not come back."""
         memory, now = self.downscales.backlog, self.clock.elapsed()
         present = {pod.name for pod in pods}
         for cancel, entry in backlog.items():
@@ -160,7 +159,6 @@ class _UnprepareCalls(msgspec.Struct, frozen=True, kw_only=True):
     async def _call(
         self, sts: StatefulSet, target: Target | None, here: Mapping[DueCancel, Pod]
     ) -> None:
-        """Call these pods at one place, and remember those that could not be reached."""
         pods = list({pod.uid: pod for pod in here.values()}.values())
         endpoints, failed = _plan_endpoints(sts, target, pods, self.cluster_domain)
         unanswered = self.downscales.unanswered
@@ -217,13 +215,11 @@ class _RecordsOfPods:
             self._by_set.setdefault(set_uid, {}).update(carrying)
 
     def list_others(self, set_uid: Uid, pods: Sequence[Pod]) -> list[Pod]:
-        """Return the pods with a record that is not here."""
         ours = self._by_set.get(set_uid, {})
         carrying = [pod for pod in pods if pod.downscale_record]
         return [pod for pod in carrying if ours.get(pod.uid) != pod.downscale_record]
 
     def keep(self, set_uid: Uid, pods: Sequence[Pod]) -> None:
-        """Forget the records of all other pods of a set."""
         ours = self._by_set.pop(set_uid, {})
         left = {pod.uid: ours[pod.uid] for pod in pods if pod.uid in ours}
         if left:
@@ -359,7 +355,6 @@ class DownscaleController:
         )  # fmt: skip
 
     def _find_record(self, sts: StatefulSet, key: Key, at: datetime) -> datetime | None:
-        """Return the time on record of a downscale that happened."""
         if sts.replicas > key.replicas_to:
             return None
         recorded = self.records.recall([sts]).get(sts.uid)
@@ -503,7 +498,6 @@ class DownscaleController:
         return None
 
     async def _clean(self, sts: StatefulSet, pods: Sequence[Pod]) -> timedelta:
-        """Remove records that are no longer needed. Raises ApiError."""
         carrying = self._removed.list_others(sts.uid, pods)
         if not carrying or self.downscales.remembers(sts.uid):
             return RESYNC
@@ -529,6 +523,5 @@ class DownscaleController:
 
 
 def _list_earlier(records: Sequence[DownscaleRecord], target: Target | None) -> list[Target]:
-    """Return the other targets at which pods were prepared, by their records."""
     called = (place for record in records for place in (record.target, *record.earlier))
     return [place for place in dict.fromkeys(called) if place is not None and place != target]

@@ -121,7 +121,6 @@ class _Candidates:
         self._answers: deque[Refusal | None] = deque()
 
     async def next(self) -> Replacement | None:
-        """Return the next pod that is not held back, None where all are."""
         if self._reserved:
             return self._reserved.popleft()
         if self._left and not self._answers:
@@ -155,11 +154,9 @@ class _Reservations:
         self._by_pod[reserved.request.pod.uid] = reserved
 
     def take(self, pod: Uid) -> Reservation | None:
-        """Return the reservation of a pod, once."""
         return self._by_pod.pop(pod, None)
 
     def split(self, pods: Sequence[Replacement]) -> tuple[list[Replacement], list[Replacement]]:
-        """Return the pods that are reserved, and the others."""
         reserved = [pod for pod in pods if pod.pod.uid in self._by_pod]
         return reserved, [pod for pod in pods if pod.pod.uid not in self._by_pod]
 
@@ -173,14 +170,12 @@ class _Reservations:
         return group if len(shown) == len(group.deletions) else replace(group, deletions=shown)
 
     async def release(self) -> None:
-        """Release the reservations that were not taken."""
         while self._by_pod:
             reserved = next(iter(self._by_pod.values()))
             await self._arbiter.release(reserved)
             self._by_pod.pop(reserved.request.pod.uid, None)
 
     def abandon(self) -> None:
-        """Release in the background the reservations neither taken nor released."""
         left, self._by_pod = list(self._by_pod.values()), {}
         for reserved in left:
             self._arbiter.abandon(reserved)
@@ -251,9 +246,7 @@ def _explain_pod(
 class _RolloutRule(Protocol):
     """How an Executor reads and plans StatefulSets that move together, as a `Group`."""
 
-    def observe(self, name: GroupName) -> Group:
-        """Return the StatefulSets of a group as the caches show them."""
-        ...
+    def observe(self, name: GroupName) -> Group: ...
 
     async def observe_live(self, cached: Group) -> Group:
         """Return them from a live read. Raises what `Reader.fetch_page` raises."""
@@ -263,21 +256,15 @@ class _RolloutRule(Protocol):
         """Record the plan by a live read, before any of it is done."""
         ...
 
-    def plan(self, group: Group) -> Plan:
-        """Return the plan for a group now."""
-        ...
+    def plan(self, group: Group) -> Plan: ...
 
-    def choose_limit(self, name: GroupName, sts: StatefulSet) -> int:
-        """Return how many pods of a StatefulSet may be unavailable."""
-        ...
+    def choose_limit(self, name: GroupName, sts: StatefulSet) -> int: ...
 
     def list_locks(self, group: Group) -> Sequence[str]:
         """Return the keys of the locks to hold from before the live read to the last delete."""
         ...
 
-    def name_set(self, name: GroupName, sts: StatefulSet) -> Mapping[str, object]:
-        """Return the log keys of a StatefulSet of a group."""
-        ...
+    def name_set(self, name: GroupName, sts: StatefulSet) -> Mapping[str, object]: ...
 
 
 class LabelRule:
@@ -319,7 +306,7 @@ class _Recording(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Revisions:
-    """Records the revisions of zones that are rolled out, as nothing does for `OnDelete` sets."""
+    """Records the revisions of zones that are rolled out, unless Kubernetes has done so."""
 
     def __init__(self, client: _RolloutClient, rule: _RolloutRule, clock: Clock) -> None:
         self._client, self._rule, self._clock = client, rule, clock
@@ -395,8 +382,6 @@ _END_THE_ROUND: Final = (_DeleteOutcome.LATE, _DeleteOutcome.CHANGED, _DeleteOut
 
 
 class _Read(msgspec.Struct, frozen=True, kw_only=True):
-    """A live read, and the reservations before it."""
-
     live: Group
     expires_at: timedelta
     """On the clock's `elapsed`."""

@@ -99,8 +99,6 @@ _CURRENT: Final = StatusVerdict(ObjectStatus.CURRENT)
 
 
 class _Evaluation(msgspec.Struct, frozen=True, kw_only=True):
-    """The finding of one evaluation."""
-
     finding: CheckFinding
     has_unread: bool = False
     """Whether an object could not be read, and may be readable the next time."""
@@ -111,8 +109,6 @@ class _Evaluation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A HealthCheck to evaluate."""
-
     check: HealthCheck
     place: FluxReference
     now: datetime
@@ -125,8 +121,6 @@ class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckReader:
-    """Evaluates HealthChecks by live reads."""
-
     def __init__(
         self,
         reader: Reader,
@@ -217,7 +211,6 @@ class CheckReader:
     def _assess(
         self, name: str, tree: _Tree, request: CheckRequest, failures: dict[str, FluxFailure]
     ) -> InventoryFinding:
-        """Return the finding on one object, and keep its failure of Flux."""
         failure = None
         if self._compat.fails_with_flux:
             failure = track_failure(tree, request.failures.get(name), request.now)
@@ -306,8 +299,6 @@ class CheckContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckController:
-    """Reconciles the HealthChecks of one namespace by name."""
-
     def __init__(self, context: CheckContext) -> None:
         self._context = context
         self._reconciles = Reconciles(
@@ -326,7 +317,6 @@ class CheckController:
         """The checks that wait for Flux."""
 
     async def reconcile(self, name: str) -> Result:
-        """Reconcile a HealthCheck once, and return when to do so again."""
         return await self._reconciles.reconcile(name)
 
     def has_written(self, watched: AnyWatched) -> bool:

@@ -74,13 +74,11 @@ def choose_most_live_reads(qps: float) -> int:
 
 
 def describe_slow(zone: str) -> str:
-    """Return why a live read is of no use whose answer came too late."""
     lasts = f"{LIVE_READ_LASTS.total_seconds():g} s"
     return f"a live read of {zone} counts for {lasts} and took longer: the API server is slow"
 
 
 def describe_slow_call(listed_in: timedelta, times_in: timedelta) -> str:
-    """Return why a live read is of no use, with its slow call."""
     call, took = "the lists of its group", listed_in
     if times_in > listed_in:
         call, took = "the read of the times of its group", times_in
@@ -89,8 +87,6 @@ def describe_slow_call(listed_in: timedelta, times_in: timedelta) -> str:
 
 
 class _GroupRead(msgspec.Struct, frozen=True, kw_only=True):
-    """A live read of one group."""
-
     members: Sequence[StatefulSet | Unreadable]
     pods: OwnedPods
     """Pods of other groups may be among them."""
@@ -359,16 +355,12 @@ def _choose_values(key: str, values: Iterable[str]) -> str:
 
 
 class _Freshness(Protocol):
-    """The age of the newest proof that a cache is live."""
-
     @property
     def age(self) -> timedelta: ...
 
 
 @dataclass(slots=True, kw_only=True)
 class Observer:
-    """Takes the snapshots of groups."""
-
     namespace: str
     reader: LiveReader
     clock: Clock
@@ -441,7 +433,6 @@ class Observer:
         return self._compose(sts.group or GroupName(""), (sts,), owned, timedelta(0))
 
     async def fetch_pods(self, sets: Sequence[StatefulSet]) -> Sequence[Pod | Unreadable]:
-        """Return all pods of these sets from a live read, and perhaps others."""
         return await self._reads.list_pods(sets)
 
     def _compose_live(

@@ -93,7 +93,6 @@ class PolicyReports:
     _overridden: dict[str, tuple[PolicyEvent, ...]] = field(default_factory=dict, init=False)
 
     def on_status(self, watched: WatchedPolicy, status: PolicyStatus) -> None:
-        """Report a status, which may equal the known one."""
         for event in choose_policy_events(watched.status, status):
             self._report(watched, event)
         self._count(watched, status)
@@ -114,7 +113,6 @@ class PolicyReports:
         self._overridden[watched.name] = overridden
 
     def on_step(self, group: Group, step: Replacement | RecordRevision) -> None:
-        """Report that a pod was deleted, or a revision recorded."""
         if isinstance(step, Replacement):
             self.metrics.count_delete(group.name, self._zones.get(group.name, ""))
         reported = self._get_reported(group.name)
@@ -248,8 +246,6 @@ class Switches:
 
 
 class _Case(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy in service, and the data of all decisions of one reconcile of it."""
-
     watched: WatchedPolicy
     scope: PolicyScope
     before: PolicyRecord
@@ -275,8 +271,6 @@ class _Beginning:
 
 @dataclass(slots=True, kw_only=True)
 class PolicyController:
-    """Reconciles the policies of one namespace by name."""
-
     owners: Owners
     statuses: PolicyStatuses
     placements: Placements
@@ -312,7 +306,6 @@ class PolicyController:
         return self.statuses.get(name), self._waits.get(name, ())
 
     async def reconcile(self, name: str) -> Result:
-        """Reconcile a policy once, do what is due, and return when to reconcile again."""
         # A refused policy awaits nothing, and a tenant may write hundreds of them.
         await asyncio.sleep(0)
         return await self._reconciles.reconcile(name)
@@ -338,7 +331,6 @@ class PolicyController:
         return await self._drive(watched, scope)
 
     async def _drive(self, watched: WatchedPolicy, scope: PolicyScope) -> timedelta:
-        """Plan for a policy in service, record the plan, and carry it out."""
         name = GroupName(watched.name)
         batch = find_batch(watched.status)
         if batch is not None and batch.completion is None and watched.name not in self._waits:
@@ -387,7 +379,6 @@ class PolicyController:
         return min(step.again, beginning.again or RESYNC)
 
     async def _carry_out(self, group: Group, plan: PolicyPlan) -> StepOutcome:
-        """Carry out a plan, and keep why not all of it was done."""
         step = await self.steps.carry_out(group, _list_actions(plan))
         # A reason that the next reconcile settles is not worth a log line or a write.
         held = (reason for reason in step.reasons if reason.severity is not Severity.DEBUG)
@@ -399,7 +390,6 @@ class PolicyController:
         return await self._record(case, live, plan)
 
     async def _record(self, case: _Case, group: Group, plan: PolicyPlan) -> timedelta:
-        """Record the plan for a snapshot; return when to reconcile again."""
         watched = case.watched
         plan = self._add_held(watched.name, plan)
         self._log_wait(watched.name, plan.waits)
@@ -423,7 +413,6 @@ class PolicyController:
         return RESYNC
 
     def _log_problems(self, watched: WatchedPolicy) -> None:
-        """Log once which parts of a status cannot be read, as another client wrote them."""
         before = self._problems.pop(watched.name, ())
         if watched.problems:
             self._problems[watched.name] = watched.problems
@@ -432,7 +421,6 @@ class PolicyController:
             log.warn("Status of policy counts as lost", **self._name(watched.name), why=why)
 
     def _add_held(self, name: str, plan: PolicyPlan) -> PolicyPlan:
-        """Return a plan with the reasons that held the last attempt."""
         held = self._held.get(name, [])
         if plan.action is not None:
             return replace(plan, waits=(*held, *plan.waits))
@@ -451,7 +439,6 @@ class PolicyController:
             write("Policy waits", **self._name(name), reason=code, why=why)
 
     def _log_stall(self, name: str, plan: PolicyPlan) -> None:
-        """Log once that a batch has stalled, and why."""
         if not plan.is_stalled:
             self._stalled.discard(name)
         elif name not in self._stalled:

@@ -128,7 +128,6 @@ class Placements:
     async def _fetch_sets(
         self, policy: Policy, names: Sequence[str]
     ) -> Sequence[bytes | msgspec.Raw]:
-        """Return these StatefulSets of a policy, without those that are gone."""
         if len(names) > 1:
             selector = policy.selector.render()
             return await list_items(self._reader, STATEFULSETS, self._namespace, selector=selector)
@@ -154,7 +153,6 @@ class Placements:
         return replace(placed, pod_nodes=tuple(sorted(nodes - {""})))
 
     async def _read_pods(self, sets: Sequence[StatefulSet]) -> None:
-        """Read the nodes of pods that were not known to be scheduled."""
         unread = [sts for sts in sets if not self._is_scheduled(sts)]
         node_names: dict[Uid, str] = {}
         for selector in choose_selectors(unread):
@@ -290,8 +288,6 @@ def _selected_by(sts: _AnySet) -> tuple[object, ...]:
 
 
 class PolicyRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The data of all decisions of one reconcile."""
-
     resolution: ZoneResolution
     batch: Batch | None
     """As the status has it by now."""
@@ -319,7 +315,6 @@ class PolicyRule:
             self._beginnings.pop(name, None)
 
     def note(self, name: GroupName, record: PolicyRecord) -> None:
-        """Plan by this record from now on."""
         self._records[name] = record
 
     def forget(self, name: GroupName) -> None:

@@ -75,8 +75,6 @@ _SELECTS: Final = "selects:"
 
 
 class ReleaseCaches(msgspec.Struct, frozen=True, kw_only=True):
-    """The caches of one namespace."""
-
     rollouts: FollowedKind
     gates: FollowedKind
     checks: FollowedKind
@@ -94,7 +92,6 @@ class ReleaseCaches(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def list_rollouts(self) -> tuple[ReleaseRollout, ...]:
-        """Return the Rollouts that can be obeyed."""
         return list_decoded(self.rollouts.store.list_all(), ReleaseRollout)
 
     def list_announced(self) -> tuple[ReleaseRollout, ...]:
@@ -116,7 +113,6 @@ class ReleaseCaches(msgspec.Struct, frozen=True, kw_only=True):
         return list_decoded(self.oci_repositories.store.list_all(), FluxObject)
 
     def list_flux(self, kind: str, tags: Sequence[str]) -> tuple[FluxObject, ...]:
-        """Return the objects of Flux of a kind that mention any of these tags."""
         kinds = {OCI_REPOSITORY: self.oci_repositories, KUSTOMIZATION: self.kustomizations}
         return list_decoded(kinds[kind].store.list_tagged(*tags), FluxObject)
 
@@ -272,7 +268,6 @@ class WideChecks:
             return str(error)
 
     def get_watched(self, namespace: str, name: str) -> AnyWatched | None:
-        """Return a HealthCheck as it was read last."""
         return self._checks.store.get(namespace, name)
 
     def list_checks(self) -> tuple[HealthCheck, ...]:
@@ -451,8 +446,6 @@ class Registries(Protocol):
 
 
 class ReleaseLookUps:
-    """Look-ups for the Rollouts of one namespace."""
-
     def __init__(
         self,
         registries: Registries,

@@ -123,7 +123,6 @@ def gather_flux(rollout: str, list_flux: ListFlux) -> tuple[FluxObject, ...]:
 
 
 def index_flux(objects: Iterable[FluxObject]) -> ListFlux:
-    """Return a lister of these objects."""
     tagged = [(flux, frozenset(list_tags(flux))) for flux in objects]
     return lambda kind, tags: (
         flux for flux, own in tagged if flux.kind == kind and not own.isdisjoint(tags)
@@ -234,8 +233,6 @@ class _Unobserved(Exception):
 
 
 class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
-    """Takes the snapshots of the Rollouts of one namespace."""
-
     namespace: str
     caches: ReleaseCaches
     flux: FluxObjects
@@ -254,7 +251,6 @@ class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
     """Whether references to objects of other namespaces are refused."""
 
     def find_lack(self) -> str | None:
-        """Return why nothing may be decided yet."""
         return self.caches.find_lack() or self.schedules.find_lack()
 
     async def observe(
@@ -372,7 +368,6 @@ class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
     async def _look_up(
         self, rollout: ReleaseRollout, policy: ImagePolicy, look_ups: ReleaseLookUps
     ) -> Mapping[str, ReleaseMetadata | None]:
-        """Return the known answers of registries about releases that may be next."""
         wanted, spec = rollout.spec.wanted_version, rollout.spec
         tags = {release.tag for release in rollout.status.available_releases}
         digests: dict[str, str | None] = {}
@@ -452,8 +447,6 @@ RESYNC: Final = timedelta(minutes=1)
 
 
 class ReleaseReports:
-    """Writes Events, log lines and counts about the Rollouts of one namespace."""
-
     def __init__(self, record: Callable[[EventRecord], None], counters: ReleaseCounters) -> None:
         self._record, self._counters = record, counters
         self._problems: dict[str, frozenset[str]] = {}
@@ -464,7 +457,6 @@ class ReleaseReports:
             self._report(watched, event)
 
     def on_status(self, name: str, before: ReleaseStatus, after: ReleaseStatus) -> None:
-        """Count the news of a status."""
         self._counters.record(name, before, after)
 
     def on_write(self, watched: WatchedObject, write: FluxWrite, *, is_drift: bool) -> None:
@@ -510,8 +502,6 @@ class ReleaseContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReleaseController:
-    """Reconciles the Rollouts of one namespace by name."""
-
     def __init__(self, context: ReleaseContext) -> None:
         self._context = context
         self._reconciles = Reconciles(
@@ -524,7 +514,6 @@ class ReleaseController:
         self._corrections: dict[str, tuple[Correction, ...]] = {}
 
     async def reconcile(self, name: str) -> Result:
-        """Reconcile a Rollout once, and return when to do so again."""
         return await self._reconciles.reconcile(name)
 
     def get_error(self, name: str) -> str:

@@ -186,8 +186,6 @@ class _IntentClient(Reader, Patcher, Protocol): ...
 
 @dataclass(slots=True)
 class IntentWriter:
-    """Writes and removes the marks of one process."""
-
     client: Patcher
     removing: _IntentClient
     removals: Removals
@@ -286,8 +284,6 @@ def _decode(body: bytes) -> StatefulSet:
 
 
 class ReconcileOutcome(msgspec.Struct, kw_only=True):
-    """The outcome of one reconcile of a group."""
-
     reasons: list[Reason] = []
     again: timedelta = RESYNC
 
@@ -405,7 +401,6 @@ def _fail(write: Write, failure: str, wait: timedelta, outcome: ReconcileOutcome
 
 
 def render_failure(what: str, failure: str, zone: str) -> Reason:
-    """Return the reason for a write whose last attempt failed."""
     text = f"{what}: the last attempt failed and will be repeated: {failure}"
     return Reason(code=Code.SCALE_REFUSED, text=text, severity=Severity.WARN, zone=zone)
 
@@ -457,8 +452,6 @@ def _render_spec(action: ScaleZone) -> list[JsonObject]:
 
 
 class _UnseenWrite(msgspec.Struct, frozen=True, kw_only=True):
-    """A count that the cache does not show yet."""
-
     replicas: int
     generation: int | None
     """That of the answer; None without an answer: it may be written now, later or never."""

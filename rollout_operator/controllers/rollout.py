@@ -115,7 +115,6 @@ class Steps:
         return StepOutcome(again=self.resync)
 
     async def _try(self, group: Group, action: Action) -> StepOutcome:
-        """Carry out one action, unless it failed lately."""
         attempt = name_attempt(action)
         wait, failure = self.attempts.wait_before(attempt)
         if wait:
@@ -158,7 +157,6 @@ class Steps:
         return StepOutcome(reasons=(reason, *report.reasons), again=wait, failed=has_failed)
 
     def _choose_recheck(self, name: GroupName, report: Report) -> timedelta:
-        """Return when to reconcile again if no event comes first."""
         if report.deleted or report.is_cut_short or not report.is_contradicted:
             self._rechecks.pop(name, None)
         if report.is_cut_short:
@@ -183,8 +181,6 @@ _BLIND: Final = frozenset({Code.BACKING_OFF, Code.SNAPSHOT_STALE, Code.LIVE_READ
 
 @dataclass(slots=True, kw_only=True)
 class RolloutController:
-    """Reconciles rollout groups by name."""
-
     observer: Observer
     executor: Executor
     deletes: OwnDeletes
@@ -206,7 +202,6 @@ class RolloutController:
         )
 
     async def reconcile(self, name: GroupName) -> Result:
-        """Reconcile the group once, do what is due, and return when to reconcile again."""
         group = self.observer.observe(name)
         if not group.zones and not group.unreadable:
             self._forget(name)
@@ -227,7 +222,6 @@ class RolloutController:
         return Result(again=min(again, plan.requeue_after or RESYNC, log_again or RESYNC))
 
     async def _reconcile_once(self, group: Group) -> tuple[Plan, timedelta]:
-        """Return the plan with the outcome of its actions, and when to reconcile again."""
         has_unknown = bool(self.deletes.list_unknown(group.owners))
         if step := await self._steps.settle(group):
             return Plan(group=group.name, waits=step.reasons, failed=step.failed), step.again
@@ -251,8 +245,6 @@ MOST_SIGNS: Final = 64
 
 
 class _Sign(NamedTuple):
-    """One pod that another operator seems to have deleted."""
-
     owner: Uid
     ordinal: int
     pod: str

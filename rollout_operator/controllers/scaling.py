@@ -158,7 +158,6 @@ class PodCaller:
     queue: WorkQueue[Uid] = field(default_factory=WorkQueue, init=False)
 
     def known(self, sets: Iterable[Uid]) -> Mapping[Uid, PodCalls]:
-        """Return the calls to the pods of these sets, and their answers."""
         return {uid: calls for sts in sets for uid, calls in self._pod_calls.get(sts, {}).items()}
 
     def keep(self, set_uid: Uid, pods: Mapping[Uid, bool]) -> None:
@@ -179,7 +178,6 @@ class PodCaller:
         }
 
     def forget(self, set_uid: Uid) -> None:
-        """Forget a set that is gone, or has no delay any more."""
         self._pod_calls.pop(set_uid, None)
         self._unready.pop(set_uid, None)
 
@@ -190,7 +188,6 @@ class PodCaller:
             self.queue.add(due.zone.uid)
 
     async def reconcile(self, set_uid: Uid) -> Result:
-        """Send the calls that are due to the pods of one set."""
         due = self._due.get(set_uid)
         if due is None:
             return Result()
@@ -271,7 +268,6 @@ class _MirroredReferences(Protocol):
 
 
 def is_scaled(members: Iterable[StatefulSet | Unreadable]) -> bool:
-    """Return whether any set of a group has an annotation of scaling."""
     return any(
         isinstance(member, StatefulSet) and not SCALING_ANNOTATIONS.isdisjoint(member.annotations)
         for member in members
@@ -280,8 +276,6 @@ def is_scaled(members: Iterable[StatefulSet | Unreadable]) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class ScalingController:
-    """Reconciles the counts of rollout groups by name."""
-
     observer: Observer
     counts: Replicas
     pod_calls: PodCaller
@@ -304,7 +298,6 @@ class ScalingController:
         return name in self._known
 
     async def reconcile(self, name: GroupName) -> Result:
-        """Reconcile the group once, do what is due, and return when to reconcile again."""
         counts, group = self.counts, self.observer.observe(name)
         if not is_scaled(zone.sts for zone in group.zones):
             self._forget(name, group)
@@ -395,14 +388,12 @@ class ScalingController:
             scaling = replace(scaling, held=scaling.held | {refused.zone.uid for refused in held})
 
     async def _is_held(self, action: ScaleZone, outcome: ReconcileOutcome) -> bool:
-        """Return whether a downscale must wait after a failure, or because it did not stay."""
         wait, failure = self.attempts.wait_before(_name(action))
         if wait:
             outcome.fail(render_failure(_render_change(action), failure, action.zone.name), wait)
         return bool(wait) or await self._is_contested(action, outcome)
 
     async def _is_contested(self, action: ScaleZone, outcome: ReconcileOutcome) -> bool:
-        """Return whether a count must wait because something else reverts it."""
         wait = self.contests.wait_before(action)
         if wait:
             outcome.fail(await self.contests.describe(action, wait), wait)
@@ -480,7 +471,6 @@ class ScalingController:
         await self.writes.send(Write(attempt=attempt, what=what, send=write), outcome)
 
     async def _record(self, sts: StatefulSet, outcome: ReconcileOutcome) -> None:
-        """Record a downscale that no review has recorded."""
         write = Write(
             attempt=("record", sts.uid),
             what=f"time of the downscale of {sts.name}",
@@ -490,7 +480,6 @@ class ScalingController:
         await self.writes.send(write, outcome)
 
     def _report(self, plan: ScalingPlan, outcome: ReconcileOutcome) -> timedelta | None:
-        """Show the outcome of a reconcile; return when to log it again."""
         metrics = self.metrics
         failing = [problem for problem in plan.problems if problem.zone in plan.failed]
         for reason in (*outcome.reasons, *failing):
@@ -503,7 +492,6 @@ class ScalingController:
         return self.group_states.post(shown, Subject.SCALING)
 
     def _record_next(self, plan: ScalingPlan) -> None:
-        """Show when a zone may be scaled down next, 0 where none waits."""
         clock = self.clock
         due = clock.elapsed() + (plan.next_downscale or timedelta(0))
 
@@ -513,7 +501,6 @@ class ScalingController:
         self.metrics.next_downscale.labels(plan.group).set_function(read)
 
     def _forget(self, name: GroupName, group: Group) -> None:
-        """Forget a group that is gone, or that is no longer scaled."""
         if name not in self._known:
             return
         self._known.discard(name)

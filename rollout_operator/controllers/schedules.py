@@ -93,7 +93,6 @@ class KeptGates:
         cached.on_change(self._on_change)
 
     def list_all(self) -> tuple[ReleaseGate, ...]:
-        """Return the newest known state of each readable gate."""
         self._forget_old()
         gates: dict[str, ReleaseGate] = {}
         for watched in self._cached.store.list_all():
@@ -137,7 +136,6 @@ class KeptGates:
         return True
 
     def _on_change(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
-        """Forget the writes to a gate that was deleted."""
         if old is not None and new is None:
             written, _ = self._written.get(f"{old.namespace}/{old.name}", (None, None))
             if written is not None and written.head.uid == old.uid:
@@ -201,8 +199,6 @@ def _restore(gate: ReleaseGate, version: str) -> ReleaseGate:
 
 
 class ScheduleKinds(msgspec.Struct, frozen=True, kw_only=True):
-    """The kinds that schedules depend on: of one namespace, or of the cluster."""
-
     schedules: FollowedKind
     rollouts: FollowedKind
     gates: FollowedKind
@@ -319,8 +315,6 @@ class ScheduleReader:
 
 
 class FollowedSchedules(msgspec.Struct, frozen=True, kw_only=True):
-    """The schedules that Rollouts of one namespace obey."""
-
     own: FollowedKind
     wide: WideSchedules | None
     """None if schedules of the cluster are ignored."""
@@ -443,8 +437,6 @@ class _Written(msgspec.Struct):
 
 
 class ScheduleController:
-    """Reconciles the schedules of one namespace, or those of the cluster, by name."""
-
     def __init__(self, context: ScheduleContext) -> None:
         self._context = context
         self._reconciles = Reconciles(
@@ -455,7 +447,6 @@ class ScheduleController:
         )
 
     async def reconcile(self, name: str) -> Result:
-        """Reconcile a schedule once, and return when to do so again."""
         return await self._reconciles.reconcile(name)
 
     async def _observe_and_act(self, name: str) -> timedelta | None:
@@ -512,7 +503,6 @@ class ScheduleController:
     async def _carry_out(
         self, actions: Sequence[GateAction], still_holds: Callable[[], bool]
     ) -> _Written:
-        """Write gates for as long as the plan is fresh."""
         written, now = _Written(), self._context.observer.now
         begin, turns = now(), iter(actions)
 
@@ -529,7 +519,6 @@ class ScheduleController:
     async def _write(
         self, action: GateAction, still_holds: Callable[[], bool], written: _Written
     ) -> bool:
-        """Write one gate; return whether that was sent."""
         key = _get_key(action)
         try:
             if not await self._context.gates.carry_out(action, still_holds):

@@ -61,15 +61,11 @@ class _Difference(StrEnum):
 
 
 class _Went(NamedTuple):
-    """A pod that another operator deleted."""
-
     pod: Pod
     at: timedelta
 
 
 class _Watched(msgspec.Struct):
-    """The pods of one group that may differ."""
-
     wanted: dict[Uid, timedelta] = {}
     """Pods that this operator would delete, and since when on the clock's `elapsed`."""
     dropped: dict[Uid, timedelta] = {}
@@ -166,8 +162,6 @@ class Differences:
 
 
 class ShadowController(msgspec.Struct, frozen=True, kw_only=True):
-    """Observes rollout groups by name, and writes nothing."""
-
     observer: Observer
     arbiter: Arbiter
     differences: Differences
@@ -176,7 +170,6 @@ class ShadowController(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
 
     async def reconcile(self, name: GroupName) -> Result:
-        """Decide for a group, and report what would be done."""
         group = self.observer.observe(name)
         if not group.zones and not group.unreadable:
             self._forget(name)
@@ -197,7 +190,6 @@ class ShadowController(msgspec.Struct, frozen=True, kw_only=True):
         return Result(again=min(time for time in times if time is not None))
 
     async def _decide(self, group: Group) -> tuple[Plan, list[Replacement]]:
-        """Return the plan with its actions as reasons, and the pods that it would delete."""
         plan, reasons, going = plan_group(group), list[Reason](), list[Replacement]()
         again = plan.requeue_after
         for action in plan.actions:
@@ -249,15 +241,12 @@ async def choose_grantable(arbiter: Arbiter, action: ReplacePods) -> _GrantableP
 
 
 def would(what: str, why: str, zone: str) -> Reason:
-    """Return the reason for an action that shadow mode does not carry out."""
     text = f"would {what}, but shadow mode writes nothing: {why}"
     return Reason(Code.SHADOW_MODE, text, zone=zone)
 
 
 @dataclass(slots=True, kw_only=True)
 class ShadowScalingController:
-    """Observes the replicas of rollout groups by name, and writes nothing."""
-
     observer: Observer
     times: DownscaleTimes
     references: References
@@ -267,7 +256,6 @@ class ShadowScalingController:
     _known: set[GroupName] = field(default_factory=set, init=False)
 
     async def reconcile(self, name: GroupName) -> Result:
-        """Decide for a group, and report what would be done."""
         group = self.observer.observe(name)
         sets = [zone.sts for zone in group.zones]
         if not any(SCALING_ANNOTATIONS & sts.annotations.keys() for sts in sets):
@@ -290,7 +278,6 @@ class ShadowScalingController:
         return Result(again=min(time for time in times_due if time is not None))
 
     async def _read_times(self, sets: Sequence[StatefulSet]) -> tuple[Mapping[Uid, datetime], str]:
-        """Return when sets were scaled down last, or why that is unknown."""
         try:
             await self.times.refresh()
         except (ApiError, InvalidInput) as error:
@@ -311,7 +298,6 @@ class ShadowScalingController:
 
 
 def _explain(plan: ScalingPlan) -> Plan:
-    """Return a plan with its actions as reasons."""
     due = [
         would(
             f"scale {change.zone.name} from {change.zone.replicas} to {change.replicas}",

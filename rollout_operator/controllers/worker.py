@@ -72,8 +72,6 @@ class GuardedStep:
 
 
 class Workers(Generic[K]):
-    """A bounded number of concurrent reconciles from one queue."""
-
     def __init__(
         self,
         queue: WorkQueue[K],
@@ -199,14 +197,12 @@ RECHECK: Final = timedelta(seconds=1)
 
 
 def name_attempt(action: Action) -> Attempt:
-    """Return the name of an action: its kind, zone and revision."""
     if isinstance(action, ReplacePods):
         return ("replace", action.zone.uid, action.zone.update_revision)
     return ("record", action.zone.uid, action.revision)
 
 
 def get_retry_after(error: Exception) -> timedelta:
-    """Return how long the API server wants us to wait after an error."""
     wanted = error.retry_after if isinstance(error, TooManyRequests) else None
     return wanted or timedelta(0)
 
@@ -238,19 +234,16 @@ class Attempts:
         return max(left, timedelta(0)), failing.error
 
     def count(self, attempt: Attempt) -> int:
-        """Return how often an attempt has failed in a row."""
         failing = self._failing.get(attempt)
         return 0 if failing is None else failing.count
 
     def failing_for(self, attempt: Attempt) -> timedelta:
-        """Return for how long an attempt has been failing."""
         failing = self._failing.get(attempt)
         return timedelta(0) if failing is None else self._clock.elapsed() - failing.since
 
     def record_failure(
         self, attempt: Attempt, error: str, *, at_least: timedelta = timedelta(0)
     ) -> timedelta:
-        """Record a failed attempt; return the wait before the next."""
         now = self._clock.elapsed()
         for old, failing in list(self._failing.items()):
             if now - failing.not_before > _FORGET_AFTER:

@@ -126,7 +126,6 @@ class BudgetCatalog:
             self._take_flawed(new)
 
     def list_selecting(self, labels: Mapping[str, str]) -> tuple[BudgetState, ...]:
-        """Return the budgets that select a pod with these labels, by name."""
         states = [versions.find_state(labels) for versions in self._known.values()]
         found = [state for state in states if state is not None]
         return tuple(sorted(found, key=lambda state: state.name))
@@ -135,7 +134,6 @@ class BudgetCatalog:
         return self._known.get(name)
 
     def list_all(self) -> Sequence[BudgetVersions]:
-        """Return the known versions of all budgets, by name."""
         return tuple(versions for _, versions in sorted(self._known.items()))
 
     def _take(self, budget: Budget) -> None:
@@ -416,7 +414,6 @@ class Arbiter:
         self._began = self._clock.elapsed()
 
     async def run(self) -> None:
-        """Release grants whose clients hung up, until cancelled."""
         await self._releases.run()
 
     async def assess_all(self, requests: Sequence[DisruptionRequest]) -> Sequence[Refusal | None]:
@@ -440,7 +437,6 @@ class Arbiter:
         return refusals
 
     def choose(self, request: DisruptionRequest) -> Budget | Refusal | None:
-        """Return the budget that rules over a pod, None where none does."""
         return self._snapshots.choose(request)
 
     def may_cover(self, pod: Pod) -> bool:
@@ -505,11 +501,9 @@ class Arbiter:
             await self._releases.release(grant)
 
     def abandon(self, reserved: Reservation) -> None:
-        """Release a reservation in the background."""
         self._releases.abandon(reserved.grant)
 
     async def release_pod(self, pod: Pod) -> None:
-        """Release the grant of a pod that was granted, and stays."""
         grant = self._in_flight.get(pod.uid)
         # By its version: meanwhile it may have been released, and the pod be granted to others.
         if grant is not None and grant.pod.resource_version == pod.resource_version:

@@ -80,8 +80,6 @@ class _Read(NamedTuple):
 
 
 class DepartedZones:
-    """The zones of one namespace that left while they were short."""
-
     def __init__(
         self,
         sets: StatefulSetStore,
@@ -172,7 +170,6 @@ class DepartedZones:
             self._look_at(version.name)
 
     def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
-        """Take over a pod that came, changed or went."""
         version = new or old
         if version is None:
             return
@@ -261,7 +258,6 @@ class DepartedZones:
             self._forget_surplus()
 
     def _find_scopes(self, sts: AnySet) -> set[_Scope]:
-        """Return the scopes that a StatefulSet belongs to by its labels."""
         scopes: set[_Scope] = set() if sts.group is None else {(GROUP, sts.group)}
         for kind, (list_names, selects_set) in self._kinds.items():
             scopes |= {(kind, name) for name in list_names() if selects_set(name, sts)}
@@ -310,7 +306,6 @@ class DepartedZones:
         return owner is None and parse_ordinal(pod.name.rpartition("-")[2]) is not None
 
     def _make_zone(self, sts: StatefulSet, live: _Read | None = None) -> Zone:
-        """Return a zone of the pods that a StatefulSet owns, and of its orphans."""
         pods: list[Pod | Unreadable] = []
         if live is not None:
             pods += (*live.owned.get(sts.uid, ()), *live.orphans.get(sts.name, ()))
@@ -416,7 +411,6 @@ def _without_status(sts: StatefulSet) -> StatefulSet:
 
 
 def _fits(sts: StatefulSet, pod: Pod | Unreadable) -> bool:
-    """Return whether a StatefulSet adopts a pod without an owner."""
     is_free = pod.owner_uid is None and sts.ordinal_of(pod.name) is not None
     return is_free and (isinstance(pod, Unreadable) or selects(sts.selector, pod.labels))
 

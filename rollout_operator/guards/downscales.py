@@ -51,7 +51,6 @@ class LastDownscales:
 
     @property
     def times(self) -> Mapping[Uid, datetime]:
-        """Return all times that were seen, recorded or not."""
         return self._times
 
     def record(self, set_uid: Uid, at: datetime) -> None:
@@ -244,8 +243,6 @@ class DownscaleReservation(msgspec.Struct, kw_only=True):
 
 
 class _Announced(msgspec.Struct, frozen=True):
-    """A downscale that the operator itself is writing."""
-
     group: GroupName | None
     underway: Underway
 
@@ -275,11 +272,9 @@ class Downscales:
         return self._reservations.get(set_uid)
 
     def remembers(self, set_uid: Uid) -> bool:
-        """Return whether any downscale or call of a set is not settled."""
         return any(set_uid in each for each in self._unsettled)
 
     def list_sets(self) -> list[Uid]:
-        """Return the sets of which any downscale or call is not settled."""
         return list(dict.fromkeys(uid for each in self._unsettled for uid in each))
 
     @property
@@ -289,7 +284,6 @@ class Downscales:
         return self._reservations, self.backlog.by_set, self._unrecorded, self._entries, unanswered
 
     def count(self, state: ReservationState) -> int:
-        """Return how many reservations are in a state."""
         return sum(reservation.state is state for reservation in self._reservations.values())
 
     def find_underway(
@@ -406,7 +400,6 @@ class Downscales:
         return reservation
 
     def renew(self, reservation: DownscaleReservation, pods: Iterable[tuple[Uid, str]]) -> None:
-        """Extend a reservation whose review was repeated, by these pods as well."""
         called = {uid: PreparedPod(pod, reservation.key.target) for uid, pod in pods}
         self.backlog.take_over(reservation.key.set_uid, called)
         reservation.pods |= called
@@ -421,7 +414,6 @@ class Downscales:
         self._notify(reservation.key.set_uid, reservation.group)
 
     def time_left(self, reservation: DownscaleReservation) -> timedelta:
-        """Return how long the request may still persist; zero or less for no longer."""
         return reservation.requested_at + PERSIST_LIMIT - self._clock.elapsed()
 
     def granted_at(self, reservation: DownscaleReservation) -> timedelta | None:
@@ -533,8 +525,6 @@ class GroupTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DownscaleGrant(msgspec.Struct, frozen=True, kw_only=True):
-    """A downscale that is about to be allowed."""
-
     reservation: DownscaleReservation
     sts: StatefulSet
     others: tuple[StatefulSet, ...]

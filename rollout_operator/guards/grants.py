@@ -57,8 +57,6 @@ class DisruptionRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GrantedPod(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer that the pod may go."""
-
     pod: Pod
     """Its newest version, which a delete must name."""
     budget: str = ""
@@ -78,8 +76,6 @@ class GrantState(Enum):
 
 
 class Grant(msgspec.Struct, kw_only=True):
-    """One pod that may go, or soon may."""
-
     pod: Pod
     """The pod as it was decided on; once recorded, as it was seen last."""
     engine: DisruptionSource
@@ -189,14 +185,12 @@ class OwnDeletes:
         return pod in self._by_uid or pod in self._seen
 
     def list_unknown(self, owners: Collection[Uid]) -> tuple[_OwnDelete, ...]:
-        """Return the deletes whose outcome must be read back."""
         return tuple(own for own in self._of(owners) if own.state is Deletion.UNKNOWN)
 
     def may_still_commit(self, own: _OwnDelete) -> bool:
         return self._clock.elapsed() - own.sent_at < COMMIT_LIMIT
 
     def longest_unseen(self, owners: Collection[Uid]) -> timedelta:
-        """Return for how long the oldest accepted delete has not been seen."""
         now = self._clock.elapsed()
         accepted = [own.accepted_at for own in self._of(owners) if own.accepted_at is not None]
         return now - min(accepted, default=now)
@@ -401,7 +395,6 @@ class UnusedGrants:
         return len(self._by_uid)
 
     def record(self, pod: Pod) -> None:
-        """Record that a grant of a pod was released, and the pod is untouched."""
         times = self.count(pod.uid) + 1
         self._by_uid.pop(pod.uid, None)  # the newest comes last
         self._by_uid[pod.uid] = _Unused(pod=pod, times=times, at=self._clock.elapsed())
@@ -410,7 +403,6 @@ class UnusedGrants:
                 del self._by_uid[uid]
 
     def count(self, pod: Uid) -> int:
-        """Return how many grants of a pod came to nothing lately."""
         entry = self._by_uid.get(pod)
         return entry.times if entry is not None and self._is_valid(entry) else 0
 

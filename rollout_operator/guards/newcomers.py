@@ -142,7 +142,6 @@ class SeenNewcomers:
         self._past = PastNames(clock.elapsed())
 
     def get(self, set_uid: Uid) -> Newcomers | None:
-        """Return the newcomers of a set, None where it is not known."""
         seen = self._recall(set_uid)
         if seen is None:
             return None
@@ -174,7 +173,6 @@ class SeenNewcomers:
     def on_set(
         self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
     ) -> None:
-        """Take over a StatefulSet that came, changed or went."""
         if new is None:
             if old is not None:
                 self._end(old)
@@ -185,7 +183,6 @@ class SeenNewcomers:
             self._past.lose_track(self._clock.elapsed())
 
     def on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
-        """Take over a pod that came, changed or went."""
         if old is not None and (new is None or new.owner_uid != old.owner_uid):
             self._take_gone(old)
         if new is not None:

@@ -130,7 +130,6 @@ class UnprepareBacklog:
         return dict(self._due.get(set_uid, {}))
 
     def list_targets(self, set_uid: Uid) -> tuple[Target | None, ...]:
-        """Return the places where pods of a set are to be un-prepared."""
         return tuple(dict.fromkeys(cancel.target for cancel in self._due.get(set_uid, {})))
 
     def get_version(self, set_uid: Uid) -> str:
@@ -185,7 +184,6 @@ class UnprepareBacklog:
             backlog[due_cancel] = replace(backlog[due_cancel], gone=self._clock.elapsed())
 
     def postpone(self, set_uid: Uid, due_cancel: DueCancel, by: timedelta, cause: str) -> None:
-        """Put off the call of a pod that could not be reached."""
         backlog = self._due.get(set_uid, {})
         if due_cancel in backlog:
             entry, due = backlog[due_cancel], self._clock.elapsed() + by
@@ -206,7 +204,6 @@ class UnprepareBacklog:
             self.forget(set_uid)
 
     def forget(self, set_uid: Uid) -> None:
-        """Forget a set that is gone, or has no pod to un-prepare."""
         self._due.pop(set_uid, None)
         self._versions.pop(set_uid, None)
 

@@ -175,8 +175,6 @@ def _key(budget: Budget, pod: Pod) -> _LineKey:
 
 
 class Precedence:
-    """The order of evictions and rollouts under the budgets of one process."""
-
     def __init__(self, waiting: WaitingEvictions, unused: UnusedGrants, clock: Clock) -> None:
         self._waiting, self._unused, self._clock = waiting, unused, clock
 
@@ -281,7 +279,6 @@ class Locks:
 
     @asynccontextmanager
     async def hold(self, key: str) -> AsyncIterator[None]:
-        """Wait for the lock and hold it. The first waiter gets it first."""
         lock = self._locks.get(key)
         if lock is None:
             lock = self._locks[key] = asyncio.Lock()
@@ -298,15 +295,12 @@ class Locks:
 
 
 def group_lock(group: GroupName) -> str:
-    """Return the key of a group's lock."""
     return f"group {group}"
 
 
 def policy_lock(namespace: str, name: str) -> str:
-    """Return the key of the lock of a MultiAZRollout."""
     return f"policy {namespace}/{name}"
 
 
 def calls_lock(set_uid: Uid) -> str:
-    """Return the key of the lock on calls to the pods of a set."""
     return f"calls {set_uid}"
