@@ -9,6 +9,7 @@ also those that cannot be read.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -282,7 +283,8 @@ class CheckSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """By namespace and name of a Rollout, what Flux has yet to do for it."""
 
 
-class CheckContext(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(slots=True, kw_only=True)
+class CheckController:
     newest: NewestObjects[WatchedObject]
     """With those that this process wrote."""
     statuses: StatusWriter[WatchedObject]
@@ -296,25 +298,23 @@ class CheckContext(msgspec.Struct, frozen=True, kw_only=True):
     Rollout selects are touched, and another operator may evaluate them as well."""
     keeps_to_namespace: bool = False
     """Whether the objects have to be in the namespace of the check."""
+    _reconciles: Reconciles = field(init=False)
+    _unread: dict[str, tuple[int, datetime]] = field(default_factory=dict, init=False)
+    """How many evaluations in a row could not read an object, and when the last one was."""
+    _failures: dict[str, Mapping[str, FluxFailure]] = field(default_factory=dict, init=False)
+    """By check, the failures of Flux that last; a new process begins anew."""
+    _written: dict[str, HealthCheckStatus] = field(default_factory=dict, init=False)
+    """By check, the status that this process wrote last, or tried to."""
+    held: set[str] = field(default_factory=set, init=False)
+    """The checks that wait for Flux."""
 
-
-class CheckController:
-    def __init__(self, context: CheckContext) -> None:
-        self._context = context
+    def __post_init__(self) -> None:
         self._reconciles = Reconciles(
             kind="HealthCheck",
-            attempts=context.attempts,
+            attempts=self.attempts,
             once=self._observe_and_act,
             name_keys=lambda name: {"check": name},
         )
-        self._unread: dict[str, tuple[int, datetime]] = {}
-        """How many evaluations in a row could not read an object, and when the last one was."""
-        self._failures: dict[str, Mapping[str, FluxFailure]] = {}
-        """By check, the failures of Flux that last; a new process begins anew."""
-        self._written: dict[str, HealthCheckStatus] = {}
-        """By check, the status that this process wrote last, or tried to."""
-        self.held: set[str] = set()
-        """The checks that wait for Flux."""
 
     async def reconcile(self, name: str) -> Result:
         return await self._reconciles.reconcile(name)
@@ -328,12 +328,11 @@ class CheckController:
         return msgspec.structs.replace(check.status, message=written.message) == written
 
     async def _observe_and_act(self, name: str) -> timedelta | None:
-        context = self._context
-        watched = await context.newest.settle(HEALTH_CHECKS, name)
+        watched = await self.newest.settle(HEALTH_CHECKS, name)
         if watched is None:
             self._forget(name)
             return None
-        if lack := context.find_lack():
+        if lack := self.find_lack():
             log.debug("HealthCheck waits", check=name, why=lack)
             return RECHECK
         if not isinstance(watched, WatchedObject) or not isinstance(watched.decoded, HealthCheck):
@@ -342,9 +341,9 @@ class CheckController:
 
     async def _decide(self, watched: WatchedObject, check: HealthCheck) -> timedelta | None:
         # Rollouts are observed first, so that no read is older than they are.
-        snapshot = self._context.observe(check)
+        snapshot = self.observe(check)
         own = find_class(check)
-        if self._context.is_elsewhere and not any(
+        if self.is_elsewhere and not any(
             list_checks(rollout.head, rollout.spec.checks, (check,), snapshot.namespaces)
             for rollout in snapshot.rollouts
         ):
@@ -366,7 +365,7 @@ class CheckController:
             finding, again = hold, _HELD
         else:  # a failure of Flux is reported while it is waited for, too
             finding, again = await self._evaluate(check, own, snapshot.now, hold)
-        if finding is not hold or not self._context.is_elsewhere:
+        if finding is not hold or not self.is_elsewhere:
             # The operator of its namespace does not know the hold: the two would undo each other.
             await self._write(watched, check, record_finding(check.status, finding, snapshot.now))
         return again if hold is None else min(again, _HELD)
@@ -378,7 +377,7 @@ class CheckController:
         name = check.head.name
         try:
             place = parse_check_reference(check, own)
-            if self._context.keeps_to_namespace and place.namespace != check.head.namespace:
+            if self.keeps_to_namespace and place.namespace != check.head.namespace:
                 raise InvalidInput(f"{place.kind} {place.namespace}/{place.name}: {NO_OTHERS}")
         except InvalidInput as error:
             return CheckFinding(status=HealthStatus.UNHEALTHY, text=str(error)), check.interval
@@ -391,7 +390,7 @@ class CheckController:
         request = CheckRequest(
             check=check, place=place, now=now, unread=unread, failures=failures, hold=hold
         )
-        evaluation = await self._context.reader.evaluate(own, request)
+        evaluation = await self.reader.evaluate(own, request)
         self._failures[name] = evaluation.failures
         if evaluation.has_unread:
             self._unread[name] = (unread + 1, moment)
@@ -405,11 +404,11 @@ class CheckController:
     ) -> None:
         if status != check.status:
             self._written[watched.name] = status
-            await self._context.statuses.write(watched, status)
+            await self.statuses.write(watched, status)
 
     def _forget(self, name: str) -> None:
         self._unread.pop(name, None)
         self._failures.pop(name, None)
         self._written.pop(name, None)
         self.held.discard(name)
-        self._context.newest.forget(name)
+        self.newest.forget(name)

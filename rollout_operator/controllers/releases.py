@@ -10,6 +10,7 @@ ImageRepository of a policy, are read live.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final, Protocol, TypeVar, cast
@@ -490,7 +491,8 @@ class ReleaseReports:
         self._record(event.record(about, EventAction.RELEASE))
 
 
-class ReleaseContext(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(slots=True, kw_only=True)
+class ReleaseController:
     newest: NewestObjects[WatchedObject]
     """With those that this process wrote."""
     statuses: StatusWriter[WatchedObject]
@@ -499,19 +501,17 @@ class ReleaseContext(msgspec.Struct, frozen=True, kw_only=True):
     patcher: TimedPatcher
     attempts: Attempts
     reports: ReleaseReports
+    _reconciles: Reconciles = field(init=False)
+    _write_problems: dict[str, str] = field(default_factory=dict, init=False)
+    _corrections: dict[str, tuple[Correction, ...]] = field(default_factory=dict, init=False)
 
-
-class ReleaseController:
-    def __init__(self, context: ReleaseContext) -> None:
-        self._context = context
+    def __post_init__(self) -> None:
         self._reconciles = Reconciles(
             kind="Rollout",
-            attempts=context.attempts,
+            attempts=self.attempts,
             once=self._observe_and_act,
             name_keys=lambda name: {"rollout": name},
         )
-        self._write_problems: dict[str, str] = {}
-        self._corrections: dict[str, tuple[Correction, ...]] = {}
 
     async def reconcile(self, name: str) -> Result:
         return await self._reconciles.reconcile(name)
@@ -521,12 +521,11 @@ class ReleaseController:
         return self._reconciles.get_error(name)
 
     async def _observe_and_act(self, name: str) -> timedelta | None:
-        context = self._context
-        watched = await context.newest.settle(ROLLOUTS, name)
+        watched = await self.newest.settle(ROLLOUTS, name)
         if watched is None:
             self._forget(name)
             return None
-        if lack := context.observer.find_lack():
+        if lack := self.observer.find_lack():
             log.debug("Rollout waits", rollout=name, why=lack)
             return RECHECK
         if not isinstance(watched, WatchedObject):
@@ -539,7 +538,7 @@ class ReleaseController:
     async def _decide(
         self, watched: WatchedObject, rollout: ReleaseRollout | RefusedRelease
     ) -> timedelta:
-        context, name = self._context, watched.name
+        name = watched.name
         snapshot, plan = await self._plan(rollout)
         refused: Mapping[str, str] = {}
         has_turn = bool(plan.tag)
@@ -547,16 +546,16 @@ class ReleaseController:
             # A trial and the turn of a write take seconds, in which gates and schedules may close:
             # the plan is made again after both.
             refused = {plan.tag: await self._try_writes(rollout, plan)}
-            await context.patcher.wait_turn_to_patch(ROLLOUTS, watched.namespace, name)
+            await self.patcher.wait_turn_to_patch(ROLLOUTS, watched.namespace, name)
             snapshot, plan = await self._plan(rollout, refused)
             if plan.tag not in {"", *refused}:
                 return timedelta(0)
-        if context.newest.get(name) is not watched:
+        if self.newest.get(name) is not watched:
             return timedelta(0)  # it has changed meanwhile
         if plan.status != rollout.status:
-            watched = await context.statuses.write(watched, plan.status, has_turn=has_turn)
-        context.reports.on_status(name, rollout.status, plan.status)
-        context.reports.on_plan(watched, plan.events)
+            watched = await self.statuses.write(watched, plan.status, has_turn=has_turn)
+        self.reports.on_status(name, rollout.status, plan.status)
+        self.reports.on_plan(watched, plan.events)
         failed: Collection[tuple[str, str]] = ()
         if isinstance(rollout, ReleaseRollout):
             failed = await self._carry_out(watched, rollout, plan)
@@ -567,8 +566,8 @@ class ReleaseController:
             again = min(again, rollout.spec.update_interval)
         # A missing object wakes this Rollout when it comes; a refused write is repeated.
         if problem := "".join(refused.values()) or self._write_problems.get(name):
-            return min(context.attempts.record_failure(("tags", name), problem), again)
-        context.attempts.record_success(("tags", name))
+            return min(self.attempts.record_failure(("tags", name), problem), again)
+        self.attempts.record_success(("tags", name))
         return again
 
     async def _plan(
@@ -578,7 +577,7 @@ class ReleaseController:
     ) -> tuple[ReleaseSnapshot, ReleasePlan]:
         """Return snapshot and plan; `refused` has why Flux does not take a tag."""
         name = rollout.head.name
-        snapshot = await self._context.observer.observe(rollout, self._write_problems.get(name, ""))
+        snapshot = await self.observer.observe(rollout, self._write_problems.get(name, ""))
         corrections = self._corrections.get(name, ())
         snapshot = msgspec.structs.replace(snapshot, corrections=corrections, refused=refused)
         return snapshot, plan_release(snapshot)
@@ -587,9 +586,8 @@ class ReleaseController:
         self, watched: WatchedObject, rollout: ReleaseRollout, plan: ReleasePlan
     ) -> Collection[tuple[str, str]]:
         """Return kind and name of the objects that could not be written."""
-        context = self._context
-        due = plan_due_writes(rollout, plan, context.flux.get_flux(watched.name))
-        context.reports.on_problems(watched, due.problems)
+        due = plan_due_writes(rollout, plan, self.flux.get_flux(watched.name))
+        self.reports.on_problems(watched, due.problems)
         failed = await self._write_tags(watched, due.writes, frozenset(list_drifted(plan)))
         for action in plan.actions:
             match action:
@@ -606,7 +604,7 @@ class ReleaseController:
 
         Raises ApiError where nothing was sent, or an object has changed meanwhile.
         """
-        flux = self._context.flux
+        flux = self.flux
         for write in plan_due_writes(rollout, plan, flux.get_flux(rollout.head.name)).writes:
             try:
                 await flux.try_write(write)
@@ -637,12 +635,12 @@ class ReleaseController:
             if not drifted.issuperset(problems):
                 break
             try:
-                await self._context.flux.write(write)
+                await self.flux.write(write)
             except (ApiError, DecodeError) as error:
                 problems[place] = str(error)
                 log.warn("Object of Flux not written", rollout=watched.name, err=error)
             else:
-                self._context.reports.on_write(watched, write, is_drift=place in drifted)
+                self.reports.on_write(watched, write, is_drift=place in drifted)
         if problems:
             self._write_problems[watched.name] = join_names([*problems.values()])
         else:
@@ -652,7 +650,7 @@ class ReleaseController:
     async def _request(self, name: str, target: FluxTarget) -> None:
         """Have Flux reconcile now; where that fails, it does so at its own interval."""
         try:
-            await self._context.flux.request(target, self._context.observer.now())
+            await self.flux.request(target, self.observer.now())
         except ApiError as error:
             log.warn("Flux does not hurry", rollout=name, target=target.name, err=error)
 
@@ -666,13 +664,11 @@ class ReleaseController:
         gone: JsonObject = {intent.annotation: None for intent in action.intents}
         patch: JsonObject = {"metadata": {**head, "annotations": gone}}
         try:
-            body = await self._context.patcher.patch(
-                ROLLOUTS, watched.namespace, watched.name, patch
-            )
+            body = await self.patcher.patch(ROLLOUTS, watched.namespace, watched.name, patch)
         except ApiError:
-            self._context.newest.doubt(watched.name)
+            self.newest.doubt(watched.name)
             raise
-        self._context.newest.record(body)
+        self.newest.record(body)
 
     def _remember(self, name: str, corrections: tuple[Correction, ...]) -> None:
         if corrections:
@@ -681,11 +677,10 @@ class ReleaseController:
             self._corrections.pop(name, None)
 
     def _forget(self, name: str) -> None:
-        context = self._context
         self._corrections.pop(name, None)
         self._write_problems.pop(name, None)
-        context.newest.forget(name)
-        context.reports.forget(name)
-        context.attempts.record_success(("tags", name))
-        if context.observer.look_ups is not None:
-            context.observer.look_ups.forget(name)
+        self.newest.forget(name)
+        self.reports.forget(name)
+        self.attempts.record_success(("tags", name))
+        if self.observer.look_ups is not None:
+            self.observer.look_ups.forget(name)

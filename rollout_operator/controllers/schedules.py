@@ -11,6 +11,7 @@ schedule: that holds new versions, and nothing else.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 from zoneinfo import ZoneInfo
@@ -417,17 +418,6 @@ _AT_A_TIME: Final = 16
 _MOST_CONFLICTS: Final = 3
 
 
-class ScheduleContext(msgspec.Struct, frozen=True, kw_only=True):
-    resource: Resource
-    newest: NewestObjects[WatchedObject]
-    """With those that this process wrote."""
-    statuses: StatusWriter[WatchedObject]
-    observer: ScheduleObserver
-    gates: KeptGates
-    attempts: Attempts
-    report: Callable[[WatchedObject, Iterable[ReleaseEvent]], None]
-
-
 class _Written(msgspec.Struct):
     """The outcome of one pass; errors by namespace and name of a gate."""
 
@@ -436,12 +426,22 @@ class _Written(msgspec.Struct):
     conflicts: dict[str, str] = {}
 
 
+@dataclass(slots=True, kw_only=True)
 class ScheduleController:
-    def __init__(self, context: ScheduleContext) -> None:
-        self._context = context
+    resource: Resource
+    newest: NewestObjects[WatchedObject]
+    """With those that this process wrote."""
+    statuses: StatusWriter[WatchedObject]
+    observer: ScheduleObserver
+    gates: KeptGates
+    attempts: Attempts
+    report: Callable[[WatchedObject, Iterable[ReleaseEvent]], None]
+    _reconciles: Reconciles = field(init=False)
+
+    def __post_init__(self) -> None:
         self._reconciles = Reconciles(
             kind="Schedule",
-            attempts=context.attempts,
+            attempts=self.attempts,
             once=self._observe_and_act,
             name_keys=lambda name: {"schedule": name},
         )
@@ -450,12 +450,11 @@ class ScheduleController:
         return await self._reconciles.reconcile(name)
 
     async def _observe_and_act(self, name: str) -> timedelta | None:
-        context = self._context
-        watched = await context.newest.settle(context.resource, name)
+        watched = await self.newest.settle(self.resource, name)
         if watched is None:
             self._forget(name)
             return None
-        if lack := context.observer.kinds.find_lack():
+        if lack := self.observer.kinds.find_lack():
             log.debug("Schedule waits", schedule=name, why=lack)
             return RECHECK
         schedule = watched.decoded if isinstance(watched, WatchedObject) else None
@@ -464,46 +463,46 @@ class ScheduleController:
         return None if schedule.head.is_terminating else await self._decide(watched, schedule)
 
     async def _decide(self, watched: WatchedObject, schedule: ScheduleObject) -> timedelta:
-        context, attempt = self._context, ("gates", watched.name)
-        snapshot = context.observer.observe(schedule)
+        attempt = ("gates", watched.name)
+        snapshot = self.observer.observe(schedule)
         plan = plan_schedule(snapshot, ZoneInfo)
         written = await self._carry_out(
             plan.actions, lambda: self._still_holds(schedule, plan.state)
         )
         conflicts, problems = written.conflicts, {**written.conflicts, **written.failed}
-        if conflicts and context.attempts.count(attempt) < _MOST_CONFLICTS:
-            return context.attempts.record_failure(attempt, next(iter(conflicts.values())))
+        if conflicts and self.attempts.count(attempt) < _MOST_CONFLICTS:
+            return self.attempts.record_failure(attempt, next(iter(conflicts.values())))
         is_done = len(written.tried) == len(plan.actions)
         plan = msgspec.structs.replace(plan, actions=tuple(written.tried))
         status = render_schedule_status(snapshot, plan, problems)
         # Many gates share one write of the status; news that people wait for is written at once.
         if status != schedule.status and (is_done or status.active is not schedule.status.active):
-            await context.statuses.write(watched, status)
-            context.report(watched, choose_schedule_events(schedule.status, status))
+            await self.statuses.write(watched, status)
+            self.report(watched, choose_schedule_events(schedule.status, status))
         unfinished = timedelta(0) if written.tried else RECHECK
         again = min(plan.requeue_after or RESYNC, RESYNC) if is_done else unfinished
         if problems:
-            again = min(context.attempts.record_failure(attempt, "; ".join(problems)), again)
+            again = min(self.attempts.record_failure(attempt, "; ".join(problems)), again)
             return again if is_done else max(again, RECHECK)
-        context.attempts.record_success(attempt)
+        self.attempts.record_success(attempt)
         # Once more when all caches show the writes.
         return min(again, OWN_WRITES_LAST) if plan.actions else again
 
     def _still_holds(self, schedule: ScheduleObject, state: ScheduleState | None) -> bool:
         """Return whether the schedule is unchanged, and its next transition has not come."""
-        newest, head = self._context.newest.get(schedule.head.name), schedule.head
+        newest, head = self.newest.get(schedule.head.name), schedule.head
         if not isinstance(newest, WatchedObject) or not isinstance(newest.decoded, ScheduleObject):
             return False
         now = newest.decoded.head
         is_same = (now.uid, now.generation) == (head.uid, head.generation)
         end = None if state is None else state.next_transition
-        is_due = end is not None and self._context.observer.now() >= end
+        is_due = end is not None and self.observer.now() >= end
         return is_same and not now.is_terminating and not is_due
 
     async def _carry_out(
         self, actions: Sequence[GateAction], still_holds: Callable[[], bool]
     ) -> _Written:
-        written, now = _Written(), self._context.observer.now
+        written, now = _Written(), self.observer.now
         begin, turns = now(), iter(actions)
 
         async def write_in_turn() -> None:
@@ -521,7 +520,7 @@ class ScheduleController:
     ) -> bool:
         key = _get_key(action)
         try:
-            if not await self._context.gates.carry_out(action, still_holds):
+            if not await self.gates.carry_out(action, still_holds):
                 return False
         except Throttled as error:  # by our own limits
             log.debug("Gate waits", gate=key, err=error)
@@ -536,8 +535,8 @@ class ScheduleController:
         return True
 
     def _forget(self, name: str) -> None:
-        self._context.newest.forget(name)
-        self._context.attempts.record_success(("gates", name))
+        self.newest.forget(name)
+        self.attempts.record_success(("gates", name))
 
 
 def _get_key(action: GateAction) -> str:

@@ -37,12 +37,7 @@ from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.flags import AS_ANNOUNCED, REGISTRY
 from rollout_operator.config.flags import KUBERIK as FOLLOWING
-from rollout_operator.controllers.health_checks import (
-    CheckContext,
-    CheckController,
-    CheckReader,
-    CheckSnapshot,
-)
+from rollout_operator.controllers.health_checks import CheckController, CheckReader, CheckSnapshot
 from rollout_operator.controllers.release_sources import (
     ReleaseCaches,
     ReleaseLookUps,
@@ -51,7 +46,6 @@ from rollout_operator.controllers.release_sources import (
 )
 from rollout_operator.controllers.releases import (
     FluxObjects,
-    ReleaseContext,
     ReleaseController,
     ReleaseObserver,
     ReleaseReports,
@@ -60,7 +54,6 @@ from rollout_operator.controllers.releases import (
 from rollout_operator.controllers.schedules import (
     FollowedSchedules,
     KeptGates,
-    ScheduleContext,
     ScheduleController,
     ScheduleKinds,
     ScheduleObserver,
@@ -253,31 +246,29 @@ class RolloutReleases(Feature):
         longest = context.settings.reconcile_interval
         compat = get_compat(context.settings.release_compat, context.settings.release_order)
         return ReleaseController(
-            ReleaseContext(
-                newest=newest,
-                statuses=StatusWriter(writing, ROLLOUTS, newest),
-                observer=ReleaseObserver(
-                    namespace=context.namespace,
-                    caches=caches,
-                    flux=self._flux,
-                    look_ups=self._look_ups,
-                    reader=writing,
-                    wide=context.process.wide_checks,
-                    schedules=FollowedSchedules(
-                        own=caches.schedules,
-                        wide=context.process.wide_schedules,
-                        reader=ScheduleReader(compat),
-                    ),
-                    now=partial(context.process.refine_time, writing),
-                    compat=compat,
-                    verifies_wanted=context.settings.verifies_wanted,
-                    keeps_to_namespace=context.settings.keeps_to_namespace,
-                ),
+            newest=newest,
+            statuses=StatusWriter(writing, ROLLOUTS, newest),
+            observer=ReleaseObserver(
+                namespace=context.namespace,
+                caches=caches,
                 flux=self._flux,
-                patcher=writing,
-                attempts=Attempts(context.clock, longest=longest, rng=context.rng),
-                reports=ReleaseReports(context.events.report, self._counters),
-            )
+                look_ups=self._look_ups,
+                reader=writing,
+                wide=context.process.wide_checks,
+                schedules=FollowedSchedules(
+                    own=caches.schedules,
+                    wide=context.process.wide_schedules,
+                    reader=ScheduleReader(compat),
+                ),
+                now=partial(context.process.refine_time, writing),
+                compat=compat,
+                verifies_wanted=context.settings.verifies_wanted,
+                keeps_to_namespace=context.settings.keeps_to_namespace,
+            ),
+            flux=self._flux,
+            patcher=writing,
+            attempts=Attempts(context.clock, longest=longest, rng=context.rng),
+            reports=ReleaseReports(context.events.report, self._counters),
         )
 
     def _wake_all(self) -> None:
@@ -587,16 +578,14 @@ def build_controller(
     newest = NewestObjects(get_cached, namespace, client, DECODERS["HealthCheck"])
     longest = process.settings.reconcile_interval
     return CheckController(
-        CheckContext(
-            newest=newest,
-            statuses=StatusWriter(client, HEALTH_CHECKS, newest),
-            reader=reader,
-            observe=observe,
-            find_lack=find_lack,
-            attempts=Attempts(process.clock, longest=longest, rng=process.rng),
-            is_elsewhere=is_elsewhere,
-            keeps_to_namespace=process.settings.keeps_to_namespace,
-        )
+        newest=newest,
+        statuses=StatusWriter(client, HEALTH_CHECKS, newest),
+        reader=reader,
+        observe=observe,
+        find_lack=find_lack,
+        attempts=Attempts(process.clock, longest=longest, rng=process.rng),
+        is_elsewhere=is_elsewhere,
+        keeps_to_namespace=process.settings.keeps_to_namespace,
     )
 
 
@@ -695,22 +684,18 @@ class Schedules(Feature):
         newest = NewestObjects(kinds.schedules.store.get, self._namespace, client, decode)
         gates = KeptGates(client, kinds.gates, process.clock)
         return ScheduleController(
-            ScheduleContext(
-                resource=resource,
-                newest=newest,
-                statuses=StatusWriter(client, resource, newest),
-                observer=ScheduleObserver(
-                    kinds=kinds,
-                    gates=gates,
-                    now=partial(process.refine_time, client),
-                    compat=get_compat(settings.release_compat, settings.release_order),
-                ),
+            resource=resource,
+            newest=newest,
+            statuses=StatusWriter(client, resource, newest),
+            observer=ScheduleObserver(
+                kinds=kinds,
                 gates=gates,
-                attempts=Attempts(
-                    process.clock, longest=settings.reconcile_interval, rng=process.rng
-                ),
-                report=partial(report_schedule, self._record),
-            )
+                now=partial(process.refine_time, client),
+                compat=get_compat(settings.release_compat, settings.release_order),
+            ),
+            gates=gates,
+            attempts=Attempts(process.clock, longest=settings.reconcile_interval, rng=process.rng),
+            report=partial(report_schedule, self._record),
         )
 
     def _on_schedule(self, old: AnyWatched | None, new: AnyWatched | None) -> None:

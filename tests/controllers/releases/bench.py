@@ -17,7 +17,6 @@ from rollout_operator.controllers.release_sources import (
 )
 from rollout_operator.controllers.releases import (
     FluxObjects,
-    ReleaseContext,
     ReleaseController,
     ReleaseObserver,
     ReleaseReports,
@@ -215,15 +214,13 @@ class ReleaseBench:
         )
         counters = ReleaseCounters(Metrics().registry, NAMESPACE, ())
         return ReleaseController(
-            ReleaseContext(
-                newest=newest,
-                statuses=StatusWriter(api, kinds.ROLLOUTS, newest),
-                observer=observer,
-                flux=flux,
-                patcher=api,
-                attempts=Attempts(clock, longest=timedelta(seconds=5)),
-                reports=ReleaseReports(self.events.append, counters),
-            )
+            newest=newest,
+            statuses=StatusWriter(api, kinds.ROLLOUTS, newest),
+            observer=observer,
+            flux=flux,
+            patcher=api,
+            attempts=Attempts(clock, longest=timedelta(seconds=5)),
+            reports=ReleaseReports(self.events.append, counters),
         )
 
     def use(self, look_ups: ReleaseLookUps, *, verifies_wanted: bool = False) -> None:
