@@ -67,7 +67,6 @@ RETRY_FORBIDDEN: Final = timedelta(minutes=5)
 _DONE: Final = timedelta(0)
 
 PodKey = tuple[str, str]
-"""Namespace and name."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -384,7 +384,6 @@ _END_THE_ROUND: Final = (_DeleteOutcome.LATE, _DeleteOutcome.CHANGED, _DeleteOut
 class _Read(msgspec.Struct, frozen=True, kw_only=True):
     live: Group
     expires_at: timedelta
-    """On the clock's `elapsed`."""
     reservations: _Reservations
 
 

@@ -306,7 +306,6 @@ class CheckController:
     _written: dict[str, HealthCheckStatus] = field(default_factory=dict, init=False)
     """By check, the status that this process wrote last, or tried to."""
     held: set[str] = field(default_factory=set, init=False)
-    """The checks that wait for Flux."""
 
     def __post_init__(self) -> None:
         self._reconciles = Reconciles(

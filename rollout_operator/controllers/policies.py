@@ -6,7 +6,7 @@ the executor deletes them after a live read, under the budgets and locks of all 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -166,9 +166,7 @@ class PolicyStatuses:
     def __init__(
         self, client: _PolicyClient, namespace: str, cached: PolicyStore, clock: Clock
     ) -> None:
-        self._namespace = namespace
-        self._cached = cached
-        self._clock = clock
+        self._namespace, self._cached, self._clock = namespace, cached, clock
         self._newest = NewestObjects(cached.get, namespace, client, decode_watched_policy)
         self._writer = StatusWriter(client, MULTI_AZ_ROLLOUTS, self._newest)
         self._written_at: dict[str, timedelta] = {}
@@ -379,7 +377,8 @@ class PolicyController:
         return min(step.again, beginning.again or RESYNC)
 
     async def _carry_out(self, group: Group, plan: PolicyPlan) -> StepOutcome:
-        step = await self.steps.carry_out(group, _list_actions(plan))
+        actions: list[Action] = [] if plan.action is None else [plan.action]
+        step = await self.steps.carry_out(group, [*actions, *plan.records])
         # A reason that the next reconcile settles is not worth a log line or a write.
         held = (reason for reason in step.reasons if reason.severity is not Severity.DEBUG)
         self._held[group.name] = [*held]
@@ -458,7 +457,3 @@ class PolicyController:
 
     def _name(self, name: str) -> dict[str, object]:
         return {**self.rule.name_keys(GroupName(name))}
-
-
-def _list_actions(plan: PolicyPlan) -> Sequence[Action]:
-    return [*([plan.action] if plan.action else []), *plan.records]

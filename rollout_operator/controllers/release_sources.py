@@ -106,12 +106,6 @@ class ReleaseCaches(msgspec.Struct, frozen=True, kw_only=True):
         rollouts = list_decoded(selecting, ReleaseRollout)
         return tuple(rollout for rollout in rollouts if takes_check(rollout, check))
 
-    def list_policies(self) -> tuple[ImagePolicy, ...]:
-        return list_decoded(self.policies.store.list_all(), ImagePolicy)
-
-    def list_repositories(self) -> tuple[FluxObject, ...]:
-        return list_decoded(self.oci_repositories.store.list_all(), FluxObject)
-
     def list_flux(self, kind: str, tags: Sequence[str]) -> tuple[FluxObject, ...]:
         kinds = {OCI_REPOSITORY: self.oci_repositories, KUSTOMIZATION: self.kustomizations}
         return list_decoded(kinds[kind].store.list_tagged(*tags), FluxObject)
@@ -212,7 +206,7 @@ def list_concerned(decoded: object, objects: ReleaseCaches) -> Iterator[str]:
             yield from _list_of_policies(objects.list_announced(), [decoded])
         case ImageRepository():
             place = (decoded.head.namespace, decoded.head.name)
-            policies = objects.list_policies()
+            policies = list_decoded(objects.policies.store.list_all(), ImagePolicy)
             of_it = [
                 policy
                 for policy in policies
@@ -223,7 +217,8 @@ def list_concerned(decoded: object, objects: ReleaseCaches) -> Iterator[str]:
             yield from decoded.rollouts.values()
             if decoded.source is not None:
                 # The bake of a Rollout waits for the object that applies its own.
-                for repository in objects.list_repositories():
+                repositories = objects.oci_repositories.store.list_all()
+                for repository in list_decoded(repositories, FluxObject):
                     if repository.reference == decoded.source:
                         yield from repository.rollouts.values()
 

@@ -281,6 +281,8 @@ class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
         # From here on nothing is awaited: all of it is of one moment.
         flux, now = self.flux.get_flux(name), self.now()
         gates = list_decoded(self.caches.gates.store.list_tagged(name), ReleaseGate)
+        own_checks = () if rollout.spec.checks is None else self.caches.checks.store.list_all()
+        checks = list_decoded(own_checks, HealthCheck)
         tag = None if current is None else current.version.tag
         targets = list_targets(name, tag, flux)
         if not reading.problem and (lack := explain_absence(self._list_absent(), targets)):
@@ -292,7 +294,7 @@ class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
             metadata=metadata,
             gates=gates,
             schedule_holds=self.schedules.list_holds(rollout, gates, now),
-            checks=self.wide.list_checks() if is_wide else self._list_checks(rollout),
+            checks=self.wide.list_checks() if is_wide else checks,
             namespaces=self.wide.map_labels() if is_wide else {},
             targets=targets,
             write_problem=write_problem,
@@ -326,11 +328,6 @@ class ReleaseObserver(msgspec.Struct, frozen=True, kw_only=True):
         if problem := self.wide.find_problem():
             raise _Unobserved(problem, candidates.CHECKS_UNKNOWN)
         return True
-
-    def _list_checks(self, rollout: ReleaseRollout) -> tuple[HealthCheck, ...]:
-        if rollout.spec.checks is None:
-            return ()
-        return list_decoded(self.caches.checks.store.list_all(), HealthCheck)
 
     async def _read_policy(self, rollout: ReleaseRollout) -> ImagePolicy:
         spec = rollout.spec
@@ -559,7 +556,7 @@ class ReleaseController:
         failed: Collection[tuple[str, str]] = ()
         if isinstance(rollout, ReleaseRollout):
             failed = await self._carry_out(watched, rollout, plan)
-        self._remember(name, remember(snapshot.corrections, plan, snapshot.now, failed))
+        self._corrections[name] = remember(snapshot.corrections, plan, snapshot.now, failed)
         again = min(plan.requeue_after or RESYNC, RESYNC)
         if isinstance(rollout, ReleaseRollout):
             # An image policy of another namespace is not followed: it is read each time.
@@ -669,12 +666,6 @@ class ReleaseController:
             self.newest.doubt(watched.name)
             raise
         self.newest.record(body)
-
-    def _remember(self, name: str, corrections: tuple[Correction, ...]) -> None:
-        if corrections:
-            self._corrections[name] = corrections
-        else:
-            self._corrections.pop(name, None)
 
     def _forget(self, name: str) -> None:
         self._corrections.pop(name, None)

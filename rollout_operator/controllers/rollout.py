@@ -75,7 +75,6 @@ class Steps:
     deletes: OwnDeletes
     attempts: Attempts
     refresh: Callable[[str], None]
-    """Makes the caches list again, for this reason."""
     resync: timedelta
     """When to reconcile again at the latest."""
     _rechecks: dict[GroupName, int] = field(default_factory=dict, init=False)
@@ -204,7 +203,9 @@ class RolloutController:
     async def reconcile(self, name: GroupName) -> Result:
         group = self.observer.observe(name)
         if not group.zones and not group.unreadable:
-            self._forget(name)
+            self._steps.forget(name)
+            self.group_states.forget(name)
+            self.metrics.forget_group(name)
             return Result()
         self.metrics.begin_group(name)
         self.metrics.group_reconciles.labels(name).inc()
@@ -233,11 +234,6 @@ class RolloutController:
         waits, failed = (*step.reasons, *plan.waits), plan.failed or step.failed
         return dataclasses.replace(plan, waits=waits, failed=failed), step.again
 
-    def _forget(self, name: GroupName) -> None:
-        self._steps.forget(name)
-        self.group_states.forget(name)
-        self.metrics.forget_group(name)
-
 
 # Of a group. Two decide; the others are kept in case some turn out to be of a downscale, as the
 # watch of StatefulSets may lag behind that of pods.
@@ -249,7 +245,6 @@ class _Sign(NamedTuple):
     ordinal: int
     pod: str
     at: timedelta
-    """On the clock's `elapsed`."""
 
 
 @dataclass(slots=True)
@@ -260,7 +255,6 @@ class OtherOperators:
     deletes: OwnDeletes
     clock: Clock
     count: Callable[[GroupName], None]
-    """Called with each sign."""
     _signs: dict[GroupName, deque[_Sign]] = field(default_factory=dict, init=False)
     _counts_from: timedelta | None = field(default=None, init=False)
 

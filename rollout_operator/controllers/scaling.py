@@ -105,7 +105,10 @@ class Contests:
         """Return why replicas are not written now, with the clients that revert them."""
         zone, replicas = action.zone, action.replicas
         times = self._rewrites.count(zone.uid, replicas)
-        writers = " and ".join(await self._list_writers(zone, times)) or "something else"
+        named = self._named.get(zone.uid)
+        if named is None or named.times != times:
+            named = self._named[zone.uid] = _Named(times, await self._fetch_writers(zone))
+        writers = " and ".join(named.writers) or "something else"
         stable_text = (
             f"{action.reason.text} waits: spec.replicas was set to {replicas} and did not stay,"
             f" {writers} writes it too"
@@ -117,12 +120,6 @@ class Contests:
             severity=Severity.WARN,
             zone=zone.name,
         )
-
-    async def _list_writers(self, zone: StatefulSet, times: int) -> tuple[str, ...]:
-        named = self._named.get(zone.uid)
-        if named is None or named.times != times:
-            named = self._named[zone.uid] = _Named(times, await self._fetch_writers(zone))
-        return named.writers
 
     async def _fetch_writers(self, zone: StatefulSet) -> tuple[str, ...]:
         try:
@@ -148,7 +145,6 @@ class PodCaller:
     now: Callable[[], datetime]
     """The API server's time."""
     on_answers: Callable[[Uid], None]
-    """Called with the set."""
     late_calls: timedelta
     """For how long a call may reach a pod after its caller has given up."""
     _due: dict[Uid, CallPods] = field(default_factory=dict, init=False)

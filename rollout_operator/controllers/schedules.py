@@ -98,9 +98,10 @@ class KeptGates:
         gates: dict[str, ReleaseGate] = {}
         for watched in self._cached.store.list_all():
             if isinstance(watched, WatchedObject) and isinstance(watched.decoded, ReleaseGate):
-                gates[watched.decoded.head.key] = _restore(
-                    watched.decoded, watched.resource_version
-                )
+                # With its version, which the cached object leaves out.
+                gate, version = watched.decoded, watched.resource_version
+                head = msgspec.structs.replace(gate.head, resource_version=version)
+                gates[head.key] = msgspec.structs.replace(gate, head=head)
         for key, (gate, _) in self._written.items():
             cached = gates.get(key)
             if cached is None or is_older(cached.head.resource_version, gate.head.resource_version):
@@ -193,12 +194,6 @@ def _render_spec(wanted: WantedGate) -> JsonObject:
     return {"rolloutRef": {"name": wanted.rollout}, "passing": wanted.is_passing}
 
 
-def _restore(gate: ReleaseGate, version: str) -> ReleaseGate:
-    """Return a gate with its version, which the cached object leaves out."""
-    head = msgspec.structs.replace(gate.head, resource_version=version)
-    return msgspec.structs.replace(gate, head=head)
-
-
 class ScheduleKinds(msgspec.Struct, frozen=True, kw_only=True):
     schedules: FollowedKind
     rollouts: FollowedKind
@@ -228,18 +223,15 @@ class ScheduleObserver(msgspec.Struct, frozen=True, kw_only=True):
     compat: ReleaseCompat
 
     def observe(self, schedule: ScheduleObject) -> ScheduleSnapshot:
+        gated = map(read_gated, self.kinds.rollouts.store.list_all())
         return ScheduleSnapshot(
             schedule=schedule,
             now=self.now(),
-            rollouts=tuple(self._list_rollouts()),
+            rollouts=tuple(rollout for rollout in gated if rollout is not None),
             gates=self.gates.list_all(),
             namespaces=self._map_namespaces(),
             compat=self.compat,
         )
-
-    def _list_rollouts(self) -> Iterator[GatedRollout]:
-        gated = map(read_gated, self.kinds.rollouts.store.list_all())
-        return (rollout for rollout in gated if rollout is not None)
 
     def _map_namespaces(self) -> Mapping[str, Mapping[str, str]]:
         followed = self.kinds.namespaces
@@ -452,7 +444,8 @@ class ScheduleController:
     async def _observe_and_act(self, name: str) -> timedelta | None:
         watched = await self.newest.settle(self.resource, name)
         if watched is None:
-            self._forget(name)
+            self.newest.forget(name)
+            self.attempts.record_success(("gates", name))
             return None
         if lack := self.observer.kinds.find_lack():
             log.debug("Schedule waits", schedule=name, why=lack)
@@ -533,10 +526,6 @@ class ScheduleController:
             written.failed[key] = str(error)
         written.tried.append(action)
         return True
-
-    def _forget(self, name: str) -> None:
-        self.newest.forget(name)
-        self.attempts.record_success(("gates", name))
 
 
 def _get_key(action: GateAction) -> str:

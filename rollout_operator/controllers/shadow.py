@@ -15,7 +15,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Final, NamedTuple
 
 import msgspec
@@ -51,13 +50,6 @@ _SETTLES_IN: Final = timedelta(seconds=2)
 MOST_SETTLING: Final = 32
 # Budgets may count pods of other groups, whose events do not wake this group.
 _HELD_RECHECK: Final = timedelta(seconds=10)
-
-
-class _Difference(StrEnum):
-    """The values of `metrics.SHADOW_DIFFERENCES`."""
-
-    NOT_DELETED = "not_deleted"
-    DELETED = "deleted"
 
 
 class _Went(NamedTuple):
@@ -131,7 +123,8 @@ class Differences:
         if left > timedelta(0):
             return left
         watched.reported.add(uid)
-        self._count(group, replacement.pod, _Difference.NOT_DELETED, replacement.reason.text)
+        text = "This operator would have deleted a pod that stays"
+        self._count(group, replacement.pod, "not_deleted", text, replacement.reason.text)
         return None
 
     def _compare_went(self, group: GroupName, went: _Went, now: timedelta) -> timedelta | None:
@@ -139,7 +132,8 @@ class Differences:
         left = went.at + _SETTLES_IN - now
         if left > timedelta(0):
             return left
-        self._count(group, went.pod, _Difference.DELETED, "it was not this pod's turn")
+        text = "A pod was deleted that this operator would have kept"
+        self._count(group, went.pod, "deleted", text, "it was not this pod's turn")
         return None
 
     def _drop(self, watched: _Watched, wanted: Mapping[Uid, Replacement], now: timedelta) -> None:
@@ -151,14 +145,10 @@ class Differences:
             if now - at >= _SETTLES_IN:
                 del watched.dropped[uid]
 
-    def _count(self, group: GroupName, pod: Pod, kind: _Difference, why: str) -> None:
+    def _count(self, group: GroupName, pod: Pod, kind: str, text: str, why: str) -> None:
         self.total += 1
-        self._counter.labels(group, kind).inc()
-        messages = {
-            _Difference.NOT_DELETED: "This operator would have deleted a pod that stays",
-            _Difference.DELETED: "A pod was deleted that this operator would have kept",
-        }
-        log.warn(messages[kind], group=group, pod=pod.name, uid=pod.uid, why=why)
+        self._counter.labels(group, kind).inc()  # one of `metrics.SHADOW_DIFFERENCES`
+        log.warn(text, group=group, pod=pod.name, uid=pod.uid, why=why)
 
 
 class ShadowController(msgspec.Struct, frozen=True, kw_only=True):

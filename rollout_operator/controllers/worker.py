@@ -250,18 +250,16 @@ class Attempts:
                 del self._failing[old]
         failing = self._failing.setdefault(attempt, _Failing(now, now, error))
         failing.count += 1
-        wait = max(self._choose_wait(failing, now), at_least)
+        wait = self._backoff.bound(failing.count) * (1 + self._rng()) / 2
+        if now - failing.since >= _PERMANENT_AFTER:
+            wait = _PERMANENT_WAIT
+        wait = max(wait, at_least)
         failing.not_before = now + wait
         failing.error = error
         return wait
 
     def record_success(self, attempt: Attempt) -> None:
         self._failing.pop(attempt, None)
-
-    def _choose_wait(self, failing: _Failing, now: timedelta) -> timedelta:
-        if now - failing.since >= _PERMANENT_AFTER:
-            return _PERMANENT_WAIT
-        return self._backoff.bound(failing.count) * (1 + self._rng()) / 2
 
 
 class Reconciles(msgspec.Struct, frozen=True, kw_only=True):
@@ -277,7 +275,6 @@ class Reconciles(msgspec.Struct, frozen=True, kw_only=True):
     """Reconciles an object by name, and returns when to do so again. May raise ApiError and
     DecodeError."""
     name_keys: Callable[[str], Mapping[str, object]]
-    """Returns the log keys of an object."""
     on_failure: Callable[[str, Exception], None] = lambda name, error: None
     """Called with errors that are worth a warning."""
     recheck: timedelta = RECHECK

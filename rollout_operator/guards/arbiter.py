@@ -722,7 +722,6 @@ class BudgetAccount(msgspec.Struct, frozen=True, kw_only=True):
     known: BudgetVersions
     described: BudgetDescription
     zones: tuple[Uid, ...]
-    """The StatefulSets that it selects."""
 
 
 class Accounts:

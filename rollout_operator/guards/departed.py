@@ -249,10 +249,11 @@ class DepartedZones:
         left, pod = self._just_left[name], new or old
         is_late = self._clock.elapsed() - left.at < LATEST
         is_own = pod is not None and left.sts.find_ordinal(pod.name, left.sts.ordinals) is not None
+        is_up = isinstance(new, Pod) and new.is_ready
         version = "" if new is None else new.resource_version
         if new is None and old is not None:
             version = self._pods.find_deletion(old.uid)
-        if is_late and is_own and is_older(version, left.version) and not _is_up(new):
+        if is_late and is_own and is_older(version, left.version) and not is_up:
             del self._just_left[name]
             self._add(left.sts, left.scopes, left.at)
             self._forget_surplus()
@@ -392,10 +393,6 @@ def _imagine(
         first_ordinal=first,
         replicas=max(known, default=first) + 1 - first,
     )
-
-
-def _is_up(pod: Pod | Unreadable | None) -> bool:
-    return isinstance(pod, Pod) and pod.is_ready
 
 
 def _without_status(sts: StatefulSet) -> StatefulSet:

@@ -96,7 +96,6 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
 
     request: DisruptionRequest
     budget: Budget
-    """By which it was decided."""
     grant: Grant
     record: Record | None
     """None where the role forbids writing a record."""

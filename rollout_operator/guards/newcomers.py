@@ -49,7 +49,6 @@ class PastNames:
 
     def __init__(self, now: timedelta) -> None:
         self._names: OrderedDict[tuple[str, str], _Past] = OrderedDict()
-        """The oldest first."""
         self._complete_since = now
 
     def __len__(self) -> int:

@@ -69,17 +69,14 @@ class DueCancel(NamedTuple):
 class BacklogEntry(msgspec.Struct, frozen=True):
     pod: str
     due: timedelta
-    """On the clock's `elapsed`."""
     again: timedelta | None = None
     """After how long it is called once more."""
     failures: int = 0
-    """How often in a row it could not be reached."""
     gone: timedelta | None = None
     """When the pod was first found gone and not wanted; None while there is a pod to call."""
     is_dormant: bool = False
     """Whether the pod is on its way out, and not wanted: it is not called."""
     causes: frozenset[str] = frozenset()
-    """Why it could not be reached."""
 
     @property
     def over(self) -> timedelta | None:
@@ -323,7 +320,10 @@ class PodRecords:
         failures = [error for error in errors if error is not None]
         if failures and len(failures) == len(errors):
             if all(isinstance(error, Denied) for error in failures):
-                self._report_forbidden(failures[0])
+                if not self._is_forbidden:
+                    text = "Downscales are not recorded on pods: a crash would forget them"
+                    log.warn(text, err=failures[0])
+                self._is_forbidden = True
                 return
             raise failures[0]
 
@@ -348,11 +348,6 @@ class PodRecords:
         except ApiError as error:
             return error
         return None
-
-    def _report_forbidden(self, error: ApiError) -> None:
-        if not self._is_forbidden:
-            log.warn("Downscales are not recorded on pods: a crash would forget them", err=error)
-        self._is_forbidden = True
 
 
 def choose_annotated(pods: Sequence[Pod]) -> list[Pod]:

@@ -58,7 +58,6 @@ _LineKey = tuple[str, str]
 class _Waiter(msgspec.Struct, frozen=True, kw_only=True):
     pod: Pod
     requested_at: timedelta
-    """On the clock's `elapsed`."""
     pause: timedelta
     until: timedelta
     """When the client is no longer waited for."""
