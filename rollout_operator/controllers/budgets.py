@@ -32,7 +32,7 @@ from rollout_operator.kube.api import (
     list_items,
 )
 from rollout_operator.kube.store import PodStore
-from rollout_operator.model.budget import BudgetStatus, ShownStatus
+from rollout_operator.model.budget import BudgetStatus
 from rollout_operator.model.decode.custom import decode_budget_status
 from rollout_operator.model.decode.objects import decode_pod
 from rollout_operator.model.names import (
@@ -293,22 +293,19 @@ class BudgetStatuses:
 
     async def _read(self) -> None:
         """Read the statuses of all budgets. Raises ApiError."""
-        shown: dict[str, ShownStatus] = {}
+        shown: dict[str, _Shown] = {}
         for item in await list_items(self.client, ZONE_BUDGETS, self.namespace):
             try:
                 status = decode_budget_status(item)
             except DecodeError as error:
                 log.debug("Status of a budget cannot be read", err=error)
             else:
-                shown[status.name] = status
-        self._shown = {name: self._compare(each) for name, each in shown.items()}
+                before = self._shown.get(status.name)
+                now = _Shown(uid=status.uid, status=status.status)
+                is_same = before and (before.uid, before.status) == (now.uid, now.status)
+                shown[status.name] = before if before and is_same else now
+        self._shown = shown
         self._read_at = self.clock.elapsed()
-
-    def _compare(self, shown: ShownStatus) -> _Shown:
-        written = self._shown.get(shown.name)
-        if written is not None and (written.uid, written.status) == (shown.uid, shown.status):
-            return written
-        return _Shown(uid=shown.uid, status=shown.status)
 
     async def _find_missing(self, name: str, error: NotFound) -> timedelta | None:
         """Find out whether the budget is gone, or its kind has no status."""

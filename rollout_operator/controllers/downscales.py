@@ -348,8 +348,10 @@ class DownscaleController:
             pods=[name for _, name in called], settled_in=PERSIST_LIMIT,
         )  # fmt: skip
         # Not from `begun` on: the other process may have allowed the same again until it ended.
+        places = (place for record in records for place in (record.target, *record.earlier))
         self.downscales.adopt(
-            sts, key, recorded or now, called, earlier=_list_earlier(records, key.target),
+            sts, key, recorded or now, called,
+            earlier=[one for one in dict.fromkeys(places) if one is not None and one != key.target],
             latest=None if recorded is None else max(recorded, newest.at + LATEST_REPEAT),
             replaced_at=find_replaced(key, sts, pods, newest.at, now),
         )  # fmt: skip
@@ -520,8 +522,3 @@ class DownscaleController:
         write_log = log.warn if failures == 1 else log.debug
         write_log("Downscale is not settled yet", again_in=wait, err=error)
         return wait
-
-
-def _list_earlier(records: Sequence[DownscaleRecord], target: Target | None) -> list[Target]:
-    called = (place for record in records for place in (record.target, *record.earlier))
-    return [place for place in dict.fromkeys(called) if place is not None and place != target]

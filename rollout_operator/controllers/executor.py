@@ -74,10 +74,8 @@ _REFUSAL_LASTS: Final = timedelta(minutes=10)
 
 
 def _find_zone(plan: Plan, uid: Uid) -> ReplacePods | None:
-    for action in plan.actions:
-        if isinstance(action, ReplacePods) and action.zone.uid == uid:
-            return action
-    return None
+    replacing = (action for action in plan.actions if isinstance(action, ReplacePods))
+    return next((action for action in replacing if action.zone.uid == uid), None)
 
 
 def _cut_to(cached: ReplacePods, live: ReplacePods) -> ReplacePods | None:

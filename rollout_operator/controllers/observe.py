@@ -19,8 +19,7 @@ import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.tasks import both
-from rollout_operator.guards.arbiter import compose_zone
-from rollout_operator.guards.departed import OwnedPods
+from rollout_operator.guards.departed import OwnedPods, compose_zone
 from rollout_operator.guards.grants import InFlight
 from rollout_operator.kube.api import PODS, STATEFULSETS, LiveReader, Resource
 from rollout_operator.kube.store import PodStore, StatefulSetStore

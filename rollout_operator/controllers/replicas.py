@@ -131,7 +131,9 @@ class Removals:
             return timedelta(0)
         now = self._clock.elapsed()
         self._line.setdefault(sts.uid, now)
-        self._drop_late(now)
+        for uid in list(islice(self._line, _MOST_UNDERWAY)):
+            if now - self._line[uid] > _SHORTEST_WAIT:  # it no longer tries: its mark is gone
+                del self._line[uid]
         has_share = self._paid_until - now <= (_BURST - 1) * self._interval
         room = _MOST_UNDERWAY - self._underway if has_share else 0
         place = list(self._line).index(sts.uid)
@@ -169,12 +171,6 @@ class Removals:
 
     def _is_ours(self, sts: StatefulSet) -> bool:
         return self._intents.is_ours(sts.uid, _text(sts))
-
-    def _drop_late(self, now: timedelta) -> None:
-        """Drop the first sets of the line if they no longer try: their mark is gone."""
-        for uid in list(islice(self._line, _MOST_UNDERWAY)):
-            if now - self._line[uid] > _SHORTEST_WAIT:
-                del self._line[uid]
 
 
 def _text(sts: StatefulSet) -> str:
@@ -610,7 +606,8 @@ class Replicas:
             sets = [zone.sts for zone in live.zones]
             times = await self.times.read(sets)
             plan = plan_scaling(replace(scaling, group=live, times=times, written={}))
-            agreed = _find(plan.scale, action)
+            same = (other for other in plan.scale if _name_change(other) == _name_change(action))
+            agreed = next(same, None)
             others = self.downscales.intents.find(sets, but=action.zone.uid)
             if agreed is None or live.owners != group.owners or others is not None:
                 raise Conflict(f"the API server does not confirm what the cache shows of {name}")
@@ -736,9 +733,5 @@ def _shows(sts: StatefulSet, unseen: _UnseenWrite) -> bool:
     return sts.generation >= unseen.generation
 
 
-def _find(actions: Iterable[ScaleZone], wanted: ScaleZone) -> ScaleZone | None:
-    for action in actions:
-        is_same = action.zone.uid == wanted.zone.uid and action.replicas == wanted.replicas
-        if is_same and action.zone.replicas == wanted.zone.replicas:
-            return action
-    return None
+def _name_change(action: ScaleZone) -> tuple[Uid, int, int]:
+    return action.zone.uid, action.zone.replicas, action.replicas

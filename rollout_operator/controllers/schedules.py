@@ -94,7 +94,9 @@ class KeptGates:
         cached.on_change(self._on_change)
 
     def list_all(self) -> tuple[ReleaseGate, ...]:
-        self._forget_old()
+        begin = self._clock.elapsed() - OWN_WRITES_LAST
+        self._written = {key: own for key, own in self._written.items() if own[1] >= begin}
+        self._deleted = {uid: at for uid, at in self._deleted.items() if at >= begin}
         gates: dict[str, ReleaseGate] = {}
         for watched in self._cached.store.list_all():
             if isinstance(watched, WatchedObject) and isinstance(watched.decoded, ReleaseGate):
@@ -128,7 +130,9 @@ class KeptGates:
                 if not still_holds():
                     return False
                 self._log("Correcting gate", wanted)
-                patch = _render_correction(action)
+                same: JsonObject = {"uid": head.uid, "resourceVersion": head.resource_version}
+                metadata = {**same, **_render_metadata(wanted)}
+                patch: JsonObject = {"metadata": metadata, "spec": _render_spec(wanted)}
                 self._record(await client.patch(*place, patch, has_turn=True))
             case DeleteGate(head=head):
                 log.info("Deleting gate", gate=head.key)
@@ -147,11 +151,6 @@ class KeptGates:
         gate = decode_gate(body)
         self._written[gate.head.key] = gate, self._clock.elapsed()
 
-    def _forget_old(self) -> None:
-        begin = self._clock.elapsed() - OWN_WRITES_LAST
-        self._written = {key: own for key, own in self._written.items() if own[1] >= begin}
-        self._deleted = {uid: at for uid, at in self._deleted.items() if at >= begin}
-
     def _log(self, message: str, wanted: WantedGate) -> None:
         log.info(message, gate=wanted.key, rollout=wanted.rollout, is_passing=wanted.is_passing)
 
@@ -168,13 +167,6 @@ def render_gate(wanted: WantedGate) -> JsonObject:
         "metadata": {"name": wanted.name, "namespace": wanted.namespace, **metadata},
         "spec": _render_spec(wanted),
     }
-
-
-def _render_correction(action: CorrectGate) -> JsonObject:
-    """Return the merge patch that corrects a gate, and changes no other field of it."""
-    head, wanted = action.head, action.wanted
-    same: JsonObject = {"uid": head.uid, "resourceVersion": head.resource_version}
-    return {"metadata": {**same, **_render_metadata(wanted)}, "spec": _render_spec(wanted)}
 
 
 def _render_metadata(wanted: WantedGate) -> JsonObject:

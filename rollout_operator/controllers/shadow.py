@@ -14,7 +14,7 @@ import asyncio
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final, NamedTuple
 
 import msgspec
@@ -253,10 +253,14 @@ class ShadowScalingController:
             return Result()
         self._known.add(name)
         self.references.want(name, list_references(sets))
-        times, problem = await self._read_times(sets)
+        problem = ""
+        try:
+            await self.times.refresh()
+        except (ApiError, InvalidInput) as error:
+            problem = f"{error}"
         scaling = ScalingSnapshot(
             group=group,
-            times=times,
+            times={} if problem else self.times.recall(sets),
             source=self.times.source,
             times_problem=problem,
             scales=self.references.readings,
@@ -266,13 +270,6 @@ class ShadowScalingController:
         log_again = self.group_states.post(_explain(plan), Subject.SCALING)
         times_due = (RESYNC, plan.requeue_after, log_again)
         return Result(again=min(time for time in times_due if time is not None))
-
-    async def _read_times(self, sets: Sequence[StatefulSet]) -> tuple[Mapping[Uid, datetime], str]:
-        try:
-            await self.times.refresh()
-        except (ApiError, InvalidInput) as error:
-            return {}, f"{error}"
-        return self.times.recall(sets), ""
 
     def _forget(self, group: Group) -> None:
         if group.name not in self._known:

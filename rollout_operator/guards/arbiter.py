@@ -23,7 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
-from rollout_operator.guards.departed import OwnedPods
+from rollout_operator.guards.departed import OwnedPods, compose_zone
 from rollout_operator.guards.grants import (
     QUARANTINE,
     RECORD_COUNTS,
@@ -262,17 +262,6 @@ class ArbiterContext(msgspec.Struct, frozen=True, kw_only=True):
     find_newcomers: Callable[[Uid], Newcomers | None] = lambda uid: None
     find_departed: Callable[[str, OwnedPods | None], tuple[Zone, ...]] = lambda budget, live: ()
     """Returns the zones that left a budget while they were short, with live or cached pods."""
-
-
-def compose_zone(
-    sts: StatefulSet, pods: Sequence[Pod | Unreadable], newcomers: Newcomers | None
-) -> Zone:
-    return Zone(
-        sts=sts,
-        pods=tuple(pod for pod in pods if isinstance(pod, Pod)),
-        unreadable_pods=tuple(pod for pod in pods if isinstance(pod, Unreadable)),
-        newcomers=newcomers,
-    )
 
 
 class Snapshots:

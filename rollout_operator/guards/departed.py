@@ -298,8 +298,10 @@ class DepartedZones:
 
         A budget or policy may be there under another name by now.
         """
-        alike = [record for record in departed.values() if self._is_in(scope, record.sts)]
-        return departed.get(scope) or max(alike, key=lambda record: record.at, default=None)
+        if scope in departed:
+            return departed[scope]
+        alike = (record for record in departed.values() if self._is_in(scope, record.sts))
+        return max(alike, key=lambda record: record.at, default=None)
 
     def _is_orphaned(self, pod: Pod) -> bool:
         """Return whether no StatefulSet controls a pod that is named like those of one."""
@@ -313,12 +315,9 @@ class DepartedZones:
         else:
             pods += self._pods.list_by_owner(sts.uid)
             pods += self._pods.list_orphans(sts.name)
-        own = [_adopt(sts, pod) for pod in pods if pod.owner_uid == sts.uid or _fits(sts, pod)]
-        return Zone(
-            sts=sts,
-            pods=tuple(pod for pod in own if isinstance(pod, Pod)),
-            unreadable_pods=tuple(pod for pod in own if isinstance(pod, Unreadable)),
-        )
+        own = [pod for pod in pods if pod.owner_uid == sts.uid]
+        own += [replace(pod, owner_uid=sts.uid) for pod in pods if _fits(sts, pod)]
+        return compose_zone(sts, own)
 
     def _measure(self, sts: StatefulSet, *, has_newcomers: bool = True) -> Readiness:
         zone, now = self._make_zone(sts), self._now()
@@ -361,6 +360,18 @@ class DepartedZones:
             for scope in scopes:
                 if scope[0] == kind:
                     callback(scope[1])
+
+
+def compose_zone(
+    sts: StatefulSet, pods: Sequence[Pod | Unreadable], newcomers: Newcomers | None = None
+) -> Zone:
+    """Return a zone of these pods, which all belong to it."""
+    return Zone(
+        sts=sts,
+        pods=tuple(pod for pod in pods if isinstance(pod, Pod)),
+        unreadable_pods=tuple(pod for pod in pods if isinstance(pod, Unreadable)),
+        newcomers=newcomers,
+    )
 
 
 def _index_read(live: OwnedPods) -> _Read:
@@ -410,7 +421,3 @@ def _without_status(sts: StatefulSet) -> StatefulSet:
 def _fits(sts: StatefulSet, pod: Pod | Unreadable) -> bool:
     is_free = pod.owner_uid is None and sts.ordinal_of(pod.name) is not None
     return is_free and (isinstance(pod, Unreadable) or selects(sts.selector, pod.labels))
-
-
-def _adopt(sts: StatefulSet, pod: Pod | Unreadable) -> Pod | Unreadable:
-    return pod if pod.owner_uid == sts.uid else replace(pod, owner_uid=sts.uid)
