@@ -1,20 +1,22 @@
 """Read what `kubectl get -o yaml` prints: documents and lists into single objects.
 
-Decides what is readable. Nothing of the text is ever repeated, not even in an error: it may hold
-Secrets.
+Decides what is readable. Errors repeat no value of the text, which may hold Secrets; of keys they
+name only one that is given twice.
 """
 
 import codecs
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Protocol
 
 import msgspec
 import yaml
 
 from rollout_operator.kube.api import JsonObject, Resource
 from rollout_operator.model.names import InvalidInput
+from rollout_operator.model.units import quote
 from rollout_operator.planning.wording import join_names
 
 # As Windows PowerShell writes what it redirects into a file.
@@ -28,9 +30,18 @@ _NO_OBJECT: Final = "kustomization"
 _LIST: Final = "List"
 # Objects of Kubernetes have some ten levels; schemas of their kinds, a few more.
 _DEEPEST: Final = 200
+# May stand several times in a mapping, and takes in others.
+_MERGE: Final = "<<"
 _TOO_DEEP: Final = "the input is nested too deeply"
 _CUT: Final = "the input seems to end early"
 HINT: Final = "pass what `kubectl get statefulsets,pods -o yaml` prints"
+
+
+class _Mark(Protocol):
+    """A place in the text: PyYAML and libyaml have a class each."""
+
+    line: int
+    column: int
 
 
 class BadDump(InvalidInput):
@@ -114,36 +125,58 @@ def _decode(content: bytes) -> str:
 def _parse(text: str) -> list[object]:
     if text.lstrip().startswith("{"):
         try:
-            return [msgspec.json.decode(text)]
-        except msgspec.DecodeError:
-            pass  # several objects, or YAML in one line
+            return [json.loads(text, object_pairs_hook=_join_fields)]
+        except ValueError:
+            pass  # several objects, YAML in one line, or a key that is given twice
     try:
-        _check_depth(text)
+        _check_structure(text)
         return list(yaml.load_all(text, _LOADER))
     except yaml.MarkedYAMLError as error:
         lines = text.rstrip().count("\n")
         is_cut = error.problem_mark is not None and error.problem_mark.line >= lines
         why = f"; {_CUT}" if is_cut else ""
-        raise BadDump(f"the input is not YAML{_place(error)}{why}: {HINT}") from None
+        raise BadDump(f"the input is not YAML{_place(error.problem_mark)}{why}: {HINT}") from None
     except (yaml.YAMLError, ValueError):
         raise BadDump(f"the input is not YAML: {HINT}") from None
 
 
-def _check_depth(text: str) -> None:
-    """Raise BadDump where it is nested too deeply: libyaml would exhaust the stack and crash."""
-    depth = 0
+def _join_fields(fields: list[tuple[str, object]]) -> dict[str, object]:
+    """Return an object of JSON. Raises ValueError where a key is given twice."""
+    joined = dict(fields)
+    if len(joined) < len(fields):
+        raise ValueError
+    return joined
+
+
+def _check_structure(text: str) -> None:
+    """Raise BadDump for a key that is given twice, of which YAML would keep the last alone.
+
+    Also for what is nested so deeply that libyaml would exhaust the stack and crash.
+    """
+    keys: list[set[str] | None] = []  # of each open collection; None: a list
+    is_key: list[bool] = []
     for event in yaml.parse(text, _LOADER):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if depth > _DEEPEST:
-            raise BadDump(_TOO_DEEP)
+        if isinstance(event, yaml.CollectionEndEvent):
+            keys.pop()
+            is_key.pop()
+        elif isinstance(event, yaml.NodeEvent):
+            known = keys[-1] if keys else None
+            if known is not None:
+                if is_key[-1] and isinstance(event, yaml.ScalarEvent) and event.value != _MERGE:
+                    if event.value in known:
+                        where = _place(event.start_mark)
+                        raise BadDump(f"key {quote(event.value)} is given twice{where}")
+                    known.add(event.value)
+                is_key[-1] = not is_key[-1]
+            if isinstance(event, yaml.CollectionStartEvent):
+                keys.append(set() if isinstance(event, yaml.MappingStartEvent) else None)
+                is_key.append(True)
+                if len(keys) > _DEEPEST:
+                    raise BadDump(_TOO_DEEP)
 
 
-def _place(error: yaml.MarkedYAMLError) -> str:
+def _place(mark: _Mark | None) -> str:
     """Return where it is wrong. What is there is not told: it may be part of a Secret."""
-    mark = error.problem_mark
     return "" if mark is None else f" (line {mark.line + 1}, column {mark.column + 1})"
 
 

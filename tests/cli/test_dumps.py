@@ -120,6 +120,38 @@ def test_what_cannot_be_read_is_refused_and_never_repeated(content: str, complai
     assert refused.value.__cause__ is None
 
 
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("kind: Pod\nspec: {}\nspec: {}\n", r'key "spec" is given twice \(line 3, '),
+        ("kind: Pod\n---\na:\n- b:\n    c: 1\n    'c': 2\n", r'key "c" is given twice \(line 6, '),
+        ("kind: Pod\na: {b: {c: 1}, b: [2]}\n", r'key "b" is given twice \(line 2, '),
+        ('{"kind": "Pod",\n "a": [{"b": 1,\n "b": 1}]}', r'key "b" is given twice \(line 3, '),
+        (
+            '{"kind": "Pod"}\n---\n{"kind": "Pod", "kind": "Pod"}',
+            r'key "kind" is given twice \(line 3, ',
+        ),
+    ],
+)
+def test_a_key_that_is_given_twice_is_refused(content: str, complaint: str) -> None:
+    """As kubectl's strict decoding does; YAML would keep the last value alone."""
+    with pytest.raises(BadDump, match=complaint):
+        read_objects(content.encode())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "kind: Pod\napiVersion: v1\na: {b: b}\nb: [b, b]\nc: {b: b}\n",
+        "kind: Pod\napiVersion: v1\n---\nkind: Pod\napiVersion: v1\n",
+        "kind: Pod\napiVersion: v1\na: &a {b: 1}\nc: {<<: *a, b: 2}\n",
+        '{"kind": "Pod", "apiVersion": "v1", "a": {"b": "b"}, "c": [{"b": 1}, {"b": 1}]}',
+    ],
+)
+def test_the_same_key_in_several_places_is_read(content: str) -> None:
+    assert read_objects(content.encode())
+
+
 def test_what_is_no_text_is_refused() -> None:
     with pytest.raises(BadDump, match="not text in UTF-8"):
         read_objects(b"\xc3\x28\x00")
