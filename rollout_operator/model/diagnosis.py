@@ -74,6 +74,7 @@ class FindingCode(StrEnum):
     LEADING_ZONE_UNKNOWN = "leading_zone_unknown"
     # MultiAZRollouts
     POLICY_KIND_MISSING = "policy_kind_missing"
+    POLICY_KIND_OUTDATED = "policy_kind_outdated"
     POLICIES_NOT_OBEYED = "policies_not_obeyed"
     POLICY_REFUSED = "policy_refused"
     # releases
@@ -174,6 +175,7 @@ class Source(StrEnum):
     POD_TRIALS = "dry runs of pods"
     PREPARE_PATHS = "paths on which pods are prepared"
     POLICIES = "multiazrollouts"
+    DEFINITIONS = "customresourcedefinitions"
     RELEASES = "rollouts of releases"
     FLUX = "objects of Flux"
 
@@ -376,6 +378,8 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     """In the version that the operator reads."""
     versions: tuple[str, ...] = ()
     """That are served in its place; none: there is no definition, or it may not be read."""
+    missing: tuple[str, ...] = ()
+    """Fields of `status` that the definition lacks, such as `status.phase`."""
 
 
 def _make_no_releases() -> "ReleaseObjects":

@@ -65,6 +65,7 @@ from rollout_operator.model.decode.installation import (
     decode_hooks,
     decode_kuberik,
     decode_labelled_pod,
+    decode_missing_fields,
     decode_namespace_labels,
     decode_native_budget,
     decode_operator,
@@ -106,6 +107,7 @@ from rollout_operator.model.names import (
     UnknownOutcome,
     Unreachable,
 )
+from rollout_operator.model.policy import PolicyStatus
 from rollout_operator.model.release_plan import gather_releases
 from rollout_operator.model.units import format_duration, parse_rfc3339
 from rollout_operator.operator.inspect import ExaminingClient, Lister, Reading, ReleaseReader
@@ -485,7 +487,7 @@ async def read_installation(client: ExaminingClient, namespace: str, now: dateti
             for policy in policies
             if find_disobedience(policy, installation.now) is not None
         ),
-        policy_kind=await reading.fetch_policy_kind(),
+        policy_kind=await reading.fetch_policy_kind(is_obeyed=obeys(installation)),
         lease=await reading.fetch_lease(find_value(arguments, LEASE_FLAG) or DEFAULT_LEASE),
         hooks=await reading.list_hooks(_choose_secret(arguments)),
     )
@@ -595,19 +597,25 @@ class _InstallationReading(Reading):
             renewed = None
         return HeldLease(name=name, holder=lease.holder, renewed=renewed)
 
-    async def fetch_policy_kind(self) -> PolicyKind:
-        """Return whether MultiAZRollouts are served, and which versions where they are not.
+    async def fetch_policy_kind(self, *, is_obeyed: bool) -> PolicyKind:
+        """Return whether MultiAZRollouts are served, and what is wrong with their definition.
 
-        Administrators alone may read definitions, which are read only in that case.
+        Administrators alone may read it: it is read where they are not served, or are obeyed.
         """
-        if MULTI_AZ_ROLLOUTS not in self.unknown:
+        is_served = MULTI_AZ_ROLLOUTS not in self.unknown
+        if is_served and not is_obeyed:
             return PolicyKind()
         name = f"{MULTI_AZ_ROLLOUTS.plural}.{MULTI_AZ_ROLLOUTS.group}"
         try:
-            versions = decode_served_versions(await self.client.fetch(DEFINITIONS, "", name))
-        except OperatorError:
-            versions = ()
-        return PolicyKind(is_served=False, versions=versions)
+            raw = await self.client.fetch(DEFINITIONS, "", name)
+            if not is_served:
+                return PolicyKind(is_served=False, versions=decode_served_versions(raw))
+            version = MULTI_AZ_ROLLOUTS.version
+            return PolicyKind(missing=decode_missing_fields(raw, version, PolicyStatus))
+        except OperatorError as error:
+            if is_served and not isinstance(error, NotFound):
+                self.record(Source.DEFINITIONS, error)
+            return PolicyKind(is_served=is_served)
 
     async def list_hooks(self, secret: str) -> tuple[HookRegistration, ...]:
         """Return the webhooks of all rollout operators of the cluster."""

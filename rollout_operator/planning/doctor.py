@@ -450,7 +450,9 @@ CHECKS: Final = (
     Check("namespace", doctor_install.check_namespace, (Source.NAMESPACE,)),
     Check("operator is there and ready", doctor_install.check_operator, (_OPERATORS, _SETS)),
     Check("one operator", doctor_install.check_count, (_OPERATORS,)),
-    Check("holder of the Lease", doctor_install.check_lease, (Source.LEASE, Source.PODS)),
+    Check(
+        "holder of the Lease", doctor_install.check_lease, (Source.LEASE, Source.PODS, _OPERATORS)
+    ),
     Check("arguments of the operator", doctor_install.check_arguments, (_OPERATORS,)),
     Check("flags and variables", doctor_install.check_overruled, (_OPERATORS,)),
     Check("rights of the operator", doctor_install.check_rights, (Source.RIGHTS,)),
@@ -490,6 +492,11 @@ CHECKS: Final = (
         (_SETS, Source.PODS, Source.PREPARE_PATHS),
     ),
     Check("kind of MultiAZRollouts", doctor_objects.check_kind, (_OPERATORS, Source.POLICIES)),
+    Check(
+        "fields of MultiAZRollouts",
+        doctor_objects.check_fields,
+        (_OPERATORS, Source.POLICIES, Source.DEFINITIONS),
+    ),
     Check("MultiAZRollouts are obeyed", doctor_objects.check_obeyed, (_OPERATORS, Source.POLICIES)),
     Check(
         "MultiAZRollouts are accepted",

@@ -137,9 +137,12 @@ def check_count(installation: Installation) -> Iterator[Finding]:
 
 
 def check_lease(installation: Installation) -> Iterator[Finding]:
-    """Yield that no pod here holds the Lease that says which operator acts."""
+    """Yield that a process elsewhere holds the Lease of the operator that a Deployment here runs.
+
+    Where no Deployment runs one, a process elsewhere may be all that there is to be.
+    """
     lease = installation.lease
-    if lease is None or not lease.holder:
+    if lease is None or not lease.holder or not list_acting(installation):
         return
     # The name of the pod, and what distinguishes its processes.
     pod = lease.holder.rpartition("_")[0]

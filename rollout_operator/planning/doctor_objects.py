@@ -67,6 +67,14 @@ def check_kind(installation: Installation) -> Iterator[Finding]:
     yield make_finding(FindingCode.POLICY_KIND_MISSING, _KIND, text)
 
 
+def check_fields(installation: Installation) -> Iterator[Finding]:
+    """Yield that the definition of the kind is older than the operator."""
+    missing = installation.policy_kind.missing
+    if missing and obeys(installation):
+        text = f"its CustomResourceDefinition lacks {join_names(missing, shown=len(missing))}"
+        yield make_finding(FindingCode.POLICY_KIND_OUTDATED, _KIND, text)
+
+
 def check_obeyed(installation: Installation) -> Iterator[Finding]:
     """Yield that policies are here, and that no operator looks after them.
 

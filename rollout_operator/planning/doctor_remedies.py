@@ -65,7 +65,8 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
     ),
     FindingCode.LEASE_HOLDER_UNKNOWN: Advice(
         _WARN,
-        "the Lease is held by a process that is no pod of this namespace",
+        "a Deployment here runs an operator, and a process that is no pod of this namespace holds"
+        " the Lease",
         "find the process, such as a process on a person's machine, and stop it; after a crash the"
         " Lease changes hands within a minute",
     ),
@@ -256,6 +257,13 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
         _WARN,
         "the operator is to obey MultiAZRollouts, and the API server does not know them",
         "apply `manifests/crds`; the operator waits for it and needs no restart",
+    ),
+    FindingCode.POLICY_KIND_OUTDATED: Advice(
+        _WARN,
+        "the CustomResourceDefinition of MultiAZRollouts is older than `doctor`: the API server"
+        " drops what the operator records in the missing fields",
+        "apply `manifests/crds`, or run `rollout-operator apply-crds`: Helm never upgrades"
+        " definitions",
     ),
     FindingCode.POLICIES_NOT_OBEYED: Advice(
         _ERROR,

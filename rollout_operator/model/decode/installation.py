@@ -15,13 +15,14 @@ Of the operator's Secret only the certificate is read, never a key.
 
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import Annotated, Final
+from typing import Annotated, Final, get_args
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Meta
+import msgspec.structs
+from msgspec import Meta, Struct
 
 from rollout_operator.model.decode.adoption import decode_adoptable
 from rollout_operator.model.decode.objects import decode_statefulset, only, read_as
@@ -185,9 +186,20 @@ class _Budget(Wire):
     kind: str | None = None
 
 
+class _Schema(Wire):
+    properties: dict[str, "_Schema"] | None = None
+    items: "_Schema | None" = None
+    keeps_all: bool = msgspec.field(default=False, name="x-kubernetes-preserve-unknown-fields")
+
+
+class _VersionSchema(Wire):
+    open_api_v3_schema: _Schema = msgspec.field(default_factory=_Schema, name="openAPIV3Schema")
+
+
 class _Version(Wire):
     name: str
     served: bool = False
+    schema: _VersionSchema = msgspec.field(default_factory=_VersionSchema)
 
 
 class _DefinitionSpec(Wire):
@@ -358,6 +370,35 @@ def decode_served_versions(raw: JsonBytes) -> tuple[str, ...]:
     """Return the versions that a CustomResourceDefinition serves. Raises DecodeError."""
     wire = read_as("CustomResourceDefinition", raw, _DEFINITION)
     return tuple(version.name for version in wire.spec.versions if version.served)
+
+
+def decode_missing_fields(raw: JsonBytes, version: str, status: type[Struct]) -> tuple[str, ...]:
+    """Return the fields of a status that a version of a definition lacks. Raises DecodeError.
+
+    The API server drops them from what is written. None are missing where it keeps all.
+    """
+    found: list[str] = []
+    for one in read_as("CustomResourceDefinition", raw, _DEFINITION).spec.versions:
+        schema = one.schema.open_api_v3_schema
+        if one.name == version and not schema.keeps_all:
+            below = (schema.properties or {}).get("status")
+            found += ["status"] if below is None else _list_missing(below, status, "status")
+    return tuple(found)
+
+
+def _list_missing(schema: _Schema, of: type[Struct], place: str) -> Iterator[str]:
+    schema = schema.items or schema
+    if schema.keeps_all:
+        return
+    for field in msgspec.structs.fields(of):
+        below = (schema.properties or {}).get(field.encode_name)
+        name = f"{place}.{field.encode_name}"
+        if below is None:
+            yield name
+            continue
+        for part in (field.type, *get_args(field.type)):
+            if isinstance(part, type) and issubclass(part, Struct):
+                yield from _list_missing(below, part, name)
 
 
 def convert_selector(wire: WireSelector | None) -> LabelSelector:

@@ -2,15 +2,19 @@
 
 from base64 import b64encode
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from rollout_operator.model.decode.installation import (
     decode_allowed,
     decode_certificate,
     decode_endpoints,
     decode_hooks,
+    decode_missing_fields,
     decode_native_budget,
     decode_operator,
     decode_served_versions,
@@ -20,6 +24,7 @@ from rollout_operator.model.decode.installation import (
 )
 from rollout_operator.model.names import DecodeError
 from rollout_operator.model.objects import LabelSelector, SelectorTerm
+from rollout_operator.model.policy import PolicyStatus
 
 
 def encode(**fields: object) -> bytes:
@@ -78,6 +83,45 @@ def test_versions_of_a_kind_that_are_served() -> None:
     versions = [{"name": "v1", "served": True}, {"name": "v2", "served": False}]
     raw = encode(metadata={"name": "x"}, spec={"versions": versions})
     assert decode_served_versions(raw) == ("v1",)
+
+
+def _definition() -> Any:
+    """Return the shipped definition of MultiAZRollouts, and the properties of its status."""
+    body = yaml.safe_load(Path("manifests/crds/multiazrollouts.yaml").read_text())
+    schema = body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return body, schema["properties"]["status"]
+
+
+@pytest.mark.parametrize(
+    ("path", "missing"),
+    [
+        ("", ""),
+        ("lastBatch", "status.lastBatch"),
+        ("zones/statefulSets/initialReplicas", "status.zones.statefulSets.initialReplicas"),
+        ("lastBatch/pods/uid", "status.lastBatch.pods.uid"),
+        ("conditions/observedGeneration", "status.conditions.observedGeneration"),
+    ],
+)
+def test_fields_that_an_old_definition_lacks(path: str, missing: str) -> None:
+    """The shipped definition has all that the operator writes."""
+    body, schema = _definition()
+    *parents, last = path.split("/")
+    for parent in parents:
+        schema = schema["properties"][parent]
+        schema = schema.get("items", schema)
+    schema["properties"].pop(last, None)
+    raw = msgspec.json.encode(body)
+    assert " ".join(decode_missing_fields(raw, "v1alpha1", PolicyStatus)) == missing
+
+
+def test_a_definition_without_status_and_one_that_keeps_all() -> None:
+    body, schema = _definition()
+    schema.clear()
+    schema["x-kubernetes-preserve-unknown-fields"] = True
+    assert decode_missing_fields(msgspec.json.encode(body), "v1alpha1", PolicyStatus) == ()
+    del body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
+    assert decode_missing_fields(msgspec.json.encode(body), "v1alpha1", PolicyStatus) == ("status",)
+    assert decode_missing_fields(msgspec.json.encode(body), "v1", PolicyStatus) == ()
 
 
 def test_a_set_keeps_all_keys() -> None:

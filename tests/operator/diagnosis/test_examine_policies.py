@@ -34,6 +34,22 @@ async def test_maz82_a_kind_that_is_served_in_another_version_is_named() -> None
     assert (await read(cluster)).policy_kind.versions == ()
 
 
+async def test_an_old_definition_is_read_where_policies_are_obeyed() -> None:
+    """Without the right to read it, the check is skipped."""
+    name = "multiazrollouts.rollout.grafana.com"
+    schema: JsonObject = {"openAPIV3Schema": {"type": "object"}}
+    versions = [{"name": "v1alpha1", "served": True, "schema": schema}]
+    for denied in ((), ("customresourcedefinitions",)):
+        cluster = Cluster(denied=denied)
+        body: JsonObject = {"metadata": {"name": name}, "spec": {"versions": versions}}
+        cluster.put("customresourcedefinitions", body)
+        assert (await read(cluster)).policy_kind.missing == ()
+        cluster.put("deployments", deployment("-multi-az-rollouts.enabled"))
+        installation = await read(cluster)
+        assert installation.policy_kind.missing == (() if denied else ("status",))
+        assert (Source.DEFINITIONS in installation.unread) is bool(denied)
+
+
 @pytest.mark.parametrize(("flag", "is_missed"), [("true", True), ("false", False)])
 async def test_policies_are_missed_only_where_they_are_obeyed(flag: str, is_missed: bool) -> None:
     """Most users need no right to read them, and a check that is skipped may count as a failure."""

@@ -83,6 +83,13 @@ SPOILT_POLICIES: Final = (
         "v1beta1 of it, and not v1alpha1",
     ),
     Case(
+        "a definition that is older than the operator",
+        obeying(policy_kind=PolicyKind(missing=("status.lastBatch", "status.phase"))),
+        FindingCode.POLICY_KIND_OUTDATED,
+        "MultiAZRollout",
+        "lacks status.lastBatch and status.phase",
+    ),
+    Case(
         "policies that no operator obeys",
         good(policies=(policy(), policy("other", LabelSelector(labels={"x": "y"})))),
         FindingCode.POLICIES_NOT_OBEYED,
@@ -163,6 +170,7 @@ SPOILT_POLICIES: Final = (
 )
 SOUND_POLICIES: Final = {
     "the kind is missing, and nothing needs it": good(policy_kind=PolicyKind(is_served=False)),
+    "an old definition that nothing needs": good(policy_kind=PolicyKind(missing=("status",))),
     "a policy that the flag obeys": obeying(policies=(policy(),)),
     "a policy that variables obey": replace(operator(LOG_LEVEL="info"), policies=(policy(),)),
     "a variable from elsewhere": operator("-log.level=warn", LOG_LEVEL="$(LOG_LEVEL)"),

@@ -36,6 +36,7 @@ from tests.planning.diagnosis.spoilt_policies import SOUND_POLICIES, SPOILT_POLI
 from tests.planning.diagnosis.spoilt_releases import SOUND_RELEASES, SPOILT_RELEASES
 
 CASES: Final = (*SPOILT_OPERATORS, *SPOILT_GROUPS, *SPOILT_POLICIES, *SPOILT_RELEASES)
+LAPTOP: Final = HeldLease(name="rollout-operator", holder="laptop_1", renewed=NOW)
 SOUND: Final = {**SOUND_POLICIES, **SOUND_RELEASES}
 
 
@@ -85,6 +86,14 @@ def test_what_could_not_be_read_is_skipped_and_reported(source: Source) -> None:
         ),
         *(pytest.param(sound, id=name) for name, sound in SOUND.items()),
         pytest.param(good(lease=HeldLease(name="x", holder="")), id="a Lease that was released"),
+        *(
+            pytest.param(good(operators=operators, lease=LAPTOP), id=f"a process acts, {what}")
+            for what, operators in {
+                "and no Deployment": (),
+                "beside a shadow": (replace(OPERATOR, arguments=("-mode=shadow",)),),
+                "in place of a Deployment without replicas": (replace(OPERATOR, replicas=0),),
+            }.items()
+        ),
         pytest.param(
             with_sets(zone_set("zone-c", annotations={"grafana.com/dashboard": "x"})),
             id="a key of another tool",
