@@ -299,6 +299,9 @@ class NativeBudget(msgspec.Struct, frozen=True, kw_only=True):
     """As it is written, `1` or `20%`; empty: not set. The same for the next field."""
     min_available: str = ""
 
+    def takes(self, labels: Mapping[str, str]) -> bool:
+        return self.selector is not None and self.selector.takes(labels)
+
 
 class Right(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that the operator has to be allowed to do."""

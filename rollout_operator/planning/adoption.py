@@ -1,29 +1,9 @@
-"""Which ZoneAwarePodDisruptionBudget takes the place of a group's native PodDisruptionBudgets.
-
-It selects by labels that the pods have already: another label in a template would make a new
-revision, and replace every pod. StatefulSets may get the labels that they lack.
-
-What stands in the way of adopting a group, or should be known before.
-
-What brings plain StatefulSets under the operator: patches, the way back, and what to know.
+"""What brings plain StatefulSets under the operator, and the way back: which StatefulSets are zones
+of one group, what stands in the way, the patches, the budget, and all of it as text and as YAML.
 
 Only labels, annotations and the update strategy of StatefulSets change. None of them is part of a
-revision, so that no pod is replaced; where that cannot be shown, nothing is proposed.
-
-An adoption as text for people, as a kustomize component, and as objects to apply.
-
-The text is a script: all but the commands is comments, so that a shell may read it whole.
-
-The component is what belongs into Git: it changes the manifests themselves, so that they keep one
-owner. The commands come before it: what the API server has filled in below `updateStrategy` only a
-patch of the object takes away.
-
-In which zone a StatefulSet is, what says so, which are zones of one group, and how it is named.
-
-The zone is read from where the pods may run; from the name only where nothing else says it. Zones
-of one group have one name but for its end, and belong to one application: image, selector and
-labels are the same but for the zone. Names that stand in a command which a person pastes are those
-that the API server takes: a file may say anything, and a line break would end a comment.
+revision, so no pod is replaced; where that cannot be shown, nothing is proposed. For the same
+reason a budget selects by labels that the pods already have.
 """
 
 import re
@@ -85,10 +65,124 @@ _WORDS: Final = {
     ZoneSource.ZONE_LABEL: "the label zone",
     ZoneSource.NAME_SUFFIX: "the end of its name",
 }
+_END: Final = "end of the name"
+_IMAGE: Final = "image"
+_LABEL: Final = "label "
+_SELECTOR: Final = "selector for "
+_KIND: Final = "ZoneAwarePodDisruptionBudget"
+_VERSION: Final = "rollout-operator.grafana.com/v1"
+# By which people distinguish components, the clearest first.
+_NAMING: Final = (GROUP_LABEL, "app.kubernetes.io/component", "app", "app.kubernetes.io/name")
+_NAME: Final = "name"
+_MANAGED_BY: Final = ("app.kubernetes.io/managed-by", "managed-by")
+# As `tidb-operator`, `lokistack-controller` and `tidb-controller-manager` call themselves.
+_OPERATOR: Final = re.compile(r"operator|controller(-manager)?$")
+_NO_OPERATORS: Final = (
+    *("rollout-operator", "kustomize-controller", "helm-controller", "argocd", "kapp-controller"),
+    *("helm-operator", "kube-controller-manager"),
+)
+# As many at a time as a StatefulSet replaces by itself.
+_ONE_BY_ONE: Final = "1"
+
+_BUDGETS_FILE: Final = "budgets.yaml"
+_SETS: Final = {"group": "apps", "version": "v1", "kind": "StatefulSet"}
+
+_COMPONENT_HEAD: Final = """\
+# Run the commands of `rollout-operator adopt` on the cluster first, then add this to the
+# `components` of the overlay that has these StatefulSets. It needs their names as they are there
+# before the overlay's own namePrefix and nameSuffix. If the build fails with "nothing selected by
+# StatefulSet", put it into a kustomization of its own, whose only resource is that overlay.
+"""
+_NOTHING: Final = (
+    "replaces no pod: each is at the revision that its StatefulSet wants, and the patches change",
+    "labels, annotations and updateStrategy, which are no part of a revision",
+)
+_UNPROVEN: Final = ("the patches change no template; that no rollout is underway is not shown",)
+_TEMPLATES: Final = (
+    "The pod templates stay as they are: a label there would make a new revision and replace every",
+    "pod, and the operator finds pods by their owner.",
+)
 
 
-def describe_zone(zone: str, source: ZoneSource) -> str:
-    """Return the zone and what says so, in words."""
+def plan_adoption(seen: AdoptableNamespace, choice: AdoptionChoice) -> AdoptionPlan:
+    """Return what is proposed. Raises InvalidInput for names that are not there, or cannot be."""
+    _refuse_names(seen)
+    names = {sts.name for sts in seen.sets}
+    chosen = choice.names or frozenset(names)
+    missing = sorted(chosen - names)
+    if missing:
+        raise InvalidInput(f"there is no StatefulSet {join_names(missing)} among those read")
+    named = choice.group if choice.is_narrowed else ""
+    candidates = group_sets(seen.sets, chosen, named)
+    if choice.group:
+        candidates = [each for each in candidates if each.name == choice.group]
+        if not candidates:
+            raise InvalidInput(
+                f"no StatefulSets begin with the name {choice.group}: name those that belong to it"
+            )
+    is_meant = choice.is_narrowed or bool(choice.group)
+    severity = Severity.ERROR if is_meant else Severity.INFO
+    return AdoptionPlan(
+        namespace=seen.namespace,
+        groups=tuple(
+            _plan_group(each, seen, chosen if named else frozenset())
+            for each in candidates
+            if len(each.members) > 1
+        ),
+        left_alone=tuple(
+            _report_single_zone(each, severity) for each in candidates if len(each.members) == 1
+        ),
+        unread=seen.unread,
+    )
+
+
+def render_text(plan: AdoptionPlan) -> str:
+    """Return all that is proposed, with commands that can be pasted."""
+    groups = [group for group in plan.groups if group.patched or group.is_held or group.budget]
+    lines = [f"namespace {plan.namespace or 'of the files'}: nothing is written by this command"]
+    lines += [f"not read: {one_line(text)}" for text in plan.unread]
+    for group in plan.groups:
+        lines += ["", *_list_group(group)]
+    lines += [""] if plan.left_alone else []
+    for finding in plan.left_alone:
+        lines += _list_finding(finding)
+    if not plan.groups:
+        lines += ["", "there is nothing to adopt: no two StatefulSets are zones of one group"]
+    open_groups = [group for group in groups if not group.is_held]
+    lines += ["", *_TEMPLATES] if open_groups else []
+    lines = [f"# {line}".rstrip() for line in lines]
+    for number, step in enumerate(_list_steps(open_groups, plan.namespace), start=1):
+        lines += ["", f"# {number}. {step[0]}", *step[1:]]
+    lines += _list_way_back(open_groups, plan.namespace)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def render_component(plan: AdoptionPlan) -> str:
+    """Return a kustomize component with the patches; budgets are a file beside it."""
+    patched = [adoption for group in plan.groups for adoption in group.patched]
+    component: dict[str, object] = {
+        "apiVersion": "kustomize.config.k8s.io/v1alpha1",
+        "kind": "Component",
+    }
+    if list_budgets(plan):
+        component["resources"] = [_BUDGETS_FILE]
+    component["patches"] = [_build_target(adoption) for adoption in patched]
+    # A target that matches nothing passes in silence, a replacement without its source does not.
+    # These write the kind over itself, so that the build fails where no or two sets have the name.
+    if patched:
+        component["replacements"] = [_build_assertion(adoption.name) for adoption in patched]
+    return _COMPONENT_HEAD + _dump(component)
+
+
+def list_budgets(plan: AdoptionPlan) -> list[Patch]:
+    return [group.budget for group in plan.groups if group.budget is not None and not group.is_held]
+
+
+def render_objects(objects: list[Patch]) -> str:
+    return "---\n".join(_dump(obj) for obj in objects)
+
+
+def _describe_zone(zone: str, source: ZoneSource) -> str:
     if source is ZoneSource.NONE:
         return "nothing says its zone"
     return f"zone {zone}, by {_WORDS[source]}"
@@ -137,8 +231,7 @@ def _strip_number(name: str) -> str:
     return base[:-1] if base != name and base.endswith("-") else ""
 
 
-def read_group(sts: AdoptableSet) -> str:
-    """Return the rollout group that a StatefulSet has already, empty where it has none."""
+def _read_group(sts: AdoptableSet) -> str:
     return sts.labels.get(GROUP_LABEL, sts.labels.get(GROUP_LABEL_LONG, ""))
 
 
@@ -172,11 +265,11 @@ def group_sets(
         if sts.name in chosen:
             alike.setdefault(group or kinds[sts.name], []).append(sts)
     for members in alike.values():
-        name = group or next(filter(None, map(read_group, members)), bases[members[0].name])
+        name = group or next(filter(None, map(_read_group, members)), bases[members[0].name])
         groups.setdefault(name, []).append(members)
     found: list[Candidate] = []
     for name, parts in sorted(groups.items()):
-        there = [sts for sts in sets if sts.name not in chosen and read_group(sts) == name]
+        there = [sts for sts in sets if sts.name not in chosen and _read_group(sts) == name]
         for part, other in _split(name, parts, there):
             if chosen.isdisjoint(sts.name for sts in part):
                 continue
@@ -197,7 +290,7 @@ def _split(
     name: str, parts: Sequence[list[AdoptableSet]], there: Sequence[AdoptableSet]
 ) -> Iterator[tuple[Sequence[AdoptableSet], AdoptableSet | None]]:
     """Yield what may become one group of a name, each with another that may not be part of it."""
-    first = [*there, *(sts for part in parts for sts in part if read_group(sts) == name)]
+    first = [*there, *(sts for part in parts for sts in part if _read_group(sts) == name)]
     rest = [*parts]
     if first:
         joined = [
@@ -222,12 +315,6 @@ def explain_difference(sts: AdoptableSet, other: AdoptableSet, *, is_end_told: b
             mine, theirs = (_show_trait(each, what) for each in (sts, other))
             return f"its {what} is {mine}, that of {other.name} {theirs}"
     return ""
-
-
-_END: Final = "end of the name"
-_IMAGE: Final = "image"
-_LABEL: Final = "label "
-_SELECTOR: Final = "selector for "
 
 
 def _list_traits(sts: AdoptableSet, base: str) -> Mapping[str, str]:
@@ -289,7 +376,7 @@ def _choose_bases(sets: Iterable[AdoptableSet]) -> Mapping[str, str]:
     }
 
 
-def refuse_names(seen: AdoptableNamespace) -> None:
+def _refuse_names(seen: AdoptableNamespace) -> None:
     """Raise InvalidInput where the namespace or a StatefulSet has a name that the API refuses."""
     names = [seen.namespace] if seen.namespace else []
     for name in (*names, *(sts.name for sts in seen.sets)):
@@ -297,8 +384,7 @@ def refuse_names(seen: AdoptableNamespace) -> None:
             raise InvalidInput(f"{quote(name)} is no name of an object in Kubernetes")
 
 
-def refuse_group(name: str) -> None:
-    """Raise InvalidInput where a group has a name that is no value of a label."""
+def _refuse_group(name: str) -> None:
     if not _LABEL_VALUE.fullmatch(name):
         raise InvalidInput(
             f"{quote(name)} is no value of a label, which the name of a group has to be:"
@@ -306,7 +392,7 @@ def refuse_group(name: str) -> None:
         )
 
 
-def name_budget(group: str) -> str:
+def _name_budget(group: str) -> str:
     """Return the name of a group's budget: labels allow upper case and underscores, names do not.
 
     Each part between dots begins and ends with a letter or a digit.
@@ -315,28 +401,18 @@ def name_budget(group: str) -> str:
     return ".".join(filter(None, (part.strip("-") for part in parts)))
 
 
-_KIND: Final = "ZoneAwarePodDisruptionBudget"
-_VERSION: Final = "rollout-operator.grafana.com/v1"
-# By which people distinguish components, the clearest first.
-_NAMING: Final = (GROUP_LABEL, "app.kubernetes.io/component", "app", "app.kubernetes.io/name")
-
-
-def list_native(seen: AdoptableNamespace, members: Sequence[AdoptableSet]) -> list[NativeBudget]:
-    """Return the native budgets that are about pods of these zones, and of no other set."""
+def _list_native(
+    seen: AdoptableNamespace, members: Sequence[AdoptableSet]
+) -> Iterator[NativeBudget]:
+    """Yield the native budgets that select pods of these zones, and of no other set."""
     own = {member.name for member in members}
-    return [
-        budget
-        for budget in seen.native_budgets
-        if (taken := {sts.name for sts in seen.sets if _takes(budget, sts)}) and taken <= own
-    ]
+    for budget in seen.native_budgets:
+        taken = {sts.name for sts in seen.sets if budget.takes(sts.pod_labels)}
+        if taken and taken <= own:
+            yield budget
 
 
-def _takes(budget: NativeBudget, sts: AdoptableSet) -> bool:
-    return budget.selector is not None and budget.selector.takes(sts.pod_labels)
-
-
-def has_zone_budget(seen: AdoptableNamespace, members: Sequence[AdoptableSet]) -> bool:
-    """Return whether a zone-aware budget is about pods of these zones already."""
+def _has_zone_budget(seen: AdoptableNamespace, members: Sequence[AdoptableSet]) -> bool:
     return any(
         isinstance(budget, Budget) and selects(budget.selector, member.pod_labels)
         for budget in seen.zone_budgets
@@ -344,7 +420,7 @@ def has_zone_budget(seen: AdoptableNamespace, members: Sequence[AdoptableSet]) -
     )
 
 
-def choose_selector(
+def _choose_selector(
     seen: AdoptableNamespace, members: Sequence[AdoptableSet]
 ) -> Mapping[str, str] | None:
     """Return labels that the pods of all these zones have and no others, None where none do."""
@@ -366,11 +442,10 @@ def choose_selector(
     return None
 
 
-def build_budget(
+def _build_budget(
     group: str, namespace: str, selector: Mapping[str, str], limit: Mapping[str, int]
 ) -> Patch:
-    """Return a zone-aware budget as the API takes it."""
-    head = {"name": name_budget(group), **({"namespace": namespace} if namespace else {})}
+    head = {"name": _name_budget(group), **({"namespace": namespace} if namespace else {})}
     return {
         "apiVersion": _VERSION,
         "kind": _KIND,
@@ -379,7 +454,7 @@ def build_budget(
     }
 
 
-def choose_limit(
+def _choose_limit(
     native: Iterable[NativeBudget], members: Sequence[AdoptableSet]
 ) -> Mapping[str, int]:
     """Return the strictest of the native limits that lets a pod go, else one pod."""
@@ -392,13 +467,12 @@ def choose_limit(
 
 
 def _count_pods(budget: NativeBudget, members: Sequence[AdoptableSet]) -> int:
-    return sum(member.replicas for member in members if _takes(budget, member))
+    return sum(member.replicas for member in members if budget.takes(member.pod_labels))
 
 
-def list_native_findings(
+def _list_native_findings(
     native: Sequence[NativeBudget], members: Sequence[AdoptableSet]
 ) -> Iterator[AdoptionFinding]:
-    """Yield what becomes of native budgets once there is a zone-aware budget."""
     for budget in native:
         pods = _count_pods(budget, members)
         if pods and count_room(budget, pods) == 0:
@@ -422,7 +496,7 @@ def list_native_findings(
         )
 
 
-def report_missing_selector(group: str) -> AdoptionFinding:
+def _report_missing_selector(group: str) -> AdoptionFinding:
     """Return that no zone-aware budget can be proposed, and what a person can do for it."""
     return AdoptionFinding(
         code=AdoptionCode.BUDGET_SELECTOR_MISSING,
@@ -434,24 +508,14 @@ def report_missing_selector(group: str) -> AdoptionFinding:
     )
 
 
-_NAME: Final = "name"
-_MANAGED_BY: Final = ("app.kubernetes.io/managed-by", "managed-by")
-# As `tidb-operator`, `lokistack-controller` and `tidb-controller-manager` call themselves.
-_OPERATOR: Final = re.compile(r"operator|controller(-manager)?$")
-_NO_OPERATORS: Final = (
-    *("rollout-operator", "kustomize-controller", "helm-controller", "argocd", "kapp-controller"),
-    *("helm-operator", "kube-controller-manager"),
-)
-
-
-def list_findings(candidate: Candidate, named: frozenset[str]) -> Iterator[AdoptionFinding]:
+def _list_findings(candidate: Candidate, named: frozenset[str]) -> Iterator[AdoptionFinding]:
     """Yield all that is to be said of the zones of a group; their budgets are left to `budgets`.
 
     `named` are its zones by the word of a person, empty where their names were compared.
     """
     group, members = candidate.name, candidate.members
     for member in members:
-        if owner := explain_owner(member):
+        if owner := _explain_owner(member):
             yield _report_owner(member, owner, Severity.ERROR)
         yield from _judge_group_label(group, member)
         yield from _judge_partition(member)
@@ -471,12 +535,12 @@ def list_findings(candidate: Candidate, named: frozenset[str]) -> Iterator[Adopt
         )
 
 
-def report_single_zone(candidate: Candidate, severity: Severity) -> AdoptionFinding:
+def _report_single_zone(candidate: Candidate, severity: Severity) -> AdoptionFinding:
     """Return why one StatefulSet is left alone, and how to say which its zones are."""
     [sts], base, other = candidate.members, candidate.name, candidate.other
-    if owner := explain_owner(sts):
+    if owner := _explain_owner(sts):
         return _report_owner(sts, owner, severity)
-    text = f"no other StatefulSet is a zone of {base} ({describe_zone(*choose_zone(sts))})"
+    text = f"no other StatefulSet is a zone of {base} ({_describe_zone(*choose_zone(sts))})"
     if other is not None:
         text = f"no zone of {base}: {explain_difference(sts, other, is_end_told=True)}"
         severity = Severity.WARN if severity is Severity.INFO else severity
@@ -489,7 +553,7 @@ def report_single_zone(candidate: Candidate, severity: Severity) -> AdoptionFind
     )  # fmt: skip
 
 
-def explain_owner(sts: AdoptableSet) -> str:
+def _explain_owner(sts: AdoptableSet) -> str:
     """Return what shows that another controller reconciles a set; empty where nothing does.
 
     Tools that apply what stands in Git are none: there the patches are written as well.
@@ -524,7 +588,6 @@ def _look_like_zones(names: Sequence[str]) -> str:
 
 
 def _judge_application(candidate: Candidate, named: frozenset[str]) -> Iterator[AdoptionFinding]:
-    """Yield where one group would hold two applications."""
     first, *rest = candidate.members
     differing = [each for each in rest if explain_difference(each, first)]
     other = candidate.other
@@ -559,7 +622,7 @@ def is_settled(sts: AdoptableSet) -> bool:
 
 
 def _judge_group_label(group: str, sts: AdoptableSet) -> Iterator[AdoptionFinding]:
-    present = read_group(sts)
+    present = _read_group(sts)
     if present and present != group:
         yield _make_finding(
             AdoptionCode.GROUPS_DIFFER, Severity.ERROR, sts,
@@ -648,7 +711,7 @@ def _judge_shared_zones(
         if len(sets) < 2:
             continue
         names = [sts.name for sts in sets]
-        is_known = named.issuperset(names) or all(read_group(sts) == group for sts in sets)
+        is_known = named.issuperset(names) or all(_read_group(sts) == group for sts in sets)
         yield AdoptionFinding(
             code=AdoptionCode.ZONE_SHARED,
             severity=Severity.WARN if is_known else Severity.ERROR,
@@ -680,60 +743,24 @@ def _make_finding(
     )
 
 
-# As many at a time as a StatefulSet replaces by itself.
-_ONE_BY_ONE: Final = "1"
-
-
-def plan_adoption(seen: AdoptableNamespace, choice: AdoptionChoice) -> AdoptionPlan:
-    """Return what is proposed. Raises InvalidInput for names that are not there, or cannot be."""
-    refuse_names(seen)
-    names = {sts.name for sts in seen.sets}
-    chosen = choice.names or frozenset(names)
-    missing = sorted(chosen - names)
-    if missing:
-        raise InvalidInput(f"there is no StatefulSet {join_names(missing)} among those read")
-    named = choice.group if choice.is_narrowed else ""
-    candidates = group_sets(seen.sets, chosen, named)
-    if choice.group:
-        candidates = [each for each in candidates if each.name == choice.group]
-        if not candidates:
-            raise InvalidInput(
-                f"no StatefulSets begin with the name {choice.group}: name those that belong to it"
-            )
-    is_meant = choice.is_narrowed or bool(choice.group)
-    severity = Severity.ERROR if is_meant else Severity.INFO
-    return AdoptionPlan(
-        namespace=seen.namespace,
-        groups=tuple(
-            _plan_group(each, seen, chosen if named else frozenset())
-            for each in candidates
-            if len(each.members) > 1
-        ),
-        left_alone=tuple(
-            report_single_zone(each, severity) for each in candidates if len(each.members) == 1
-        ),
-        unread=seen.unread,
-    )
-
-
 def _plan_group(
     candidate: Candidate, seen: AdoptableNamespace, named: frozenset[str]
 ) -> GroupAdoption:
     """Return what is proposed for a group; `named` are its zones by the word of a person."""
     name, members = candidate.name, candidate.members
-    refuse_group(name)
-    findings = [*list_findings(candidate, named)]
-    native = list_native(seen, members)
+    _refuse_group(name)
+    findings = [*_list_findings(candidate, named)]
+    native = [*_list_native(seen, members)]
     selector: Mapping[str, str] = {}
     budget: Patch | None = None
-    if native and not has_zone_budget(seen, members):
-        chosen = choose_selector(seen, members)
+    if native and not _has_zone_budget(seen, members):
+        chosen = _choose_selector(seen, members)
         if chosen is None:
-            findings.append(report_missing_selector(name))
+            findings.append(_report_missing_selector(name))
         else:
             selector = chosen
-            budget = build_budget(name, seen.namespace, chosen, choose_limit(native, members))
-            findings += list_native_findings(native, members)
+            budget = _build_budget(name, seen.namespace, chosen, _choose_limit(native, members))
+            findings += _list_native_findings(native, members)
     sets = tuple(_plan_set(member, {GROUP_LABEL: name}, selector) for member in members)
     if budget is None and all(sts.patch is None for sts in sets):
         findings = []  # it has been adopted: what is wrong with it, `doctor` says
@@ -750,7 +777,7 @@ def _plan_group(
 def _plan_set(
     sts: AdoptableSet, group: Mapping[str, str], selector: Mapping[str, str]
 ) -> SetAdoption:
-    wanted = dict(selector) if read_group(sts) else {**group, **selector}
+    wanted = dict(selector) if _read_group(sts) else {**group, **selector}
     labels = {key: value for key, value in wanted.items() if sts.labels.get(key) != value}
     is_plain = sts.strategy != ON_DELETE
     annotations = (
@@ -808,47 +835,6 @@ def _touches_pods(set_adoption: SetAdoption) -> bool:
     return not isinstance(spec, dict) or not spec.keys() <= {"updateStrategy"}
 
 
-BUDGETS_FILE: Final = "budgets.yaml"
-_SETS: Final = {"group": "apps", "version": "v1", "kind": "StatefulSet"}
-
-_COMPONENT_HEAD: Final = """\
-# Run the commands of `rollout-operator adopt` on the cluster first, then add this to the
-# `components` of the overlay that has these StatefulSets. It needs their names as they are there
-# before the overlay's own namePrefix and nameSuffix. If the build fails with "nothing selected by
-# StatefulSet", put it into a kustomization of its own, whose only resource is that overlay.
-"""
-_NOTHING: Final = (
-    "replaces no pod: each is at the revision that its StatefulSet wants, and the patches change",
-    "labels, annotations and updateStrategy, which are no part of a revision",
-)
-_UNPROVEN: Final = ("the patches change no template; that no rollout is underway is not shown",)
-_TEMPLATES: Final = (
-    "The pod templates stay as they are: a label there would make a new revision and replace every",
-    "pod, and the operator finds pods by their owner.",
-)
-
-
-def render_text(plan: AdoptionPlan) -> str:
-    """Return all that is proposed, with commands that can be pasted."""
-    groups = [group for group in plan.groups if group.patched or group.is_held or group.budget]
-    lines = [f"namespace {plan.namespace or 'of the files'}: nothing is written by this command"]
-    lines += [f"not read: {one_line(text)}" for text in plan.unread]
-    for group in plan.groups:
-        lines += ["", *_list_group(group)]
-    lines += [""] if plan.left_alone else []
-    for finding in plan.left_alone:
-        lines += _list_finding(finding)
-    if not plan.groups:
-        lines += ["", "there is nothing to adopt: no two StatefulSets are zones of one group"]
-    open_groups = [group for group in groups if not group.is_held]
-    lines += ["", *_TEMPLATES] if open_groups else []
-    lines = [f"# {line}".rstrip() for line in lines]
-    for number, step in enumerate(_list_steps(open_groups, plan.namespace), start=1):
-        lines += ["", f"# {number}. {step[0]}", *step[1:]]
-    lines += _list_way_back(open_groups, plan.namespace)
-    return "".join(f"{line}\n" for line in lines)
-
-
 def _list_group(group: GroupAdoption) -> Iterator[str]:
     size = f"{count(len(group.sets), 'zone')}, {count(group.pods, 'pod')}"
     if group.is_held:
@@ -860,7 +846,7 @@ def _list_group(group: GroupAdoption) -> Iterator[str]:
         yield from (f"  {line}" for line in (_NOTHING if group.checked else _UNPROVEN))
     width = max(len(sts.name) for sts in group.sets)
     for sts in group.sets:
-        yield f"  {sts.name:{width}}  {one_line(describe_zone(sts.zone, sts.zone_source))}"
+        yield f"  {sts.name:{width}}  {one_line(_describe_zone(sts.zone, sts.zone_source))}"
     for finding in group.findings:
         yield from _list_finding(finding)
 
@@ -872,7 +858,6 @@ def _list_finding(finding: AdoptionFinding) -> Iterator[str]:
 
 
 def _list_steps(groups: list[GroupAdoption], namespace: str) -> Iterator[list[str]]:
-    """Yield a heading and its commands for each step."""
     patched = [adoption for group in groups for adoption in group.patched]
     budgets = [group.budget for group in groups if group.budget is not None]
     if patched:
@@ -917,25 +902,8 @@ def _render_command(name: str, patch: Patch, namespace: str) -> str:
 
 
 def _render_removal(group: GroupAdoption, namespace: str) -> str:
-    words = ["kubectl", "delete", "zoneawarepoddisruptionbudget", name_budget(group.name)]
+    words = ["kubectl", "delete", "zoneawarepoddisruptionbudget", _name_budget(group.name)]
     return shlex.join(words + ([f"--namespace={namespace}"] if namespace else []))
-
-
-def render_component(plan: AdoptionPlan) -> str:
-    """Return a kustomize component with the patches; budgets are a file beside it."""
-    patched = [adoption for group in plan.groups for adoption in group.patched]
-    component: dict[str, object] = {
-        "apiVersion": "kustomize.config.k8s.io/v1alpha1",
-        "kind": "Component",
-    }
-    if list_budgets(plan):
-        component["resources"] = [BUDGETS_FILE]
-    component["patches"] = [_build_target(adoption) for adoption in patched]
-    # A target that matches nothing passes in silence, a replacement without its source does not.
-    # These write the kind over itself, so that the build fails where no or two sets have the name.
-    if patched:
-        component["replacements"] = [_build_assertion(adoption.name) for adoption in patched]
-    return _COMPONENT_HEAD + _dump(component)
 
 
 def _build_assertion(name: str) -> Mapping[str, object]:
@@ -953,16 +921,6 @@ def _build_target(set_adoption: SetAdoption) -> Mapping[str, object]:
     # Its name is a pattern.
     target = {**_SETS, "name": set_adoption.name.replace(".", r"\.")}
     return {"target": target, "patch": _dump(body)}
-
-
-def list_budgets(plan: AdoptionPlan) -> list[Patch]:
-    """Return the budgets that are proposed."""
-    return [group.budget for group in plan.groups if group.budget is not None and not group.is_held]
-
-
-def render_objects(objects: list[Patch]) -> str:
-    """Return objects as YAML, a document each."""
-    return "---\n".join(_dump(obj) for obj in objects)
 
 
 class _Dumper(yaml.SafeDumper):

@@ -1,23 +1,8 @@
-"""All checks of an installation, in the order in which they are reported.
+"""What is wrong with an installation: all checks, in the order in which they are reported.
 
-A check is made where everything that it needs could be read; where not, it is skipped and reported
-so.
-
-Settings of rollout groups that stop them, or make them go another way than meant.
-
-Keys that start with `grafana.com/` or `rollout-` are compared with those in `model.names`; a key
-that is near to none of them belongs to another tool and is left alone.
-
-Where pods say that they can be prepared for a downscale: which are called, and what follows.
-
-A GET goes to one ready pod of each set, and prepares nothing: a POST prepares a pod, and a DELETE
-tells pods that they stay. Any answer proves that the path is served, except that it is unknown
-(404, 410), or that a proxy before the program gave up (502, 504). A program that wants credentials
-(401, 403) proves nothing.
-
-Budgets that never allow, protect nothing, or stand in each other's way: of both kinds.
-
-How many pods a ZoneAwarePodDisruptionBudget lets go is decided in `planning.budgets`.
+A check whose objects could not be read is skipped, and the report says so. The checks of the
+operator and its webhooks are in `doctor_install`, those of MultiAZRollouts and releases in
+`doctor_objects`; those of rollout groups, the paths on which pods are prepared, and budgets here.
 """
 
 import difflib
@@ -57,7 +42,7 @@ _PREFIXES: Final = ("grafana.com/", "rollout-")
 # Two letters of twenty may be wrong, and a short word may be another word.
 _NEAR: Final = 0.85
 
-KNOWN: Final = frozenset(
+_KNOWN: Final = frozenset(
     value
     for value in vars(names).values()
     if isinstance(value, str) and value.startswith(_PREFIXES)
@@ -70,10 +55,19 @@ _ONLY_LABELS: Final = _GROUP_LABELS | _SWITCHES
 _ONLY_ANNOTATIONS: Final = (
     names.STATEFULSET_ANNOTATIONS - _SWITCHES - {names.MIN_TIME_BETWEEN_DOWNSCALES}
 )
+# The pod does not serve the path.
+_UNKNOWN: Final = frozenset({404, 410})
+# A proxy before the program gave up.
+_NOT_OF_THE_PROGRAM: Final = frozenset({502, 504})
+# The program wants credentials, and may well serve the path. Any other answer proves that it does.
+_CALLER_REFUSED: Final = frozenset({401, 403})
+# Mimir and Loki act on a GET of these: no pod is called where an annotation names such a path.
+_ACTS_ON_GET: Final = frozenset({"shutdown", "flush", "flush_shutdown"})
+_NATIVE: Final = "PodDisruptionBudget"
+_ZONED: Final = "ZoneAwarePodDisruptionBudget"
 
 
-def check_zones(installation: Installation) -> Iterator[Finding]:
-    """Yield groups of one zone."""
+def _check_zones(installation: Installation) -> Iterator[Finding]:
     for group, members in _group_by_name(installation).items():
         if len(members) == 1:
             text = f"its only zone is {members[0].sts.name}"
@@ -99,14 +93,13 @@ def check_shared(installation: Installation) -> Iterator[Finding]:
 
 
 def check_strategies(installation: Installation) -> Iterator[Finding]:
-    """Yield members that Kubernetes replaces the pods of."""
     for member in installation.members:
         if member.sts.strategy != names.ON_DELETE:
             text = f"its update strategy is {member.sts.strategy}"
             yield make_finding(FindingCode.NOT_ON_DELETE, _name(member), text)
 
 
-def check_order(installation: Installation) -> Iterator[Finding]:
+def _check_order(installation: Installation) -> Iterator[Finding]:
     """Yield groups whose zones go in another order than their numbers."""
     for group, members in _group_by_name(installation).items():
         by_bytes = sorted(member.sts.name for member in members)
@@ -116,7 +109,7 @@ def check_order(installation: Installation) -> Iterator[Finding]:
             yield make_finding(FindingCode.ZONE_ORDER, f"group {group}", text)
 
 
-def check_values(installation: Installation) -> Iterator[Finding]:
+def _check_values(installation: Installation) -> Iterator[Finding]:
     """Yield what the planner warns of: values that it cannot use."""
     for members in _group_by_name(installation).values():
         for member in members:
@@ -124,7 +117,7 @@ def check_values(installation: Installation) -> Iterator[Finding]:
                 yield make_finding(FindingCode.ODD_VALUE, _name(member), problem)
 
 
-def check_preparing(installation: Installation) -> Iterator[Finding]:
+def _check_preparing(installation: Installation) -> Iterator[Finding]:
     """Yield sets whose pods are to be prepared nowhere, or that say where and not that."""
     for sts in installation.sets:
         if is_labelled(sts.sts.labels, names.PREPARE_DOWNSCALE):
@@ -138,7 +131,7 @@ def check_preparing(installation: Installation) -> Iterator[Finding]:
                 yield make_finding(FindingCode.PREPARE_WITHOUT_LABEL, _name(sts), text)
 
 
-def check_leading_zones(installation: Installation) -> Iterator[Finding]:
+def _check_leading_zones(installation: Installation) -> Iterator[Finding]:
     """Yield zones that follow a zone which is not in their group."""
     for members in _group_by_name(installation).values():
         present = {member.sts.name for member in members}
@@ -161,30 +154,29 @@ def _group_by_name(installation: Installation) -> Mapping[str, list[ZoneSet]]:
     return dict(sorted(groups.items()))
 
 
-def check_spelling(installation: Installation) -> Iterator[Finding]:
-    """Yield keys of StatefulSets with the known key that they are nearest to."""
+def _check_spelling(installation: Installation) -> Iterator[Finding]:
     for sts in installation.sets:
         for what, keys in _list_places(sts):
             for key in sorted(keys):
-                nearest = choose_nearest(key)
+                nearest = _choose_nearest(key)
                 if nearest:
                     text = f'{what} "{key}" is not known; did you mean "{nearest}"?'
                     yield make_finding(FindingCode.KEY_UNKNOWN, _name(sts), text)
 
 
-def choose_nearest(key: str) -> str:
+def _choose_nearest(key: str) -> str:
     """Return the known key that `key` misspells, empty where it is known or foreign."""
-    if key in KNOWN or not key.lower().startswith(_PREFIXES):
+    if key in _KNOWN or not key.lower().startswith(_PREFIXES):
         return ""
     # Under the other prefix, or without a prefix.
-    same_name = [known_key for known_key in sorted(KNOWN) if _short(known_key) == _short(key)]
+    same_name = [known_key for known_key in sorted(_KNOWN) if _short(known_key) == _short(key)]
     if same_name:
         return same_name[0]
-    near = difflib.get_close_matches(_short(key), map(_short, sorted(KNOWN)), n=1, cutoff=_NEAR)
-    return next((known_key for known_key in sorted(KNOWN) if _short(known_key) in near), "")
+    near = difflib.get_close_matches(_short(key), map(_short, sorted(_KNOWN)), n=1, cutoff=_NEAR)
+    return next((known_key for known_key in sorted(_KNOWN) if _short(known_key) in near), "")
 
 
-def check_places(installation: Installation) -> Iterator[Finding]:
+def _check_places(installation: Installation) -> Iterator[Finding]:
     """Yield keys of the operator's that do nothing where they stand."""
     for sts in installation.sets:
         for key in sorted(_ONLY_LABELS & sts.annotations.keys() - sts.labels.keys()):
@@ -202,7 +194,7 @@ def check_places(installation: Installation) -> Iterator[Finding]:
                 yield make_finding(FindingCode.KEY_MISPLACED, _name(sts), text)
 
 
-def check_switches(installation: Installation) -> Iterator[Finding]:
+def _check_switches(installation: Installation) -> Iterator[Finding]:
     """Yield labels that switch a review on with a value that may not be meant to."""
     for sts in installation.sets:
         for key in sorted(_SWITCHES & sts.labels.keys()):
@@ -232,13 +224,6 @@ def _name(sts: ZoneSet) -> str:
 
 def _short(key: str) -> str:
     return key.rpartition("/")[2].lower()
-
-
-_UNKNOWN: Final = frozenset({404, 410})
-_NOT_OF_THE_PROGRAM: Final = frozenset({502, 504})
-_CALLER_REFUSED: Final = frozenset({401, 403})
-# Mimir and Loki act on a GET of these: no pod is called where an annotation names such a path.
-_ACTS_ON_GET: Final = frozenset({"shutdown", "flush", "flush_shutdown"})
 
 
 def plan_questions(installation: Installation) -> tuple[PathQuestion, ...]:
@@ -275,7 +260,7 @@ def _is_of(sts: ZoneSet, pod: str) -> bool:
     return name == sts.sts.name and ordinal.isdecimal()
 
 
-def check_answers(installation: Installation) -> Iterator[Finding]:
+def _check_answers(installation: Installation) -> Iterator[Finding]:
     """Yield sets of which a pod does not answer where it is to be prepared."""
     for answer in installation.path_answers:
         code = _judge(answer)
@@ -308,21 +293,20 @@ def _judge(answer: PathAnswer) -> FindingCode | None:
 
 
 def _describe(answer: PathAnswer) -> str:
-    """Return what was requested, and what came."""
     question, target = answer.question, answer.question.target
     port = f"{target.port}" if target.scheme == "http" else f"{target.port} ({target.scheme})"
     came = answer.problem or f"HTTP status {answer.status}"
     return f"GET /{target.path} on port {port} of pod {question.pod}: {came}"
 
 
-_NATIVE = "PodDisruptionBudget"
-_ZONED = "ZoneAwarePodDisruptionBudget"
-
-
-def check_native_room(installation: Installation) -> Iterator[Finding]:
+def _check_native_room(installation: Installation) -> Iterator[Finding]:
     """Yield PodDisruptionBudgets over members of groups that never allow, or always."""
     for budget in installation.native_budgets:
-        pods = sum(member.sts.replicas for member in installation.members if _takes(budget, member))
+        pods = sum(
+            member.sts.replicas
+            for member in installation.members
+            if budget.takes(member.pod_labels)
+        )
         room = count_room(budget, pods) if pods else None
         if room is None or 0 < room < pods:
             continue
@@ -335,10 +319,6 @@ def check_native_room(installation: Installation) -> Iterator[Finding]:
         value = budget.max_unavailable or budget.min_available
         text = f"{field} is {value}, and it selects {count(pods, 'pod')}"
         yield make_finding(code, f"{_NATIVE} {budget.name}", text)
-
-
-def _takes(budget: NativeBudget, sts: ZoneSet) -> bool:
-    return budget.selector is not None and budget.selector.takes(sts.pod_labels)
 
 
 def count_room(budget: NativeBudget, pods: int) -> int | None:
@@ -359,31 +339,25 @@ def _count_share(text: str, pods: int) -> int | None:
     return -(-number * pods // 100) if text.endswith("%") else number
 
 
-def check_native_overlap(installation: Installation) -> Iterator[Finding]:
-    """Yield pairs of PodDisruptionBudgets that select one pod."""
+def _check_native_overlap(installation: Installation) -> Iterator[Finding]:
     for first, second in combinations(installation.native_budgets, 2):
         shared = [
             pod.name
             for pod in installation.pods
-            if _takes_pod(first, pod) and _takes_pod(second, pod)
+            if first.takes(pod.labels) and second.takes(pod.labels)
         ]
         if shared:
             text = f"{second.name} selects {join_names(shared)} as well"
             yield make_finding(FindingCode.NATIVE_BUDGETS_OVERLAP, f"{_NATIVE} {first.name}", text)
 
 
-def _takes_pod(budget: NativeBudget, pod: LabelledPod) -> bool:
-    return budget.selector is not None and budget.selector.takes(pod.labels)
-
-
-def check_both_kinds(installation: Installation) -> Iterator[Finding]:
-    """Yield PodDisruptionBudgets over pods that are under a budget of ours."""
+def _check_both_kinds(installation: Installation) -> Iterator[Finding]:
     for native in installation.native_budgets:
         for budget in _list_valid(installation):
             shared = [
                 pod.name
                 for pod in installation.pods
-                if _takes_pod(native, pod) and selects(budget.selector, pod.labels)
+                if native.takes(pod.labels) and selects(budget.selector, pod.labels)
             ]
             if shared:
                 text = f"{_ZONED} {budget.name} selects {join_names(shared)} as well"
@@ -392,7 +366,7 @@ def check_both_kinds(installation: Installation) -> Iterator[Finding]:
                 )
 
 
-def check_zone_budgets(installation: Installation) -> Iterator[Finding]:
+def _check_zone_budgets(installation: Installation) -> Iterator[Finding]:
     """Yield budgets of ours that cannot be obeyed, or protect nothing."""
     for budget in installation.zone_budgets:
         name = f"{_ZONED} {budget.name}"
@@ -415,8 +389,7 @@ def _explain_emptiness(budget: Budget, installation: Installation) -> str:
     return f"no {' and no '.join(lacking)} has {labels}"
 
 
-def check_zone_overlap(installation: Installation) -> Iterator[Finding]:
-    """Yield pairs of our budgets that select one pod."""
+def _check_zone_overlap(installation: Installation) -> Iterator[Finding]:
     for first, second in combinations(_list_valid(installation), 2):
         shared = [
             pod.name
@@ -477,18 +450,18 @@ CHECKS: Final = (
     Check("failure policies", doctor_install.check_policies, (_HOOKS,)),
     Check("time-outs of webhooks", doctor_install.check_timeouts, (_HOOKS,)),
     Check("webhooks are reached", doctor_install.check_reach, (Source.REACH,)),
-    Check("zones of groups", check_zones, (_SETS,)),
+    Check("zones of groups", _check_zones, (_SETS,)),
     Check("groups of one application", check_shared, (_SETS,)),
     Check("update strategies", check_strategies, (_SETS,)),
-    Check("order of zones", check_order, (_SETS,)),
-    Check("values of labels and annotations", check_values, (_SETS,)),
-    Check("values of switches", check_switches, (_SETS,)),
-    Check("spelling of keys", check_spelling, (_SETS,)),
-    Check("places of keys", check_places, (_SETS,)),
-    Check("where pods are prepared", check_preparing, (_SETS,)),
+    Check("order of zones", _check_order, (_SETS,)),
+    Check("values of labels and annotations", _check_values, (_SETS,)),
+    Check("values of switches", _check_switches, (_SETS,)),
+    Check("spelling of keys", _check_spelling, (_SETS,)),
+    Check("places of keys", _check_places, (_SETS,)),
+    Check("where pods are prepared", _check_preparing, (_SETS,)),
     Check(
         "pods answer where they are prepared",
-        check_answers,
+        _check_answers,
         (_SETS, Source.PODS, Source.PREPARE_PATHS),
     ),
     Check("kind of MultiAZRollouts", doctor_objects.check_kind, (_OPERATORS, Source.POLICIES)),
@@ -520,22 +493,22 @@ CHECKS: Final = (
     Check("versions are written", doctor_objects.check_written, (_RELEASES, _FLUX)),
     Check("Rollouts that others name", doctor_objects.check_named, (_RELEASES, _FLUX)),
     Check("HealthChecks and Rollouts are selected", doctor_objects.check_selected, (_RELEASES,)),
-    Check("zones that others follow", check_leading_zones, (_SETS,)),
-    Check("PodDisruptionBudgets have room", check_native_room, (Source.NATIVE_BUDGETS, _SETS)),
+    Check("zones that others follow", _check_leading_zones, (_SETS,)),
+    Check("PodDisruptionBudgets have room", _check_native_room, (Source.NATIVE_BUDGETS, _SETS)),
     Check(
         "PodDisruptionBudgets do not overlap",
-        check_native_overlap,
+        _check_native_overlap,
         (Source.NATIVE_BUDGETS, Source.PODS),
     ),
     Check(
         "one kind of budget for a pod",
-        check_both_kinds,
+        _check_both_kinds,
         (Source.NATIVE_BUDGETS, Source.ZONE_BUDGETS, Source.PODS),
     ),
-    Check("zone budgets", check_zone_budgets, (Source.ZONE_BUDGETS, _SETS, Source.PODS)),
+    Check("zone budgets", _check_zone_budgets, (Source.ZONE_BUDGETS, _SETS, Source.PODS)),
     Check(
         "zone budgets do not overlap",
-        check_zone_overlap,
+        _check_zone_overlap,
         (Source.ZONE_BUDGETS, Source.PODS),
     ),
     Check("pods that are to come", doctor_install.check_pods, (Source.POD_TRIALS,)),

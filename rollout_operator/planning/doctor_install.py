@@ -1,20 +1,9 @@
-"""Which operators there are for a namespace, and what their arguments and variables say.
+"""Checks of the operators of a namespace: Deployments, flags, variables, rights, webhooks.
 
-Operators are ours or grafana's, of any version: flags that are not known are passed over, which the
-grammar of `config` would refuse. The variables are those of `config.flags`, which judges
-their values. A variable whose value comes from elsewhere counts as given, and says nothing.
-
-Whether webhooks are registered as the operator needs them, and the API server reaches them.
-
-What the answers to dry runs say is judged here, of webhooks and of pods that are to come. The API
-server has no words for machines here: the sentence alone says which of its steps failed.
-
-Which rights an operator needs as it is started, and which of them it lacks.
-
-They are those of the shipped Roles: `manifests/base`, and of the components `webhooks`,
-`zone-tracker`, `multi-az-rollouts` and `releases` where their flags are on. A test compares. Of
-what HealthChecks read of an inventory only the kinds that bakes wait for are checked: messages of
-the HealthChecks name what else may not be read.
+Operators are ours or grafana's, of any version: unknown flags are ignored, and a value that comes
+from elsewhere says nothing. The rights are those of the shipped Roles in `manifests/base`, and of
+the components whose flags are on; a test compares. Dry runs tell whether the API server reaches the
+webhooks and would accept the pods: only its sentence says which step failed.
 """
 
 import re
@@ -30,7 +19,6 @@ from rollout_operator.model.diagnosis import (
     PREPARE_DOWNSCALE_PATH,
     Finding,
     FindingCode,
-    HookRegistration,
     Installation,
     OperatorDeployment,
     ReachAnswer,
@@ -47,13 +35,13 @@ SECRET_FLAG: Final = "server-tls.self-signed-cert.secret-name"  # noqa: S105 (th
 DEFAULT_SECRET: Final = "rollout-operator-self-signed-certificate"  # noqa: S105 (a name)
 LEASE_FLAG: Final = "leader-election.lease-name"
 DEFAULT_LEASE: Final = "rollout-operator"
-TLS_FLAG: Final = "server-tls.enabled"
+_TLS_FLAG: Final = "server-tls.enabled"
 SELF_SIGNED_FLAG: Final = "server-tls.self-signed-cert.enabled"
 
 POLICIES_FLAG: Final = "multi-az-rollouts.enabled"
 RELEASES_FLAG: Final = "releases.enabled"
-METADATA_FLAG: Final = "releases.metadata"
-NAMES_FLAG: Final = "webhooks.ca-bundle-names"
+_METADATA_FLAG: Final = "releases.metadata"
+_NAMES_FLAG: Final = "webhooks.ca-bundle-names"
 
 _NAMESPACE_FLAGS: Final = ("kubernetes.namespace", "kubernetes-namespace")
 _LEVEL_FLAG: Final = "log.level"
@@ -64,6 +52,31 @@ _PORT: Final = "METRICS_PORT"
 # What an argument or a variable may name without saying it: a variable, an object.
 _ELSEWHERE: Final = "$("
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+
+_DEFAULT_POD_TIMEOUT: Final = timedelta(seconds=5)
+_DEFAULT_REQUEST_TIMEOUT: Final = timedelta(seconds=10)
+# The other hooks answer out of memory; a new connection and a busy machine take some of it.
+_LEAST: Final = timedelta(seconds=2)
+
+_FAILED: Final = re.compile(r'failed calling webhook "([^"]*)"')
+_TIMED_OUT: Final = ("context deadline exceeded", "i/o timeout", "Client.Timeout exceeded")
+_POD_SECURITY: Final = "violates PodSecurity"
+# A webhook of another owner that has side effects: nothing is learnt of ours.
+_NOT_TRIED: Final = "does not support dry run"
+# Of the violations, of which the API server names all; answers are cut themselves.
+_SHOWN: Final = 120
+_POD: Final = re.compile(r'pods "[^"]*" is forbidden: |cannot create pods in namespace [^:]*: ')
+# More pods than the quota has room for: those that are replaced have left theirs by then.
+_QUOTA: Final = "exceeded quota"
+
+# As the shipped Deployment calls it, also inside of other names.
+_OWN_NAMESPACE: Final = "$(POD_NAMESPACE)"
+
+_ZONES: Final = "rollout-operator.grafana.com"
+_POLICY_GROUP: Final = "rollout.grafana.com"
+_KUBERIK: Final = "kuberik.com"
+_ADMISSION: Final = "admissionregistration.k8s.io"
+_DEFAULT_TRACKER: Final = "rollout-operator-zone-tracker"
 
 
 def find_value(arguments: Sequence[str], flag: str) -> str | None:
@@ -79,7 +92,6 @@ def find_value(arguments: Sequence[str], flag: str) -> str | None:
 
 
 def is_on(arguments: Sequence[str], flag: str, *, default: bool) -> bool:
-    """Return whether a boolean flag is on."""
     value = find_value(arguments, flag)
     return default if value is None else value in _TRUE
 
@@ -105,7 +117,6 @@ def list_acting(installation: Installation) -> tuple[OperatorDeployment, ...]:
 
 
 def check_namespace(installation: Installation) -> Iterator[Finding]:
-    """Yield that the namespace does not exist."""
     if installation.namespace_labels is None:
         name = installation.namespace
         yield make_finding(FindingCode.NAMESPACE_MISSING, f"Namespace {name}", "it does not exist")
@@ -129,7 +140,6 @@ def check_operator(installation: Installation) -> Iterator[Finding]:
 
 
 def check_count(installation: Installation) -> Iterator[Finding]:
-    """Yield that more than one Deployment acts."""
     names = sorted(operator.name for operator in list_acting(installation))
     if len(names) > 1:
         text = f"{join_names(names, shown=len(names))} run an operator of this namespace"
@@ -158,15 +168,15 @@ def check_arguments(installation: Installation) -> Iterator[Finding]:
         if watched and _ELSEWHERE not in watched and watched != installation.namespace:
             text = f"-kubernetes.namespace={watched}"
             yield make_finding(FindingCode.OTHER_NAMESPACE_WATCHED, operator.title, text)
-        names = find_value(operator.arguments, NAMES_FLAG)
+        names = find_value(operator.arguments, _NAMES_FLAG)
         if names and not all(part.strip() for part in names.split(",")):
-            text = f"-{NAMES_FLAG}={names}"
+            text = f"-{_NAMES_FLAG}={names}"
             yield make_finding(FindingCode.BUNDLE_NAME_EMPTY, operator.title, text)
 
 
 def list_arguments(operator: OperatorDeployment) -> tuple[str, ...]:
     """Return the arguments of an operator, after what its environment stands in for."""
-    if not _is_given(operator):
+    if not any(_list_given(operator)):
         return operator.arguments
     name = _get(operator, _NAME) or DEFAULT_LEASE
     return (f"-{POLICIES_FLAG}=true", f"-{LEASE_FLAG}={name}", *operator.arguments)
@@ -198,13 +208,11 @@ def check_overruled(installation: Installation) -> Iterator[Finding]:
             if text and value and _ELSEWHERE not in value and value.lower() != text.lower():
                 said = f"-{flags[0]}={value} counts, and not {variable}={text}"
                 yield make_finding(FindingCode.VARIABLE_OVERRULED, deployment.title, said)
-        if _is_given(deployment) and not is_on(deployment.arguments, POLICIES_FLAG, default=True):
+        if any(_list_given(deployment)) and not is_on(
+            deployment.arguments, POLICIES_FLAG, default=True
+        ):
             said = f"-{POLICIES_FLAG}=false counts, and not {', '.join(_list_given(deployment))}"
             yield make_finding(FindingCode.VARIABLE_OVERRULED, deployment.title, said)
-
-
-def _is_given(operator: OperatorDeployment) -> bool:
-    return any(_list_given(operator))
 
 
 def _list_given(operator: OperatorDeployment) -> Iterator[str]:
@@ -226,37 +234,20 @@ def _find_flag(operator: OperatorDeployment, flags: Sequence[str]) -> str | None
     return next((value for value in values if value is not None), None)
 
 
-_DEFAULT_POD_TIMEOUT: Final = timedelta(seconds=5)
-_DEFAULT_REQUEST_TIMEOUT: Final = timedelta(seconds=10)
-# The other hooks answer out of memory; a new connection and a busy machine take some of it.
-_LEAST: Final = timedelta(seconds=2)
-
-_FAILED: Final = re.compile(r'failed calling webhook "([^"]*)"')
-_TIMED_OUT: Final = ("context deadline exceeded", "i/o timeout", "Client.Timeout exceeded")
-_POD_SECURITY: Final = "violates PodSecurity"
-# A webhook of another owner that has side effects: nothing is learnt of ours.
-_NOT_TRIED: Final = "does not support dry run"
-# Of the violations, of which the API server names all; answers are cut themselves.
-_SHOWN: Final = 120
-_POD: Final = re.compile(r'pods "[^"]*" is forbidden: |cannot create pods in namespace [^:]*: ')
-# More pods than the quota has room for: those that are replaced have left theirs by then.
-_QUOTA: Final = "exceeded quota"
-
-
 def check_registered(installation: Installation) -> Iterator[Finding]:
     """Yield that webhooks are served and not registered, or the other way round."""
     acting = list_acting(installation)
     serving = [
-        operator for operator in acting if is_on(operator.arguments, TLS_FLAG, default=False)
+        operator for operator in acting if is_on(operator.arguments, _TLS_FLAG, default=False)
     ]
     own = installation.own_hooks
     if serving and not own:
-        text = f"-{TLS_FLAG} is on, and no webhook configuration names this namespace"
+        text = f"-{_TLS_FLAG} is on, and no webhook configuration names this namespace"
         yield make_finding(FindingCode.WEBHOOKS_MISSING, serving[0].title, text)
     if own and acting and not serving:
         for hook in own:
-            text = f"-{TLS_FLAG} is not set at {acting[0].title}"
-            yield make_finding(FindingCode.WEBHOOKS_NOT_SERVED, _name(hook), text)
+            text = f"-{_TLS_FLAG} is not set at {acting[0].title}"
+            yield make_finding(FindingCode.WEBHOOKS_NOT_SERVED, hook.configuration, text)
 
 
 def check_guards(installation: Installation) -> Iterator[Finding]:
@@ -288,7 +279,7 @@ def check_others(installation: Installation) -> Iterator[Finding]:
             text = (
                 f"webhook {hook.name} of the operator in namespace {owner} selects this namespace"
             )
-            yield make_finding(FindingCode.WEBHOOK_OF_OTHERS, _name(hook), text)
+            yield make_finding(FindingCode.WEBHOOK_OF_OTHERS, hook.configuration, text)
 
 
 def check_services(installation: Installation) -> Iterator[Finding]:
@@ -298,7 +289,7 @@ def check_services(installation: Installation) -> Iterator[Finding]:
         if not hook.service or hook.service_namespace != installation.namespace:
             continue
         service = services.get(hook.service)
-        name, of = _name(hook), f"Service {hook.service}"
+        name, of = hook.configuration, f"Service {hook.service}"
         if service is None:
             yield make_finding(FindingCode.WEBHOOK_SERVICE_MISSING, name, f"{of} does not exist")
         elif hook.port not in service.ports:
@@ -310,9 +301,8 @@ def check_services(installation: Installation) -> Iterator[Finding]:
 
 
 def check_bundles(installation: Installation) -> Iterator[Finding]:
-    """Yield webhooks that the API server cannot trust."""
     for hook in installation.own_hooks:
-        facts, name = hook.bundle, _name(hook)
+        facts, name = hook.bundle, hook.configuration
         if facts is None:
             yield make_finding(
                 FindingCode.WEBHOOK_CA_MISSING, name, f"webhook {hook.name} has none"
@@ -328,11 +318,10 @@ def check_bundles(installation: Installation) -> Iterator[Finding]:
 
 
 def check_policies(installation: Installation) -> Iterator[Finding]:
-    """Yield webhooks that a failing call switches off."""
     for hook in installation.own_hooks:
         if hook.failure_policy != "Fail":
             text = f"webhook {hook.name} has failurePolicy {hook.failure_policy}"
-            yield make_finding(FindingCode.WEBHOOK_IGNORES_FAILURE, _name(hook), text)
+            yield make_finding(FindingCode.WEBHOOK_IGNORES_FAILURE, hook.configuration, text)
 
 
 def check_timeouts(installation: Installation) -> Iterator[Finding]:
@@ -350,7 +339,7 @@ def check_timeouts(installation: Installation) -> Iterator[Finding]:
                 f"timeoutSeconds {seconds}, -server-tls.request-timeout {format_duration(served)}:"
                 f" less than {format_duration(least)}"
             )
-            yield make_finding(FindingCode.WEBHOOK_TIMEOUT_SHORT, _name(hook), text)
+            yield make_finding(FindingCode.WEBHOOK_TIMEOUT_SHORT, hook.configuration, text)
 
 
 def _read_span(installation: Installation, flag: str, default: timedelta) -> timedelta:
@@ -360,10 +349,6 @@ def _read_span(installation: Installation, flag: str, default: timedelta) -> tim
         return parse_duration(next(filter(None, texts), format_duration(default)))
     except InvalidInput:
         return default
-
-
-def _name(hook: HookRegistration) -> str:
-    return hook.configuration
 
 
 def check_reach(installation: Installation) -> Iterator[Finding]:
@@ -407,16 +392,6 @@ def _judge_refusal(error: str) -> tuple[FindingCode, str]:
     return FindingCode.POD_REFUSED, _POD.sub("", error)
 
 
-# As the shipped Deployment calls it, also inside of other names.
-_OWN_NAMESPACE: Final = "$(POD_NAMESPACE)"
-
-_ZONES: Final = "rollout-operator.grafana.com"
-_POLICY_GROUP: Final = "rollout.grafana.com"
-_KUBERIK: Final = "kuberik.com"
-_ADMISSION: Final = "admissionregistration.k8s.io"
-_DEFAULT_TRACKER: Final = "rollout-operator-zone-tracker"
-
-
 class RightNeeds(NamedTuple):
     """For what no flag says whether a right is needed."""
 
@@ -430,18 +405,18 @@ class RightNeeds(NamedTuple):
     """Whether a HealthCheck looks at a Kustomization."""
 
 
-NO_NEEDS: Final = RightNeeds()
+_NO_NEEDS: Final = RightNeeds()
 
 
 def list_rights(
-    arguments: Sequence[str], namespace: str, needs: RightNeeds = NO_NEEDS
+    arguments: Sequence[str], namespace: str, needs: RightNeeds = _NO_NEEDS
 ) -> tuple[Right, ...]:
     """Return what an operator with these arguments has to be allowed to do."""
     arguments = [word.replace(_OWN_NAMESPACE, namespace) for word in arguments]
     rights = [*_BASE, *_REPORTS]
     if is_on(arguments, "leader-election.enabled", default=True):
         rights += _lease_rights(find_value(arguments, LEASE_FLAG) or DEFAULT_LEASE)
-    if is_on(arguments, TLS_FLAG, default=False):
+    if is_on(arguments, _TLS_FLAG, default=False):
         rights += _list_webhook_rights(arguments)
     if is_on(arguments, "use-zone-tracker", default=False):
         name = find_value(arguments, "zone-tracker.config-map-name") or _DEFAULT_TRACKER
@@ -453,7 +428,7 @@ def list_rights(
     if is_on(arguments, POLICIES_FLAG, default=False):
         rights += [*_POLICIES, *(_NODES if needs.nodes else ())]
     if is_on(arguments, RELEASES_FLAG, default=False):
-        reads_secrets = needs.secrets and find_value(arguments, METADATA_FLAG) != "none"
+        reads_secrets = needs.secrets and find_value(arguments, _METADATA_FLAG) != "none"
         rights += [
             *_RELEASES,
             *(_PULL_SECRETS if reads_secrets else ()),
@@ -464,12 +439,10 @@ def list_rights(
 
 
 def check_rights(installation: Installation) -> Iterator[Finding]:
-    """Yield the rights in the namespace that are missing, those of one purpose together."""
     yield from _list_missing(right for right in installation.rights if right.right.is_namespaced)
 
 
 def check_cluster_rights(installation: Installation) -> Iterator[Finding]:
-    """Yield the rights in the cluster that are missing."""
     yield from _list_missing(
         right for right in installation.rights if not right.right.is_namespaced
     )
@@ -640,15 +613,12 @@ def _list_webhook_rights(arguments: Sequence[str]) -> list[Right]:
         secret = find_value(arguments, SECRET_FLAG) or DEFAULT_SECRET
         certificate = _of("get update", "", "secrets", "there is no certificate to serve", secret)
         rights += [replace(right, is_of_process=True) for right in certificate]
-    verbs = "list watch patch" if _writes_bundles(arguments) else "list watch"
+    writes_bundles = is_on(arguments, "webhooks.update-ca-bundle", default=True)
+    verbs = "list watch patch" if writes_bundles else "list watch"
     purpose = "the CA does not reach the webhook configurations"
     # Where the flag names them, so may the ClusterRole; each is looked for among both kinds.
-    names = (find_value(arguments, NAMES_FLAG) or "").split(",")
+    names = (find_value(arguments, _NAMES_FLAG) or "").split(",")
     for kind in ("validating", "mutating"):
         for name in names:
             rights += _of(verbs, _ADMISSION, f"{kind}webhookconfigurations", purpose, name.strip())
     return rights
-
-
-def _writes_bundles(arguments: Sequence[str]) -> bool:
-    return is_on(arguments, "webhooks.update-ca-bundle", default=True)

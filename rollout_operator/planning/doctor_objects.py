@@ -1,11 +1,7 @@
-"""Whether MultiAZRollouts are obeyed, and which of them are refused.
+"""Checks of MultiAZRollouts, and of the Rollouts of `kuberik.com`: are they obeyed, or refused?
 
-What a policy owns, and for what it is refused, is decided in `planning.policies`, as by the
-operator itself.
-
-Whether Rollouts of `kuberik.com` are made to happen, and which of them never will be.
-
-Why a Rollout that is made waits is no matter of an installation: `status` and `explain` say that.
+What a policy owns and why it is refused is decided in `planning.policies`, as by the operator
+itself. Why a Rollout waits is left to `status` and `explain`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,6 +37,13 @@ from rollout_operator.planning.wording import join_names, verb
 
 _KIND: Final = "MultiAZRollout"
 _VERSION: Final = "v1alpha1"
+OF_FLUX: Final = (IMAGE_POLICY, IMAGE_REPOSITORY, OCI_REPOSITORY, KUSTOMIZATION)
+"""Kinds of Flux, as findings name those that are missing."""
+
+# A Rollout writes to either of the two.
+_WRITTEN: Final = frozenset({OCI_REPOSITORY, KUSTOMIZATION})
+_ROLLOUT: Final = "Rollout"
+_CHECKED: Final = "HealthCheck"
 
 
 def obeys(installation: Installation) -> bool:
@@ -134,15 +137,6 @@ def reads_nodes(installation: Installation) -> bool:
 
 def _share(installation: Installation) -> PolicyOwnership:
     return share_sets(installation.policies, [sts.sts for sts in installation.sets])
-
-
-OF_FLUX: Final = (IMAGE_POLICY, IMAGE_REPOSITORY, OCI_REPOSITORY, KUSTOMIZATION)
-"""Kinds of Flux, as findings name those that are missing."""
-
-# A Rollout writes to either of the two.
-_WRITTEN: Final = frozenset({OCI_REPOSITORY, KUSTOMIZATION})
-_ROLLOUT: Final = "Rollout"
-_CHECKED: Final = "HealthCheck"
 
 
 def makes(installation: Installation) -> bool:
