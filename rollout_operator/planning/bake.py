@@ -1,23 +1,16 @@
-"""How a release that is deployed proves itself: it starts to bake, and succeeds or fails.
+"""How a deployed release proves itself, and which HealthChecks hold back the next one.
 
 A bake starts once every HealthCheck is healthy since the cutoff: the deployment or the last retry.
-An error of a HealthCheck from the cutoff on fails it, and so does a start that is overdue, but for
-a release in recovery mode: it follows a failure, and only time is against it. Times to come, which
-another clock wrote, count as now.
+It fails by an error of a HealthCheck from the cutoff on, or by a late start; a release in recovery
+mode, which follows a failure, fails only by time. Times in the future, from other clocks, count as
+now.
 
-Most clients write whole seconds, rounded down. Such a time counts in the whole second of the
-cutoff: who finds a release healthy or broken at once would else write of a time before it. In
-return nothing begins in a second in which such a time was written: it would seem newer.
+Most clients write whole seconds, rounded down, so such a time counts from the start of the second
+of the cutoff on. In return nothing begins in a second in which such a time was written: it would
+seem newer.
 
-Which HealthChecks belong to a Rollout, and whether they hold its next release back.
-
-What they say of a release that is deployed is weighed in `bake`.
-
-How much of what others write may stand in the status of a Rollout.
-
-An object has 1.5 MiB at most, and candidates repeat what the list of releases has: a status that is
-too large is refused as a whole, and then not even a failure is on record. So each part has a bound
-that only hostile texts and thousands of objects reach, and the newest stays.
+An object has 1.5 MiB at most, and a status that is too large is refused as a whole. So each part
+that repeats what others write has a bound, and the newest stays.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -45,6 +38,28 @@ from rollout_operator.model.units import format_duration, format_rfc3339
 from rollout_operator.planning.wording import join_names
 
 Labels = Mapping[str, str]
+_Item = TypeVar("_Item")
+
+MOST_OF_RELEASES: Final = 256 * 1024
+"""Bytes; candidates may be as many again, before gates and after."""
+MOST_OF_HISTORY: Final = 256 * 1024
+_MOST_OF_GATES: Final = 128 * 1024
+MOST_FAILED: Final = 100
+"""HealthChecks that an entry names, of which only the first have their message."""
+_MOST_QUOTED: Final = 10
+_MOST_ALLOWED: Final = 20
+# No registry takes longer tags.
+_LONGEST_TAG: Final = 128
+
+STARTED: Final = "BakeTimeStarted"
+PASSED: Final = "BakeTimePassed"
+FAILED: Final = "BakeTimeFailed"
+
+# After this a release in recovery mode counts as stalled where no timeout says otherwise.
+_RECOVERY: Final = timedelta(hours=1)
+_SOON: Final = timedelta(seconds=1)
+_LEAST_POLL: Final = timedelta(seconds=10)
+_LONGEST_POLL: Final = timedelta(minutes=1)
 
 
 @unique
@@ -73,7 +88,6 @@ class HealthVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_blocking(self) -> bool:
-        """Return what the condition says."""
         return self.code not in {BlockedCode.HEALTHY, BlockedCode.MANUAL}
 
 
@@ -147,20 +161,6 @@ def _is_within(
     return namespace in namespaces and spaces.takes(namespaces[namespace])
 
 
-_Item = TypeVar("_Item")
-
-MOST_OF_RELEASES: Final = 256 * 1024
-"""Bytes; candidates may be as many again, before gates and after."""
-MOST_OF_HISTORY: Final = 256 * 1024
-MOST_OF_GATES: Final = 128 * 1024
-MOST_FAILED: Final = 100
-"""HealthChecks that an entry names, of which only the first have their message."""
-_MOST_QUOTED: Final = 10
-_MOST_ALLOWED: Final = 20
-# No registry takes longer tags.
-_LONGEST_TAG: Final = 128
-
-
 def keep_first(items: Sequence[_Item], most: int) -> tuple[_Item, ...]:
     """Return the first items that have so many bytes together, and always one."""
     if _measure(items) <= most:
@@ -175,20 +175,19 @@ def keep_first(items: Sequence[_Item], most: int) -> tuple[_Item, ...]:
 
 
 def keep_last(items: Sequence[_Item], most: int) -> tuple[_Item, ...]:
-    """Return the last items."""
     return keep_first(items[::-1], most)[::-1]
 
 
 def bound_gates(gates: tuple[GateSummary, ...]) -> tuple[GateSummary, ...]:
     """Return the summaries of gates: of too many those that are closed, then the first."""
-    if _measure(gates) <= MOST_OF_GATES:
+    if _measure(gates) <= _MOST_OF_GATES:
         return gates
     shorter = (_shorten(gate) for gate in gates)
-    kept = keep_first(sorted(shorter, key=lambda gate: gate.passing is not False), MOST_OF_GATES)
+    kept = keep_first(sorted(shorter, key=lambda gate: gate.passing is not False), _MOST_OF_GATES)
     return tuple(sorted(kept, key=lambda gate: gate.name))
 
 
-def bound_failed(failed: Sequence[FailedHealthCheck]) -> tuple[FailedHealthCheck, ...]:
+def _bound_failed(failed: Sequence[FailedHealthCheck]) -> tuple[FailedHealthCheck, ...]:
     """Return what an entry says of the HealthChecks for which it failed."""
     quoted = failed[:_MOST_QUOTED]
     named = (
@@ -210,17 +209,6 @@ def _measure(part: object) -> int:
     return len(msgspec.json.encode(part))
 
 
-STARTED: Final = "BakeTimeStarted"
-PASSED: Final = "BakeTimePassed"
-FAILED: Final = "BakeTimeFailed"
-
-# After this a release in recovery mode counts as stalled where no timeout says otherwise.
-_RECOVERY: Final = timedelta(hours=1)
-_SOON: Final = timedelta(seconds=1)
-_LEAST_POLL: Final = timedelta(seconds=10)
-_LONGEST_POLL: Final = timedelta(minutes=1)
-
-
 class BakeContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a bake depends on."""
 
@@ -232,17 +220,17 @@ class BakeContext(msgspec.Struct, frozen=True, kw_only=True):
     """What Flux has yet to do before a bake may start."""
 
 
-class BakeStep(msgspec.Struct, frozen=True, kw_only=True):
+class _BakeStep(msgspec.Struct, frozen=True, kw_only=True):
     """What one pass makes of a deployment."""
 
     entry: HistoryEntry
     events: tuple[ReleaseEvent, ...] = ()
 
 
-def advance_bake(entry: HistoryEntry, context: BakeContext) -> BakeStep:
+def advance_bake(entry: HistoryEntry, context: BakeContext) -> _BakeStep:
     """Return the deployment as time and health leave it (REL-71 to 78)."""
     if not entry.is_active:
-        return BakeStep(entry=entry)
+        return _BakeStep(entry=entry)
     failed = None if context.is_recovering else _find_failure(entry, context)
     if failed is not None:
         return failed
@@ -250,9 +238,9 @@ def advance_bake(entry: HistoryEntry, context: BakeContext) -> BakeStep:
     if entry.bake_start_time is None:
         waits = _explain_wait(entry, context)
         if waits:
-            return BakeStep(entry=msgspec.structs.replace(entry, bake_status_message=waits))
+            return _BakeStep(entry=msgspec.structs.replace(entry, bake_status_message=waits))
         if not context.spec.has_bake:
-            return BakeStep(entry=_end(entry, BakeStatus.SUCCEEDED, "no bake is configured"))
+            return _BakeStep(entry=_end(entry, BakeStatus.SUCCEEDED, "no bake is configured"))
         entry = msgspec.structs.replace(
             entry,
             bake_status=BakeStatus.IN_PROGRESS,
@@ -261,7 +249,7 @@ def advance_bake(entry: HistoryEntry, context: BakeContext) -> BakeStep:
         )
         started = (_event(STARTED, entry),)
     step = _finish(entry, context)
-    return BakeStep(entry=step.entry, events=started + step.events)
+    return _BakeStep(entry=step.entry, events=started + step.events)
 
 
 def _describe_start(context: BakeContext) -> str:
@@ -334,7 +322,7 @@ def _poll(waited: timedelta) -> timedelta:
     return min(max(waited, _LEAST_POLL), _LONGEST_POLL)
 
 
-def _find_failure(entry: HistoryEntry, context: BakeContext) -> BakeStep | None:
+def _find_failure(entry: HistoryEntry, context: BakeContext) -> _BakeStep | None:
     now, timeout = context.now, context.spec.deploy_timeout
     cutoff = compute_cutoff(entry, now)
     is_late = timeout is not None and now - cutoff > timeout
@@ -364,13 +352,13 @@ def _find_failure(entry: HistoryEntry, context: BakeContext) -> BakeStep | None:
 
 def _fail(
     entry: HistoryEntry, now: datetime, text: str, failed: tuple[FailedHealthCheck, ...]
-) -> BakeStep:
+) -> _BakeStep:
     entry = msgspec.structs.replace(
         _end(entry, BakeStatus.FAILED, text),
         bake_end_time=now,
-        failed_health_checks=bound_failed(failed),
+        failed_health_checks=_bound_failed(failed),
     )
-    return BakeStep(entry=entry, events=(_event(FAILED, entry, Severity.WARN),))
+    return _BakeStep(entry=entry, events=(_event(FAILED, entry, Severity.WARN),))
 
 
 def _explain_wait(entry: HistoryEntry, context: BakeContext) -> str:
@@ -395,16 +383,16 @@ def _is_healthy_since(
     return min(changed, now) > cutoff if after else is_since(changed, cutoff, now)
 
 
-def _finish(entry: HistoryEntry, context: BakeContext) -> BakeStep:
+def _finish(entry: HistoryEntry, context: BakeContext) -> _BakeStep:
     span, began = context.spec.bake_time, entry.bake_start_time
     if span is None:
         done = _end(entry, BakeStatus.SUCCEEDED, "every HealthCheck became healthy")
-        return BakeStep(entry=msgspec.structs.replace(done, bake_end_time=context.now))
+        return _BakeStep(entry=msgspec.structs.replace(done, bake_end_time=context.now))
     if began is None or context.now - began < span:
-        return BakeStep(entry=entry)
+        return _BakeStep(entry=entry)
     done = _end(entry, BakeStatus.SUCCEEDED, f"the bake of {format_duration(span)} passed")
     done = msgspec.structs.replace(done, bake_end_time=context.now)
-    return BakeStep(entry=done, events=(_event(PASSED, done),))
+    return _BakeStep(entry=done, events=(_event(PASSED, done),))
 
 
 def _end(entry: HistoryEntry, status: BakeStatus, text: str) -> HistoryEntry:

@@ -1,41 +1,15 @@
-"""Which releases are newer than the current release, and which is to be deployed.
+"""Which releases of a Rollout come next, what its gates let through, and what a deployment records.
 
-Tags are compared as the image policy compares them: releases may be announced out of order, and a
-policy that goes back to an older tag wants no upgrade. What it extracts of a tag is compared, as a
-version, a number or a text. Of tags that are equal so, the tag that it selects is newer than a
-tag that was announced before. Versions go by the precedence of Semantic Versioning 2.0.0, read at
-least as leniently as Flux reads them: with a `v` before, without minor or patch number, and with
-zeros before numbers. Build metadata says nothing of it. Of a policy that is not known here the
-order of announcements counts.
+Whether a release is deployed now is decided in `releases`.
 
-A release may be requested by name instead: a pin (`spec.wantedVersion`) takes any tag, and goes
-back as well as forward; `force-deploy` takes a release that was announced. Neither heeds gates,
-health or a bake. Whether what is chosen is deployed now is decided in `plan`.
+Tags are compared as the image policy compares them, since releases may be announced out of order;
+of equal tags, the one that the policy selects is newer. Versions are read at least as leniently as
+Flux reads them. Without a known policy, the order of announcements counts. A pin
+(`spec.wantedVersion`) and `force-deploy` name a release and heed no gates, health or bake.
 
-What the gates of a Rollout let through.
-
-All must pass, and where several name versions, only those that all name are left. A gate that
-does not pass says nothing of versions. A person may request one tag by name past all of them.
-
-What a person requests of a Rollout by annotations, each once.
-
-An intent that had its effect is recorded in the status before its annotation is removed. So a crash
-between the two applies none twice: what is recorded and still there has had its effect.
-
-What a Rollout learns of releases, and what it forgets.
-
-The tag that its image policy selects joins its list. What stays of that is the newest part, so that
-the order of announcements is kept: releases that may be deployed or gone back to.
-
-What a deployment writes into history: the new entry, the end of the entry before, and a retry.
-
-The entry is an intent. Objects of Flux are written after it, so that a crash between the two leaves
-a deployment that is completed, and none without an entry.
-
-The conditions of a Rollout: what holds of it, and why not.
-
-`Ready` is kuberik's: true as soon as a release is written, false where its bake fails.
-`Reconciling` and `Stalled` are for readers that know no kind of ours, as those of kstatus.
+A history entry is an intent: objects of Flux are written after it, so that a crash in between
+leaves a deployment that is completed later. An annotation that had its effect is recorded in the
+status before it is removed, so that a crash in between does not apply it twice.
 """
 
 import math
@@ -87,6 +61,92 @@ from rollout_operator.planning.bake import (
 from rollout_operator.planning.conditions import ConditionFinding, stamp_conditions
 from rollout_operator.planning.wording import join_names
 
+# By annotation, in the order in which they are removed.
+FIELDS: Final[Mapping[str, str]] = {
+    names.RETRY: "retry",
+    names.FORCE_DEPLOY: "force_deploy",
+    names.BYPASS_GATES: "bypass_gates",
+    names.UNBLOCK_FAILED: "unblock_failed",
+    names.DEPLOY_MESSAGE: "deploy_message",
+    names.DEPLOYMENT_MESSAGE: "deployment_message",
+    names.DEPLOY_USER: "deploy_user",
+}
+# Whatever is deployed, these belonged to it.
+ATTRIBUTION: Final = (names.DEPLOY_MESSAGE, names.DEPLOYMENT_MESSAGE, names.DEPLOY_USER)
+
+_Part = tuple[int, int, str]
+_VersionKey = tuple[int, int, int, int, tuple[_Part, ...]]
+"""Compares as versions do: three numbers, whether it is final, and what stands for it if not."""
+
+# Flux reads no longer versions.
+_LONGEST_VERSION: Final = 256
+_WORDS: Final = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
+_VERSION: Final = re.compile(
+    rf"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?(?:-({_WORDS}))?(?:\+{_WORDS})?"
+)
+_NUMBER: Final = re.compile(r"[0-9]+")
+# Longer numbers within a pre-release are words to Flux.
+_MOST: Final = 2**64 - 1
+
+_DIGITS: Final = "[0-9](?:_?[0-9])*"
+_HEX: Final = "[0-9a-f](?:_?[0-9a-f])*"
+_DECIMAL: Final = rf"(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:e[+-]?{_DIGITS})?"
+_HEXADECIMAL: Final = rf"0x(?:_?{_HEX}(?:\.(?:{_HEX})?)?|\.{_HEX})p[+-]?{_DIGITS}"
+_FLOAT: Final = re.compile(
+    rf"[+-]?(?:({_DECIMAL})|({_HEXADECIMAL})|inf|infinity)", re.IGNORECASE | re.ASCII
+)
+"""Numbers as Go's `strconv.ParseFloat` reads them."""
+_INVERTED: Final = bytes(range(255, -1, -1))
+
+_Rank = tuple[object, ...]
+"""The newer a tag, the greater. Empty for a tag that cannot be compared: it is below all others."""
+
+_DIGEST_CHANGED: Final = "ReleaseDigestChanged"
+
+MOST_RELEASES: Final = 1000
+
+_BEGINNING: Final = datetime(1, 1, 1, tzinfo=UTC)
+
+_Metadata = Mapping[str, ReleaseMetadata | None]
+
+DEPLOYING: Final = "BakeTimeDeploying"
+CANCELLED: Final = "BakeTimeCancelled"
+_RETRY_REQUESTED: Final = "RetryRequested"
+NOWHERE: Final = "no object of Flux is annotated for it"
+RECOVERING: Final = "BakeFailureDisabled"
+
+_SYSTEM: Final = TriggeredBy(kind=TriggerKind.SYSTEM, name="rollout-controller")
+
+READY: Final = "Ready"
+RELEASES_UPDATED: Final = "ReleasesUpdated"
+GATES_PASSING: Final = "GatesPassing"
+DEPLOYMENT_BLOCKED: Final = "DeploymentBlocked"
+RECONCILING: Final = "Reconciling"
+STALLED: Final = "Stalled"
+PATH_UNKNOWN: Final = "UpgradePathUnknown"
+WANTED_FOUND: Final = "WantedVersionFound"
+TARGET_CONFLICT: Final = "TargetConflict"
+
+FAILED: Final = "RolloutFailed"
+WRITING: Final = "WritingTargets"
+NO_RELEASES: Final = "NoReleasesAvailable"
+INVALID_SPEC: Final = "InvalidSpec"
+NO_FLUX: Final = "FluxNotInstalled"
+GATES_UNKNOWN: Final = "GateListFailed"
+CHECKS_UNKNOWN: Final = "HealthCheckListFailed"
+RECOVERY_TIMEOUT: Final = "RecoveryTimeout"
+_IDLE: Final = "Idle"
+
+_ORDER: Final[Mapping[str, int]] = {
+    kind: place
+    for place, kind in enumerate(
+        (
+            *(READY, RELEASES_UPDATED, GATES_PASSING, DEPLOYMENT_BLOCKED, RECOVERING),
+            *(RECONCILING, STALLED, PATH_UNKNOWN, WANTED_FOUND, TARGET_CONFLICT),
+        )
+    )
+}
+
 
 @unique
 class GatesCode(StrEnum):
@@ -119,7 +179,6 @@ class GatesVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_passing(self) -> bool:
-        """Return what the condition says."""
         return self.code not in HOLDING
 
 
@@ -221,20 +280,6 @@ def _name(gate: ReleaseGate) -> str:
     return gate.head.name
 
 
-# By annotation, in the order in which they are removed.
-FIELDS: Final[Mapping[str, str]] = {
-    names.RETRY: "retry",
-    names.FORCE_DEPLOY: "force_deploy",
-    names.BYPASS_GATES: "bypass_gates",
-    names.UNBLOCK_FAILED: "unblock_failed",
-    names.DEPLOY_MESSAGE: "deploy_message",
-    names.DEPLOYMENT_MESSAGE: "deployment_message",
-    names.DEPLOY_USER: "deploy_user",
-}
-# Whatever is deployed, these belonged to it.
-ATTRIBUTION: Final = (names.DEPLOY_MESSAGE, names.DEPLOYMENT_MESSAGE, names.DEPLOY_USER)
-
-
 def list_left_over(rollout: ReleaseRollout) -> tuple[ConsumedIntent, ...]:
     """Return intents that had their effect and are not removed yet (RELB-10)."""
     return tuple(
@@ -246,12 +291,10 @@ def list_left_over(rollout: ReleaseRollout) -> tuple[ConsumedIntent, ...]:
 
 
 def without_left_over(rollout: ReleaseRollout) -> ReleaseIntents:
-    """Return the intents that are still to have an effect."""
     return drop_intents(rollout.intents, (intent.annotation for intent in list_left_over(rollout)))
 
 
 def drop_intents(intents: ReleaseIntents, annotations: Iterable[str]) -> ReleaseIntents:
-    """Return the intents without some of them."""
     return msgspec.structs.replace(
         intents, **{FIELDS[annotation]: None for annotation in annotations}
     )
@@ -277,35 +320,7 @@ def _value(intents: ReleaseIntents, annotation: str) -> str | None:
     return value
 
 
-_Part = tuple[int, int, str]
-VersionKey = tuple[int, int, int, int, tuple[_Part, ...]]
-"""Compares as versions do: three numbers, whether it is final, and what stands for it if not."""
-
-# Flux reads no longer versions.
-_LONGEST_VERSION: Final = 256
-_WORDS: Final = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
-_VERSION: Final = re.compile(
-    rf"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?(?:-({_WORDS}))?(?:\+{_WORDS})?"
-)
-_NUMBER: Final = re.compile(r"[0-9]+")
-# Longer numbers within a pre-release are words to Flux.
-_MOST: Final = 2**64 - 1
-
-_DIGITS: Final = "[0-9](?:_?[0-9])*"
-_HEX: Final = "[0-9a-f](?:_?[0-9a-f])*"
-_DECIMAL: Final = rf"(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:e[+-]?{_DIGITS})?"
-_HEXADECIMAL: Final = rf"0x(?:_?{_HEX}(?:\.(?:{_HEX})?)?|\.{_HEX})p[+-]?{_DIGITS}"
-_FLOAT: Final = re.compile(
-    rf"[+-]?(?:({_DECIMAL})|({_HEXADECIMAL})|inf|infinity)", re.IGNORECASE | re.ASCII
-)
-"""Numbers as Go's `strconv.ParseFloat` reads them."""
-_INVERTED: Final = bytes(range(255, -1, -1))
-
-Rank = tuple[object, ...]
-"""The newer a tag, the greater. Empty for a tag that cannot be compared: it is below all others."""
-
-
-def find_version_key(tag: str) -> VersionKey | None:
+def find_version_key(tag: str) -> _VersionKey | None:
     """Return what a tag is compared by; None where it is no version."""
     parsed = _VERSION.fullmatch(tag) if len(tag) <= _LONGEST_VERSION else None
     if parsed is None:
@@ -323,8 +338,7 @@ def _make_part(word: str) -> _Part:
     return (0, int(word), "") if is_number else (1, 0, word)
 
 
-def find_number(text: str) -> float | None:
-    """Return a number that Flux can compare; None where it is none."""
+def _find_number(text: str) -> float | None:
     read = _FLOAT.fullmatch(text)
     if read is None:
         return None
@@ -335,7 +349,7 @@ def find_number(text: str) -> float | None:
     return None if math.isinf(number) and read[1] else number
 
 
-def find_rank(tag: str, order: TagOrder) -> Rank:
+def find_rank(tag: str, order: TagOrder) -> _Rank:
     """Return what a tag is compared by, as Flux compares it."""
     text: str | None = tag
     if order.pattern or order.extract:
@@ -347,7 +361,7 @@ def find_rank(tag: str, order: TagOrder) -> Rank:
             key = find_version_key(text)
             return () if key is None else (key,)
         case PolicyOrder.NUMERICAL:
-            number = find_number(text)
+            number = _find_number(text)
             return () if number is None else (-number if order.is_descending else number,)
         case PolicyOrder.ALPHABETICAL:
             encoded = text.encode()
@@ -371,7 +385,7 @@ def choose_candidates(
     is_odd = not top if floor else floor is not None and latest not in later_tags
     if (later is None and not floor) or (latest not in (None, current) and is_odd):
         return ReleaseCandidates(is_path_unknown=True)
-    ranked: list[tuple[Rank, bool, Release]] = []
+    ranked: list[tuple[_Rank, bool, Release]] = []
     for release in announced.available[::-1]:
         rank, is_latest = find_rank(release.tag, order), release.tag == latest
         if floor is None:
@@ -462,17 +476,8 @@ def list_excluded(
     )
 
 
-DIGEST_CHANGED: Final = "ReleaseDigestChanged"
-
-MOST_RELEASES: Final = 1000
-
-_BEGINNING: Final = datetime(1, 1, 1, tzinfo=UTC)
-
-Metadata = Mapping[str, ReleaseMetadata | None]
-
-
 def discover(
-    status: ReleaseStatus, policy: PolicyReading, metadata: Metadata
+    status: ReleaseStatus, policy: PolicyReading, metadata: _Metadata
 ) -> tuple[ReleaseStatus, tuple[ReleaseEvent, ...]]:
     """Return the status with the release that the policy selects (REL-34 to 36).
 
@@ -586,16 +591,7 @@ def _compare(release: Release | None, fresh: Release) -> tuple[ReleaseEvent, ...
     if release is None or release.digest is None or fresh.digest in {None, release.digest}:
         return ()
     note = f"the image of {quote(fresh.tag)} is now {fresh.digest}; it is not deployed again"
-    return (ReleaseEvent(reason=DIGEST_CHANGED, note=note),)
-
-
-DEPLOYING: Final = "BakeTimeDeploying"
-CANCELLED: Final = "BakeTimeCancelled"
-RETRY_REQUESTED: Final = "RetryRequested"
-NOWHERE: Final = "no object of Flux is annotated for it"
-RECOVERING: Final = "BakeFailureDisabled"
-
-_SYSTEM: Final = TriggeredBy(kind=TriggerKind.SYSTEM, name="rollout-controller")
+    return (ReleaseEvent(reason=_DIGEST_CHANGED, note=note),)
 
 
 class DeployRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -700,7 +696,7 @@ def retry(
         last_retry_by=intents.deploy_user or None,
     )
     note = f"{entry.version.tag} is tried again"
-    return entry, ReleaseEvent(reason=RETRY_REQUESTED, note=note)
+    return entry, ReleaseEvent(reason=_RETRY_REQUESTED, note=note)
 
 
 def render_success(entry: HistoryEntry, *, is_written: bool) -> ReleaseEvent:
@@ -713,7 +709,6 @@ def render_success(entry: HistoryEntry, *, is_written: bool) -> ReleaseEvent:
 
 
 def render_failure(reason: str, text: str) -> ReleaseEvent:
-    """Return the event of a pass that did not get on."""
     return ReleaseEvent(reason=reason, note=text, severity=Severity.WARN)
 
 
@@ -744,37 +739,6 @@ def _choose_trigger(request: DeployRequest, intents: ReleaseIntents) -> Triggere
     if request.is_requested and intents.deploy_user:
         return TriggeredBy(kind=TriggerKind.USER, name=intents.deploy_user)
     return _SYSTEM
-
-
-READY: Final = "Ready"
-RELEASES_UPDATED: Final = "ReleasesUpdated"
-GATES_PASSING: Final = "GatesPassing"
-DEPLOYMENT_BLOCKED: Final = "DeploymentBlocked"
-RECONCILING: Final = "Reconciling"
-STALLED: Final = "Stalled"
-PATH_UNKNOWN: Final = "UpgradePathUnknown"
-WANTED_FOUND: Final = "WantedVersionFound"
-TARGET_CONFLICT: Final = "TargetConflict"
-
-FAILED: Final = "RolloutFailed"
-WRITING: Final = "WritingTargets"
-NO_RELEASES: Final = "NoReleasesAvailable"
-INVALID_SPEC: Final = "InvalidSpec"
-NO_FLUX: Final = "FluxNotInstalled"
-GATES_UNKNOWN: Final = "GateListFailed"
-CHECKS_UNKNOWN: Final = "HealthCheckListFailed"
-RECOVERY_TIMEOUT: Final = "RecoveryTimeout"
-_IDLE: Final = "Idle"
-
-_ORDER: Final[Mapping[str, int]] = {
-    kind: place
-    for place, kind in enumerate(
-        (
-            *(READY, RELEASES_UPDATED, GATES_PASSING, DEPLOYMENT_BLOCKED, RECOVERING),
-            *(RECONCILING, STALLED, PATH_UNKNOWN, WANTED_FOUND, TARGET_CONFLICT),
-        )
-    )
-}
 
 
 def merge_conditions(

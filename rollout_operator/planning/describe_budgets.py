@@ -1,15 +1,12 @@
-"""Describe one disruption budget: whether it is obeyed, what it counts, how many pods may go now.
+"""One disruption budget as people see it, and as its `status`: is it obeyed, how many pods may go.
 
-Whatever is counted and refused here is counted and refused by `planning.budgets`, and in its words:
-a person reads what an eviction would be answered. How many more may go is the most that could, one
-after the other and well chosen, if nothing else changed: by zone those of the zone with most room,
-by partition those of all partitions together. Where the names of pods are doubtful it is less.
+Numbers and words are those of `planning.budgets`, which answers evictions. How many more may go is
+the most that could, one after the other and well chosen, if nothing else changed: by zone those of
+the zone with most room, by partition those of all partitions together. Where the names of pods are
+doubtful it is less.
 
-Render the description of a disruption budget as its `status`: numbers and two conditions.
-
-`Valid` is about what is written: the newest version is in force. `Ready` is about all of it: false
-where a person must change something. A budget that is used, or allows nothing, is ready: it does
-what it is for, and a tool that waits for a healthy object waits for no drain.
+`Valid` says that the newest version of the spec is in force. `Ready` is false where a person must
+change something; a budget that is used up, or allows nothing, is ready.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,6 +36,9 @@ from rollout_operator.planning.wording import NAMES_SHOWN, camel_case, count, cu
 
 # Of many zones and partitions that are short a person reads the first few.
 _MOST_WAITS: Final = 3
+_VALID: Final = "Valid"
+READY: Final = "Ready"
+_IN_FORCE: Final = "the budget is in force as it is written"
 
 
 def describe_budget(
@@ -172,7 +172,6 @@ def _find_shared_pod(
 
 
 def _measure(snapshot: BudgetSnapshot, seen: _Scope) -> _Room:
-    """Return how many pods may go by the version in force."""
     blocker = Decisions(snapshot, seen.surveys).assess_any()
     if blocker is not None:
         return _Room(blockers=(blocker.reason,))
@@ -186,7 +185,6 @@ def _measure(snapshot: BudgetSnapshot, seen: _Scope) -> _Room:
 
 
 def _decide(snapshot: BudgetSnapshot, seen: _Scope, zone: Zone) -> Decisions:
-    """Return what decides on pods of a zone."""
     about = replace(snapshot, pod=_choose_pod(seen, zone), owner=zone.sts.uid)
     return Decisions(about, seen.surveys)
 
@@ -300,11 +298,6 @@ def _shorten(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
     return tuple({reason.text: reason for reason in reasons}.values())[:_MOST_WAITS]
 
 
-VALID: Final = "Valid"
-READY: Final = "Ready"
-_IN_FORCE: Final = "the budget is in force as it is written"
-
-
 def render_budget_status(
     described: BudgetDescription, generation: int, *, before: BudgetStatus, now: datetime
 ) -> BudgetStatus:
@@ -317,7 +310,7 @@ def render_budget_status(
     flaw = next((wait for wait in described.waits if wait.code is Code.BUDGET_INVALID), None)
     code, text = (Code.BUDGET_VALID, _IN_FORCE) if flaw is None else (flaw.code, flaw.text)
     findings = (
-        ConditionFinding(VALID, described.is_valid, camel_case(code), text),
+        ConditionFinding(_VALID, described.is_valid, camel_case(code), text),
         ConditionFinding(READY, is_ready, camel_case(lead), described.text),
     )
     return BudgetStatus(
@@ -327,7 +320,7 @@ def render_budget_status(
         current_unavailable=described.unavailable,
         allowed_disruptions=described.allowed,
         conditions=stamp_conditions(
-            findings, before.conditions, types=(VALID, READY), generation=generation, now=now
+            findings, before.conditions, types=(_VALID, READY), generation=generation, now=now
         ),
     )
 

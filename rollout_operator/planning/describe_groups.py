@@ -1,28 +1,13 @@
-"""One rollout group as every outlet shows it.
+"""One rollout group as every outlet shows it: phase, headline, zones, pods and pace.
 
-Decides what of a decision is shown, and the sentence to read first; all sentences are those of
-reasons. The numbers are of the snapshot, the reasons of the decision, which may be a moment older.
+Numbers are those of the snapshot, sentences those of the reasons of the decision, which may be a
+moment older. What is up and down is decided in `planning.readiness`. The work grows with the pods
+that exist or are shown, never with `spec.replicas`.
 
-Several namespaces as one description: what stands in it says where it is.
-
-When a rollout began, and when it ends at the pace so far, by the ages of its pods.
-
-A pod at the update revision that is younger than every outdated pod of its group was put there by
-this rollout: what was outdated before is older, and a StatefulSet with `OnDelete` recreates no pod
-at an outdated revision. After a rollback the outdated pods are the young pods, and pods that never
-changed do not count. Two things cannot be known by ages. Once no pod is outdated, nothing separates
-the pods of this rollout from others. And the pods of a zone whose template did not change count as
-replaced where they are younger than all outdated pods of the other zones.
-
-Which phase a group is in.
-
-Only a code says that a person must act: a reconcile that failed because a call failed is repeated,
-and ends by itself.
-
-One zone and its pods as every outlet shows them.
-
-What is up and down is settled in `planning.readiness`; here it is only put in words and
-counted. The work goes with the pods that exist or are shown, never with `spec.replicas`.
+When a rollout began and ends is told from the ages of pods: a pod at the update revision that is
+younger than every outdated pod of its group was replaced by this rollout, since a StatefulSet with
+`OnDelete` recreates no pod at an outdated revision. Once the last outdated pod is gone, ages tell
+nothing any more.
 """
 
 import dataclasses
@@ -83,6 +68,46 @@ from rollout_operator.planning.readiness import (
 )
 from rollout_operator.planning.rollout import count_outdated, render_outdated
 from rollout_operator.planning.wording import cut
+
+# A reader of "a month" learns that nothing is known.
+MOST_LEFT: Final = timedelta(days=30)
+
+# A failed attempt is repeated: `Plan.failed` is no matter for a person then.
+_REPEATED: Final = frozenset({Code.BACKING_OFF, Code.LIVE_READ_EXPIRED})
+# What a zone waits for while a rollout goes on as it should, where pods are starting.
+_GOING_ON: Final = frozenset({Code.PODS_STARTING, Code.BUDGET_USED, Code.ZONE_NOT_READY})
+# Replicas of zones: no rollout waits for them.
+SCALING: Final = frozenset(
+    {
+        Code.LEADING_ZONE_NOT_READY,
+        Code.ROLLOUT_UNDERWAY,
+        Code.ZONE_DOWNSCALED_LATELY,
+        Code.OTHER_ZONE_NOT_READY,
+        Code.DELAYED_BY_PODS,
+        Code.POD_GAVE_NO_TIME,
+        Code.REFERENCE_NOT_READ,
+        Code.SCALE_REFUSED,
+    }
+)
+
+# A page of three such zones is half a megabyte, and a person reads no longer list.
+MOST_PODS: Final = 200
+# Of all zones together. A StatefulSet may want any number of pods that never come, under a name of
+# 253 characters: nine hundred of them with 200 pods each took more memory than the process has.
+MOST_PODS_IN_ALL: Final = 20_000
+# A readiness probe that fails for ever looks like a probe that has not passed yet: what is down for
+# longer than it takes to replay a log of writes, or fell after that, is not starting.
+_START_LIMIT: Final = timedelta(minutes=15)
+
+_NO_POD: Final = "no pod"
+
+# Each pod may bring a reason of its own.
+MOST_REASONS: Final = 100
+
+# Of a thousand pods that go at once a person reads no more than the first few.
+MOST_STEPS: Final = 20
+
+_UNDECIDED: Final = "nothing has been decided yet"
 
 
 class _Located(Protocol):
@@ -181,10 +206,6 @@ def _list_namespaces(descriptions: Iterable[Description]) -> Iterator[NamespaceD
         )
 
 
-# A reader of "a month" learns that nothing is known.
-MOST_LEFT: Final = timedelta(days=30)
-
-
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """How fast the pods of a rollout are replaced; `began` is None where nothing shows it."""
 
@@ -241,26 +262,7 @@ def _count_left(zone: Zone) -> int:
     return max(sts.replicas - done, 0)
 
 
-# A failed attempt is repeated: `Plan.failed` is no matter for a person then.
-REPEATED: Final = frozenset({Code.BACKING_OFF, Code.LIVE_READ_EXPIRED})
-# What a zone waits for while a rollout goes on as it should, where pods are starting.
-GOING_ON: Final = frozenset({Code.PODS_STARTING, Code.BUDGET_USED, Code.ZONE_NOT_READY})
-# Replicas of zones: no rollout waits for them.
-SCALING: Final = frozenset(
-    {
-        Code.LEADING_ZONE_NOT_READY,
-        Code.ROLLOUT_UNDERWAY,
-        Code.ZONE_DOWNSCALED_LATELY,
-        Code.OTHER_ZONE_NOT_READY,
-        Code.DELAYED_BY_PODS,
-        Code.POD_GAVE_NO_TIME,
-        Code.REFERENCE_NOT_READ,
-        Code.SCALE_REFUSED,
-    }
-)
-
-
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
+class _Progress(msgspec.Struct, frozen=True, kw_only=True):
     """How far a group is, as far as its snapshot shows it."""
 
     is_due: bool
@@ -272,10 +274,9 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """Whether pods of an upscale or a downscale come or go."""
 
 
-def choose_phase(plan: Plan, steps: Sequence[Step], progress: Progress) -> Phase:
-    """Return the phase of a group."""
+def _choose_phase(plan: Plan, steps: Sequence[Step], progress: _Progress) -> Phase:
     codes = {wait.code for wait in plan.waits}
-    if codes & HOLDING or (plan.failed and not codes & REPEATED):
+    if codes & HOLDING or (plan.failed and not codes & _REPEATED):
         return Phase.HELD
     if progress.is_due and _is_moving(plan, steps, progress):
         return Phase.ROLLING_OUT
@@ -301,26 +302,14 @@ def list_worst_releases(releases: Iterable[ReleaseDescription]) -> list[ReleaseD
     )
 
 
-def _is_moving(plan: Plan, steps: Sequence[Step], progress: Progress) -> bool:
+def _is_moving(plan: Plan, steps: Sequence[Step], progress: _Progress) -> bool:
     """Return whether a rollout goes on by itself, needing no more than that pods start."""
     first = next((wait.code for wait in plan.waits if wait.code not in ASIDE | SCALING), None)
     if any(not step.is_waiting for step in steps):
-        return first in GOING_ON or first is None
+        return first in _GOING_ON or first is None
     if first is None:
         return not any(wait.code in HOLDING_ZONE for wait in plan.waits)
-    return first in GOING_ON and progress.is_coming_up
-
-
-# A page of three such zones is half a megabyte, and a person reads no longer list.
-MOST_PODS: Final = 200
-# Of all zones together. A StatefulSet may want any number of pods that never come, under a name of
-# 253 characters: nine hundred of them with 200 pods each took more memory than the process has.
-MOST_PODS_IN_ALL: Final = 20_000
-# A readiness probe that fails for ever looks like a probe that has not passed yet: what is down for
-# longer than it takes to replay a log of writes, or fell after that, is not starting.
-START_LIMIT: Final = timedelta(minutes=15)
-
-_NO_POD: Final = "no pod"
+    return first in _GOING_ON and progress.is_coming_up
 
 
 def share_pods(zones: int) -> int:
@@ -365,9 +354,9 @@ def find_turn(readinesses: Sequence[Readiness]) -> Readiness | None:
     return next((readiness for readiness in due if count_outdated(readiness)), due[0])
 
 
-def is_starting(pod: Pod, now: datetime) -> bool:
+def _is_starting(pod: Pod, now: datetime) -> bool:
     """Return whether a pod that is not ready is likely to need nothing but time."""
-    return pod.is_starting and (pod.created is None or now - pod.created < START_LIMIT)
+    return pod.is_starting and (pod.created is None or now - pod.created < _START_LIMIT)
 
 
 def _is_due(readiness: Readiness) -> bool:
@@ -419,20 +408,11 @@ def _describe_pod(readiness: Readiness, ordinal: int, pod: Pod, group: Group) ->
 def _choose_state(down: Down, now: datetime) -> PodState:
     match down.why:
         case DownCause.UNREADY:
-            return PodState.STARTING if is_starting(down.pod, now) else PodState.NOT_READY
+            return PodState.STARTING if _is_starting(down.pod, now) else PodState.NOT_READY
         case DownCause.SETTLING:
             return PodState.STARTING
         case _:
             return PodState.GOING
-
-
-# Each pod may bring a reason of its own.
-MOST_REASONS: Final = 100
-
-# Of a thousand pods that go at once a person reads no more than the first few.
-MOST_STEPS: Final = 20
-
-_UNDECIDED: Final = "nothing has been decided yet"
 
 
 def describe_group(
@@ -460,7 +440,7 @@ def describe_group(
     steps = _list_steps(group, plan.actions, turn)
     plan = _complete(plan, readinesses, steps, group.now)
     progress = _describe_progress(group, zones, readinesses)
-    phase = choose_phase(plan, steps, progress)
+    phase = _choose_phase(plan, steps, progress)
     pace = measure_pace(group) if progress.is_due else Pace()
     headline = _choose_headline(plan, phase, steps)
     return GroupDescription(
@@ -576,7 +556,7 @@ def _raise_start(wait: Reason) -> Reason:
 
 def _describe_progress(
     group: Group, zones: Sequence[Zone], readinesses: Sequence[Readiness]
-) -> Progress:
+) -> _Progress:
     # Of a paused zone no revision is recorded, however long it has been rolled out.
     is_due = any(
         _has_outdated(zone)
@@ -589,7 +569,7 @@ def _describe_progress(
         and all(pod.is_starting for pod in readiness.newcomers)
         for readiness in readinesses
     )
-    return Progress(
+    return _Progress(
         is_due=is_due,
         is_coming_up=not any(_is_stuck(readiness, group.now) for readiness in readinesses),
         is_whole=all(readiness.is_whole for readiness in readinesses),
@@ -614,7 +594,7 @@ def _has_leaving(zone: Zone) -> bool:
 def _is_stuck(readiness: Readiness, now: datetime) -> bool:
     """Return whether a pod is down that neither starts nor goes."""
     return bool(readiness.unreadable) or any(
-        down_pod.why is DownCause.UNREADY and not is_starting(down_pod.pod, now)
+        down_pod.why is DownCause.UNREADY and not _is_starting(down_pod.pod, now)
         for down_pod in readiness.down
     )
 

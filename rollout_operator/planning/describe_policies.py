@@ -1,9 +1,7 @@
 """One MultiAZRollout as every outlet shows it.
 
-Numbers, zones and batches are those of its status, which every process can read; what it waits for
-comes from the process that decides. Where none does here, the condition `Ready` says it.
-
-Of a hundred those come first that do not go on, as of groups.
+Numbers, zones and batches are those of its status, which every process can read. What it waits for
+comes from the process that decides; elsewhere its condition `Ready` says it.
 """
 
 from collections.abc import Iterable, Sequence

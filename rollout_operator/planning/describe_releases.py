@@ -1,14 +1,7 @@
-"""Gates and schedules of releases as every outlet shows them: open or closed, and until when.
+"""Rollouts of `kuberik.com`, their gates, schedules and HealthChecks as every outlet shows them.
 
-Rollouts of `kuberik.com` and their HealthChecks as every outlet shows them.
-
-All of it is what its status, its gates, its HealthChecks and its objects of Flux say: why it does
-not go on is chosen in `waits`.
-
-Why a Rollout does not go on, the reason that decides first, and what a person can do.
-
-Reasons and texts are those of its conditions, of its history and of its gates: nothing is decided
-anew, so that every replica, and a command that only reads, says the same.
+Everything follows from the objects alone, and nothing is decided anew: every replica, and a command
+that only reads, says the same.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -68,7 +61,78 @@ from rollout_operator.planning.text import add_span, choose_fit, render_time
 from rollout_operator.planning.wording import cut, join_names
 
 MOST_TAGS: Final = 20
-MOST_GATES: Final = 50
+_MOST_GATES: Final = 50
+_NOT_OBSERVED: Final = "NotObserved"
+_NOT_RECONCILED: Final = "NotReconciled"
+_TERMINATING: Final = "Terminating"
+_EXCLUDED: Final = "Excluded"
+
+# What makes `Ready` false whatever is deployed. While it lasts, nothing is decided anew.
+_PROBLEMS: Final = frozenset(
+    {
+        *(candidates.FAILED, candidates.NO_RELEASES, candidates.NO_FLUX),
+        *(candidates.GATES_UNKNOWN, candidates.CHECKS_UNKNOWN),
+    }
+)
+_ROLE: Final = (
+    "give the operator the rights of `releases`, for other namespaces those of `releases-cluster`"
+)
+_BY_NAME: Final = "`rollout.kuberik.com/force-deploy` with a tag deploys it all the same"
+REMEDIES: Final[Mapping[str, str]] = {
+    _NOT_RECONCILED: "mend what the error names",
+    _TERMINATING: "when it stays, look at the finalizers of the Rollout",
+    _NOT_OBSERVED: "when it stays, see that an operator with `-releases.enabled` acts here",
+    candidates.INVALID_SPEC: "correct the spec",
+    candidates.FAILED: "mend what is named: the image policy, a right of the operator, an object of"
+    " Flux, or an annotation",
+    candidates.NO_FLUX: "install image-reflector-controller, source-controller and"
+    " kustomize-controller of Flux",
+    candidates.NO_RELEASES: "see why the image policy selects no tag",
+    candidates.GATES_UNKNOWN: _ROLE,
+    candidates.CHECKS_UNKNOWN: _ROLE,
+    bake.FAILED: "look at the failed HealthChecks. `rollout.kuberik.com/retry` tries it once more,"
+    ' `rollout.kuberik.com/unblock-failed: "true"` lets the next version through, and'
+    " `spec.wantedVersion` goes back to an older version",
+    candidates.RECOVERY_TIMEOUT: "look at the HealthChecks; a newer version may come by itself",
+    candidates.TARGET_CONFLICT: "find what writes the object beside this Rollout, such as a"
+    " Kustomization that applies it, and have it leave the tag alone",
+    BlockedCode.SUSPENDED: "set `spec.suspend` to false",
+    BlockedCode.WANTED_NOT_FOUND: "push the tag, or correct `spec.wantedVersion`",
+    BlockedCode.WANTED_NOT_VERIFIED: "see in the log why the registry does not answer",
+    BlockedCode.UNHEALTHY: f"look at the HealthChecks; {_BY_NAME}",
+    GatesCode.BLOCKING: "open the gates that are named, or see what keeps them closed;"
+    " `rollout.kuberik.com/bypass-gates` with a tag lets it past them",
+    GatesCode.SCHEDULES: "when it stays, mend what is named: the schedule, or what its condition"
+    " `Ready` says of its gates, or a right of the operator; `rollout.kuberik.com/bypass-gates`"
+    " with a tag lets it past them",
+    GatesCode.NONE_ALLOWED: "add the version to `spec.allowedVersions` of the gates;"
+    " `rollout.kuberik.com/bypass-gates` with a tag lets it past them",
+    _EXCLUDED: _BY_NAME,
+    candidates.PATH_UNKNOWN: f"set `spec.wantedVersion`; {_BY_NAME}",
+    **dict.fromkeys((BakeStatus.DEPLOYING, BakeStatus.IN_PROGRESS, candidates.WRITING), ""),
+}
+"""What a person can do, by each reason why a Rollout does not go on; empty where time ends it."""
+_PHASES: Final[Mapping[str, ReleasePhase]] = {
+    bake.FAILED: ReleasePhase.FAILED,
+    BakeStatus.IN_PROGRESS: ReleasePhase.BAKING,
+    BakeStatus.DEPLOYING: ReleasePhase.DEPLOYING,
+    candidates.WRITING: ReleasePhase.DEPLOYING,
+    **dict.fromkeys(
+        (
+            *(_NOT_RECONCILED, candidates.INVALID_SPEC, candidates.FAILED, candidates.NO_FLUX),
+            *(candidates.GATES_UNKNOWN, candidates.CHECKS_UNKNOWN, candidates.RECOVERY_TIMEOUT),
+            *(candidates.TARGET_CONFLICT, BlockedCode.SUSPENDED),
+            *(BlockedCode.WANTED_NOT_FOUND, BlockedCode.WANTED_NOT_VERIFIED),
+        ),
+        ReleasePhase.HELD,
+    ),
+}
+
+# A person reads no more of one Rollout; its status has the rest.
+MOST_DEPLOYMENTS: Final = 5
+_MOST_PLACES: Final = 50
+_ALONE: Final = ReleaseObjects()
+_UNDECIDED: Final = "nothing has been decided yet"
 
 
 def describe_gates(
@@ -108,7 +172,6 @@ def name_owner(gate: ReleaseGate) -> str:
 
 
 def name_schedule(schedule: ScheduleObject) -> str:
-    """Return its kind, its namespace where it has one, and its name."""
     return _name(schedule.kind, schedule.head.namespace, schedule.head.name)
 
 
@@ -146,7 +209,7 @@ def describe_schedule(schedule: ScheduleObject) -> ScheduleDescription:
         changes=changes,
         time_zone="" if schedule.schedule is None else cut(schedule.schedule.time_zone),
         rollouts=status.matching_rollouts,
-        gates=status.managed_gates[:MOST_GATES],
+        gates=status.managed_gates[:_MOST_GATES],
         conditions=tuple(describe_conditions(status.conditions)),
     )
 
@@ -181,73 +244,6 @@ def _is_refused(schedule: ScheduleDescription) -> bool:
     return schedule.reason == INVALID
 
 
-NOT_OBSERVED: Final = "NotObserved"
-NOT_RECONCILED: Final = "NotReconciled"
-TERMINATING: Final = "Terminating"
-EXCLUDED: Final = "Excluded"
-
-# What makes `Ready` false whatever is deployed. While it lasts, nothing is decided anew.
-_PROBLEMS: Final = frozenset(
-    {
-        *(candidates.FAILED, candidates.NO_RELEASES, candidates.NO_FLUX),
-        *(candidates.GATES_UNKNOWN, candidates.CHECKS_UNKNOWN),
-    }
-)
-_ROLE: Final = (
-    "give the operator the rights of `releases`, for other namespaces those of `releases-cluster`"
-)
-_BY_NAME: Final = "`rollout.kuberik.com/force-deploy` with a tag deploys it all the same"
-REMEDIES: Final[Mapping[str, str]] = {
-    NOT_RECONCILED: "mend what the error names",
-    TERMINATING: "when it stays, look at the finalizers of the Rollout",
-    NOT_OBSERVED: "when it stays, see that an operator with `-releases.enabled` acts here",
-    candidates.INVALID_SPEC: "correct the spec",
-    candidates.FAILED: "mend what is named: the image policy, a right of the operator, an object of"
-    " Flux, or an annotation",
-    candidates.NO_FLUX: "install image-reflector-controller, source-controller and"
-    " kustomize-controller of Flux",
-    candidates.NO_RELEASES: "see why the image policy selects no tag",
-    candidates.GATES_UNKNOWN: _ROLE,
-    candidates.CHECKS_UNKNOWN: _ROLE,
-    bake.FAILED: "look at the failed HealthChecks. `rollout.kuberik.com/retry` tries it once more,"
-    ' `rollout.kuberik.com/unblock-failed: "true"` lets the next version through, and'
-    " `spec.wantedVersion` goes back to an older version",
-    candidates.RECOVERY_TIMEOUT: "look at the HealthChecks; a newer version may come by itself",
-    candidates.TARGET_CONFLICT: "find what writes the object beside this Rollout, such as a"
-    " Kustomization that applies it, and have it leave the tag alone",
-    BlockedCode.SUSPENDED: "set `spec.suspend` to false",
-    BlockedCode.WANTED_NOT_FOUND: "push the tag, or correct `spec.wantedVersion`",
-    BlockedCode.WANTED_NOT_VERIFIED: "see in the log why the registry does not answer",
-    BlockedCode.UNHEALTHY: f"look at the HealthChecks; {_BY_NAME}",
-    GatesCode.BLOCKING: "open the gates that are named, or see what keeps them closed;"
-    " `rollout.kuberik.com/bypass-gates` with a tag lets it past them",
-    GatesCode.SCHEDULES: "when it stays, mend what is named: the schedule, or what its condition"
-    " `Ready` says of its gates, or a right of the operator; `rollout.kuberik.com/bypass-gates`"
-    " with a tag lets it past them",
-    GatesCode.NONE_ALLOWED: "add the version to `spec.allowedVersions` of the gates;"
-    " `rollout.kuberik.com/bypass-gates` with a tag lets it past them",
-    EXCLUDED: _BY_NAME,
-    candidates.PATH_UNKNOWN: f"set `spec.wantedVersion`; {_BY_NAME}",
-    **dict.fromkeys((BakeStatus.DEPLOYING, BakeStatus.IN_PROGRESS, candidates.WRITING), ""),
-}
-"""What a person can do, by each reason why a Rollout does not go on; empty where time ends it."""
-_PHASES: Final[Mapping[str, ReleasePhase]] = {
-    bake.FAILED: ReleasePhase.FAILED,
-    BakeStatus.IN_PROGRESS: ReleasePhase.BAKING,
-    BakeStatus.DEPLOYING: ReleasePhase.DEPLOYING,
-    candidates.WRITING: ReleasePhase.DEPLOYING,
-    **dict.fromkeys(
-        (
-            *(NOT_RECONCILED, candidates.INVALID_SPEC, candidates.FAILED, candidates.NO_FLUX),
-            *(candidates.GATES_UNKNOWN, candidates.CHECKS_UNKNOWN, candidates.RECOVERY_TIMEOUT),
-            *(candidates.TARGET_CONFLICT, BlockedCode.SUSPENDED),
-            *(BlockedCode.WANTED_NOT_FOUND, BlockedCode.WANTED_NOT_VERIFIED),
-        ),
-        ReleasePhase.HELD,
-    ),
-}
-
-
 def list_release_waits(
     rollout: ReleaseRollout | RefusedRelease, error: str = "", latest: str = ""
 ) -> Iterator[ReleaseWait]:
@@ -260,20 +256,20 @@ def list_release_waits(
         yield _wait(candidates.INVALID_SPEC, rollout.problem)
         return
     if rollout.head.is_terminating:
-        yield _wait(TERMINATING, "it is being deleted: nothing is deployed")
+        yield _wait(_TERMINATING, "it is being deleted: nothing is deployed")
         return
     if error:
-        yield _wait(NOT_RECONCILED, f"the last pass over it failed: {error}")
+        yield _wait(_NOT_RECONCILED, f"the last pass over it failed: {error}")
     status = rollout.status
     if not status.observed_generation:
-        yield _wait(NOT_OBSERVED, "no operator has decided on it yet")
+        yield _wait(_NOT_OBSERVED, "no operator has decided on it yet")
     elif status.observed_generation < rollout.head.generation:
-        yield _wait(NOT_OBSERVED, "no operator has decided on its newest spec yet")
+        yield _wait(_NOT_OBSERVED, "no operator has decided on its newest spec yet")
     yield from _list_problems(status)
     yield from _list_of_current(status)
     yield from _list_of_next(rollout)
     if latest and latest not in {release.tag for release in status.available_releases}:
-        yield _wait(NOT_OBSERVED, f"no operator has decided on {latest} yet")
+        yield _wait(_NOT_OBSERVED, f"no operator has decided on {latest} yet")
 
 
 def choose_release_phase(status: ReleaseStatus, waits: tuple[ReleaseWait, ...]) -> ReleasePhase:
@@ -335,7 +331,7 @@ def _list_of_next(rollout: ReleaseRollout) -> Iterator[ReleaseWait]:
     if gates is not None and is_held and not is_manual and status.current is not None:
         yield _wait(gates.reason, gates.message)
     for release in status.excluded_releases if not is_manual else ():
-        yield _wait(EXCLUDED, f"{release.tag}: {release.reason}")
+        yield _wait(_EXCLUDED, f"{release.tag}: {release.reason}")
     path = status.find_condition(candidates.PATH_UNKNOWN)
     if path is not None and path.status == "True":
         yield _wait(candidates.PATH_UNKNOWN, path.message)
@@ -344,13 +340,6 @@ def _list_of_next(rollout: ReleaseRollout) -> Iterator[ReleaseWait]:
 def _wait(reason: str, text: str) -> ReleaseWait:
     # A status may have any reason: people and other controllers write it, too.
     return ReleaseWait(reason=reason, text=cut(text), remedy=REMEDIES.get(reason, ""))
-
-
-# A person reads no more of one Rollout; its status has the rest.
-MOST_DEPLOYMENTS: Final = 5
-MOST_PLACES: Final = 50
-_ALONE: Final = ReleaseObjects()
-_UNDECIDED: Final = "nothing has been decided yet"
 
 
 def describe_release(
@@ -427,8 +416,8 @@ def _with_spec(
         is_suspended=spec.is_suspended,
         requests=tuple(_list_requests(intents)),
         is_retry_requested=intents.retry is not None,
-        checks=tuple(map(_describe_check, checks[:MOST_PLACES])),
-        targets=tuple(map(_describe_target, targets[:MOST_PLACES])),
+        checks=tuple(map(_describe_check, checks[:_MOST_PLACES])),
+        targets=tuple(map(_describe_target, targets[:_MOST_PLACES])),
         bake_ends=_find_bake_end(rollout),
         deadline=_find_deadline(rollout),
     )
@@ -471,7 +460,7 @@ def _describe_entry(entry: HistoryEntry) -> DeploymentDescription:
         by="" if entry.triggered_by is None else cut(entry.triggered_by.name),
         bake_began=choose_fit(entry.bake_start_time),
         bake_ended=choose_fit(entry.bake_end_time),
-        failed_checks=tuple(map(_render_failed, entry.failed_health_checks[:MOST_PLACES])),
+        failed_checks=tuple(map(_render_failed, entry.failed_health_checks[:_MOST_PLACES])),
         retries=entry.retries,
     )
 

@@ -1,8 +1,8 @@
 """Whether one pod or zone may move now, and what has to happen first.
 
-The conditions are those of `plan_group`, but all of them, where a plan names the first that holds.
-What only the acting process knows, such as a budget that refused, comes with its plan. Which pods
-of a MultiAZRollout go is decided in `planning.policies`; the answer has the same words.
+Conditions are those of `plan_group`, but all of them, where a plan names the first one only.
+Reasons that only the acting process knows, such as a budget that refused, come with its plan. Which
+pods of a MultiAZRollout go is decided in `planning.policies`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -127,7 +127,6 @@ def explain_driven_set(
 
 
 def _explain_desired(place: _Place, name: str, held: Pod | Unreadable | None) -> Explanation:
-    """Return the answer for a pod that its zone wants."""
     sts = place.sts
     if held is None:
         text = f"{name} does not exist; {sts.name} wants it, and its controller creates it"
@@ -183,7 +182,6 @@ def _place(group: Group, plan: Plan, zone: Zone) -> _Place:
 
 
 def _list_going(plan: Plan) -> Sequence[Pod]:
-    """Return the pods that a plan deletes."""
     actions = (action for action in plan.actions if isinstance(action, ReplacePods))
     return [replacement.pod for action in actions for replacement in action.going]
 

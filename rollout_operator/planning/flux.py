@@ -1,24 +1,16 @@
-"""Objects of Flux and one release: where its tag belongs, what Flux has yet to do, what is written.
+"""Objects of Flux and one release: where its tag belongs, what is written, what Flux has yet to do.
 
-A HealthCheck may be healthy while the version before still runs. So before a bake may start, each
-OCIRepository that carries the tag must have fetched it, and each Kustomization that has it in a
-variable, or applies what one of these fetched, must have applied that. What is suspended never
-comes to it: that is reported. A Kustomization that only applies what a managed OCIRepository
-fetched carries no tag. It is a place all the same: a bake waits for it, and a retry has Flux
-reconcile it.
+Before a bake may start, each OCIRepository with the tag must have fetched it, and each
+Kustomization that has the tag in a variable, or applies what one of these fetched, must have
+applied it: otherwise a HealthCheck could be healthy by the version before.
 
-Each Rollout has a field manager of its own and applies nothing but its own fields: two Rollouts on
-one Kustomization keep theirs apart, and a field without its annotation is let go. Then its value
-stays: without it Flux would apply another version than the wanted version. What is there
-already is not written, so that a plan may be made again after any of its writes.
+Each Rollout has a field manager of its own and applies nothing but its own fields, so that two
+Rollouts on one Kustomization keep theirs apart. A field without its annotation is let go, and its
+value stays: otherwise Flux would apply another version than the wanted one.
 
-What any object is at: current, in progress or failed, by the rules of kstatus.
-
-Objects are read as they are on the wire, since any kind may be judged. A field of another type
-than it should have is absent. Kinds of Kubernetes have rules of their own, in `RULES`; of all
-others conditions decide, and without conditions they are current. As kstatus has it, but for
-StatefulSets with OnDelete: to kstatus these are always current, so that a rollout zone by zone
-would look finished at once (RELB-36). Here their pods are counted.
+`assess_status` judges any object by the rules of kstatus: kinds of Kubernetes by `RULES`, all
+others by their conditions. Other than in kstatus, the pods of a StatefulSet with OnDelete are
+counted: a rollout zone by zone would look finished at once (RELB-36).
 """
 
 import hashlib
@@ -71,6 +63,10 @@ _AFTER_TAG: Final = ("@", "/")
 
 Waits = Mapping[tuple[str, str], str]
 """By kind and name of an object of Flux, what it has yet to do."""
+# So long a pod may find no node, as in kstatus.
+_SCHEDULING: Final = timedelta(seconds=15)
+
+_CURRENT: Final = StatusVerdict(ObjectStatus.CURRENT)
 
 
 def name_manager(rollout: str) -> str:
@@ -300,15 +296,7 @@ def _explain_unapplied(revision: str, wanted: str) -> str:
     return "" if revision == wanted else f"it has applied {revision or 'nothing'}, not {wanted}"
 
 
-# So long a pod may find no node, as in kstatus.
-_SCHEDULING: Final = timedelta(seconds=15)
-
-_CURRENT: Final = StatusVerdict(ObjectStatus.CURRENT)
-
-
-class ObjectCondition(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the conditions of an object."""
-
+class _ObjectCondition(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     status: str
     reason: str
@@ -324,29 +312,24 @@ class ApiObject:
 
     @property
     def kind(self) -> str:
-        """Return its kind."""
         return self.get_text("kind")
 
     @property
     def group(self) -> str:
-        """Return the group of its API, empty for that of Kubernetes itself."""
         group, slash, _ = self.get_text("apiVersion").partition("/")
         return group if slash else ""
 
     def get(self, *path: str) -> object:
-        """Return a value, None where there is none."""
         value: object = self._tree
         for key in path:
             value = value.get(key) if isinstance(value, Mapping) else None
         return value
 
     def get_text(self, *path: str) -> str:
-        """Return a text, empty where there is none."""
         value = self.get(*path)
         return value if isinstance(value, str) else ""
 
     def find_int(self, *path: str) -> int | None:
-        """Return an integer."""
         value = self.get(*path)
         return value if type(value) is int else None
 
@@ -355,35 +338,30 @@ class ApiObject:
         return self.find_int("status", name) or 0
 
     def find_time(self, *path: str) -> datetime | None:
-        """Return a timestamp."""
         return _parse_time(self.get(*path))
 
     def list_maps(self, *path: str) -> Sequence[Mapping[str, object]]:
-        """Return the objects of a list."""
         value = self.get(*path)
         items = value if isinstance(value, list | tuple) else ()
         return [item for item in items if isinstance(item, Mapping)]
 
     @cached_property
-    def conditions(self) -> Sequence[ObjectCondition]:
-        """Return its conditions, as its status orders them."""
+    def conditions(self) -> Sequence[_ObjectCondition]:
         return [
             _read_condition(ApiObject(condition))
             for condition in self.list_maps("status", "conditions")
         ]
 
-    def find_condition(self, kind: str) -> ObjectCondition | None:
-        """Return a condition by its type."""
+    def find_condition(self, kind: str) -> _ObjectCondition | None:
         return next((condition for condition in self.conditions if condition.type == kind), None)
 
     def has_condition(self, kind: str, status: str = "True") -> bool:
-        """Return whether a condition is there with a status."""
         condition = self.find_condition(kind)
         return condition is not None and condition.status == status
 
 
-def _read_condition(read: ApiObject) -> ObjectCondition:
-    return ObjectCondition(
+def _read_condition(read: ApiObject) -> _ObjectCondition:
+    return _ObjectCondition(
         type=read.get_text("type"),
         status=read.get_text("status"),
         reason=read.get_text("reason"),
@@ -399,7 +377,7 @@ def _parse_time(value: object) -> datetime | None:
         return None
 
 
-Rule = Callable[[ApiObject, datetime], StatusVerdict]
+_Rule = Callable[[ApiObject, datetime], StatusVerdict]
 
 
 def _in_progress(text: str) -> StatusVerdict:
@@ -558,7 +536,7 @@ def _be_current(_: ApiObject, __: datetime) -> StatusVerdict:
     return _CURRENT
 
 
-RULES: Final[Mapping[tuple[str, str], Rule]] = {
+RULES: Final[Mapping[tuple[str, str], _Rule]] = {
     ("apps", "Deployment"): _assess_deployment,
     ("apps", "StatefulSet"): _assess_stateful_set,
     ("apps", "ReplicaSet"): _assess_replica_set,
@@ -584,7 +562,6 @@ JUDGED: Final = frozenset(kind for kind, rule in RULES.items() if rule is not _b
 
 
 def assess_status(tree: Mapping[str, object], now: datetime) -> StatusVerdict:
-    """Return what an object is at (REL-114)."""
     read = ApiObject(tree)
     rule = RULES.get((read.group, read.kind))
     status = _assess_metadata(read) or _assess_conditions(read)

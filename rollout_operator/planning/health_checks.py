@@ -1,29 +1,16 @@
-"""The health of what a HealthCheck looks at, from objects as they are on the wire.
+"""The health of what a HealthCheck looks at, and what becomes of the status of the HealthCheck.
 
-A Kustomization has its own status and that of each object that it applied. An object that is gone
-does not count: the Kustomization itself says what it lacks. Rollout groups and MultiAZRollouts of
-this operator are their StatefulSets, whose pods must all run the update revision; a MultiAZRollout
-must be ready itself as well. What cannot be read may be there the next time: it counts as a failure
-only once it could not be read several times in a row (RELB-37).
+A Kustomization is as healthy as it and the objects that it applied; an object that is gone does not
+count, since the Kustomization itself says what it lacks. Of rollout groups and MultiAZRollouts, all
+pods must run the update revision. What cannot be read is a failure only after several attempts in a
+row (RELB-37). What may not be read is unknown and waited for, except objects of an inventory whose
+kind has no rule: most of these have no health.
 
-What may not be read is unknown, and no failure. It is waited for, but for objects of an inventory
-of a kind without a rule of its own: most of these have no health, and the Kustomization itself says
-that it applied them. The text says what is not known.
+Each attempt of Flux sets `Ready` to unknown first, so that a condition is never older than the last
+attempt: how long a failure lasts is remembered across attempts.
 
-Flux tries again and again, and each attempt begins with `Ready` unknown: so the time of that
-condition is never older than the last attempt. How long a failure lasts is known only across
-attempts. It ends with success, and it is another failure once Flux attempts another generation or
-revision, or was requested to look again.
-
-What a HealthCheck names, what holds it pending, and what becomes of its status.
-
-A check may look healthy while Flux has yet to apply the release of its Rollout, so that it would
-speak of the version before. So it waits until Flux is through, and is looked at after that: a bake
-starts only with what was seen of the new version.
-
-What it found before a deployment says nothing of the release: it starts anew. Only a Rollout that
-selects a check resets it, from whatever namespace. In the original a check in another namespace is
-never reset, so that a check which stays healthy holds each bake up for ever.
+A check waits until Flux has applied the release of its Rollout, and starts anew with each
+deployment. Only a Rollout that selects a check resets it, from whatever namespace.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -61,13 +48,18 @@ _RESOLUTION: Final = timedelta(seconds=1)
 
 Tree = Mapping[str, object]
 
-MOST_UNREAD: Final = 3
+_MOST_UNREAD: Final = 3
 """So many evaluations in a row may fail to read something."""
 
 # A group that is paused waits because it shall.
 _STALLS: Final = HOLDING - {Code.POLICY_PAUSED}
 # Nothing in them can fail, and to read Secrets is a right that no cluster should have to give.
 _NEVER_READ: Final = frozenset({("", "Secret"), ("", "ConfigMap")})
+_NAMED: Final[Mapping[CheckClass, tuple[str, str]]] = {
+    CheckClass.KUSTOMIZATION: (KUSTOMIZATION, names.CHECKED_KUSTOMIZATION),
+    CheckClass.ROLLOUT_GROUP: ("rollout group", names.CHECKED_GROUP),
+    CheckClass.MULTI_AZ_ROLLOUT: ("MultiAZRollout", names.CHECKED_POLICY),
+}
 
 
 class FluxFailure(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,7 +120,6 @@ class InventoryObject(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """Return kind, namespace and name, as texts name it."""
         return f"{self.kind} {self.namespace}/{self.name}".replace(" /", " ")
 
 
@@ -225,7 +216,6 @@ def assess_object(
 
 
 def assess_forbidden(entry: InventoryObject, problem: str) -> InventoryFinding:
-    """Return what is known of an object that may not be read."""
     if (entry.group, entry.kind) not in JUDGED:
         return InventoryFinding(name=entry.key, is_unknown=True)
     waiting = StatusVerdict(ObjectStatus.IN_PROGRESS, f"unknown: {problem}")
@@ -253,13 +243,12 @@ def assess_kustomization(
     """
     if own.verdict is None:
         return assess_unread(own.problem or "there is none", unread)
-    settled = [_soften(finding) if unread < MOST_UNREAD else finding for finding in findings]
+    settled = [_soften(finding) if unread < _MOST_UNREAD else finding for finding in findings]
     return assess_inventory(own.verdict, settled, own.failed_at)
 
 
 def assess_unread(problem: str, unread: int) -> CheckFinding:
-    """Return the health of what cannot be read."""
-    is_lasting = unread >= MOST_UNREAD
+    is_lasting = unread >= _MOST_UNREAD
     status = HealthStatus.UNHEALTHY if is_lasting else HealthStatus.PENDING
     return CheckFinding(status=status, text=problem)
 
@@ -315,13 +304,6 @@ def _soften(finding: InventoryFinding) -> InventoryFinding:
         return finding
     verdict = StatusVerdict(ObjectStatus.IN_PROGRESS, finding.problem)
     return InventoryFinding(name=finding.name, verdict=verdict)
-
-
-_NAMED: Final[Mapping[CheckClass, tuple[str, str]]] = {
-    CheckClass.KUSTOMIZATION: (KUSTOMIZATION, names.CHECKED_KUSTOMIZATION),
-    CheckClass.ROLLOUT_GROUP: ("rollout group", names.CHECKED_GROUP),
-    CheckClass.MULTI_AZ_ROLLOUT: ("MultiAZRollout", names.CHECKED_POLICY),
-}
 
 
 def record_finding(

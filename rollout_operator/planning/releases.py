@@ -1,26 +1,15 @@
 """What is to be done for a Rollout now: the one decision, from one snapshot.
 
-In this order: annotations that are left over go; a retry starts; the policy's tag joins the list;
+In this order: left-over annotations go; a retry starts; the policy's tag joins the list;
 candidates, gates and health are judged; the current release bakes; and the next is deployed if
 nothing holds it back. That is the newest that gates let through and that did not fail before, while
 nothing bakes, nothing failed and health is not against it; or the release that is requested by
-name, whatever else there is. A pin may be held as well: where the registry does not have its tag.
+name, unless the registry does not have its tag. A tag that objects of Flux would refuse is not
+deployed: a plan is tried before it is recorded, and made again with what was refused.
 
-What objects of Flux would not take, by their admission or for lack of a right, is not deployed: a
-plan that begins a deployment is tried before it is recorded, and made again with what was refused.
-
-The status is written once, and all of it follows from the snapshot: a plan that was carried out
-plans nothing new.
-
-How a pass ends: what is written where, what the conditions say, and when to reconcile again.
-
-One pass over a Rollout: what is found and decided so far.
-
-When an object of Flux is no longer corrected: another writer changes it as often.
-
-No writer wins a contest of five corrections within ten minutes, and each makes Flux work. So the
-object is left alone for ten minutes after the last correction, and the status says so. What is
-deployed anew is written all the same.
+The status is written once, and follows from the snapshot alone: a plan that was carried out plans
+nothing new. Where another writer undoes the tag of an object again and again, the object is left
+alone for a while, and the status says so; a new deployment is written all the same.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -103,8 +92,24 @@ from rollout_operator.planning.candidates import (
 from rollout_operator.planning.conditions import ConditionFinding
 from rollout_operator.planning.wording import join_names
 
+_MOST_CORRECTIONS: Final = 5
+_WINDOW: Final = timedelta(minutes=10)
 
-class ReleasePass:
+_SOON: Final = timedelta(seconds=1)
+_PINNED: Final = timedelta(seconds=30)
+_WITH_EVENTS: Final = (
+    *(candidates.READY, candidates.GATES_PASSING, candidates.DEPLOYMENT_BLOCKED),
+    *(candidates.STALLED, candidates.PATH_UNKNOWN, candidates.TARGET_CONFLICT),
+)
+_REPORTED: Final = frozenset(
+    {
+        *(candidates.FAILED, candidates.NO_RELEASES, candidates.NO_FLUX),
+        *(candidates.GATES_UNKNOWN, candidates.CHECKS_UNKNOWN),
+    }
+)
+
+
+class _ReleasePass:
     """The snapshot, and the status, events and actions that come of it."""
 
     def __init__(self, snapshot: ReleaseSnapshot, rollout: ReleaseRollout) -> None:
@@ -130,16 +135,13 @@ class ReleasePass:
 
     @property
     def current(self) -> HistoryEntry | None:
-        """Return the deployment that is in place, as this pass leaves it."""
         return self.status.current
 
     @property
     def current_tag(self) -> str | None:
-        """Return its tag."""
         return None if self.current is None else self.current.version.tag
 
     def replace(self, **fields: object) -> None:
-        """Set fields of the status."""
         self.status = msgspec.structs.replace(self.status, **fields)
 
     def consume(self, *annotations: str) -> None:
@@ -163,7 +165,6 @@ class ReleasePass:
         return self.clear_after is not None
 
     def bake_context(self) -> BakeContext:
-        """Return what a bake depends on."""
         return BakeContext(
             spec=self.spec,
             checks=self.checks,
@@ -186,11 +187,9 @@ class ReleasePass:
         return describe_flux_wait(self.rollout, self.current_tag, snapshot.targets, snapshot.compat)
 
     def choose_newer(self) -> ReleaseCandidates:
-        """Return the releases that are newer than the current release."""
         return choose_candidates(self.announced(), self.snapshot.compat)
 
     def announced(self) -> AnnouncedReleases:
-        """Return what is known of releases, as this pass leaves it."""
         return AnnouncedReleases(
             available=self.status.available_releases,
             current=self.current_tag,
@@ -199,11 +198,7 @@ class ReleasePass:
         )
 
 
-MOST_CORRECTIONS: Final = 5
-WINDOW: Final = timedelta(minutes=10)
-
-
-def list_contested(
+def _list_contested(
     targets: Iterable[FluxTarget],
     corrections: Sequence[Correction],
     before: ReleaseStatus,
@@ -220,10 +215,10 @@ def list_contested(
     )
 
 
-def get_contest_end(corrections: Sequence[Correction], now: datetime) -> timedelta:
+def _get_contest_end(corrections: Sequence[Correction], now: datetime) -> timedelta:
     """Return after what time what is contested may be corrected again."""
     last = max((correction.at for correction in corrections), default=now)
-    return max(last + WINDOW - now, timedelta(0))
+    return max(last + _WINDOW - now, timedelta(0))
 
 
 def list_drifted(plan: ReleasePlan) -> tuple[tuple[str, str], ...]:
@@ -247,11 +242,10 @@ def remember(
     """
     drifted = (place for place in list_drifted(plan) if place not in failed)
     made = (Correction(kind=kind, name=name, at=now) for kind, name in drifted)
-    return (*(correction for correction in corrections if now - correction.at < WINDOW), *made)
+    return (*(correction for correction in corrections if now - correction.at < _WINDOW), *made)
 
 
-def describe_contest(contested: Sequence[FluxTarget], tag: str) -> ConditionFinding:
-    """Return what the status says of it."""
+def _describe_contest(contested: Sequence[FluxTarget], tag: str) -> ConditionFinding:
     if not contested:
         return ConditionFinding(TARGET_CONFLICT, False, "Settled", "")
     names = join_names([f"{target.kind} {target.name} ({target.tag})" for target in contested])
@@ -268,11 +262,11 @@ def _list_times(target: FluxTarget, corrections: Iterable[Correction]) -> Sequen
 
 
 def _is_contested(times: Sequence[datetime], now: datetime) -> bool:
-    recent = times[-MOST_CORRECTIONS:]
+    recent = times[-_MOST_CORRECTIONS:]
     return (
-        len(recent) == MOST_CORRECTIONS
-        and recent[-1] - recent[0] <= WINDOW
-        and now - recent[-1] < WINDOW
+        len(recent) == _MOST_CORRECTIONS
+        and recent[-1] - recent[0] <= _WINDOW
+        and now - recent[-1] < _WINDOW
     )
 
 
@@ -281,26 +275,12 @@ def _is_on_record(before: ReleaseStatus, now: datetime) -> bool:
     if condition is None or condition.status != "True":
         return False
     try:
-        return now - parse_rfc3339(condition.last_transition_time) < WINDOW
+        return now - parse_rfc3339(condition.last_transition_time) < _WINDOW
     except InvalidInput:
         return False
 
 
-_SOON: Final = timedelta(seconds=1)
-_PINNED: Final = timedelta(seconds=30)
-_WITH_EVENTS: Final = (
-    *(candidates.READY, candidates.GATES_PASSING, candidates.DEPLOYMENT_BLOCKED),
-    *(candidates.STALLED, candidates.PATH_UNKNOWN, candidates.TARGET_CONFLICT),
-)
-_REPORTED: Final = frozenset(
-    {
-        *(candidates.FAILED, candidates.NO_RELEASES, candidates.NO_FLUX),
-        *(candidates.GATES_UNKNOWN, candidates.CHECKS_UNKNOWN),
-    }
-)
-
-
-def finish(state: ReleasePass, reason: str) -> ReleasePlan:
+def _finish(state: _ReleasePass, reason: str) -> ReleasePlan:
     """Return the plan; `reason` is why `Ready` is false whatever is deployed."""
     unwritten = state.list_unwritten()
     before = state.rollout.status.find_condition(candidates.RECONCILING)
@@ -320,7 +300,7 @@ def finish(state: ReleasePass, reason: str) -> ReleasePlan:
     if state.consumed:
         state.actions.append(RemoveIntents(intents=state.consumed))
     state.replace(consumed_intents=state.consumed)
-    status = stamp_status(
+    status = _stamp_status(
         state.status, state.findings, state.snapshot, state.rollout.head.generation
     )
     if state.spec.wanted_version is None:
@@ -341,16 +321,16 @@ def finish(state: ReleasePass, reason: str) -> ReleasePlan:
     )
 
 
-def _settle_contest(state: ReleasePass, drifted: list[FluxTarget]) -> tuple[FluxTarget, ...]:
+def _settle_contest(state: _ReleasePass, drifted: list[FluxTarget]) -> tuple[FluxTarget, ...]:
     """Return what is not corrected any more, and say so."""
     before, snapshot = state.rollout.status, state.snapshot
-    contested = list_contested(drifted, snapshot.corrections, before, snapshot.now)
+    contested = _list_contested(drifted, snapshot.corrections, before, snapshot.now)
     if contested or before.has_condition(candidates.TARGET_CONFLICT):
-        state.findings.append(describe_contest(contested, state.current_tag or ""))
+        state.findings.append(_describe_contest(contested, state.current_tag or ""))
     return contested
 
 
-def _write(state: ReleasePass, unwritten: list[FluxTarget], *, is_drift: bool) -> None:
+def _write(state: _ReleasePass, unwritten: list[FluxTarget], *, is_drift: bool) -> None:
     tag = state.current_tag
     if tag is None or state.spec.is_suspended:
         return
@@ -359,7 +339,7 @@ def _write(state: ReleasePass, unwritten: list[FluxTarget], *, is_drift: bool) -
 
 
 def _describe(
-    state: ReleasePass, reason: str, problem: str, *, is_writing: bool, is_overdue: bool
+    state: _ReleasePass, reason: str, problem: str, *, is_writing: bool, is_overdue: bool
 ) -> None:
     if problem or reason:
         ready = ConditionFinding(
@@ -376,7 +356,7 @@ def _describe(
     )
 
 
-def _describe_hold(state: ReleasePass) -> str:
+def _describe_hold(state: _ReleasePass) -> str:
     """Return what holds the next release back, in the words of its own condition."""
     if state.request is not None:
         return ""  # it is deployed now
@@ -396,23 +376,21 @@ def _describe_hold(state: ReleasePass) -> str:
     return f"held: {tags[0]}: {excluded[tags[0]].reason}" if tags and not is_waiting else ""
 
 
-def _explain_contest(state: ReleasePass) -> str:
-    """Return who undoes the tag, in the words of the condition."""
+def _explain_contest(state: _ReleasePass) -> str:
     kind = candidates.TARGET_CONFLICT
     found = (finding for finding in state.findings if finding.type == kind and finding.is_true)
     return next((finding.text for finding in found), "")
 
 
-def _report_changes(state: ReleasePass, status: ReleaseStatus) -> None:
+def _report_changes(state: _ReleasePass, status: ReleaseStatus) -> None:
     """Report conditions that say something else than before, and no others (RELB-06)."""
-    changed = (kind for kind in _WITH_EVENTS if has_changed(state.rollout.status, status, kind))
+    changed = (kind for kind in _WITH_EVENTS if _has_changed(state.rollout.status, status, kind))
     for condition in filter(None, map(status.find_condition, changed)):
         if (event := _choose_event(condition)) is not None:
             state.events.append(event)
 
 
 def _choose_event(condition: StatusCondition) -> ReleaseEvent | None:
-    """Return what is to be reported of a condition that has changed."""
     is_true, reason, note = condition.status == "True", condition.reason, condition.message
     match condition.type:
         case candidates.GATES_PASSING:
@@ -441,7 +419,7 @@ def _report(
     return ReleaseEvent(reason=reason, note=note, severity=severity, is_routine=is_routine)
 
 
-def _next_pass(state: ReleasePass) -> timedelta | None:
+def _next_pass(state: _ReleasePass) -> timedelta | None:
     if state.clear_after is not None:
         return state.clear_after
     entry = state.current
@@ -453,26 +431,24 @@ def _next_pass(state: ReleasePass) -> timedelta | None:
     if any(
         finding.type == candidates.TARGET_CONFLICT and finding.is_true for finding in state.findings
     ):
-        return get_contest_end(state.snapshot.corrections, state.now)
+        return _get_contest_end(state.snapshot.corrections, state.now)
     is_pinned = state.spec.wanted_version is not None and not state.spec.has_bake
     return _PINNED if is_pinned else None
 
 
-def stamp_status(
+def _stamp_status(
     status: ReleaseStatus,
     findings: Collection[ConditionFinding],
     snapshot: ReleaseSnapshot,
     generation: int,
 ) -> ReleaseStatus:
-    """Return the status with conditions for what is found."""
     merged = candidates.merge_conditions(
         status.conditions, findings, generation=generation, now=snapshot.now
     )
     return msgspec.structs.replace(status, observed_generation=generation, conditions=merged)
 
 
-def has_changed(before: ReleaseStatus, after: ReleaseStatus, kind: str) -> bool:
-    """Return whether a condition says something else than before."""
+def _has_changed(before: ReleaseStatus, after: ReleaseStatus, kind: str) -> bool:
     old, new = before.find_condition(kind), after.find_condition(kind)
     said = None if old is None else (old.reason, old.message)
     return new is not None and (new.reason, new.message) != said
@@ -482,7 +458,7 @@ def plan_release(snapshot: ReleaseSnapshot) -> ReleasePlan:
     """Return what is to be done for a Rollout (REL-85)."""
     if isinstance(snapshot.rollout, RefusedRelease):
         return _plan_refused(snapshot.rollout, snapshot)
-    return _run(ReleasePass(snapshot, snapshot.rollout))
+    return _run(_ReleasePass(snapshot, snapshot.rollout))
 
 
 def _plan_refused(refused: RefusedRelease, snapshot: ReleaseSnapshot) -> ReleasePlan:
@@ -494,33 +470,33 @@ def _plan_refused(refused: RefusedRelease, snapshot: ReleaseSnapshot) -> Release
         ConditionFinding(conditions.STALLED, True, reason, text),
     ]
     if refused.announced is not None and not snapshot.policy.problem:
-        state = ReleasePass(snapshot, refused.announced)
+        state = _ReleasePass(snapshot, refused.announced)
         _discover(state, keeps_all=True)
-        assess_all_gates(state)
+        _assess_all_gates(state)
         status = state.status
         findings += state.findings
-    status = stamp_status(status, findings, snapshot, refused.head.generation)
-    is_new = has_changed(refused.status, status, conditions.READY)
+    status = _stamp_status(status, findings, snapshot, refused.head.generation)
+    is_new = _has_changed(refused.status, status, conditions.READY)
     events = (render_failure(reason, text),) if is_new else ()
     return ReleasePlan(status=status, events=events)
 
 
-def _run(state: ReleasePass) -> ReleasePlan:
+def _run(state: _ReleasePass) -> ReleasePlan:
     snapshot = state.snapshot
     _retry(state)
     if snapshot.policy.problem:
         state.problem = snapshot.policy.problem
-        return finish(state, snapshot.policy.reason or conditions.FAILED)
+        return _finish(state, snapshot.policy.reason or conditions.FAILED)
     _discover(state)
     if not state.status.available_releases:
         state.ready_note = "the image policy has announced no release yet"
-        return finish(state, conditions.NO_RELEASES)
+        return _finish(state, conditions.NO_RELEASES)
     _settle_intents(state)
     state.manual = find_manual(state.spec, state.intents, state.status.available_releases)
-    verdict = assess_all_gates(state)
-    health = assess_blockers(state)
+    verdict = _assess_all_gates(state)
+    health = _assess_blockers(state)
     _bake(state)
-    choose_request(state, verdict, health)
+    _choose_request(state, verdict, health)
     state.problem = state.manual.problem if state.manual else ""
     if state.request is not None and (refusal := snapshot.refused.get(state.request.release.tag)):
         state.problem = f"{state.request.release.tag} is not deployed: {refusal}"
@@ -529,10 +505,10 @@ def _run(state: ReleasePass) -> ReleasePlan:
         state.request = None
     if state.request is not None:
         _deploy(state, state.request)
-    return finish(state, conditions.FAILED if state.problem else "")
+    return _finish(state, conditions.FAILED if state.problem else "")
 
 
-def _retry(state: ReleasePass) -> None:
+def _retry(state: _ReleasePass) -> None:
     if state.intents.retry is None:
         return
     if state.current is not None and state.current.has_failed:
@@ -546,7 +522,7 @@ def _retry(state: ReleasePass) -> None:
     state.consume(names.RETRY)
 
 
-def _discover(state: ReleasePass, *, keeps_all: bool = False) -> None:
+def _discover(state: _ReleasePass, *, keeps_all: bool = False) -> None:
     """`keeps_all` forgets nothing but what there is no room for."""
     policy = state.snapshot.policy
     state.status, events = discover(state.status, policy, state.snapshot.metadata)
@@ -559,7 +535,7 @@ def _discover(state: ReleasePass, *, keeps_all: bool = False) -> None:
     )
 
 
-def _settle_intents(state: ReleasePass) -> None:
+def _settle_intents(state: _ReleasePass) -> None:
     """Drop intents that want what is there already (RELB-09, RELB-11)."""
     if is_done_already(state.spec, state.intents, state.current):
         note = f"{state.current_tag} is deployed already"
@@ -572,14 +548,14 @@ def _settle_intents(state: ReleasePass) -> None:
         state.consume(names.BYPASS_GATES)
 
 
-def _bake(state: ReleasePass) -> None:
+def _bake(state: _ReleasePass) -> None:
     if state.current is not None:
         step = advance_bake(state.current, state.bake_context())
         state.replace(history=(step.entry, *state.status.history[1:]))
         state.events += step.events
 
 
-def _deploy(state: ReleasePass, request: DeployRequest) -> None:
+def _deploy(state: _ReleasePass, request: DeployRequest) -> None:
     recovery = decide_recovery(
         state.current,
         state.checks,
@@ -596,7 +572,7 @@ def _deploy(state: ReleasePass, request: DeployRequest) -> None:
     state.replace(release_candidates=state.choose_newer().releases)
 
 
-def assess_all_gates(state: ReleasePass) -> GatesVerdict:
+def _assess_all_gates(state: _ReleasePass) -> GatesVerdict:
     newer = state.choose_newer()
     gates = list_gates(state.rollout.head, state.snapshot.gates)
     verdict = assess_gates(
@@ -622,13 +598,13 @@ def assess_all_gates(state: ReleasePass) -> GatesVerdict:
     return verdict
 
 
-def _explain_unknown_path(state: ReleasePass) -> str:
+def _explain_unknown_path(state: _ReleasePass) -> str:
     policy, text = state.snapshot.policy, f"no release can be compared with {state.current_tag}"
     problem = "" if policy.order is None else policy.order.problem
     return f"{text}: {problem}" if problem else text
 
 
-def assess_blockers(state: ReleasePass) -> HealthVerdict:
+def _assess_blockers(state: _ReleasePass) -> HealthVerdict:
     """Return what holds deployments back apart from gates (REL-56)."""
     failed = state.current if state.current and state.current.has_failed else None
     forgiven = failed.failed_health_checks if failed and is_unblocked(state.intents) else ()
@@ -646,7 +622,7 @@ def assess_blockers(state: ReleasePass) -> HealthVerdict:
     return verdict
 
 
-def _assess_wanted(state: ReleasePass) -> HealthVerdict:
+def _assess_wanted(state: _ReleasePass) -> HealthVerdict:
     """Return whether a pin is held because the registry does not have its tag (RELB-23).
 
     Where that is to be verified, a registry that has not answered yet holds it as well.
@@ -671,7 +647,7 @@ def _assess_wanted(state: ReleasePass) -> HealthVerdict:
     return HealthVerdict(code=BlockedCode.MANUAL, text="the release is requested by name")
 
 
-def choose_request(state: ReleasePass, verdict: GatesVerdict, health: HealthVerdict) -> None:
+def _choose_request(state: _ReleasePass, verdict: GatesVerdict, health: HealthVerdict) -> None:
     """Request the release that is to be deployed now, if there is one."""
     if health.code in HOLDING:
         return
@@ -688,7 +664,7 @@ def choose_request(state: ReleasePass, verdict: GatesVerdict, health: HealthVerd
         _make_request(state, choice.tag, verdict)
 
 
-def _choose_next(state: ReleasePass, verdict: GatesVerdict) -> Release | None:
+def _choose_next(state: _ReleasePass, verdict: GatesVerdict) -> Release | None:
     """Return the newest release that gates and its own past let through."""
     pool = verdict.passed
     if state.current is None:
@@ -704,7 +680,7 @@ def _choose_next(state: ReleasePass, verdict: GatesVerdict) -> Release | None:
     return next((release for release in pool if release.tag not in excluded), None)
 
 
-def _report_blocked(state: ReleasePass, health: HealthVerdict, candidate: Release) -> None:
+def _report_blocked(state: _ReleasePass, health: HealthVerdict, candidate: Release) -> None:
     before = state.rollout.status
     condition = before.find_condition(conditions.DEPLOYMENT_BLOCKED)
     is_same = (
@@ -719,7 +695,7 @@ def _report_blocked(state: ReleasePass, health: HealthVerdict, candidate: Releas
         )
 
 
-def _make_request(state: ReleasePass, tag: str, verdict: GatesVerdict | None = None) -> None:
+def _make_request(state: _ReleasePass, tag: str, verdict: GatesVerdict | None = None) -> None:
     """Request a deployment; `verdict` is that of gates where these have a say."""
     stored = next(
         (release for release in state.status.available_releases if release.tag == tag), None

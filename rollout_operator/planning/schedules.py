@@ -1,33 +1,15 @@
-"""Which gates a schedule keeps: one for each Rollout that it selects.
+"""When a schedule of releases is active, which gates it keeps, and what its status says.
 
-A gate is the schedule's by its owner reference, or by its labels where nothing else controls it: so
-the gates of kuberik's controller, whose names are made up, are taken over. Of two for one Rollout
-one goes, because the other would block for ever. What people changed on a gate is put right, but
-for the versions that it allows. An invalid schedule changes no gate, and closes those it makes.
+Rules speak of the wall clock of a time zone. An hour that is left out counts as passed, an hour
+that comes twice counts twice: an instant is active where its minute is in the set of its date.
 
-When a schedule is active is decided in `hours`, what is written of it in `status`.
+A schedule keeps a gate for each Rollout that it selects. A gate is its own by owner reference, or
+by labels where nothing else controls it: so the gates of kuberik's controller are taken over. Edits
+of a gate are reverted, except the versions that it allows. An invalid schedule changes no gate, and
+closes those that it makes.
 
-What schedules say against a new version that no gate of theirs says.
-
-A gate is written a moment after its schedule is made, is changed, or closes by the clock. With many
-gates that takes minutes, and where the API server refuses them they never come. So a Rollout obeys
-the schedules themselves, and their gates as well: a version waits for whichever is closed.
-
-An invalid schedule opens nothing, as everywhere: where it has a gate, that decides, and where it
-has none, versions wait. So does a schedule of which nothing known says that it selects no Rollout.
-
-When a schedule of releases is active, and at which instant that changes next.
-
-Rules speak of the wall clock of a time zone. Where clocks go forward, the hour that is left out
-counts as passed; where they go back, the hour that comes twice counts twice. So a day is a set of
-minutes on the wall clock, and an instant is active where its minute is in the set of its date.
-
-The data of time zones are files, so that their reader comes as an argument. `localtime` and
-`posixrules` are the zone of a machine: a schedule would mean another time on each. A reader may
-look for each part of a name as for a folder, or import it: what the database would never call a
-zone is not looked for.
-
-What a schedule says of itself once its gates were written, and what of that is an event.
+A gate is written a moment after its schedule changes, and may be refused. So a Rollout obeys the
+schedules themselves as well (`list_holds`): a version waits for whichever is closed.
 """
 
 import re
@@ -90,6 +72,32 @@ LoadZone = Callable[[str], tzinfo]
 _LONGEST: Final = 64
 _NAME: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,3}")
 _OF_A_MACHINE: Final = frozenset({"local", "localtime", "posixrules"})
+# So long after a transition a schedule is looked at: clocks differ a little (REL-100).
+AFTER_TRANSITION: Final = timedelta(milliseconds=100)
+
+_MANAGER: Final = "rollout-schedule"
+_API: Final = "kuberik.com/v1alpha1"
+_LONGEST_NAME: Final = 253
+_LONGEST_LABEL: Final = 63
+_HASH: Final = 8
+
+# That may select one Rollout. Each pass looks at all of them, and an account that may create
+# schedules could have thousands.
+MOST_SCHEDULES: Final = 100
+
+READY: Final = "Ready"
+IN_SYNC: Final = "GatesInSync"
+INVALID: Final = "InvalidSchedule"
+NOT_WRITTEN: Final = "GatesNotWritten"
+_ACTIVATED: Final = "ScheduleActivated"
+_DEACTIVATED: Final = "ScheduleDeactivated"
+
+# An object has room for some ten thousand names; `matchingRollouts` still has the number.
+MOST_LISTED: Final = 1000
+# Bytes for the names of rules, of which there may be any number, and of any length.
+_MOST_OF_RULES: Final = 64 * 1024
+_LONGEST_RULE: Final = 1024
+_MOST_ERRORS: Final = 3
 
 
 class _Pattern(msgspec.Struct, frozen=True):
@@ -195,7 +203,6 @@ def _union(patterns: Iterable[_Pattern], day: date) -> int:
 
 
 def _find_bit(bits: int, first: int) -> int | None:
-    """Return the lowest bit that is set, from `first` on."""
     bits = bits >> first << first
     return (bits & -bits).bit_length() - 1 if bits else None
 
@@ -231,16 +238,6 @@ def get_time_zone(name: str, load: LoadZone) -> tzinfo:
         raise InvalidInput(problem) from error
 
 
-# So long after a transition a schedule is looked at: clocks differ a little (REL-100).
-AFTER_TRANSITION: Final = timedelta(milliseconds=100)
-
-_MANAGER: Final = "rollout-schedule"
-_API: Final = "kuberik.com/v1alpha1"
-_LONGEST_NAME: Final = 253
-_LONGEST_LABEL: Final = 63
-_HASH: Final = 8
-
-
 def plan_schedule(snapshot: ScheduleSnapshot, load: LoadZone) -> SchedulePlan:
     """Return what is to be done for a schedule now (REL-98 to 100, RELB-31).
 
@@ -250,7 +247,7 @@ def plan_schedule(snapshot: ScheduleSnapshot, load: LoadZone) -> SchedulePlan:
     if schedule.head.is_terminating:
         return SchedulePlan()
     state, problem = _assess(snapshot, load)
-    own = [gate for gate in snapshot.gates if is_own(schedule, gate)]
+    own = [gate for gate in snapshot.gates if _is_own(schedule, gate)]
     selected = _list_selected(snapshot)
     if selected is None:
         return SchedulePlan(problem=problem, kept=tuple(sorted(gate.head.key for gate in own)))
@@ -269,8 +266,7 @@ def plan_schedule(snapshot: ScheduleSnapshot, load: LoadZone) -> SchedulePlan:
     )
 
 
-def is_own(schedule: ScheduleObject, gate: ReleaseGate) -> bool:
-    """Return whether a gate is kept by a schedule."""
+def _is_own(schedule: ScheduleObject, gate: ReleaseGate) -> bool:
     head, controller = schedule.head, gate.origin.controller
     if head.namespace and gate.head.namespace != head.namespace:
         return False
@@ -320,7 +316,6 @@ def _is_passing(schedule: ScheduleObject, state: ScheduleState) -> bool:
 
 
 def _list_selected(snapshot: ScheduleSnapshot) -> Sequence[GatedRollout] | None:
-    """Return the Rollouts that a schedule concerns, None where that cannot be known."""
     if snapshot.schedule.rollouts is None:
         return None
     return [
@@ -342,7 +337,6 @@ def _plan_gates(
     *,
     is_passing: bool,
 ) -> tuple[list[GateAction], list[str]]:
-    """Return what is to be done, and which gates of it stay."""
     schedule = snapshot.schedule
     taken = {gate.head.key for gate in snapshot.gates}
     actions: list[GateAction] = []
@@ -383,7 +377,7 @@ def _match(
     for rollout in rollouts:
         keys = [f"{rollout.namespace}/{name}" for name in _names(schedule, rollout)]
         named = next((by_name[key] for key in keys if key in by_name), None)
-        yield rollout, named or by_label.get((rollout.namespace, label_name(rollout.name)))
+        yield rollout, named or by_label.get((rollout.namespace, _label_name(rollout.name)))
 
 
 def _want(
@@ -396,7 +390,7 @@ def _want(
 ) -> WantedGate:
     others = () if gate is None else _list_other_owners(schedule, gate)
     origin = GateOrigin(
-        labels={**_map_labels(schedule), names.GATED_ROLLOUT: label_name(rollout.name)},
+        labels={**_map_labels(schedule), names.GATED_ROLLOUT: _label_name(rollout.name)},
         pretty_name=schedule.pretty_name,
         description=schedule.description,
         owners=(*others, _make_owner(schedule)),
@@ -436,8 +430,7 @@ def _names(schedule: ScheduleObject, rollout: GatedRollout) -> tuple[str, str]:
     return plain if len(plain) <= _LONGEST_NAME else hashed, hashed
 
 
-def label_name(name: str) -> str:
-    """Return a name as the value of a label, which may be shorter."""
+def _label_name(name: str) -> str:
     return name if len(name) <= _LONGEST_LABEL else _cut(name, name, _LONGEST_LABEL)
 
 
@@ -447,10 +440,9 @@ def _cut(text: str, identity: str, most: int) -> str:
 
 
 def _map_labels(schedule: ScheduleObject) -> Mapping[str, str]:
-    """Return the labels that all gates of a schedule have."""
     head = schedule.head
     own = {
-        names.SCHEDULE_NAME: label_name(head.name),
+        names.SCHEDULE_NAME: _label_name(head.name),
         names.SCHEDULE_KIND: schedule.kind,
         names.MANAGED_BY: _MANAGER,
     }
@@ -505,11 +497,6 @@ def list_by_rollout(
             yield schedule.head.name
 
 
-# That may select one Rollout. Each pass looks at all of them, and an account that may create
-# schedules could have thousands.
-MOST_SCHEDULES: Final = 100
-
-
 class ScheduleReading(NamedTuple):
     """What a schedule says of a moment."""
 
@@ -518,7 +505,7 @@ class ScheduleReading(NamedTuple):
     """Why it is invalid: then it opens nothing."""
 
 
-ReadSchedule = Callable[[ScheduleObject], ScheduleReading]
+_ReadSchedule = Callable[[ScheduleObject], ScheduleReading]
 """Reads a schedule at the moment of a pass. It may remember what it has read."""
 
 
@@ -537,7 +524,7 @@ class KnownSchedules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_holds(
-    known: KnownSchedules, rollout: GatedRollout, gates: Iterable[ReleaseGate], read: ReadSchedule
+    known: KnownSchedules, rollout: GatedRollout, gates: Iterable[ReleaseGate], read: _ReadSchedule
 ) -> tuple[str, ...]:
     """Return why versions of a Rollout wait beyond what gates say, a sentence each (RELB-42).
 
@@ -584,12 +571,12 @@ def _group_gates(gates: Iterable[ReleaseGate]) -> Mapping[str, list[ReleaseGate]
 def _list_own(
     schedule: ScheduleObject, kept: Mapping[str, list[ReleaseGate]]
 ) -> Iterator[ReleaseGate]:
-    for key in (schedule.head.uid, label_name(schedule.head.name)):
-        yield from (gate for gate in kept.get(key, ()) if is_own(schedule, gate))
+    for key in (schedule.head.uid, _label_name(schedule.head.name)):
+        yield from (gate for gate in kept.get(key, ()) if _is_own(schedule, gate))
 
 
 def _explain(
-    schedule: ScheduleObject, unknown: str, gates: Iterable[ReleaseGate], read: ReadSchedule
+    schedule: ScheduleObject, unknown: str, gates: Iterable[ReleaseGate], read: _ReadSchedule
 ) -> str:
     own = list(gates)
     if any(not gate.is_passing for gate in own):
@@ -620,7 +607,6 @@ def _explain_unknown(schedule: ScheduleObject, known: KnownSchedules, rollout: G
 def read_schedule(
     schedule: ScheduleObject, now: datetime, load: LoadZone, compat: ReleaseCompat = OURS
 ) -> ScheduleReading:
-    """Return what a schedule says now. `load` reads the time zone of a name."""
     if schedule.problem or schedule.schedule is None:
         return ScheduleReading(is_open=not schedule.problem, problem=schedule.problem)
     try:
@@ -628,21 +614,6 @@ def read_schedule(
     except InvalidInput as error:
         return ScheduleReading(is_open=False, problem=str(error))
     return ScheduleReading(is_open=is_open(schedule.schedule, zone, now, compat))
-
-
-READY: Final = "Ready"
-IN_SYNC: Final = "GatesInSync"
-INVALID: Final = "InvalidSchedule"
-NOT_WRITTEN: Final = "GatesNotWritten"
-ACTIVATED: Final = "ScheduleActivated"
-DEACTIVATED: Final = "ScheduleDeactivated"
-
-# An object has room for some ten thousand names; `matchingRollouts` still has the number.
-MOST_LISTED: Final = 1000
-# Bytes for the names of rules, of which there may be any number, and of any length.
-_MOST_OF_RULES: Final = 64 * 1024
-_LONGEST_RULE: Final = 1024
-_MOST_ERRORS: Final = 3
 
 
 def render_schedule_status(
@@ -674,11 +645,10 @@ def render_schedule_status(
 def choose_schedule_events(
     before: ScheduleStatus, after: ScheduleStatus
 ) -> tuple[ReleaseEvent, ...]:
-    """Return what has changed (RELB-31 (f) and (m))."""
     events: list[ReleaseEvent] = []
     if before.active is not after.active:
         rules = f": {join_names(after.active_rules)}" if after.active_rules else ""
-        reason = ACTIVATED if after.active else DEACTIVATED
+        reason = _ACTIVATED if after.active else _DEACTIVATED
         note = f"the schedule is active{rules}" if after.active else "the schedule is not active"
         events.append(ReleaseEvent(reason=reason, note=note))
     problem = _find_problem(after)
@@ -713,7 +683,6 @@ def _assess_ready(plan: SchedulePlan, failed: Mapping[str, str]) -> ConditionFin
 
 
 def _list_rules(state: ScheduleState) -> tuple[str, ...]:
-    """Return the rules that match now, the first of very many."""
     return keep_first([name[:_LONGEST_RULE] for name in state.active_rules], _MOST_OF_RULES)
 
 

@@ -1,21 +1,11 @@
-"""JSON of a ZoneAwarePodDisruptionBudget → `Budget`, or why it cannot be obeyed.
+"""JSON of a ZoneAwarePodDisruptionBudget or a MultiAZRollout → what it says, or why it is refused.
 
-Decides what is refused, in which order and in which words, the same for watched budgets and for
-budgets under review. What becomes of a flawed budget is left to `guards.arbiter`.
+Decides what an absent field means and what is refused, as the schema does: an old cluster, or a
+changed schema, lets anything through. Absent and null are the same. Watched budgets and budgets
+under review are refused in the same words.
 
-JSON of a MultiAZRollout → `Policy`, or all for which it is refused.
-
-Decides what an absent field means and what is refused, as the schema of the kind does: an old
-cluster, or a schema that was changed, lets anything through. An absent field and null are the
-same, as the API server has it.
-
-JSON of an object of our kinds → the status that it shows, or what it has recorded.
-
-Decides what of a status is believed: any client that may write it may have. That of a budget is for
-people; what is no status of ours is taken for an empty status, and replaced. That of a
-MultiAZRollout is read to decide, and each field by itself: a field that is none of ours is as if it
-were lost, with a reason, and the others count. Times may lie in the future; what that means is
-decided in `planning.policies`.
+Any client may have written a status. One that is not ours counts as empty. That of a MultiAZRollout
+is read to decide: each field that cannot be ours counts as lost, with a reason.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -73,7 +63,7 @@ from rollout_operator.model.units import (
     quote,
 )
 
-BUDGET_KIND: Final = "ZoneAwarePodDisruptionBudget"
+_BUDGET_KIND: Final = "ZoneAwarePodDisruptionBudget"
 
 _COUNT: Final = "maxUnavailable"
 _PERCENTAGE: Final = "maxUnavailablePercentage"
@@ -85,6 +75,66 @@ _DEFAULT_COUNT: Final = 1
 _INT64: Final = range(-(2**63), 2**63)
 
 _BudgetFields = dict[str, object]
+_TYPES: Final = {
+    type(None): "<nil>",
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+    str: "string",
+    list: "[]interface {}",
+    dict: "map[string]interface {}",
+}
+
+_POLICY_KIND: Final = "MultiAZRollout"
+
+_MOST_ZONES: Final = 64
+_MOST_TERMS: Final = 64
+_MOST_SECONDS: Final = 86400
+_LEAST_DEADLINE: Final = 30
+_INT32: Final = 2**31 - 1
+
+# A long list is not cut: what stands for it could be taken for the name of a zone. All fields
+# together are bounded as well.
+_UNCUT: Final = 2**31
+
+_SELECTOR: Final = "statefulSetSelector"
+_POLICY_READ: Final = Fields(
+    {
+        "spec": Fields(
+            {
+                **dict.fromkeys(("namespace", "paused", "manageUpdateStrategy"), LONGEST_VALUE),
+                "progressDeadlineSeconds": LONGEST_VALUE,
+                _SELECTOR: LONGEST_LABELS,
+                "azOrder": _UNCUT,
+                "rollingUpdate": LONGEST_VALUE,
+            }
+        )
+    }
+)
+
+_Value = TypeVar("_Value")
+_PolicyFields = Mapping[str, object]
+_NOTHING: Final[_PolicyFields] = {}
+
+_NO_STATUS: Final = msgspec.Raw(b"null")
+
+# Of a policy over a thousand StatefulSets all zones take 200 KiB, and a batch of a thousand pods
+# 100 KiB. An object of more than 1.5 MiB is stored nowhere.
+_LONGEST_LIST: Final = 1 << 20
+_LISTS: Final = frozenset({"zones", "lastBatch", "conditions", "unknownZones"})
+
+_NAMES: Final = {field.encode_name: field.name for field in fields(PolicyStatus)}
+_STATUS_READ: Final = Fields(
+    {
+        "status": Fields(
+            {name: _LONGEST_LIST if name in _LISTS else LONGEST_VALUE for name in _NAMES}
+        )
+    }
+)
+
+_BUDGET_STATUS: Final = msgspec.json.Decoder(BudgetStatus | None)
+
+_POLICY_STATUS: Final = msgspec.json.Decoder(PolicyStatus)
 
 
 class _BudgetHead(ObjectHead):
@@ -104,7 +154,7 @@ def decode_budget(raw: JsonBytes) -> Budget | FlawedBudget:
 
     Raises DecodeError naming budget, field and value where not even its metadata can be read.
     """
-    head = read_as(BUDGET_KIND, raw, _BUDGET_DECODER).metadata
+    head = read_as(_BUDGET_KIND, raw, _BUDGET_DECODER).metadata
     try:
         return parse_budget(raw)
     except InvalidInput as error:
@@ -128,8 +178,8 @@ def parse_budget(raw: JsonBytes) -> Budget:
     if "spec" not in tree:
         raise InvalidInput("no spec found in unstructured object")
     spec = _as_map(tree["spec"], ".spec")
-    if tree.get("kind") != BUDGET_KIND:
-        raise InvalidInput(f"unexpected object kind - expecting {BUDGET_KIND}")
+    if tree.get("kind") != _BUDGET_KIND:
+        raise InvalidInput(f"unexpected object kind - expecting {_BUDGET_KIND}")
     count, percentage = _read_maximum(spec)
     pattern, group = _read_pattern(spec)
     selector = _read_selector(spec)
@@ -238,7 +288,7 @@ def _read_delay(spec: _BudgetFields, *, has_pattern: bool) -> timedelta:
 
 
 class _WrongType(InvalidInput):
-    """A value is not of the type that its field has."""
+    pass
 
 
 def _as_map(value: object, path: str) -> _BudgetFields:
@@ -298,51 +348,8 @@ def _shown(value: object) -> str:
     return cut_value(msgspec.json.encode(value).decode())
 
 
-_TYPES: Final = {
-    type(None): "<nil>",
-    bool: "bool",
-    int: "int64",
-    float: "float64",
-    str: "string",
-    list: "[]interface {}",
-    dict: "map[string]interface {}",
-}
-
-
 def _type(value: object) -> str:
     return _TYPES.get(type(value), "unknown")
-
-
-POLICY_KIND: Final = "MultiAZRollout"
-
-_MOST_ZONES: Final = 64
-_MOST_TERMS: Final = 64
-_MOST_SECONDS: Final = 86400
-_LEAST_DEADLINE: Final = 30
-_INT32: Final = 2**31 - 1
-
-# A long list is not cut: what stands for it could be taken for the name of a zone. All fields
-# together are bounded as well.
-_UNCUT: Final = 2**31
-
-_SELECTOR: Final = "statefulSetSelector"
-_POLICY_READ: Final = Fields(
-    {
-        "spec": Fields(
-            {
-                **dict.fromkeys(("namespace", "paused", "manageUpdateStrategy"), LONGEST_VALUE),
-                "progressDeadlineSeconds": LONGEST_VALUE,
-                _SELECTOR: LONGEST_LABELS,
-                "azOrder": _UNCUT,
-                "rollingUpdate": LONGEST_VALUE,
-            }
-        )
-    }
-)
-
-Value = TypeVar("Value")
-_PolicyFields = Mapping[str, object]
-_NOTHING: Final[_PolicyFields] = {}
 
 
 class _PolicyHead(ObjectHead):
@@ -381,8 +388,8 @@ class _Reader:
         self.refusals: list[PolicyRefusal] = []
 
     def read(
-        self, tree: _PolicyFields, path: str, parse: Callable[[object], Value], default: Value
-    ) -> Value:
+        self, tree: _PolicyFields, path: str, parse: Callable[[object], _Value], default: _Value
+    ) -> _Value:
         """Return the value of the field at the end of `path`, the default where it is refused."""
         value = tree.get(path.rpartition(".")[2])
         if value is None:
@@ -402,7 +409,7 @@ class _Reader:
         code: PolicyRefusalCode = PolicyRefusalCode.INVALID_SPEC,
     ) -> None:
         """Keep one thing that is wrong."""
-        text = f"{POLICY_KIND} {self._head.key}: {field}: {problem}"
+        text = f"{_POLICY_KIND} {self._head.key}: {field}: {problem}"
         self.refusals.append(PolicyRefusal(code=code, field=field, text=text))
 
 
@@ -411,7 +418,7 @@ def decode_policy(raw: JsonBytes) -> Policy | RefusedPolicy:
 
     Raises DecodeError naming policy, field and value where not even its metadata can be read.
     """
-    wire = read_as(POLICY_KIND, raw, _POLICY_DECODER).metadata
+    wire = read_as(_POLICY_KIND, raw, _POLICY_DECODER).metadata
     head = PolicyHead(
         namespace=wire.namespace,
         name=wire.name,
@@ -571,23 +578,6 @@ def _as_policy_map(value: object) -> _PolicyFields:
     return value
 
 
-_NO_STATUS: Final = msgspec.Raw(b"null")
-
-# Of a policy over a thousand StatefulSets all zones take 200 KiB, and a batch of a thousand pods
-# 100 KiB. An object of more than 1.5 MiB is stored nowhere.
-_LONGEST_LIST: Final = 1 << 20
-_LISTS: Final = frozenset({"zones", "lastBatch", "conditions", "unknownZones"})
-
-_NAMES: Final = {field.encode_name: field.name for field in fields(PolicyStatus)}
-_STATUS_READ: Final = Fields(
-    {
-        "status": Fields(
-            {name: _LONGEST_LIST if name in _LISTS else LONGEST_VALUE for name in _NAMES}
-        )
-    }
-)
-
-
 class _StatusHead(Wire):
     name: Required
     uid: Required
@@ -605,14 +595,12 @@ class _Excerpt(Wire):
 
 
 _SHOWN: Final = msgspec.json.Decoder(_Shown)
-_BUDGET_STATUS: Final = msgspec.json.Decoder(BudgetStatus | None)
 _EXCERPT: Final = msgspec.json.Decoder(_Excerpt)
-_POLICY_STATUS: Final = msgspec.json.Decoder(PolicyStatus)
 
 
 def decode_budget_status(raw: JsonBytes) -> ShownStatus:
     """Return the status of a budget. Raises DecodeError where it has no name."""
-    wire = read_as(BUDGET_KIND, raw, _SHOWN)
+    wire = read_as(_BUDGET_KIND, raw, _SHOWN)
     try:
         status = _BUDGET_STATUS.decode(wire.status) or BudgetStatus()
     except (msgspec.MsgspecError, RecursionError):
@@ -628,7 +616,7 @@ def decode_watched_policy(raw: JsonBytes) -> WatchedPolicy:
     policy = decode_policy(raw)
     status, problems = _read_status(raw)
     return WatchedPolicy(
-        resource_version=read_as(POLICY_KIND, raw, _SHOWN).metadata.resource_version,
+        resource_version=read_as(_POLICY_KIND, raw, _SHOWN).metadata.resource_version,
         policy=policy,
         status=status,
         problems=problems,

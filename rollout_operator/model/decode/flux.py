@@ -2,8 +2,6 @@
 
 Versions of one API differ in fields that are not read here, but for the old text of the tag that an
 image policy selects. What cannot be read raises DecodeError naming object, field and value.
-
-What reads objects to be followed, by the kinds that releases depend on.
 """
 
 import re
@@ -229,7 +227,6 @@ def _read_order(place: str, spec: _PolicySpec) -> TagOrder | None:
 
 
 def decode_image_repository(raw: JsonBytes) -> ImageRepository:
-    """Return where images are."""
     head = read_head(IMAGE_REPOSITORY, raw).head
     spec = read_body(IMAGE_REPOSITORY, raw, _REPOSITORY).spec
     try:

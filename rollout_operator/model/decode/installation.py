@@ -1,16 +1,7 @@
-"""JSON of the objects of an installation → the parts of `model.diagnosis`.
+"""JSON of the objects of an installation and of webhook configurations → `model.diagnosis`.
 
-Decides what of each kind a check may read, and what an absent field means. Webhooks are read in
-`registrations`.
-
-JSON of Validating- and MutatingWebhookConfigurations → slim objects.
-
-Decides which fields are read and what an absent field means. What the CA bundles should say is left
-to `pki.bundle`, what becomes of an object that cannot be read to the caches.
-
-JSON of webhook configurations, of their certificate and of access reviews → what checks read.
-
-Of the operator's Secret only the certificate is read, never a key.
+Decides which fields are read and what an absent field means. Of the operator's Secret only the
+certificate is read, never a key. What CA bundles should say is left to `pki`.
 """
 
 from base64 import b64decode
@@ -49,6 +40,12 @@ _KUBERIK: Final = "rollout-controller"
 _NAME_LABELS: Final = ("app.kubernetes.io/name", "name")
 _SERVICE_LABEL: Final = "kubernetes.io/service-name"
 _EXTERNAL: Final = "ExternalName"
+_VALIDATING: Final = "ValidatingWebhookConfiguration"
+_MUTATING: Final = "MutatingWebhookConfiguration"
+
+_LABELS: Final = (INJECT_CA_LABEL, NAMESPACE_LABEL)
+
+_Seconds = Annotated[int, Meta(ge=0, le=3600)]
 
 
 class _Head(Wire):
@@ -65,8 +62,6 @@ class _Term(Wire):
 
 
 class WireSelector(Wire):
-    """A label selector."""
-
     match_labels: Strings = None
     match_expressions: list[_Term] | None = None
 
@@ -322,7 +317,6 @@ def decode_labelled_pod(raw: JsonBytes) -> LabelledPod:
 
 
 def decode_namespace_labels(raw: JsonBytes) -> dict[str, str]:
-    """Return the labels of a Namespace. Raises DecodeError."""
     return read_as("Namespace", raw, _LABELLED).metadata.labels or {}
 
 
@@ -355,7 +349,6 @@ def decode_endpoints(raw: JsonBytes) -> tuple[str, int]:
 
 
 def decode_native_budget(raw: JsonBytes) -> NativeBudget:
-    """Return a PodDisruptionBudget. Raises DecodeError."""
     wire = read_as("PodDisruptionBudget", raw, _BUDGET)
     spec = wire.spec
     return NativeBudget(
@@ -446,12 +439,6 @@ def decode_pod_to_try(raw: JsonBytes) -> tuple[str, dict[str, object]]:
     }
 
 
-VALIDATING: Final = "ValidatingWebhookConfiguration"
-MUTATING: Final = "MutatingWebhookConfiguration"
-
-_LABELS: Final = (INJECT_CA_LABEL, NAMESPACE_LABEL)
-
-
 class _WebhookHead(Wire):
     name: Required
     uid: Required
@@ -506,8 +493,8 @@ def webhook_decoder(kind: str) -> Callable[[JsonBytes], WebhookConfiguration]:
     return decode
 
 
-decode_validating_webhooks: Final = webhook_decoder(VALIDATING)
-decode_mutating_webhooks: Final = webhook_decoder(MUTATING)
+decode_validating_webhooks: Final = webhook_decoder(_VALIDATING)
+decode_mutating_webhooks: Final = webhook_decoder(_MUTATING)
 
 
 def _convert(wire: _Webhook) -> Webhook:
@@ -539,9 +526,6 @@ def _host(config: _ClientConfig) -> str:
         return urlsplit(config.url or "").hostname or ""
     except ValueError:
         return ""
-
-
-_Seconds = Annotated[int, Meta(ge=0, le=3600)]
 
 
 class _ServiceReference(Wire):
@@ -647,10 +631,8 @@ def decode_certificate(raw: JsonBytes) -> bytes:
 
 
 def decode_allowed(kind: str, raw: JsonBytes) -> bool:
-    """Return the answer of an access review. Raises DecodeError."""
     return read_as(kind, raw, _REVIEW).status.allowed
 
 
 def decode_username(raw: JsonBytes) -> str:
-    """Return the user that a SelfSubjectReview names. Raises DecodeError."""
     return read_as("SelfSubjectReview", raw, _WHO).status.user_info.username

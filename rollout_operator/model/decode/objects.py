@@ -1,19 +1,9 @@
-"""JSON objects of the API server → slim objects; what cannot be read → `Unreadable`.
+"""JSON of pods, StatefulSets and nodes → slim objects; what cannot be read → `Unreadable`.
 
-Decides what an absent field means and how much of a broken object is still shown. Which fields are
-read is written in `wire`, when a pod is ready in `not_ready`. Which objects matter is left to the
-caches, what follows from them to the planner.
-
-What a pod answers when it is called to prepare for a delayed downscale → `PodAnswer`.
-
-Decides which answers give a time (DELAY-07). A pod is a stranger: what it says is quoted in part
-only, on one printable line. When that time allows the pod to go is left to the planner.
-
-Which clients write fields such as `spec.replicas`, by `metadata.managedFields` of an object.
-
-Decides only what names are there. Any client writes managedFields as it likes, a mebibyte of them
-and nested as deeply as the API server lets pass: what cannot be read names no manager. Names
-are shown in part only, on one printable line.
+Decides what an absent field means and how much of a broken object is still shown. The fields that
+are read are in `wire`. Also read here: a pod's answer when it is prepared for a delayed downscale
+(DELAY-07), and who wrote a field, by `managedFields`. Any client may write either: names and
+answers are quoted in part only, on one printable line.
 """
 
 import re
@@ -85,6 +75,32 @@ _NODE: Final = msgspec.json.Decoder(WireNode)
 _POD: Final = msgspec.json.Decoder(WirePod)
 _PORTS: Final = msgspec.json.Decoder(WirePorts)
 _STATEFULSET: Final = msgspec.json.Decoder(WireStatefulSet)
+LONGEST_BODY: Final = 64 * 1024
+"""Bytes; a good answer has about thirty."""
+
+# The clocks of a cluster agree within seconds. What lies further ahead is no time in seconds, and
+# would hold a downscale back for ever: 13 digits, for example.
+_FURTHEST_AHEAD: Final = timedelta(days=1)
+
+# Of an offending value so much is shown that a person recognises it.
+_LONGEST_SHOWN: Final = 40
+
+# A whole number above 0, as JSON has it: no sign, no fraction, no exponent.
+_SECONDS: Final = re.compile(rb"[1-9][0-9]*")
+# Enough for milliseconds and more; Python refuses to read numbers of thousands of digits.
+_MOST_DIGITS: Final = 18
+
+# More would fill a sentence with names and add nothing to the first.
+_MOST_NAMES: Final = 3
+_LONGEST_NAME: Final = 60
+
+_NONE: Final = msgspec.Raw()
+_EMPTY: Final = msgspec.Raw(b"{}")
+
+_SET: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_PREFIX: Final = "f:"
+# No API server stores a longer name.
+_LONGEST_MANAGER: Final = 128
 
 
 class _Kinded(Protocol):
@@ -202,15 +218,12 @@ def decode_node(raw: JsonBytes, keys: frozenset[str]) -> Node:
 
 
 class Bookmark(msgspec.Struct, frozen=True):
-    """What a bookmark says of its stream."""
-
     version: str
     ends_state: bool
     """Whether all objects that there were in that version have been sent."""
 
 
 def decode_bookmark(raw: JsonBytes) -> Bookmark:
-    """Return what a bookmark says. Raises DecodeError."""
     head = _read_bookmark("bookmark", raw)
     annotations = head.annotations
     return Bookmark(
@@ -355,22 +368,6 @@ def decode_pod_node(raw: JsonBytes) -> tuple[Uid, str]:
     return Uid(wire.metadata.uid), bound_text((wire.spec.node_name if wire.spec else None) or "")
 
 
-LONGEST_BODY: Final = 64 * 1024
-"""Bytes; a good answer has about thirty."""
-
-# The clocks of a cluster agree within seconds. What lies further ahead is no time in seconds, and
-# would hold a downscale back for ever: 13 digits, for example.
-FURTHEST_AHEAD: Final = timedelta(days=1)
-
-# Of an offending value so much is shown that a person recognises it.
-_LONGEST_SHOWN: Final = 40
-
-# A whole number above 0, as JSON has it: no sign, no fraction, no exponent.
-_SECONDS: Final = re.compile(rb"[1-9][0-9]*")
-# Enough for milliseconds and more; Python refuses to read numbers of thousands of digits.
-_MOST_DIGITS: Final = 18
-
-
 class _Body(msgspec.Struct):
     timestamp: msgspec.Raw = msgspec.Raw()
 
@@ -402,8 +399,8 @@ def _read_time(status: int, body: bytes, called_at: datetime) -> datetime | str:
         return f"the answer has no timestamp: {_show(body)}"
     if not _SECONDS.fullmatch(value):
         return f"timestamp is no whole number of seconds above 0: {_show(value)}"
-    if len(value) > _MOST_DIGITS or int(value) > (called_at + FURTHEST_AHEAD).timestamp():
-        ahead = format_duration(FURTHEST_AHEAD)
+    if len(value) > _MOST_DIGITS or int(value) > (called_at + _FURTHEST_AHEAD).timestamp():
+        ahead = format_duration(_FURTHEST_AHEAD)
         return f"timestamp is more than {ahead} ahead, perhaps in milliseconds: {_show(value)}"
     return datetime.fromtimestamp(int(value), UTC)
 
@@ -412,14 +409,6 @@ def _show(data: bytes) -> str:
     text = data[:_LONGEST_SHOWN].decode("utf-8", "replace").encode("unicode_escape").decode()
     is_cut = len(text) > _LONGEST_SHOWN or len(data) > _LONGEST_SHOWN
     return f"{text[:_LONGEST_SHOWN]}..." if is_cut else text
-
-
-# More would fill a sentence with names and add nothing to the first.
-MOST_NAMES: Final = 3
-_LONGEST_NAME: Final = 60
-
-_NONE: Final = msgspec.Raw()
-_EMPTY: Final = msgspec.Raw(b"{}")
 
 
 class _ManagedSpec(msgspec.Struct, rename={"replicas": "f:replicas"}):
@@ -445,10 +434,6 @@ class _Object(msgspec.Struct):
 
 _OBJECT: Final = msgspec.json.Decoder(_Object)
 _FIELDS: Final = msgspec.json.Decoder(_Fields | None)
-_SET: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_PREFIX: Final = "f:"
-# No API server stores a longer name.
-_LONGEST_MANAGER: Final = 128
 
 
 def decode_replica_writers(body: bytes, *, but: str) -> tuple[str, ...]:
@@ -461,7 +446,7 @@ def decode_replica_writers(body: bytes, *, but: str) -> tuple[str, ...]:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return ()
     names = (one_line(writer.manager)[:_LONGEST_NAME] for writer in _list_writers(entries))
-    return tuple(dict.fromkeys(name for name in names if name and name != but))[-MOST_NAMES:]
+    return tuple(dict.fromkeys(name for name in names if name and name != but))[-_MOST_NAMES:]
 
 
 def decode_field_writers(body: JsonBytes, path: Sequence[str]) -> Mapping[str, tuple[str, ...]]:

@@ -1,26 +1,10 @@
-"""JSON of a Rollout → `ReleaseRollout`, or why it is refused.
+"""JSON of the objects of `kuberik.com` → `model.releases`, or why an object is refused.
 
-A status that cannot be read makes the whole object unreadable: taken for empty it would be that of
-a first deployment, which no gate holds back. An absent field and null are the same.
-
-What all resources of `kuberik.com` begin with: metadata, apart from a spec that may be refused.
-
-An object whose metadata cannot be read raises DecodeError. Where only its spec cannot be read, the
-object still counts, and its status says so. Label selectors are refused where the API's own
-selectors would be.
-
-JSON of a RolloutSchedule, also of the cluster's kind → `ScheduleObject`.
-
-Decides what an absent field means and what is refused: what the schema of the kinds refuses, dates
-that no calendar has, and ranges that end before they begin (RELB-31). An absent field, null and an
-empty list are the same.
-
-JSON of a RolloutGate → `ReleaseGate`. A gate that cannot be read does not pass.
-
-JSON of a HealthCheck → `HealthCheck`.
-
-Other controllers may write its status. A status that cannot be read is no health: a bake does not
-start by it, and its message says why.
+Decides what an absent field means and what is refused, as the schemas do; absent, null and an empty
+list are the same. An object whose metadata cannot be read raises DecodeError; one whose spec cannot
+be read still counts, and its status says so. A Rollout whose status cannot be read is unreadable as
+a whole: an empty status would be that of a first deployment, which no gate holds back. A gate that
+cannot be read does not pass, and a HealthCheck whose status cannot be read is not healthy.
 """
 
 import re
@@ -78,12 +62,44 @@ from rollout_operator.model.releases import (
 from rollout_operator.model.units import parse_duration, quote
 
 # An annotation may have 256 KiB, and what is kept of it stands in status and events.
-LONGEST_TEXT: Final = 4096
+_LONGEST_TEXT: Final = 4096
 
 _Wired = TypeVar("_Wired")
 
 # Each is compared with every object in question, by a process that acts for other tenants as well.
-MOST_TERMS: Final = 64
+_MOST_TERMS: Final = 64
+_ROLLOUT_KIND: Final = "Rollout"
+
+# Registries are not called more often than this, whatever a Rollout says.
+_LEAST_INTERVAL: Final = timedelta(seconds=5)
+_DURATION: Final = re.compile(r"([0-9]+(\.[0-9]+)?(ms|s|m|h))+")
+# As the registries of OCI images have it.
+_TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+
+_Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+
+# Each rule is evaluated for each of 400 days: a tenant's object must not stop the process
+# meanwhile.
+MOST_RULES: Final = 256
+
+# `[0-9]`, and not `\d`: digits of other scripts are none of the schema's.
+_TIME: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+_GATE_KIND: Final = "RolloutGate"
+
+_LABELS: Final = (
+    *(names.SCHEDULE_NAME, names.SCHEDULE_NAMESPACE, names.SCHEDULE_KIND),
+    *(names.GATED_ROLLOUT, names.MANAGED_BY),
+)
+
+_HEALTH_CHECK_KIND: Final = "HealthCheck"
+
+_DEFAULT_INTERVAL: Final = timedelta(seconds=30)
+_LEAST_CHECK_INTERVAL: Final = timedelta(seconds=5)
+# Any client may write them, and each stands in several places of the status of a Rollout.
+_LONGEST_MESSAGE: Final = 1024
+_DEFAULT_GRACE: Final = timedelta(minutes=2)
 
 
 class _Head(Wire):
@@ -103,8 +119,6 @@ class _Object(Wire):
 
 
 class ReadHead(msgspec.Struct, frozen=True, kw_only=True):
-    """Metadata of an object."""
-
     head: ReleaseHead
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
@@ -112,7 +126,7 @@ class ReadHead(msgspec.Struct, frozen=True, kw_only=True):
     def annotation(self, key: str) -> str | None:
         """Return an annotation, cut where it is very long."""
         text = self.annotations.get(key)
-        return None if text is None else text[:LONGEST_TEXT]
+        return None if text is None else text[:_LONGEST_TEXT]
 
 
 _DECODER: Final = msgspec.json.Decoder(_Object)
@@ -169,7 +183,7 @@ def watch_as(decode: Callable[[JsonBytes], _Headed]) -> Callable[[JsonBytes], Wa
     return decode_watched
 
 
-def parse_selector(wire: WireSelector, path: str) -> LabelSelector:
+def _parse_selector(wire: WireSelector, path: str) -> LabelSelector:
     """Return a selector. Raises InvalidInput, which names field and value."""
     selector = convert_selector(wire)
     _check_length(f"{path}.matchLabels", selector.labels)
@@ -184,25 +198,13 @@ def parse_selector(wire: WireSelector, path: str) -> LabelSelector:
 
 
 def _check_length(path: str, items: Collection[object]) -> None:
-    if len(items) > MOST_TERMS:
-        raise InvalidInput(f"{path}: it has {len(items)} items, at most {MOST_TERMS}")
+    if len(items) > _MOST_TERMS:
+        raise InvalidInput(f"{path}: it has {len(items)} items, at most {_MOST_TERMS}")
 
 
 def decode_labelled_namespace(raw: JsonBytes) -> LabelledNamespace:
-    """Return a namespace with its labels. Raises DecodeError."""
     read = read_head("Namespace", raw)
     return LabelledNamespace(head=read.head, labels=read.labels)
-
-
-ROLLOUT_KIND: Final = "Rollout"
-
-# Registries are not called more often than this, whatever a Rollout says.
-_LEAST_INTERVAL: Final = timedelta(seconds=5)
-_DURATION: Final = re.compile(r"([0-9]+(\.[0-9]+)?(ms|s|m|h))+")
-# As the registries of OCI images have it.
-_TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
-
-_Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 
 class _PolicyRef(Wire):
@@ -254,13 +256,13 @@ def decode_rollout(raw: JsonBytes) -> ReleaseRollout | RefusedRelease:
 
     Raises DecodeError naming object, field and value where metadata or status cannot be read.
     """
-    read = read_head(ROLLOUT_KIND, raw)
-    status = read_body(ROLLOUT_KIND, raw, _ROLLOUT_STATUS).status or ReleaseStatus()
+    read = read_head(_ROLLOUT_KIND, raw)
+    status = read_body(_ROLLOUT_KIND, raw, _ROLLOUT_STATUS).status or ReleaseStatus()
     try:
-        spec = _convert_spec(read_body(ROLLOUT_KIND, raw, _ROLLOUT_SPEC).spec)
+        spec = _convert_spec(read_body(_ROLLOUT_KIND, raw, _ROLLOUT_SPEC).spec)
     except (DecodeError, InvalidInput) as error:
         # A DecodeError names its object already.
-        own = "" if isinstance(error, DecodeError) else f"{ROLLOUT_KIND} {read.head.key}: "
+        own = "" if isinstance(error, DecodeError) else f"{_ROLLOUT_KIND} {read.head.key}: "
         problem = f"{own}{error}"
         return RefusedRelease(
             head=read.head,
@@ -281,15 +283,14 @@ def decode_rollout(raw: JsonBytes) -> ReleaseRollout | RefusedRelease:
 
 def _read_announced(raw: JsonBytes, read: ReadHead, status: ReleaseStatus) -> ReleaseRollout | None:
     try:
-        policy = read_body(ROLLOUT_KIND, raw, _ANNOUNCED).spec.releases_image_policy
+        policy = read_body(_ROLLOUT_KIND, raw, _ANNOUNCED).spec.releases_image_policy
     except DecodeError:
         return None
     spec = ReleaseSpec(policy_name=policy.name, policy_namespace=policy.namespace or "")
     return ReleaseRollout(head=read.head, spec=spec, status=status, labels=read.labels)
 
 
-def is_tag(text: str) -> bool:
-    """Return whether a registry can have such a tag."""
+def _is_tag(text: str) -> bool:
     return _TAG.fullmatch(text) is not None
 
 
@@ -308,7 +309,7 @@ def _read_intents(read: ReadHead) -> ReleaseIntents:
 def _convert_spec(wire: _RolloutSpec) -> ReleaseSpec:
     policy, default = wire.releases_image_policy, ReleaseSpec(policy_name="")
     days = wire.available_releases_retention_days
-    if wire.wanted_version is not None and not is_tag(wire.wanted_version):
+    if wire.wanted_version is not None and not _is_tag(wire.wanted_version):
         raise InvalidInput(f"spec.wantedVersion: {quote(wire.wanted_version)} is no tag")
     return ReleaseSpec(
         policy_name=policy.name,
@@ -341,8 +342,8 @@ def _convert_checks(wire: _Checks | None) -> CheckSelector | None:
     inner, inner_path = (wire, path) if is_direct else (wire.selector, f"{path}.selector")
     spaces = wire.namespace_selector
     return CheckSelector(
-        selector=None if inner is None else parse_selector(inner, inner_path),
-        namespaces=None if spaces is None else parse_selector(spaces, f"{path}.namespaceSelector"),
+        selector=None if inner is None else _parse_selector(inner, inner_path),
+        namespaces=None if spaces is None else _parse_selector(spaces, f"{path}.namespaceSelector"),
     )
 
 
@@ -355,15 +356,6 @@ def _parse_duration(text: str | None, name: str) -> timedelta | None:
         return parse_duration(text)
     except InvalidInput as error:
         raise InvalidInput(f"spec.{name}: {error}") from error
-
-
-# Each rule is evaluated for each of 400 days: a tenant's object must not stop the process
-# meanwhile.
-MOST_RULES: Final = 256
-
-# `[0-9]`, and not `\d`: digits of other scripts are none of the schema's.
-_TIME: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
-_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 class _Range(Wire):
@@ -425,7 +417,7 @@ def decode_schedule(kind: str, raw: JsonBytes) -> ScheduleObject:
         selectors = read_body(kind, raw, _SELECTORS).spec
         decoded = msgspec.structs.replace(
             decoded,
-            rollouts=parse_selector(selectors.rollout_selector, "spec.rolloutSelector"),
+            rollouts=_parse_selector(selectors.rollout_selector, "spec.rolloutSelector"),
             namespaces=_parse_namespaces(selectors.namespace_selector),
         )
         schedule = decode_release_schedule(read_body(kind, raw, _SCHEDULE_SPEC).spec)
@@ -444,7 +436,7 @@ def _read_status(kind: str, raw: JsonBytes) -> ScheduleStatus:
 
 
 def _parse_namespaces(wire: WireSelector | None) -> LabelSelector | None:
-    return None if wire is None else parse_selector(wire, "spec.namespaceSelector")
+    return None if wire is None else _parse_selector(wire, "spec.namespaceSelector")
 
 
 def decode_release_schedule(spec: JsonBytes) -> ReleaseSchedule:
@@ -513,9 +505,6 @@ def _parse_weekday(text: str, path: str) -> int:
     return WEEKDAYS.index(text)
 
 
-GATE_KIND: Final = "RolloutGate"
-
-
 class _RolloutRef(Wire):
     name: str = ""
 
@@ -548,19 +537,15 @@ class _WithOwners(Wire):
 _NAME: Final = msgspec.json.Decoder(_WithName)
 _GATE_SPEC: Final = msgspec.json.Decoder(_WithGateSpec)
 _OWNERS: Final = msgspec.json.Decoder(_WithOwners)
-_LABELS: Final = (
-    *(names.SCHEDULE_NAME, names.SCHEDULE_NAMESPACE, names.SCHEDULE_KIND),
-    *(names.GATED_ROLLOUT, names.MANAGED_BY),
-)
 
 
 def decode_gate(raw: JsonBytes) -> ReleaseGate:
     """Return a gate. Raises DecodeError where it does not even say which Rollout it holds."""
-    read = read_head(GATE_KIND, raw)
+    read = read_head(_GATE_KIND, raw)
     head, origin = read.head, _read_origin(read, raw)
-    rollout = read_body(GATE_KIND, raw, _NAME).spec.rollout_ref.name
+    rollout = read_body(_GATE_KIND, raw, _NAME).spec.rollout_ref.name
     try:
-        spec = read_body(GATE_KIND, raw, _GATE_SPEC).spec
+        spec = read_body(_GATE_KIND, raw, _GATE_SPEC).spec
     except DecodeError as error:
         return ReleaseGate(
             head=head, rollout=rollout, is_passing=False, problem=str(error), origin=origin
@@ -580,17 +565,8 @@ def _read_origin(read: ReadHead, raw: JsonBytes) -> GateOrigin:
         labels={key: read.labels[key] for key in _LABELS if key in read.labels},
         pretty_name=read.annotation(names.PRETTY_NAME),
         description=read.annotation(names.GATE_DESCRIPTION),
-        owners=read_body(GATE_KIND, raw, _OWNERS).metadata.owner_references or (),
+        owners=read_body(_GATE_KIND, raw, _OWNERS).metadata.owner_references or (),
     )
-
-
-HEALTH_CHECK_KIND: Final = "HealthCheck"
-
-_DEFAULT_INTERVAL: Final = timedelta(seconds=30)
-_LEAST_CHECK_INTERVAL: Final = timedelta(seconds=5)
-# Any client may write them, and each stands in several places of the status of a Rollout.
-LONGEST_MESSAGE: Final = 1024
-_DEFAULT_GRACE: Final = timedelta(minutes=2)
 
 
 class _CheckSpec(Wire):
@@ -611,15 +587,15 @@ _CHECK_STATUS: Final = msgspec.json.Decoder(_WithCheckStatus)
 
 def decode_health_check(raw: JsonBytes) -> HealthCheck:
     """Return a HealthCheck. Raises DecodeError where its metadata or class cannot be read."""
-    read = read_head(HEALTH_CHECK_KIND, raw)
-    spec = read_body(HEALTH_CHECK_KIND, raw, _CHECK_SPEC).spec or _CheckSpec()
+    read = read_head(_HEALTH_CHECK_KIND, raw)
+    spec = read_body(_HEALTH_CHECK_KIND, raw, _CHECK_SPEC).spec or _CheckSpec()
     try:
-        status = read_body(HEALTH_CHECK_KIND, raw, _CHECK_STATUS).status or HealthCheckStatus()
+        status = read_body(_HEALTH_CHECK_KIND, raw, _CHECK_STATUS).status or HealthCheckStatus()
     except DecodeError as error:
         status = HealthCheckStatus(message=str(error))
-    message = None if status.message is None else status.message[:LONGEST_MESSAGE]
+    message = None if status.message is None else status.message[:_LONGEST_MESSAGE]
     status = msgspec.structs.replace(
-        status, status=status.status[:LONGEST_MESSAGE], message=message
+        status, status=status.status[:_LONGEST_MESSAGE], message=message
     )
     return HealthCheck(
         head=read.head,
@@ -628,13 +604,13 @@ def decode_health_check(raw: JsonBytes) -> HealthCheck:
         kustomization=read.annotation(names.CHECKED_KUSTOMIZATION),
         rollout_group=read.annotation(names.CHECKED_GROUP),
         policy=read.annotation(names.CHECKED_POLICY),
-        interval=parse_check_interval(read.annotation(names.CHECK_INTERVAL)),
+        interval=_parse_check_interval(read.annotation(names.CHECK_INTERVAL)),
         failure_grace=_parse_span(read.annotation(names.FAILURE_GRACE), _DEFAULT_GRACE),
         status=status,
     )
 
 
-def parse_check_interval(text: str | None) -> timedelta:
+def _parse_check_interval(text: str | None) -> timedelta:
     """Return the time between two evaluations, by the annotation (RT-135)."""
     return max(_parse_span(text, _DEFAULT_INTERVAL), _LEAST_CHECK_INTERVAL)
 

@@ -1,10 +1,9 @@
 """Bytes of an AdmissionReview → `Review`: what decides, and nothing else.
 
-Decides what is no review at all (DecodeError: the caller gets a 400) and what is a review of an
-object that cannot be judged (`Unusable`: each hook has its own rule for that). What is not read is
-skipped without being built; of a large body first an excerpt is made, so that what is read is small
-as well. v1 and v1beta1 do not differ in anything that is read here. The answer of another replica
-to a review is read here, too: whether it is one, and to which question.
+Decides what is no review (DecodeError: the caller gets a 400) and what is a review of an object
+that cannot be judged (`Unusable`: each hook has its own rule). A large body is cut to an excerpt
+first. v1 and v1beta1 do not differ in what is read here. The answer of another replica to a review
+is read here, too.
 """
 
 import json
@@ -43,6 +42,8 @@ _SCALE: Final = ("autoscaling/v1", "Scale")
 _KNOWN: Final = frozenset(
     {_SCALE, ("apps/v1", "StatefulSet"), ("apps/v1", "Deployment"), ("apps/v1", "ReplicaSet")}
 )
+_FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_BROKEN: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _Resource(Wire):
@@ -124,8 +125,6 @@ _HEAD: Final = msgspec.json.Decoder(_Head)
 _OBJECT: Final = msgspec.json.Decoder(_Object)
 _DELETION: Final = msgspec.json.Decoder(_Eviction)
 _OWNED: Final = msgspec.json.Decoder(_Owned)
-_FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_BROKEN: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def decode_review(body: Buffer, *, keeps: bool = False) -> Review:

@@ -1,32 +1,14 @@
-"""Shapes of API objects on the wire: the fields that slim objects keep, as msgspec types.
+"""Shapes of API objects on the wire, and how much of what strangers send is read.
 
-Decides which field may be absent or null and which numbers fit. Everything else of an object is
-skipped without being built. Defaults with a meaning are left to `objects`.
+Decides which fields may be absent or null and which numbers fit; all others are skipped without
+being built. Defaults with a meaning are left to `objects`. A large object is cut to an excerpt with
+the fields that are read, each of bounded size, so that no tree of the whole is ever built.
 
-Objects that cannot be decoded: what is wrong with them, and what they still say.
+JSON that nests too deeply is cut without recursion: decoders recurse 1,000 levels on Python 3.11,
+and the API server stores `managedFields` of up to 9,995. Those go, and whatever else lies deeper
+than any field that is read. That is slow, and done only for what a decoder has refused.
 
-Slow, but objects rarely break; whatever they hold, neither the loop nor the memory suffers for it.
-
-A large object on the wire → the same JSON with nothing but the fields that are read.
-
-Decides how much memory what strangers send may take: a value is skipped, copied where it is short,
-or replaced by a word about its length; no tree is ever built. All that is copied is bounded as
-well, so that the decoders may build a tree of an excerpt. What the fields mean is decided by them:
-they read the excerpt as they read a small body.
-
-Cut JSON that nests too deeply for a decoder, without recursion.
-
-Decoders recurse, so that Python bounds how deep they go: 1,000 levels on Python 3.11, 9,997 on
-3.13. The API server stores `managedFields` of up to 9,995 levels, and any client that may patch an
-object writes them, and nothing here reads them. So they go, and with them whatever else lies deeper
-than any field that is read. What is left keeps its meaning: no field that is read moves or changes.
-
-Only for what a decoder has refused: to walk every bracket in Python is far slower than a decoder.
-
-What keeps a pod from being ready, in a few words; nothing does where it is (D-11).
-
-Decides from what the pod says of itself. How long it has been ready, and what a zone makes of it,
-is left to the planner.
+Of an object that cannot be decoded, `salvage` reads its identity, and `explain` says what is wrong.
 """
 
 import json
@@ -60,6 +42,57 @@ Required = Annotated[str, Meta(min_length=1)]
 Int32 = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Generation = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Strings = dict[str, str] | None
+Buffer = bytes | memoryview | msgspec.Raw
+
+# What is not larger than this is read as it came: its tree fits into a few MiB.
+SMALL: Final = 64 << 10
+# No name, label, port, path, number or list that can be obeyed is longer.
+LONGEST_VALUE: Final = 4 << 10
+# The labels that a budget selects by are the only map that is read whole.
+LONGEST_LABELS: Final = SMALL
+# Of a review. An object that the API server has accepted has less: its longest labels, and of both
+# its objects the annotations that are read.
+LARGEST: Final = 128 << 10
+# Of a budget, of which a tree is built: the longest labels, and more than its other fields need.
+LARGEST_BUDGET: Final = LONGEST_LABELS + 2 * LONGEST_VALUE
+
+# What decides of an object with replicas.
+LABELS: Final = (GROUP_LABEL, GROUP_LABEL_LONG, NO_DOWNSCALE, PREPARE_DOWNSCALE)
+ANNOTATIONS: Final = (NO_DOWNSCALE, PREPARE_DOWNSCALE, PREPARE_PATH, PREPARE_PORT)
+
+_ABSENT: Final = msgspec.Raw()
+_IS_OBJECT: Final = re.compile(rb"[ \t\r\n]*\{")
+_IS_TEXT: Final = re.compile(rb"[ \t\r\n]*\"")
+
+MANAGED_FIELDS: Final = "managedFields"
+DEEPEST: Final = 100
+"""Levels that are kept; no field that is read lies deeper than twelve, in a list or not."""
+STEP: Final = 2000
+"""Brackets and strings between two pauses: about half a millisecond."""
+
+# Possessive, so that a long string with many escapes takes neither time nor memory to go back. A
+# string that does not end takes the rest: it is no JSON, and the decoder says so.
+_TOKEN: Final = re.compile(rb'[{\[]|[}\]]|"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
+_COLON: Final = re.compile(rb"[ \t\r\n]*:")
+_KEY: Final = f'"{MANAGED_FIELDS}"'.encode()
+_OPEN: Final = frozenset(b"{[")
+_QUOTE: Final = ord('"')
+
+_Shape = TypeVar("_Shape")
+
+# Long enough for every reason that Kubernetes knows, short enough for one line of a page.
+REASON_LIMIT: Final = 80
+
+# What a container waits for in every pod; for anything else it may wait for ever.
+_STARTING: Final = frozenset({"ContainerCreating", "PodInitializing", "waiting"})
+
+_VALUE_LIMIT: Final = 80
+# What is built as a whole takes milliseconds up to this size.
+_LARGE: Final = 64 * 1024
+_PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_LABELS: Final = msgspec.json.Decoder(dict[str, str])
+
+Decoded = TypeVar("Decoded")
 
 
 class Wire(Struct, rename="camel", gc=False):
@@ -90,14 +123,14 @@ class PodAnnotations(Struct, gc=False):
     ready_time: str | None = msgspec.field(default=None, name=READY_TIME)
 
 
-class PodHead(ObjectHead):
+class _PodHead(ObjectHead):
     creation_timestamp: Annotated[datetime, Meta(tz=True)] | None = None
     labels: Strings = None
     annotations: PodAnnotations | None = None
     owner_references: list[Owner] | None = None
 
 
-class NodeHead(Wire):
+class _NodeHead(Wire):
     name: Required
     uid: Required
     resource_version: Required
@@ -105,7 +138,7 @@ class NodeHead(Wire):
 
 
 class WireNode(Wire):
-    metadata: NodeHead
+    metadata: _NodeHead
     kind: str | None = None
 
 
@@ -113,24 +146,24 @@ class Running(Wire):
     pass
 
 
-class Halted(Wire):
+class _Halted(Wire):
     reason: str | None = None
     exit_code: int = 0
 
 
-class ContainerState(Wire):
+class _ContainerState(Wire):
     running: Running | None = None
-    waiting: Halted | None = None
-    terminated: Halted | None = None
+    waiting: _Halted | None = None
+    terminated: _Halted | None = None
 
 
-class Container(Wire):
+class _Container(Wire):
     name: str = ""
     ready: bool = False
-    state: ContainerState | None = None
+    state: _ContainerState | None = None
 
 
-class Condition(Wire):
+class _Condition(Wire):
     type: str = ""
     status: str = ""
     reason: str | None = None
@@ -143,38 +176,38 @@ class PodStatus(Wire):
     start_time: str | None = None
     # Renamed by rule it would be `podIp`.
     pod_ip: str | None = msgspec.field(default=None, name="podIP")
-    conditions: list[Condition] | None = None
-    init_container_statuses: list[Container] | None = None
-    container_statuses: list[Container] | None = None
+    conditions: list[_Condition] | None = None
+    init_container_statuses: list[_Container] | None = None
+    container_statuses: list[_Container] | None = None
 
 
 class WirePod(Wire):
-    metadata: PodHead
+    metadata: _PodHead
     status: PodStatus | None = None
     kind: str | None = None
 
 
-class Port(Wire):
+class _Port(Wire):
     container_port: Int32 = 0
 
 
-class Ported(Wire):
-    ports: list[Port] | None = None
+class _Ported(Wire):
+    ports: list[_Port] | None = None
 
 
-class PortedSpec(Wire):
-    containers: list[Ported] | None = None
-    init_containers: list[Ported] | None = None
+class _PortedSpec(Wire):
+    containers: list[_Ported] | None = None
+    init_containers: list[_Ported] | None = None
 
 
 class WirePorts(Wire):
     """What is read of the few pods that carry a record, and of no others."""
 
-    spec: PortedSpec | None = None
+    spec: _PortedSpec | None = None
     kind: str | None = None
 
 
-class SetHead(ObjectHead):
+class _SetHead(ObjectHead):
     generation: Generation = 0
     labels: Strings = None
     annotations: Strings = None
@@ -184,7 +217,7 @@ class Selector(Wire):
     match_labels: Strings = None
 
 
-class Strategy(Wire):
+class _Strategy(Wire):
     type: str = ""
 
 
@@ -192,11 +225,11 @@ class Ordinals(Wire):
     start: Int32 = 0
 
 
-class SetSpec(Wire):
+class _SetSpec(Wire):
     # The API server fills in 1; a body under admission may still leave it out or null.
     replicas: Int32 | None = None
     selector: Selector | None = None
-    update_strategy: Strategy | None = None
+    update_strategy: _Strategy | None = None
     ordinals: Ordinals | None = None
     service_name: str | None = None
     pod_management_policy: str | None = None
@@ -214,46 +247,23 @@ class SetStatus(Wire):
 
 
 class WireStatefulSet(Wire):
-    metadata: SetHead
-    spec: SetSpec
+    metadata: _SetHead
+    spec: _SetSpec
     status: SetStatus | None = None
     kind: str | None = None
 
 
-class BookmarkAnnotations(Struct, gc=False):
+class _BookmarkAnnotations(Struct, gc=False):
     ends_state: str | None = msgspec.field(default=None, name="k8s.io/initial-events-end")
 
 
 class BookmarkHead(Wire):
     resource_version: Required
-    annotations: BookmarkAnnotations | None = None
+    annotations: _BookmarkAnnotations | None = None
 
 
 class WireBookmark(Wire):
     metadata: BookmarkHead
-
-
-Buffer = bytes | memoryview | msgspec.Raw
-
-# What is not larger than this is read as it came: its tree fits into a few MiB.
-SMALL: Final = 64 << 10
-# No name, label, port, path, number or list that can be obeyed is longer.
-LONGEST_VALUE: Final = 4 << 10
-# The labels that a budget selects by are the only map that is read whole.
-LONGEST_LABELS: Final = SMALL
-# Of a review. An object that the API server has accepted has less: its longest labels, and of both
-# its objects the annotations that are read.
-LARGEST: Final = 128 << 10
-# Of a budget, of which a tree is built: the longest labels, and more than its other fields need.
-LARGEST_BUDGET: Final = LONGEST_LABELS + 2 * LONGEST_VALUE
-
-# What decides of an object with replicas.
-LABELS: Final = (GROUP_LABEL, GROUP_LABEL_LONG, NO_DOWNSCALE, PREPARE_DOWNSCALE)
-ANNOTATIONS: Final = (NO_DOWNSCALE, PREPARE_DOWNSCALE, PREPARE_PATH, PREPARE_PORT)
-
-_ABSENT: Final = msgspec.Raw()
-_IS_OBJECT: Final = re.compile(rb"[ \t\r\n]*\{")
-_IS_TEXT: Final = re.compile(rb"[ \t\r\n]*\"")
 
 
 class Fields:
@@ -344,7 +354,7 @@ OBJECT: Final = Fields(
     }
 )
 # Of what was there before nothing but the count is judged.
-OLD_OBJECT: Final = Fields({**_HEAD, "metadata": _METADATA, "spec": Fields(_SCALED)})
+_OLD_OBJECT: Final = Fields({**_HEAD, "metadata": _METADATA, "spec": Fields(_SCALED)})
 REVIEW: Final = Fields(
     {
         **_HEAD,
@@ -354,28 +364,11 @@ REVIEW: Final = Fields(
                 "resource": Fields(_values("resource")),
                 "userInfo": Fields(_values("username")),
                 "object": OBJECT,
-                "oldObject": OLD_OBJECT,
+                "oldObject": _OLD_OBJECT,
             }
         ),
     }
 )
-
-
-MANAGED_FIELDS: Final = "managedFields"
-DEEPEST: Final = 100
-"""Levels that are kept; no field that is read lies deeper than twelve, in a list or not."""
-STEP: Final = 2000
-"""Brackets and strings between two pauses: about half a millisecond."""
-
-# Possessive, so that a long string with many escapes takes neither time nor memory to go back. A
-# string that does not end takes the rest: it is no JSON, and the decoder says so.
-_TOKEN: Final = re.compile(rb'[{\[]|[}\]]|"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
-_COLON: Final = re.compile(rb"[ \t\r\n]*:")
-_KEY: Final = f'"{MANAGED_FIELDS}"'.encode()
-_OPEN: Final = frozenset(b"{[")
-_QUOTE: Final = ord('"')
-
-_Shape = TypeVar("_Shape")
 
 
 def decode_shallow(decoder: "msgspec.json.Decoder[_Shape]", raw: bytes | msgspec.Raw) -> _Shape:
@@ -433,13 +426,6 @@ def cut_in_steps(raw: bytes | msgspec.Raw) -> Generator[None, None, bytes]:
     return b"".join(kept)
 
 
-# Long enough for every reason that Kubernetes knows, short enough for one line of a page.
-REASON_LIMIT: Final = 80
-
-# What a container waits for in every pod; for anything else it may wait for ever.
-_STARTING: Final = frozenset({"ContainerCreating", "PodInitializing", "waiting"})
-
-
 def explain_not_ready(status: PodStatus, *, terminating: bool) -> tuple[str, bool]:
     """Return why a pod is not ready, on one short line, and whether every pod is so at first.
 
@@ -474,7 +460,6 @@ def is_crash_looping(status: PodStatus) -> bool:
 
 
 def one_line(text: str) -> str:
-    """Make a text fit for one line of a log or page."""
     if len(text) <= REASON_LIMIT and text.isascii() and text.isprintable():
         return text
     return text[:REASON_LIMIT].encode("unicode_escape").decode("ascii")[:REASON_LIMIT]
@@ -518,7 +503,7 @@ def _explain_init(status: PodStatus) -> str:
     return ""
 
 
-def _halt(containers: Sequence[Container]) -> str:
+def _halt(containers: Sequence[_Container]) -> str:
     for container in containers:
         if container.state is not None and container.state.waiting is not None:
             return container.state.waiting.reason or "waiting"
@@ -529,22 +514,12 @@ def _halt(containers: Sequence[Container]) -> str:
     return ""
 
 
-def _runs(container: Container) -> bool:
+def _runs(container: _Container) -> bool:
     return container.state is not None and container.state.running is not None
 
 
-def _is_up(container: Container) -> bool:
+def _is_up(container: _Container) -> bool:
     return container.ready and _runs(container)
-
-
-_VALUE_LIMIT: Final = 80
-# What is built as a whole takes milliseconds up to this size.
-_LARGE: Final = 64 * 1024
-_PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_LABELS: Final = msgspec.json.Decoder(dict[str, str])
-
-
-Decoded = TypeVar("Decoded")
 
 
 def decode_or_salvage(
