@@ -172,16 +172,10 @@ class _Kustomization(Wire):
     api_version: str = "kustomize.toolkit.fluxcd.io/v1"
 
 
-_POLICY: Final = msgspec.json.Decoder(_Policy)
-_REPOSITORY: Final = msgspec.json.Decoder(_Repository)
-_OCI: Final = msgspec.json.Decoder(_Oci)
-_KUSTOMIZATION: Final = msgspec.json.Decoder(_Kustomization)
-
-
 def decode_image_policy(raw: JsonBytes) -> ImagePolicy:
     """Return what announces releases, of any version of its API."""
     head = read_head(IMAGE_POLICY, raw).head
-    wire = read_body(IMAGE_POLICY, raw, _POLICY)
+    wire = read_body(IMAGE_POLICY, raw, _Policy)
     place = wire.spec.image_repository_ref
     try:
         latest = _find_latest(wire.status or _PolicyStatus())
@@ -228,7 +222,7 @@ def _read_order(place: str, spec: _PolicySpec) -> TagOrder | None:
 
 def decode_image_repository(raw: JsonBytes) -> ImageRepository:
     head = read_head(IMAGE_REPOSITORY, raw).head
-    spec = read_body(IMAGE_REPOSITORY, raw, _REPOSITORY).spec
+    spec = read_body(IMAGE_REPOSITORY, raw, _Repository).spec
     try:
         image = parse_repository(spec.image)
     except InvalidInput as error:
@@ -247,7 +241,7 @@ def decode_image_repository(raw: JsonBytes) -> ImageRepository:
 def decode_oci_repository(raw: JsonBytes) -> FluxObject:
     """Return an artifact that is fetched by tag."""
     read = read_head(OCI_REPOSITORY, raw)
-    wire = read_body(OCI_REPOSITORY, raw, _OCI)
+    wire = read_body(OCI_REPOSITORY, raw, _Oci)
     status = wire.status or _Status()
     choice = wire.spec.ref or _Choice()
     rollout = read.annotations.get(TAG_FROM)
@@ -268,7 +262,7 @@ def decode_oci_repository(raw: JsonBytes) -> FluxObject:
 def decode_kustomization(raw: JsonBytes) -> FluxObject:
     """Return manifests that are applied with variables."""
     read = read_head(KUSTOMIZATION, raw)
-    wire = read_body(KUSTOMIZATION, raw, _KUSTOMIZATION)
+    wire = read_body(KUSTOMIZATION, raw, _Kustomization)
     status, source = wire.status or _Status(), wire.spec.source_ref
     keys = sorted(
         annotation for annotation in read.annotations if annotation.startswith(SUBSTITUTE)

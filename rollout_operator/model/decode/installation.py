@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 
 from rollout_operator.model.decode.adoption import decode_adoptable
 from rollout_operator.model.decode.objects import decode_statefulset, only, read_as
-from rollout_operator.model.decode.wire import Int32, JsonBytes, Required, Strings, Wire
+from rollout_operator.model.decode.wire import Int32, JsonBytes, Required, Strings, Wire, decoder_of
 from rollout_operator.model.diagnosis import (
     ADMISSION_PATHS,
     CallableService,
@@ -53,6 +53,11 @@ class _Head(Wire):
     namespace: str = ""
     labels: Strings = None
     annotations: Strings = None
+
+
+class _Object(Wire, kw_only=True):
+    metadata: _Head
+    kind: str | None = None
 
 
 class _Term(Wire):
@@ -98,26 +103,17 @@ class _DeploymentStatus(Wire):
     ready_replicas: Int32 = 0
 
 
-class _Deployment(Wire):
-    metadata: _Head
+class _Deployment(_Object):
     spec: _DeploymentSpec
     status: _DeploymentStatus | None = None
-    kind: str | None = None
 
 
 class _SetSpec(Wire):
     template: _Template | None = None
 
 
-class _Set(Wire):
-    metadata: _Head
+class _Set(_Object):
     spec: _SetSpec
-    kind: str | None = None
-
-
-class _Labelled(Wire):
-    metadata: _Head
-    kind: str | None = None
 
 
 class _PodHead(_Head):
@@ -149,10 +145,8 @@ class _ServiceSpec(Wire):
     ports: list[_ServicePort] | None = None
 
 
-class _Service(Wire):
-    metadata: _Head
+class _Service(_Object):
     spec: _ServiceSpec
-    kind: str | None = None
 
 
 class _EndpointConditions(Wire):
@@ -163,10 +157,8 @@ class _Endpoint(Wire):
     conditions: _EndpointConditions | None = None
 
 
-class _EndpointSlice(Wire):
-    metadata: _Head
+class _EndpointSlice(_Object):
     endpoints: list[_Endpoint] | None = None
-    kind: str | None = None
 
 
 class _BudgetSpec(Wire):
@@ -175,10 +167,8 @@ class _BudgetSpec(Wire):
     min_available: int | str | None = None
 
 
-class _Budget(Wire):
-    metadata: _Head
+class _Budget(_Object):
     spec: _BudgetSpec
-    kind: str | None = None
 
 
 class _Schema(Wire):
@@ -220,26 +210,13 @@ class _FullSetSpec(Wire):
     volume_claim_templates: list[_Claim] | None = None
 
 
-class _FullSet(Wire):
-    metadata: _Head
+class _FullSet(_Object):
     spec: _FullSetSpec
-    kind: str | None = None
-
-
-_DEPLOYMENT: Final = msgspec.json.Decoder(_Deployment)
-_SET: Final = msgspec.json.Decoder(_Set)
-_POD: Final = msgspec.json.Decoder(_Pod)
-_LABELLED: Final = msgspec.json.Decoder(_Labelled)
-_SERVICE: Final = msgspec.json.Decoder(_Service)
-_ENDPOINT_SLICE: Final = msgspec.json.Decoder(_EndpointSlice)
-_BUDGET: Final = msgspec.json.Decoder(_Budget)
-_DEFINITION: Final = msgspec.json.Decoder(_Definition)
-_FULL_SET: Final = msgspec.json.Decoder(_FullSet)
 
 
 def decode_operator(raw: JsonBytes) -> OperatorDeployment | None:
     """Return a Deployment that runs an operator, None for any other. Raises DecodeError."""
-    wire = read_as("Deployment", raw, _DEPLOYMENT)
+    wire = read_as("Deployment", raw, decoder_of(_Deployment))
     pod = wire.spec.template.spec or _PodSpec()
     containers = pod.containers or []
     container = next((container for container in containers if _is_program(container.image)), None)
@@ -263,7 +240,7 @@ def decode_kuberik(raw: JsonBytes) -> str:
 
     Empty for any other, and for a Deployment without replicas. Raises DecodeError.
     """
-    wire = read_as("Deployment", raw, _DEPLOYMENT)
+    wire = read_as("Deployment", raw, decoder_of(_Deployment))
     pod = wire.spec.template.spec or _PodSpec()
     is_kuberik = any(_is_image(each.image, _KUBERIK) for each in pod.containers or ())
     head = wire.metadata
@@ -289,7 +266,7 @@ def _is_named(head: _Head) -> bool:
 
 def decode_zone_set(raw: JsonBytes) -> ZoneSet:
     """Return a StatefulSet with all its keys. Raises DecodeError."""
-    wire = read_as("StatefulSet", raw, _SET)
+    wire = read_as("StatefulSet", raw, decoder_of(_Set))
     template = wire.spec.template
     head = template.metadata if template is not None else None
     return ZoneSet(
@@ -303,7 +280,7 @@ def decode_zone_set(raw: JsonBytes) -> ZoneSet:
 
 def decode_labelled_pod(raw: JsonBytes) -> LabelledPod:
     """Return what selectors read of a pod. Raises DecodeError."""
-    wire = read_as("Pod", raw, _POD)
+    wire = read_as("Pod", raw, decoder_of(_Pod))
     head, status = wire.metadata, wire.status or _PodStatus()
     is_ready = any(
         (condition.type, condition.status) == ("Ready", "True")
@@ -317,12 +294,12 @@ def decode_labelled_pod(raw: JsonBytes) -> LabelledPod:
 
 
 def decode_namespace_labels(raw: JsonBytes) -> dict[str, str]:
-    return read_as("Namespace", raw, _LABELLED).metadata.labels or {}
+    return read_as("Namespace", raw, decoder_of(_Object)).metadata.labels or {}
 
 
 def decode_service(raw: JsonBytes) -> CallableService:
     """Return a Service as far as webhooks are called through it. Raises DecodeError."""
-    wire = read_as("Service", raw, _SERVICE)
+    wire = read_as("Service", raw, decoder_of(_Service))
     return CallableService(
         name=wire.metadata.name,
         labels=wire.metadata.labels or {},
@@ -337,7 +314,7 @@ def decode_endpoints(raw: JsonBytes) -> tuple[str, int]:
 
     Raises DecodeError.
     """
-    wire = read_as("EndpointSlice", raw, _ENDPOINT_SLICE)
+    wire = read_as("EndpointSlice", raw, decoder_of(_EndpointSlice))
     endpoints = wire.endpoints or ()
     # Absent means ready, as the API has it.
     ready = [
@@ -349,7 +326,7 @@ def decode_endpoints(raw: JsonBytes) -> tuple[str, int]:
 
 
 def decode_native_budget(raw: JsonBytes) -> NativeBudget:
-    wire = read_as("PodDisruptionBudget", raw, _BUDGET)
+    wire = read_as("PodDisruptionBudget", raw, decoder_of(_Budget))
     spec = wire.spec
     return NativeBudget(
         name=wire.metadata.name,
@@ -361,7 +338,7 @@ def decode_native_budget(raw: JsonBytes) -> NativeBudget:
 
 def decode_served_versions(raw: JsonBytes) -> tuple[str, ...]:
     """Return the versions that a CustomResourceDefinition serves. Raises DecodeError."""
-    wire = read_as("CustomResourceDefinition", raw, _DEFINITION)
+    wire = read_as("CustomResourceDefinition", raw, decoder_of(_Definition))
     return tuple(version.name for version in wire.spec.versions if version.served)
 
 
@@ -371,7 +348,7 @@ def decode_missing_fields(raw: JsonBytes, version: str, status: type[Struct]) ->
     The API server drops them from what is written. None are missing where it keeps all.
     """
     found: list[str] = []
-    for one in read_as("CustomResourceDefinition", raw, _DEFINITION).spec.versions:
+    for one in read_as("CustomResourceDefinition", raw, decoder_of(_Definition)).spec.versions:
         schema = one.schema.open_api_v3_schema
         if one.name == version and not schema.keeps_all:
             below = (schema.properties or {}).get("status")
@@ -417,7 +394,7 @@ def decode_pod_to_try(raw: JsonBytes) -> tuple[str, dict[str, object]]:
     As far as admission judges it: volumes of claims are there, the claims themselves are not.
     Raises DecodeError where the set has no template.
     """
-    wire = read_as("StatefulSet", raw, _FULL_SET)
+    wire = read_as("StatefulSet", raw, decoder_of(_FullSet))
     name = wire.metadata.name
     spec = dict(wire.spec.template.spec)
     volumes = spec.get("volumes")
@@ -450,6 +427,7 @@ class _WebhookService(Wire):
     name: str = ""
     namespace: str = ""
     path: str | None = None
+    port: Int32 = 443
 
 
 class _ClientConfig(Wire):
@@ -462,15 +440,14 @@ class _Webhook(Wire):
     name: Required
     client_config: _ClientConfig
     failure_policy: str | None = None
+    timeout_seconds: _Seconds = 10
+    namespace_selector: WireSelector | None = None
 
 
 class _Configuration(Wire):
     metadata: _WebhookHead
     webhooks: list[_Webhook] | None = None
     kind: str | None = None
-
-
-_DECODER: Final = msgspec.json.Decoder(_Configuration)
 
 
 def webhook_decoder(kind: str) -> Callable[[JsonBytes], WebhookConfiguration]:
@@ -480,17 +457,20 @@ def webhook_decoder(kind: str) -> Callable[[JsonBytes], WebhookConfiguration]:
     """
 
     def decode(raw: JsonBytes) -> WebhookConfiguration:
-        wire = read_as(kind, raw, _DECODER)
-        return WebhookConfiguration(
-            kind=kind,
-            name=wire.metadata.name,
-            uid=Uid(wire.metadata.uid),
-            resource_version=wire.metadata.resource_version,
-            labels=only(_LABELS, wire.metadata.labels),
-            webhooks=tuple(_convert(webhook) for webhook in wire.webhooks or ()),
-        )
+        return _convert_configuration(kind, read_as(kind, raw, decoder_of(_Configuration)))
 
     return decode
+
+
+def _convert_configuration(kind: str, wire: _Configuration) -> WebhookConfiguration:
+    return WebhookConfiguration(
+        kind=kind,
+        name=wire.metadata.name,
+        uid=Uid(wire.metadata.uid),
+        resource_version=wire.metadata.resource_version,
+        labels=only(_LABELS, wire.metadata.labels),
+        webhooks=tuple(_convert(webhook) for webhook in wire.webhooks or ()),
+    )
 
 
 decode_validating_webhooks: Final = webhook_decoder(_VALIDATING)
@@ -528,27 +508,6 @@ def _host(config: _ClientConfig) -> str:
         return ""
 
 
-class _ServiceReference(Wire):
-    name: str = ""
-    namespace: str = ""
-    port: Int32 = 443
-
-
-class _RegisteredClient(Wire):
-    service: _ServiceReference | None = None
-
-
-class _Hook(Wire):
-    client_config: _RegisteredClient
-    timeout_seconds: _Seconds = 10
-    namespace_selector: WireSelector | None = None
-
-
-class _Registered(Wire):
-    webhooks: list[_Hook] | None = None
-    kind: str | None = None
-
-
 class _Certificates(Wire):
     cert: str = ""
 
@@ -580,30 +539,24 @@ class _Who(Wire):
     kind: str | None = None
 
 
-_CONFIGURATION: Final = msgspec.json.Decoder(_Registered)
-_SECRET: Final = msgspec.json.Decoder(_Secret)
-_REVIEW: Final = msgspec.json.Decoder(_Review)
-_WHO: Final = msgspec.json.Decoder(_Who)
-
-
 def decode_hooks(kind: str, raw: JsonBytes) -> Sequence[tuple[HookRegistration, str]]:
     """Return the webhooks of a configuration whose paths are ours, each with its `caBundle`.
 
     Raises DecodeError.
     """
-    configuration = webhook_decoder(kind)(raw)
-    wires = read_as(kind, raw, _CONFIGURATION).webhooks or ()
+    wire = read_as(kind, raw, decoder_of(_Configuration))
+    configuration = _convert_configuration(kind, wire)
     return [
-        (_convert_registered(configuration, hook, wire), hook.ca_bundle)
-        for hook, wire in zip(configuration.webhooks, wires, strict=True)
+        (_convert_registered(configuration, hook, wired), hook.ca_bundle)
+        for hook, wired in zip(configuration.webhooks, wire.webhooks or (), strict=True)
         if hook.path in ADMISSION_PATHS
     ]
 
 
 def _convert_registered(
-    configuration: WebhookConfiguration, hook: Webhook, wire: _Hook
+    configuration: WebhookConfiguration, hook: Webhook, wire: _Webhook
 ) -> HookRegistration:
-    service = wire.client_config.service or _ServiceReference()
+    service = wire.client_config.service or _WebhookService()
     return HookRegistration(
         configuration=f"{configuration.kind} {configuration.name}",
         name=hook.name,
@@ -623,7 +576,7 @@ def decode_certificate(raw: JsonBytes) -> bytes:
 
     Empty where there is none. Raises DecodeError, which shows no content.
     """
-    data = read_as("Secret", raw, _SECRET).data
+    data = read_as("Secret", raw, decoder_of(_Secret)).data
     try:
         return b64decode(data.cert, validate=True) if data is not None else b""
     except Base64Error:
@@ -631,8 +584,8 @@ def decode_certificate(raw: JsonBytes) -> bytes:
 
 
 def decode_allowed(kind: str, raw: JsonBytes) -> bool:
-    return read_as(kind, raw, _REVIEW).status.allowed
+    return read_as(kind, raw, decoder_of(_Review)).status.allowed
 
 
 def decode_username(raw: JsonBytes) -> str:
-    return read_as("SelfSubjectReview", raw, _WHO).status.user_info.username
+    return read_as("SelfSubjectReview", raw, decoder_of(_Who)).status.user_info.username

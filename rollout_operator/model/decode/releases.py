@@ -25,6 +25,7 @@ from rollout_operator.model.decode.wire import (
     Strings,
     Wire,
     decode_shallow,
+    decoder_of,
     explain,
     split_problem,
 )
@@ -129,12 +130,9 @@ class ReadHead(msgspec.Struct, frozen=True, kw_only=True):
         return None if text is None else text[:_LONGEST_TEXT]
 
 
-_DECODER: Final = msgspec.json.Decoder(_Object)
-
-
 def read_head(kind: str, raw: JsonBytes) -> ReadHead:
     """Return the metadata of an object. Raises DecodeError naming object, field and value."""
-    wire = read_as(kind, raw, _DECODER).metadata
+    wire = read_as(kind, raw, decoder_of(_Object)).metadata
     head = ReleaseHead(
         namespace=wire.namespace,
         name=wire.name,
@@ -146,10 +144,11 @@ def read_head(kind: str, raw: JsonBytes) -> ReadHead:
     return ReadHead(head=head, labels=wire.labels or {}, annotations=wire.annotations or {})
 
 
-def read_body(kind: str, raw: JsonBytes, decoder: "msgspec.json.Decoder[_Wired]") -> _Wired:
+def read_body(kind: str, raw: JsonBytes, shape: type[_Wired]) -> _Wired:
     """Return other fields of an object. Raises DecodeError naming object, field and value."""
     try:
-        return decode_shallow(decoder, raw)
+        found: _Wired = decode_shallow(decoder_of(shape), raw)
+        return found
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise explain(kind, raw, str(error)) from error
 
@@ -246,20 +245,15 @@ class _WithRolloutStatus(Wire):
     status: ReleaseStatus | None = None
 
 
-_ROLLOUT_SPEC: Final = msgspec.json.Decoder(_WithRolloutSpec)
-_ANNOUNCED: Final = msgspec.json.Decoder(_WithAnnounced)
-_ROLLOUT_STATUS: Final = msgspec.json.Decoder(_WithRolloutStatus)
-
-
 def decode_rollout(raw: JsonBytes) -> ReleaseRollout | RefusedRelease:
     """Return a Rollout, or why it cannot be obeyed.
 
     Raises DecodeError naming object, field and value where metadata or status cannot be read.
     """
     read = read_head(_ROLLOUT_KIND, raw)
-    status = read_body(_ROLLOUT_KIND, raw, _ROLLOUT_STATUS).status or ReleaseStatus()
+    status = read_body(_ROLLOUT_KIND, raw, _WithRolloutStatus).status or ReleaseStatus()
     try:
-        spec = _convert_spec(read_body(_ROLLOUT_KIND, raw, _ROLLOUT_SPEC).spec)
+        spec = _convert_spec(read_body(_ROLLOUT_KIND, raw, _WithRolloutSpec).spec)
     except (DecodeError, InvalidInput) as error:
         # A DecodeError names its object already.
         own = "" if isinstance(error, DecodeError) else f"{_ROLLOUT_KIND} {read.head.key}: "
@@ -283,7 +277,7 @@ def decode_rollout(raw: JsonBytes) -> ReleaseRollout | RefusedRelease:
 
 def _read_announced(raw: JsonBytes, read: ReadHead, status: ReleaseStatus) -> ReleaseRollout | None:
     try:
-        policy = read_body(_ROLLOUT_KIND, raw, _ANNOUNCED).spec.releases_image_policy
+        policy = read_body(_ROLLOUT_KIND, raw, _WithAnnounced).spec.releases_image_policy
     except DecodeError:
         return None
     spec = ReleaseSpec(policy_name=policy.name, policy_namespace=policy.namespace or "")
@@ -393,12 +387,6 @@ class _WithScheduleStatus(Wire):
     status: ScheduleStatus | None = None
 
 
-_SCHEDULE_DECODER: Final = msgspec.json.Decoder(_ScheduleSpec)
-_SELECTORS: Final = msgspec.json.Decoder(_WithSelectors)
-_SCHEDULE_SPEC: Final = msgspec.json.Decoder(_WithScheduleSpec)
-_SCHEDULE_STATUS: Final = msgspec.json.Decoder(_WithScheduleStatus)
-
-
 def decode_schedule(kind: str, raw: JsonBytes) -> ScheduleObject:
     """Return a schedule of `SCHEDULE` or `CLUSTER_SCHEDULE`; an invalid schedule says why.
 
@@ -414,13 +402,13 @@ def decode_schedule(kind: str, raw: JsonBytes) -> ScheduleObject:
         status=_read_status(kind, raw),
     )
     try:
-        selectors = read_body(kind, raw, _SELECTORS).spec
+        selectors = read_body(kind, raw, _WithSelectors).spec
         decoded = msgspec.structs.replace(
             decoded,
             rollouts=_parse_selector(selectors.rollout_selector, "spec.rolloutSelector"),
             namespaces=_parse_namespaces(selectors.namespace_selector),
         )
-        schedule = decode_release_schedule(read_body(kind, raw, _SCHEDULE_SPEC).spec)
+        schedule = decode_release_schedule(read_body(kind, raw, _WithScheduleSpec).spec)
     except DecodeError as error:
         return msgspec.structs.replace(decoded, problem=str(error))
     except InvalidInput as error:
@@ -430,7 +418,7 @@ def decode_schedule(kind: str, raw: JsonBytes) -> ScheduleObject:
 
 def _read_status(kind: str, raw: JsonBytes) -> ScheduleStatus:
     try:
-        return read_body(kind, raw, _SCHEDULE_STATUS).status or ScheduleStatus()
+        return read_body(kind, raw, _WithScheduleStatus).status or ScheduleStatus()
     except DecodeError:
         return ScheduleStatus()
 
@@ -442,7 +430,7 @@ def _parse_namespaces(wire: WireSelector | None) -> LabelSelector | None:
 def decode_release_schedule(spec: JsonBytes) -> ReleaseSchedule:
     """Return what a spec says of time. Raises InvalidInput, which names field and value."""
     try:
-        wire = _SCHEDULE_DECODER.decode(spec)
+        wire = decoder_of(_ScheduleSpec).decode(spec)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         what, where = split_problem(error)
         raise InvalidInput(f"spec{where}: {what}") from error
@@ -534,18 +522,13 @@ class _WithOwners(Wire):
     metadata: _Owned
 
 
-_NAME: Final = msgspec.json.Decoder(_WithName)
-_GATE_SPEC: Final = msgspec.json.Decoder(_WithGateSpec)
-_OWNERS: Final = msgspec.json.Decoder(_WithOwners)
-
-
 def decode_gate(raw: JsonBytes) -> ReleaseGate:
     """Return a gate. Raises DecodeError where it does not even say which Rollout it holds."""
     read = read_head(_GATE_KIND, raw)
     head, origin = read.head, _read_origin(read, raw)
-    rollout = read_body(_GATE_KIND, raw, _NAME).spec.rollout_ref.name
+    rollout = read_body(_GATE_KIND, raw, _WithName).spec.rollout_ref.name
     try:
-        spec = read_body(_GATE_KIND, raw, _GATE_SPEC).spec
+        spec = read_body(_GATE_KIND, raw, _WithGateSpec).spec
     except DecodeError as error:
         return ReleaseGate(
             head=head, rollout=rollout, is_passing=False, problem=str(error), origin=origin
@@ -565,7 +548,7 @@ def _read_origin(read: ReadHead, raw: JsonBytes) -> GateOrigin:
         labels={key: read.labels[key] for key in _LABELS if key in read.labels},
         pretty_name=read.annotation(names.PRETTY_NAME),
         description=read.annotation(names.GATE_DESCRIPTION),
-        owners=read_body(_GATE_KIND, raw, _OWNERS).metadata.owner_references or (),
+        owners=read_body(_GATE_KIND, raw, _WithOwners).metadata.owner_references or (),
     )
 
 
@@ -581,16 +564,12 @@ class _WithCheckStatus(Wire):
     status: HealthCheckStatus | None = None
 
 
-_CHECK_SPEC: Final = msgspec.json.Decoder(_WithCheckSpec)
-_CHECK_STATUS: Final = msgspec.json.Decoder(_WithCheckStatus)
-
-
 def decode_health_check(raw: JsonBytes) -> HealthCheck:
     """Return a HealthCheck. Raises DecodeError where its metadata or class cannot be read."""
     read = read_head(_HEALTH_CHECK_KIND, raw)
-    spec = read_body(_HEALTH_CHECK_KIND, raw, _CHECK_SPEC).spec or _CheckSpec()
+    spec = read_body(_HEALTH_CHECK_KIND, raw, _WithCheckSpec).spec or _CheckSpec()
     try:
-        status = read_body(_HEALTH_CHECK_KIND, raw, _CHECK_STATUS).status or HealthCheckStatus()
+        status = read_body(_HEALTH_CHECK_KIND, raw, _WithCheckStatus).status or HealthCheckStatus()
     except DecodeError as error:
         status = HealthCheckStatus(message=str(error))
     message = None if status.message is None else status.message[:_LONGEST_MESSAGE]

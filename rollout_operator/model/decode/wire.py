@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -79,6 +79,8 @@ _OPEN: Final = frozenset(b"{[")
 _QUOTE: Final = ord('"')
 
 _Shape = TypeVar("_Shape")
+# By shape, made when they are first needed.
+_DECODERS: Final[dict[type, Any]] = {}
 
 # Long enough for every reason that Kubernetes knows, short enough for one line of a page.
 REASON_LIMIT: Final = 80
@@ -110,6 +112,13 @@ class ObjectHead(Wire):
     uid: Required
     resource_version: Required
     deletion_timestamp: str | None = None
+
+
+def decoder_of(shape: type[_Shape]) -> "msgspec.json.Decoder[_Shape]":
+    if shape not in _DECODERS:
+        _DECODERS[shape] = msgspec.json.Decoder(shape)
+    decoder: msgspec.json.Decoder[_Shape] = _DECODERS[shape]
+    return decoder
 
 
 class WirePlaced(Wire):
