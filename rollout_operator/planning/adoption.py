@@ -377,7 +377,6 @@ def _choose_bases(sets: Iterable[AdoptableSet]) -> Mapping[str, str]:
 
 
 def _refuse_names(seen: AdoptableNamespace) -> None:
-    """Raise InvalidInput where the namespace or a StatefulSet has a name that the API refuses."""
     names = [seen.namespace] if seen.namespace else []
     for name in (*names, *(sts.name for sts in seen.sets)):
         if not _ZONE_NAME.fullmatch(name):
@@ -404,7 +403,6 @@ def _name_budget(group: str) -> str:
 def _list_native(
     seen: AdoptableNamespace, members: Sequence[AdoptableSet]
 ) -> Iterator[NativeBudget]:
-    """Yield the native budgets that select pods of these zones, and of no other set."""
     own = {member.name for member in members}
     for budget in seen.native_budgets:
         taken = {sts.name for sts in seen.sets if budget.takes(sts.pod_labels)}
@@ -497,7 +495,6 @@ def _list_native_findings(
 
 
 def _report_missing_selector(group: str) -> AdoptionFinding:
-    """Return that no zone-aware budget can be proposed, and what a person can do for it."""
     return AdoptionFinding(
         code=AdoptionCode.BUDGET_SELECTOR_MISSING,
         severity=Severity.WARN,
@@ -536,7 +533,6 @@ def _list_findings(candidate: Candidate, named: frozenset[str]) -> Iterator[Adop
 
 
 def _report_single_zone(candidate: Candidate, severity: Severity) -> AdoptionFinding:
-    """Return why one StatefulSet is left alone, and how to say which its zones are."""
     [sts], base, other = candidate.members, candidate.name, candidate.other
     if owner := _explain_owner(sts):
         return _report_owner(sts, owner, severity)

@@ -51,8 +51,8 @@ _MOST_ALLOWED: Final = 20
 # No registry takes longer tags.
 _LONGEST_TAG: Final = 128
 
-STARTED: Final = "BakeTimeStarted"
-PASSED: Final = "BakeTimePassed"
+_STARTED: Final = "BakeTimeStarted"
+_PASSED: Final = "BakeTimePassed"
 FAILED: Final = "BakeTimeFailed"
 
 # After this a release in recovery mode counts as stalled where no timeout says otherwise.
@@ -81,8 +81,6 @@ HOLDING: Final = frozenset(
 
 
 class HealthVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether something holds deployments back."""
-
     code: BlockedCode
     text: str = ""
 
@@ -188,7 +186,6 @@ def bound_gates(gates: tuple[GateSummary, ...]) -> tuple[GateSummary, ...]:
 
 
 def _bound_failed(failed: Sequence[FailedHealthCheck]) -> tuple[FailedHealthCheck, ...]:
-    """Return what an entry says of the HealthChecks for which it failed."""
     quoted = failed[:_MOST_QUOTED]
     named = (
         msgspec.structs.replace(check, message=None) for check in failed[_MOST_QUOTED:MOST_FAILED]
@@ -210,8 +207,6 @@ def _measure(part: object) -> int:
 
 
 class BakeContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a bake depends on."""
-
     spec: ReleaseSpec
     checks: tuple[HealthCheck, ...]
     now: datetime
@@ -221,8 +216,6 @@ class BakeContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _BakeStep(msgspec.Struct, frozen=True, kw_only=True):
-    """What one pass makes of a deployment."""
-
     entry: HistoryEntry
     events: tuple[ReleaseEvent, ...] = ()
 
@@ -247,7 +240,7 @@ def advance_bake(entry: HistoryEntry, context: BakeContext) -> _BakeStep:
             bake_start_time=context.now,
             bake_status_message=_describe_start(context),
         )
-        started = (_event(STARTED, entry),)
+        started = (_event(_STARTED, entry),)
     step = _finish(entry, context)
     return _BakeStep(entry=step.entry, events=started + step.events)
 
@@ -392,7 +385,7 @@ def _finish(entry: HistoryEntry, context: BakeContext) -> _BakeStep:
         return _BakeStep(entry=entry)
     done = _end(entry, BakeStatus.SUCCEEDED, f"the bake of {format_duration(span)} passed")
     done = msgspec.structs.replace(done, bake_end_time=context.now)
-    return _BakeStep(entry=done, events=(_event(PASSED, done),))
+    return _BakeStep(entry=done, events=(_event(_PASSED, done),))
 
 
 def _end(entry: HistoryEntry, status: BakeStatus, text: str) -> HistoryEntry:

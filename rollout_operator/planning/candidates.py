@@ -165,8 +165,6 @@ HOLDING: Final = frozenset({GatesCode.BLOCKING, GatesCode.SCHEDULES, GatesCode.N
 
 
 class GatesVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What all gates together say of the candidates."""
-
     code: GatesCode
     text: str
     summaries: tuple[GateSummary, ...]
@@ -185,7 +183,8 @@ class GatesVerdict(msgspec.Struct, frozen=True, kw_only=True):
 def list_gates(head: ReleaseHead, gates: Iterable[ReleaseGate]) -> tuple[ReleaseGate, ...]:
     """Return the gates of a Rollout, by name: those of its namespace that name it (REL-49)."""
     own = (gate for gate in gates if gate.head.namespace == head.namespace)
-    return tuple(sorted((gate for gate in own if gate.rollout == head.name), key=_name))
+    named = (gate for gate in own if gate.rollout == head.name)
+    return tuple(sorted(named, key=lambda gate: gate.head.name))
 
 
 def assess_gates(
@@ -274,10 +273,6 @@ def _summarise(gate: ReleaseGate, tags: set[str], *, is_bypassed: bool) -> GateS
         message=message,
         bypass_gates=True if is_bypassed else None,
     )
-
-
-def _name(gate: ReleaseGate) -> str:
-    return gate.head.name
 
 
 def list_left_over(rollout: ReleaseRollout) -> tuple[ConsumedIntent, ...]:
@@ -413,8 +408,6 @@ def _find_later(announced: AnnouncedReleases) -> tuple[Release, ...] | None:
 
 
 class ManualRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A release that is requested by name."""
-
     tag: str = ""
     """Empty where it cannot be deployed."""
     problem: str = ""

@@ -158,7 +158,6 @@ def _observe(
 def _find_shared_pod(
     versions: BudgetVersions, rivals: Sequence[BudgetVersions], pod: Pod
 ) -> Refusal | None:
-    """Return that a pod is under more than one budget, or may be."""
     if not rivals and LEFT_OUT not in pod.labels:
         return None
     selecting = (rival.find_state(pod.labels) for rival in (versions, *rivals))
@@ -254,7 +253,6 @@ def _count_down(seen: _Scope, partition: str) -> Mapping[Uid | None, int]:
 
 
 def _list_problems(versions: BudgetVersions, seen: _Scope) -> Iterator[Reason]:
-    """Yield what only a person can put right, the worst first."""
     if versions.problem:
         yield Reason(Code.BUDGET_INVALID, _explain_invalid(versions), Severity.ERROR)
     if seen.problem is not None:

@@ -184,7 +184,6 @@ def _select(
 def _narrow(
     operator: OperatorDescription | None, namespace: NamespaceDescription
 ) -> OperatorDescription | None:
-    """Return what the process is to one of its namespaces."""
     if operator is None:
         return None
     return msgspec.structs.replace(
@@ -228,7 +227,6 @@ def measure_pace(group: Group) -> Pace:
 
 
 def _list_ages(group: Group) -> tuple[Sequence[datetime], Sequence[tuple[datetime, Pod]]]:
-    """Return when outdated pods were created, and the updated pods, each with its time."""
     outdated: list[datetime] = []
     updated: list[tuple[datetime, Pod]] = []
     for zone in group.zones:
@@ -253,7 +251,6 @@ def _expect_end(group: Group, began: datetime, done: int) -> datetime | None:
 
 
 def _count_left(zone: Zone) -> int:
-    """Return how many desired pods are not ready at the update revision."""
     sts = zone.sts
     done = sum(
         isinstance(pod, Pod) and pod.is_ready and pod.revision == sts.update_revision
@@ -263,8 +260,6 @@ def _count_left(zone: Zone) -> int:
 
 
 class _Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a group is, as far as its snapshot shows it."""
-
     is_due: bool
     """Whether pods are outdated, or a revision is not recorded yet."""
     is_coming_up: bool
@@ -295,7 +290,6 @@ def list_worst_first(groups: Iterable[GroupDescription]) -> list[GroupDescriptio
 
 
 def list_worst_releases(releases: Iterable[ReleaseDescription]) -> list[ReleaseDescription]:
-    """Return Rollouts of releases in the same order."""
     places = {phase: place for place, phase in enumerate(reversed(ReleasePhase))}
     return sorted(
         releases, key=lambda release: (places[release.phase], release.namespace, release.name)
@@ -583,7 +577,6 @@ def _has_outdated(zone: Zone) -> bool:
 
 
 def _has_leaving(zone: Zone) -> bool:
-    """Return whether pods exist that the spec wants no more."""
     sts = zone.sts
     return any(
         sts.ordinal_of(pod.name) is not None and sts.find_ordinal(pod.name, sts.ordinals) is None
@@ -592,7 +585,6 @@ def _has_leaving(zone: Zone) -> bool:
 
 
 def _is_stuck(readiness: Readiness, now: datetime) -> bool:
-    """Return whether a pod is down that neither starts nor goes."""
     return bool(readiness.unreadable) or any(
         down_pod.why is DownCause.UNREADY and not _is_starting(down_pod.pod, now)
         for down_pod in readiness.down

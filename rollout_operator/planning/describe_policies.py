@@ -180,7 +180,6 @@ def describe_idle(policy: PolicyDescription, now: datetime) -> GroupDescription:
 
 
 def describe_unreadable_policy(broken: Unreadable) -> PolicyDescription:
-    """Return a policy of which nothing is known but its name."""
     return PolicyDescription(
         name=broken.name,
         namespace=broken.namespace,
@@ -191,7 +190,6 @@ def describe_unreadable_policy(broken: Unreadable) -> PolicyDescription:
 
 
 def _with_counts(described: PolicyDescription, counts: Sequence[ZoneCounts]) -> PolicyDescription:
-    """Return a policy with these numbers in place of those of its status."""
     sets = {sts.name: sts for zone in counts for sts in zone.sets}
     if not sets:
         return described

@@ -182,10 +182,8 @@ def order_schedules(schedules: Iterable[ScheduleObject]) -> tuple[ScheduleObject
 
 def describe_schedule(schedule: ScheduleObject) -> ScheduleDescription:
     """Return one schedule, by what its status says."""
-    status, ready = (
-        schedule.status,
-        next((c for c in schedule.status.conditions if c.type == READY), None),
-    )
+    status = schedule.status
+    ready = next((condition for condition in status.conditions if condition.type == READY), None)
     is_refused = ready is not None and ready.status != "True"
     action = None if schedule.schedule is None else schedule.schedule.action
     is_open = action is not None and status.active == (action is ScheduleAction.ALLOW)
@@ -220,28 +218,23 @@ def _name(kind: str, namespace: str, name: str) -> str:
 
 def _render_state(schedule: ScheduleObject, *, is_open: bool, changes: datetime | None) -> str:
     state = "open" if is_open else "closed"
-    rules = (
-        f" by {join_names(schedule.status.active_rules)}" if schedule.status.active_rules else ""
-    )
+    active = schedule.status.active_rules
+    rules = f" by {join_names(active)}" if active else ""
     until = "" if changes is None else f", until {render_time(changes)}"
     return f"{state}{rules}{until}"
 
 
 def _find_opening(schedule: ScheduleDescription) -> datetime | None:
     """Return when the gates of a schedule open that are closed now."""
-    return None if schedule.is_open or _is_refused(schedule) else schedule.changes
+    return None if schedule.is_open or schedule.reason == INVALID else schedule.changes
 
 
 def _explain_fault(schedule: ScheduleDescription) -> str:
     """Return why a schedule opens its gates at no time that is known; empty where it does."""
-    if _is_refused(schedule):
+    if schedule.reason == INVALID:
         return schedule.text
     is_shut = not schedule.is_open and schedule.reason == IN_SYNC and schedule.changes is None
     return f"its rules do not change that within {HORIZON.days} days" if is_shut else ""
-
-
-def _is_refused(schedule: ScheduleDescription) -> bool:
-    return schedule.reason == INVALID
 
 
 def list_release_waits(
@@ -273,7 +266,6 @@ def list_release_waits(
 
 
 def choose_release_phase(status: ReleaseStatus, waits: tuple[ReleaseWait, ...]) -> ReleasePhase:
-    """Return what a Rollout is doing, by what decides first."""
     if not waits:
         return ReleasePhase.WAITING if status.current is None else ReleasePhase.DEPLOYED
     return _PHASES.get(waits[0].reason, ReleasePhase.WAITING)
@@ -309,9 +301,7 @@ def _list_of_current(status: ReleaseStatus) -> Iterator[ReleaseWait]:
     is_overdue = stalled is not None and stalled.reason == candidates.RECOVERY_TIMEOUT
     if stalled is not None and is_overdue and stalled.status == "True":
         yield _wait(candidates.RECOVERY_TIMEOUT, stalled.message)
-    conflict = status.find_condition(candidates.TARGET_CONFLICT)
-    if conflict is not None and conflict.status == "True":
-        yield _wait(candidates.TARGET_CONFLICT, conflict.message)
+    yield from _list_true(status, candidates.TARGET_CONFLICT)
     if current is not None and current.is_active:
         busy = status.find_condition(candidates.RECONCILING)
         is_writing = busy is not None and busy.reason == candidates.WRITING
@@ -320,7 +310,6 @@ def _list_of_current(status: ReleaseStatus) -> Iterator[ReleaseWait]:
 
 
 def _list_of_next(rollout: ReleaseRollout) -> Iterator[ReleaseWait]:
-    """Yield what holds the next version back."""
     status, next_tag = rollout.status, choose_next_tag(rollout)
     blocked = status.find_condition(candidates.DEPLOYMENT_BLOCKED)
     if next_tag and blocked is not None and blocked.status == "True":
@@ -332,9 +321,13 @@ def _list_of_next(rollout: ReleaseRollout) -> Iterator[ReleaseWait]:
         yield _wait(gates.reason, gates.message)
     for release in status.excluded_releases if not is_manual else ():
         yield _wait(_EXCLUDED, f"{release.tag}: {release.reason}")
-    path = status.find_condition(candidates.PATH_UNKNOWN)
-    if path is not None and path.status == "True":
-        yield _wait(candidates.PATH_UNKNOWN, path.message)
+    yield from _list_true(status, candidates.PATH_UNKNOWN)
+
+
+def _list_true(status: ReleaseStatus, kind: str) -> Iterator[ReleaseWait]:
+    condition = status.find_condition(kind)
+    if condition is not None and condition.status == "True":
+        yield _wait(kind, condition.message)
 
 
 def _wait(reason: str, text: str) -> ReleaseWait:
@@ -511,7 +504,6 @@ def describe_check(
 
 
 def _choose_object(check: HealthCheck) -> str:
-    """Return what it looks at by its class."""
     named = {
         CheckClass.KUSTOMIZATION: check.kustomization,
         CheckClass.ROLLOUT_GROUP: check.rollout_group,

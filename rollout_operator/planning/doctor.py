@@ -100,7 +100,6 @@ def check_strategies(installation: Installation) -> Iterator[Finding]:
 
 
 def _check_order(installation: Installation) -> Iterator[Finding]:
-    """Yield groups whose zones go in another order than their numbers."""
     for group, members in _group_by_name(installation).items():
         by_bytes = sorted(member.sts.name for member in members)
         by_number = sorted(by_bytes, key=natural_key)
@@ -110,7 +109,6 @@ def _check_order(installation: Installation) -> Iterator[Finding]:
 
 
 def _check_values(installation: Installation) -> Iterator[Finding]:
-    """Yield what the planner warns of: values that it cannot use."""
     for members in _group_by_name(installation).values():
         for member in members:
             for _, problem in list_odd_values(member.sts):
@@ -132,7 +130,6 @@ def _check_preparing(installation: Installation) -> Iterator[Finding]:
 
 
 def _check_leading_zones(installation: Installation) -> Iterator[Finding]:
-    """Yield zones that follow a zone which is not in their group."""
     for members in _group_by_name(installation).values():
         present = {member.sts.name for member in members}
         for member in members:
@@ -250,7 +247,6 @@ def _list_targets(sts: ZoneSet) -> Iterator[Target]:
 
 
 def _choose_pod(sts: ZoneSet, pods: Sequence[LabelledPod]) -> str:
-    """Return a ready pod of a set, empty where there is none."""
     ready = (pod.name for pod in pods if pod.is_ready)
     return min((name for name in ready if _is_of(sts, name)), default="")
 
@@ -261,7 +257,6 @@ def _is_of(sts: ZoneSet, pod: str) -> bool:
 
 
 def _check_answers(installation: Installation) -> Iterator[Finding]:
-    """Yield sets of which a pod does not answer where it is to be prepared."""
     for answer in installation.path_answers:
         code = _judge(answer)
         if code is not None:
@@ -300,7 +295,6 @@ def _describe(answer: PathAnswer) -> str:
 
 
 def _check_native_room(installation: Installation) -> Iterator[Finding]:
-    """Yield PodDisruptionBudgets over members of groups that never allow, or always."""
     for budget in installation.native_budgets:
         pods = sum(
             member.sts.replicas
@@ -367,7 +361,6 @@ def _check_both_kinds(installation: Installation) -> Iterator[Finding]:
 
 
 def _check_zone_budgets(installation: Installation) -> Iterator[Finding]:
-    """Yield budgets of ours that cannot be obeyed, or protect nothing."""
     for budget in installation.zone_budgets:
         name = f"{_ZONED} {budget.name}"
         match budget:

@@ -162,7 +162,6 @@ def check_lease(installation: Installation) -> Iterator[Finding]:
 
 
 def check_arguments(installation: Installation) -> Iterator[Finding]:
-    """Yield arguments that do not mean what they seem to."""
     for operator in list_acting(installation):
         watched = _find_flag(operator, _NAMESPACE_FLAGS)
         if watched and _ELSEWHERE not in watched and watched != installation.namespace:
@@ -224,7 +223,6 @@ def _list_given(operator: OperatorDeployment) -> Iterator[str]:
 
 
 def _get(operator: OperatorDeployment, name: str) -> str:
-    """Return the value of a variable, empty where it is not known."""
     text = operator.variables.get(name, "").strip()
     return "" if _ELSEWHERE in text else text
 
@@ -235,7 +233,6 @@ def _find_flag(operator: OperatorDeployment, flags: Sequence[str]) -> str | None
 
 
 def check_registered(installation: Installation) -> Iterator[Finding]:
-    """Yield that webhooks are served and not registered, or the other way round."""
     acting = list_acting(installation)
     serving = [
         operator for operator in acting if is_on(operator.arguments, _TLS_FLAG, default=False)
@@ -251,7 +248,6 @@ def check_registered(installation: Installation) -> Iterator[Finding]:
 
 
 def check_guards(installation: Installation) -> Iterator[Finding]:
-    """Yield what needs a webhook that is not registered."""
     registered = {hook.path for hook in installation.own_hooks}
     for key, path in (
         (NO_DOWNSCALE, NO_DOWNSCALE_PATH),
@@ -271,7 +267,6 @@ def check_guards(installation: Installation) -> Iterator[Finding]:
 
 
 def check_others(installation: Installation) -> Iterator[Finding]:
-    """Yield webhooks of other operators that the API server calls for this namespace."""
     labels = installation.all_labels
     for hook in installation.hooks:
         if not installation.is_own(hook) and hook.selects.takes(labels):
@@ -283,7 +278,6 @@ def check_others(installation: Installation) -> Iterator[Finding]:
 
 
 def check_services(installation: Installation) -> Iterator[Finding]:
-    """Yield webhooks whose Service is not there, lacks the port, or leads nowhere."""
     services = {service.name: service for service in installation.services}
     for hook in installation.own_hooks:
         if not hook.service or hook.service_namespace != installation.namespace:
@@ -325,7 +319,6 @@ def check_policies(installation: Installation) -> Iterator[Finding]:
 
 
 def check_timeouts(installation: Installation) -> Iterator[Finding]:
-    """Yield webhooks that the API server does not wait long enough for."""
     served = _read_span(installation, "server-tls.request-timeout", _DEFAULT_REQUEST_TIMEOUT)
     for hook in installation.own_hooks:
         least = _LEAST
@@ -352,7 +345,6 @@ def _read_span(installation: Installation, flag: str, default: timedelta) -> tim
 
 
 def check_reach(installation: Installation) -> Iterator[Finding]:
-    """Yield webhooks that the API server does not reach, or does not call."""
     for answer in installation.reach:
         yield from _judge(answer)
 

@@ -60,7 +60,6 @@ def _list_obeying(operators: Sequence[OperatorDeployment]) -> Sequence[OperatorD
 
 
 def check_kind(installation: Installation) -> Iterator[Finding]:
-    """Yield that the API server does not know the kind that is to be obeyed."""
     kind = installation.policy_kind
     if kind.is_served or not obeys(installation):
         return
@@ -71,7 +70,6 @@ def check_kind(installation: Installation) -> Iterator[Finding]:
 
 
 def check_fields(installation: Installation) -> Iterator[Finding]:
-    """Yield that the definition of the kind is older than the operator."""
     missing = installation.policy_kind.missing
     if missing and obeys(installation):
         text = f"its CustomResourceDefinition lacks {join_names(missing, shown=len(missing))}"
@@ -105,7 +103,6 @@ def check_obeyed(installation: Installation) -> Iterator[Finding]:
 
 
 def check_policies_accepted(installation: Installation) -> Iterator[Finding]:
-    """Yield the policies that are refused, with all that is wrong with each."""
     for policy in _share(installation).refused:
         text = "; ".join(refusal.text for refusal in policy.refusals)
         yield make_finding(FindingCode.POLICY_REFUSED, f"{_KIND} {policy.head.name}", text)
@@ -148,7 +145,6 @@ def makes(installation: Installation) -> bool:
 
 
 def check_kinds(installation: Installation) -> Iterator[Finding]:
-    """Yield the kinds that the API server does not know, though they are to be obeyed."""
     missing = [kind for kind in installation.releases.absent if kind not in OF_FLUX]
     if missing and makes(installation):
         text = f"the API server does not know {join_names(missing, shown=len(missing))}"
@@ -156,7 +152,6 @@ def check_kinds(installation: Installation) -> Iterator[Finding]:
 
 
 def check_made(installation: Installation) -> Iterator[Finding]:
-    """Yield that Rollouts are here which no operator makes, or which two make."""
     acting, others = list_acting(installation), installation.kuberik
     names = _list_names(installation.releases)
     if names and acting and not makes(installation) and not others:
@@ -178,7 +173,6 @@ def check_flux(installation: Installation) -> Iterator[Finding]:
 
 
 def check_releases_accepted(installation: Installation) -> Iterator[Finding]:
-    """Yield the Rollouts and schedules whose spec cannot be obeyed, and what cannot be read."""
     for broken in installation.releases.unreadable:
         is_refused, code = broken.kind == _ROLLOUT, FindingCode.RELEASE_OBJECT_UNREADABLE
         name = f"{broken.kind} {broken.name}"
@@ -196,7 +190,6 @@ def check_releases_accepted(installation: Installation) -> Iterator[Finding]:
 
 
 def check_announced(installation: Installation) -> Iterator[Finding]:
-    """Yield the Rollouts whose image policy is not there, or selects no tag."""
     releases = installation.releases
     if IMAGE_POLICY in releases.absent:
         return
@@ -218,7 +211,6 @@ def check_announced(installation: Installation) -> Iterator[Finding]:
 
 
 def check_written(installation: Installation) -> Iterator[Finding]:
-    """Yield the Rollouts that no object of Flux is annotated for."""
     releases = installation.releases
     if _WRITTEN.issubset(releases.absent) or releases.list_unreadable(*_WRITTEN):
         return
@@ -232,7 +224,6 @@ def check_written(installation: Installation) -> Iterator[Finding]:
 
 
 def check_named(installation: Installation) -> Iterator[Finding]:
-    """Yield gates and objects of Flux that name a Rollout which is not there."""
     releases = installation.releases
     rollouts = _list_names(releases)
     named = [(gate.rollout, f"RolloutGate {gate.head.name}") for gate in releases.gates]
@@ -242,7 +233,6 @@ def check_named(installation: Installation) -> Iterator[Finding]:
 
 
 def check_selected(installation: Installation) -> Iterator[Finding]:
-    """Yield Rollouts that select no HealthCheck, and schedules that concern no Rollout."""
     releases = installation.releases
     for release in releases.list_obeyed():
         checks = release.spec.checks
@@ -265,7 +255,6 @@ def check_selected(installation: Installation) -> Iterator[Finding]:
 
 
 def reads_secrets(installation: Installation) -> bool:
-    """Return whether an image repository names a Secret."""
     return any(
         repository.pull_secret or repository.certificates or repository.proxy
         for repository in installation.releases.repositories
@@ -273,7 +262,6 @@ def reads_secrets(installation: Installation) -> bool:
 
 
 def reads_inventory(installation: Installation) -> bool:
-    """Return whether a HealthCheck looks at a Kustomization."""
     checks = installation.releases.checks
     return any(find_class(check) is CheckClass.KUSTOMIZATION for check in checks)
 

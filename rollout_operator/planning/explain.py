@@ -49,8 +49,6 @@ _SHOWN: Final = frozenset(
 
 
 class _Place(msgspec.Struct, frozen=True, kw_only=True):
-    """One zone among those of its group."""
-
     group: Group
     plan: Plan
     zone: Zone

@@ -305,8 +305,6 @@ class _ObjectCondition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApiObject:
-    """An object as it is on the wire."""
-
     def __init__(self, tree: Mapping[str, object]) -> None:
         self._tree = tree
 
@@ -334,7 +332,6 @@ class ApiObject:
         return value if type(value) is int else None
 
     def count(self, name: str) -> int:
-        """Return a number of its status, 0 where there is none."""
         return self.find_int("status", name) or 0
 
     def find_time(self, *path: str) -> datetime | None:

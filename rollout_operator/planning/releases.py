@@ -44,7 +44,6 @@ from rollout_operator.model.releases import (
 )
 from rollout_operator.model.units import parse_rfc3339
 from rollout_operator.planning import candidates
-from rollout_operator.planning import candidates as conditions
 from rollout_operator.planning.bake import (
     HOLDING,
     BakeContext,
@@ -109,6 +108,13 @@ _REPORTED: Final = frozenset(
 )
 
 
+def plan_release(snapshot: ReleaseSnapshot) -> ReleasePlan:
+    """Return what is to be done for a Rollout (REL-85)."""
+    if isinstance(snapshot.rollout, RefusedRelease):
+        return _plan_refused(snapshot.rollout, snapshot)
+    return _run(_ReleasePass(snapshot, snapshot.rollout))
+
+
 class _ReleasePass:
     """The snapshot, and the status, events and actions that come of it."""
 
@@ -150,7 +156,6 @@ class _ReleasePass:
         self.intents = drop_intents(self.intents, annotations)
 
     def list_unwritten(self) -> list[FluxTarget]:
-        """Return the targets that do not have the tag of the current deployment."""
         if self.current is None:
             return []
         return [target for target in self.snapshot.targets if target.tag != self.current_tag]
@@ -322,7 +327,6 @@ def _finish(state: _ReleasePass, reason: str) -> ReleasePlan:
 
 
 def _settle_contest(state: _ReleasePass, drifted: list[FluxTarget]) -> tuple[FluxTarget, ...]:
-    """Return what is not corrected any more, and say so."""
     before, snapshot = state.rollout.status, state.snapshot
     contested = _list_contested(drifted, snapshot.corrections, before, snapshot.now)
     if contested or before.has_condition(candidates.TARGET_CONFLICT):
@@ -454,20 +458,13 @@ def _has_changed(before: ReleaseStatus, after: ReleaseStatus, kind: str) -> bool
     return new is not None and (new.reason, new.message) != said
 
 
-def plan_release(snapshot: ReleaseSnapshot) -> ReleasePlan:
-    """Return what is to be done for a Rollout (REL-85)."""
-    if isinstance(snapshot.rollout, RefusedRelease):
-        return _plan_refused(snapshot.rollout, snapshot)
-    return _run(_ReleasePass(snapshot, snapshot.rollout))
-
-
 def _plan_refused(refused: RefusedRelease, snapshot: ReleaseSnapshot) -> ReleasePlan:
     """Return a plan that deploys nothing; versions and gates are kept up to date."""
-    reason, text, status = conditions.INVALID_SPEC, refused.problem, refused.status
+    reason, text, status = candidates.INVALID_SPEC, refused.problem, refused.status
     findings = [
-        ConditionFinding(conditions.READY, False, reason, text),
-        ConditionFinding(conditions.RECONCILING, False, reason, ""),
-        ConditionFinding(conditions.STALLED, True, reason, text),
+        ConditionFinding(candidates.READY, False, reason, text),
+        ConditionFinding(candidates.RECONCILING, False, reason, ""),
+        ConditionFinding(candidates.STALLED, True, reason, text),
     ]
     if refused.announced is not None and not snapshot.policy.problem:
         state = _ReleasePass(snapshot, refused.announced)
@@ -476,7 +473,7 @@ def _plan_refused(refused: RefusedRelease, snapshot: ReleaseSnapshot) -> Release
         status = state.status
         findings += state.findings
     status = _stamp_status(status, findings, snapshot, refused.head.generation)
-    is_new = _has_changed(refused.status, status, conditions.READY)
+    is_new = _has_changed(refused.status, status, candidates.READY)
     events = (render_failure(reason, text),) if is_new else ()
     return ReleasePlan(status=status, events=events)
 
@@ -486,16 +483,19 @@ def _run(state: _ReleasePass) -> ReleasePlan:
     _retry(state)
     if snapshot.policy.problem:
         state.problem = snapshot.policy.problem
-        return _finish(state, snapshot.policy.reason or conditions.FAILED)
+        return _finish(state, snapshot.policy.reason or candidates.FAILED)
     _discover(state)
     if not state.status.available_releases:
         state.ready_note = "the image policy has announced no release yet"
-        return _finish(state, conditions.NO_RELEASES)
+        return _finish(state, candidates.NO_RELEASES)
     _settle_intents(state)
     state.manual = find_manual(state.spec, state.intents, state.status.available_releases)
     verdict = _assess_all_gates(state)
     health = _assess_blockers(state)
-    _bake(state)
+    if state.current is not None:
+        step = advance_bake(state.current, state.bake_context())
+        state.replace(history=(step.entry, *state.status.history[1:]))
+        state.events += step.events
     _choose_request(state, verdict, health)
     state.problem = state.manual.problem if state.manual else ""
     if state.request is not None and (refusal := snapshot.refused.get(state.request.release.tag)):
@@ -505,7 +505,7 @@ def _run(state: _ReleasePass) -> ReleasePlan:
         state.request = None
     if state.request is not None:
         _deploy(state, state.request)
-    return _finish(state, conditions.FAILED if state.problem else "")
+    return _finish(state, candidates.FAILED if state.problem else "")
 
 
 def _retry(state: _ReleasePass) -> None:
@@ -531,7 +531,7 @@ def _discover(state: _ReleasePass, *, keeps_all: bool = False) -> None:
     state.events += events
     text = "what the image policy selects is on record"
     state.findings.append(
-        ConditionFinding(conditions.RELEASES_UPDATED, True, "ReleasesUpdated", text)
+        ConditionFinding(candidates.RELEASES_UPDATED, True, "ReleasesUpdated", text)
     )
 
 
@@ -546,13 +546,6 @@ def _settle_intents(state: _ReleasePass) -> None:
         note = f"{bypass} is not newer than {state.current_tag}"
         state.events.append(ReleaseEvent(reason="BypassGatesDropped", note=note))
         state.consume(names.BYPASS_GATES)
-
-
-def _bake(state: _ReleasePass) -> None:
-    if state.current is not None:
-        step = advance_bake(state.current, state.bake_context())
-        state.replace(history=(step.entry, *state.status.history[1:]))
-        state.events += step.events
 
 
 def _deploy(state: _ReleasePass, request: DeployRequest) -> None:
@@ -587,13 +580,13 @@ def _assess_all_gates(state: _ReleasePass) -> GatesVerdict:
         ),
     )
     state.findings.append(
-        ConditionFinding(conditions.GATES_PASSING, verdict.is_passing, verdict.code, verdict.text)
+        ConditionFinding(candidates.GATES_PASSING, verdict.is_passing, verdict.code, verdict.text)
     )
     text = _explain_unknown_path(state) if newer.is_path_unknown else ""
     state.ready_note = text
-    if text or state.status.has_condition(conditions.PATH_UNKNOWN):
-        reason = conditions.PATH_UNKNOWN if text else "Comparable"
-        found_path = ConditionFinding(conditions.PATH_UNKNOWN, bool(text), reason, text)
+    if text or state.status.has_condition(candidates.PATH_UNKNOWN):
+        reason = candidates.PATH_UNKNOWN if text else "Comparable"
+        found_path = ConditionFinding(candidates.PATH_UNKNOWN, bool(text), reason, text)
         state.findings.append(found_path)
     return verdict
 
@@ -616,7 +609,7 @@ def _assess_blockers(state: _ReleasePass) -> HealthVerdict:
         verdict = assess_health(state.checks, forgiven)
     state.findings.append(
         ConditionFinding(
-            conditions.DEPLOYMENT_BLOCKED, verdict.is_blocking, verdict.code, verdict.text
+            candidates.DEPLOYMENT_BLOCKED, verdict.is_blocking, verdict.code, verdict.text
         )
     )
     return verdict
@@ -633,14 +626,14 @@ def _assess_wanted(state: _ReleasePass) -> HealthVerdict:
     is_done = wanted is None or wanted == state.current_tag
     if state.snapshot.verifies_wanted and not is_answered and not is_done:
         text = f"no registry has said yet whether it has the tag {wanted}"
-        finding = ConditionFinding(conditions.WANTED_FOUND, False, "NotVerified", text)
+        finding = ConditionFinding(candidates.WANTED_FOUND, False, "NotVerified", text)
         state.findings.append(finding)
         return HealthVerdict(code=BlockedCode.WANTED_NOT_VERIFIED, text=text)
     if wanted is not None and is_answered:
         is_found = is_known or metadata[wanted] is not None
         text = "" if is_found else f"the registry has no tag {wanted}"
         reason = "Found" if is_found else "NotFound"
-        finding = ConditionFinding(conditions.WANTED_FOUND, is_found, reason, text)
+        finding = ConditionFinding(candidates.WANTED_FOUND, is_found, reason, text)
         state.findings.append(finding)
         if not is_found and state.snapshot.verifies_wanted:
             return HealthVerdict(code=BlockedCode.WANTED_NOT_FOUND, text=text)
@@ -682,12 +675,12 @@ def _choose_next(state: _ReleasePass, verdict: GatesVerdict) -> Release | None:
 
 def _report_blocked(state: _ReleasePass, health: HealthVerdict, candidate: Release) -> None:
     before = state.rollout.status
-    condition = before.find_condition(conditions.DEPLOYMENT_BLOCKED)
+    condition = before.find_condition(candidates.DEPLOYMENT_BLOCKED)
     is_same = (
         condition is not None
         and condition.message == health.text
         and before.gated_release_candidates[:1] == (candidate,)
-        and before.has_condition(conditions.GATES_PASSING)
+        and before.has_condition(candidates.GATES_PASSING)
     )
     if not is_same:
         state.events.append(

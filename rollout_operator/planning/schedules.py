@@ -251,7 +251,8 @@ def plan_schedule(snapshot: ScheduleSnapshot, load: LoadZone) -> SchedulePlan:
     selected = _list_selected(snapshot)
     if selected is None:
         return SchedulePlan(problem=problem, kept=tuple(sorted(gate.head.key for gate in own)))
-    is_passing = state is not None and _is_passing(schedule, state)
+    rules = schedule.schedule
+    is_passing = state is not None and rules is not None and is_gate_passing(rules.action, state)
     actions, kept = _plan_gates(snapshot, selected, own, is_passing=is_passing)
     if state is None:
         kept = sorted(gate.head.key for gate in own)
@@ -309,10 +310,6 @@ def _assess(snapshot: ScheduleSnapshot, load: LoadZone) -> tuple[ScheduleState |
     except InvalidInput as error:
         return None, f"{schedule.kind} {schedule.head.key}: {error}"
     return evaluate_schedule(schedule.schedule, zone, snapshot.now, snapshot.compat), ""
-
-
-def _is_passing(schedule: ScheduleObject, state: ScheduleState) -> bool:
-    return schedule.schedule is not None and is_gate_passing(schedule.schedule.action, state)
 
 
 def _list_selected(snapshot: ScheduleSnapshot) -> Sequence[GatedRollout] | None:
@@ -498,8 +495,6 @@ def list_by_rollout(
 
 
 class ScheduleReading(NamedTuple):
-    """What a schedule says of a moment."""
-
     is_open: bool
     problem: str = ""
     """Why it is invalid: then it opens nothing."""
@@ -694,8 +689,4 @@ def _list_gates(
     gone = {action.head.key for action in plan.actions if isinstance(action, DeleteGate)}
     keys = sorted({*plan.kept, *(made - failed.keys()), *(gone & failed.keys())})[:MOST_LISTED]
     is_cluster = snapshot.schedule.kind == CLUSTER_SCHEDULE
-    return keys if is_cluster else [*_cut_namespaces(keys)]
-
-
-def _cut_namespaces(keys: list[str]) -> Iterator[str]:
-    return (key.partition("/")[2] for key in keys)
+    return keys if is_cluster else [key.partition("/")[2] for key in keys]

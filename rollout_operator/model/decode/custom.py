@@ -206,7 +206,6 @@ def parse_budget(raw: JsonBytes) -> Budget:
 
 
 def _read_maximum(spec: _BudgetFields) -> tuple[int, int | None]:
-    """Return how many pods may be gone, or 0 and which share of them."""
     if _COUNT in spec and _PERCENTAGE in spec:
         raise InvalidInput(f"invalid value: only one of {_COUNT} or {_PERCENTAGE} may be set")
     if _PERCENTAGE in spec:
@@ -408,7 +407,6 @@ class _Reader:
         problem: str,
         code: PolicyRefusalCode = PolicyRefusalCode.INVALID_SPEC,
     ) -> None:
-        """Keep one thing that is wrong."""
         text = f"{_POLICY_KIND} {self._head.key}: {field}: {problem}"
         self.refusals.append(PolicyRefusal(code=code, field=field, text=text))
 

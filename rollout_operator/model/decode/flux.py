@@ -173,7 +173,6 @@ class _Kustomization(Wire):
 
 
 def decode_image_policy(raw: JsonBytes) -> ImagePolicy:
-    """Return what announces releases, of any version of its API."""
     head = read_head(IMAGE_POLICY, raw).head
     wire = read_body(IMAGE_POLICY, raw, _Policy)
     place = wire.spec.image_repository_ref
@@ -239,7 +238,6 @@ def decode_image_repository(raw: JsonBytes) -> ImageRepository:
 
 
 def decode_oci_repository(raw: JsonBytes) -> FluxObject:
-    """Return an artifact that is fetched by tag."""
     read = read_head(OCI_REPOSITORY, raw)
     wire = read_body(OCI_REPOSITORY, raw, _Oci)
     status = wire.status or _Status()
@@ -260,7 +258,6 @@ def decode_oci_repository(raw: JsonBytes) -> FluxObject:
 
 
 def decode_kustomization(raw: JsonBytes) -> FluxObject:
-    """Return manifests that are applied with variables."""
     read = read_head(KUSTOMIZATION, raw)
     wire = read_body(KUSTOMIZATION, raw, _Kustomization)
     status, source = wire.status or _Status(), wire.spec.source_ref

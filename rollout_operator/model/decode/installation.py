@@ -265,7 +265,6 @@ def _is_named(head: _Head) -> bool:
 
 
 def decode_zone_set(raw: JsonBytes) -> ZoneSet:
-    """Return a StatefulSet with all its keys. Raises DecodeError."""
     wire = read_as("StatefulSet", raw, decoder_of(_Set))
     template = wire.spec.template
     head = template.metadata if template is not None else None
@@ -279,7 +278,6 @@ def decode_zone_set(raw: JsonBytes) -> ZoneSet:
 
 
 def decode_labelled_pod(raw: JsonBytes) -> LabelledPod:
-    """Return what selectors read of a pod. Raises DecodeError."""
     wire = read_as("Pod", raw, decoder_of(_Pod))
     head, status = wire.metadata, wire.status or _PodStatus()
     is_ready = any(
@@ -298,7 +296,6 @@ def decode_namespace_labels(raw: JsonBytes) -> dict[str, str]:
 
 
 def decode_service(raw: JsonBytes) -> CallableService:
-    """Return a Service as far as webhooks are called through it. Raises DecodeError."""
     wire = read_as("Service", raw, decoder_of(_Service))
     return CallableService(
         name=wire.metadata.name,

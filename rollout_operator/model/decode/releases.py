@@ -183,7 +183,6 @@ def watch_as(decode: Callable[[JsonBytes], _Headed]) -> Callable[[JsonBytes], Wa
 
 
 def _parse_selector(wire: WireSelector, path: str) -> LabelSelector:
-    """Return a selector. Raises InvalidInput, which names field and value."""
     selector = convert_selector(wire)
     _check_length(f"{path}.matchLabels", selector.labels)
     _check_length(f"{path}.matchExpressions", selector.terms)
@@ -428,7 +427,6 @@ def _parse_namespaces(wire: WireSelector | None) -> LabelSelector | None:
 
 
 def decode_release_schedule(spec: JsonBytes) -> ReleaseSchedule:
-    """Return what a spec says of time. Raises InvalidInput, which names field and value."""
     try:
         wire = decoder_of(_ScheduleSpec).decode(spec)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
