@@ -23,7 +23,7 @@ A MultiAZRollout as a watch shows it: what it wants, and what its status has rec
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum, unique
 from typing import Final
@@ -45,6 +45,8 @@ from rollout_operator.model.units import IntOrPercent, quote
 
 _LONGEST_NAME: Final = 63
 _LONGEST_PREFIX: Final = 253
+# Each is compared with every object in question, by a process that acts for other tenants as well.
+_MOST_TERMS: Final = 64
 
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _PREFIX: Final = re.compile(
@@ -76,12 +78,21 @@ def check_label_value(text: str) -> str:
 
 
 def check_selector(selector: LabelSelector) -> None:
-    """Refuse what the API's own selectors refuse. Raises SelectorRefused."""
+    """Refuse what the API's own selectors refuse, and too many terms. Raises SelectorRefused."""
+    _check_length(".matchLabels", selector.labels)
+    _check_length(".matchExpressions", selector.terms)
+    for place, term in enumerate(selector.terms):
+        _check_length(f".matchExpressions[{place}].values", term.values)
     for key, value in selector.labels.items():
         _check(".matchLabels", check_label_key, key)
         _check(f".matchLabels[{key}]", check_label_value, value)
     for place, term in enumerate(selector.terms):
         _check_term(f".matchExpressions[{place}]", term)
+
+
+def _check_length(path: str, items: Collection[object]) -> None:
+    if len(items) > _MOST_TERMS:
+        raise SelectorRefused(f"it has {len(items)} items, at most {_MOST_TERMS}", path)
 
 
 def _check_term(path: str, term: SelectorTerm) -> None:

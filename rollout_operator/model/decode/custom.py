@@ -8,7 +8,7 @@ Any client may have written a status. One that is not ours counts as empty. That
 is read to decide: each field that cannot be ours counts as lost, with a reason.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, Final, TypeVar
 
@@ -88,7 +88,6 @@ _TYPES: Final = {
 _POLICY_KIND: Final = "MultiAZRollout"
 
 _MOST_ZONES: Final = 64
-_MOST_TERMS: Final = 64
 _MOST_SECONDS: Final = 86400
 _LEAST_DEADLINE: Final = 30
 _INT32: Final = 2**31 - 1
@@ -494,21 +493,11 @@ def _parse_selector(value: object) -> LabelSelector:
             "an empty selector takes every StatefulSet of the namespace",
             code=PolicyRefusalCode.EMPTY_SELECTOR,
         )
-    _check_length(".matchLabels", selector.labels)
-    _check_length(".matchExpressions", selector.terms)
-    for place, term in enumerate(selector.terms):
-        _check_length(f".matchExpressions[{place}].values", term.values)
     try:
         check_selector(selector)
     except SelectorRefused as error:
         raise _Refused(str(error), below=error.below) from error
     return selector
-
-
-def _check_length(path: str, items: Collection[object]) -> None:
-    """Refuse more than any real selector has: each is compared with every StatefulSet."""
-    if len(items) > _MOST_TERMS:
-        raise _Refused(f"it has {len(items)} items, at most {_MOST_TERMS}", below=path)
 
 
 def _parse_maximum(value: object) -> IntOrPercent:

@@ -8,9 +8,9 @@ cannot be read does not pass, and a HealthCheck whose status cannot be read is n
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, timedelta
-from typing import Annotated, Final, Protocol, TypeVar, cast
+from typing import Annotated, Final, Generic, Protocol, TypeVar, cast
 
 import msgspec
 from msgspec import Meta
@@ -66,9 +66,8 @@ from rollout_operator.model.units import parse_duration, quote
 _LONGEST_TEXT: Final = 4096
 
 _Wired = TypeVar("_Wired")
+_Part = TypeVar("_Part")
 
-# Each is compared with every object in question, by a process that acts for other tenants as well.
-_MOST_TERMS: Final = 64
 _ROLLOUT_KIND: Final = "Rollout"
 
 # Registries are not called more often than this, whatever a Rollout says.
@@ -117,6 +116,14 @@ class _Head(Wire):
 class _Object(Wire):
     metadata: _Head
     kind: str | None = None
+
+
+class _Specified(Wire, Generic[_Part]):
+    spec: _Part
+
+
+class _Reported(Wire, Generic[_Part]):
+    status: _Part | None = None
 
 
 class ReadHead(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,20 +191,11 @@ def watch_as(decode: Callable[[JsonBytes], _Headed]) -> Callable[[JsonBytes], Wa
 
 def _parse_selector(wire: WireSelector, path: str) -> LabelSelector:
     selector = convert_selector(wire)
-    _check_length(f"{path}.matchLabels", selector.labels)
-    _check_length(f"{path}.matchExpressions", selector.terms)
-    for place, term in enumerate(selector.terms):
-        _check_length(f"{path}.matchExpressions[{place}].values", term.values)
     try:
         check_selector(selector)
     except SelectorRefused as error:
         raise InvalidInput(f"{path}{error.below}: {error}") from error
     return selector
-
-
-def _check_length(path: str, items: Collection[object]) -> None:
-    if len(items) > _MOST_TERMS:
-        raise InvalidInput(f"{path}: it has {len(items)} items, at most {_MOST_TERMS}")
 
 
 def decode_labelled_namespace(raw: JsonBytes) -> LabelledNamespace:
@@ -228,20 +226,8 @@ class _RolloutSpec(Wire):
     suspend: bool | None = None
 
 
-class _WithRolloutSpec(Wire):
-    spec: _RolloutSpec
-
-
 class _Announced(Wire):
     releases_image_policy: _PolicyRef
-
-
-class _WithAnnounced(Wire):
-    spec: _Announced
-
-
-class _WithRolloutStatus(Wire):
-    status: ReleaseStatus | None = None
 
 
 def decode_rollout(raw: JsonBytes) -> ReleaseRollout | RefusedRelease:
@@ -250,9 +236,9 @@ def decode_rollout(raw: JsonBytes) -> ReleaseRollout | RefusedRelease:
     Raises DecodeError naming object, field and value where metadata or status cannot be read.
     """
     read = read_head(_ROLLOUT_KIND, raw)
-    status = read_body(_ROLLOUT_KIND, raw, _WithRolloutStatus).status or ReleaseStatus()
+    status = read_body(_ROLLOUT_KIND, raw, _Reported[ReleaseStatus]).status or ReleaseStatus()
     try:
-        spec = _convert_spec(read_body(_ROLLOUT_KIND, raw, _WithRolloutSpec).spec)
+        spec = _convert_spec(read_body(_ROLLOUT_KIND, raw, _Specified[_RolloutSpec]).spec)
     except (DecodeError, InvalidInput) as error:
         # A DecodeError names its object already.
         own = "" if isinstance(error, DecodeError) else f"{_ROLLOUT_KIND} {read.head.key}: "
@@ -276,7 +262,7 @@ def decode_rollout(raw: JsonBytes) -> ReleaseRollout | RefusedRelease:
 
 def _read_announced(raw: JsonBytes, read: ReadHead, status: ReleaseStatus) -> ReleaseRollout | None:
     try:
-        policy = read_body(_ROLLOUT_KIND, raw, _WithAnnounced).spec.releases_image_policy
+        policy = read_body(_ROLLOUT_KIND, raw, _Specified[_Announced]).spec.releases_image_policy
     except DecodeError:
         return None
     spec = ReleaseSpec(policy_name=policy.name, policy_namespace=policy.namespace or "")
@@ -374,18 +360,6 @@ class _Selectors(Wire):
     namespace_selector: WireSelector | None = None
 
 
-class _WithSelectors(Wire):
-    spec: _Selectors
-
-
-class _WithScheduleSpec(Wire):
-    spec: msgspec.Raw
-
-
-class _WithScheduleStatus(Wire):
-    status: ScheduleStatus | None = None
-
-
 def decode_schedule(kind: str, raw: JsonBytes) -> ScheduleObject:
     """Return a schedule of `SCHEDULE` or `CLUSTER_SCHEDULE`; an invalid schedule says why.
 
@@ -401,13 +375,13 @@ def decode_schedule(kind: str, raw: JsonBytes) -> ScheduleObject:
         status=_read_status(kind, raw),
     )
     try:
-        selectors = read_body(kind, raw, _WithSelectors).spec
+        selectors = read_body(kind, raw, _Specified[_Selectors]).spec
         decoded = msgspec.structs.replace(
             decoded,
             rollouts=_parse_selector(selectors.rollout_selector, "spec.rolloutSelector"),
             namespaces=_parse_namespaces(selectors.namespace_selector),
         )
-        schedule = decode_release_schedule(read_body(kind, raw, _WithScheduleSpec).spec)
+        schedule = decode_release_schedule(read_body(kind, raw, _Specified[msgspec.Raw]).spec)
     except DecodeError as error:
         return msgspec.structs.replace(decoded, problem=str(error))
     except InvalidInput as error:
@@ -417,7 +391,7 @@ def decode_schedule(kind: str, raw: JsonBytes) -> ScheduleObject:
 
 def _read_status(kind: str, raw: JsonBytes) -> ScheduleStatus:
     try:
-        return read_body(kind, raw, _WithScheduleStatus).status or ScheduleStatus()
+        return read_body(kind, raw, _Reported[ScheduleStatus]).status or ScheduleStatus()
     except DecodeError:
         return ScheduleStatus()
 
@@ -499,17 +473,9 @@ class _Named(Wire):
     rollout_ref: _RolloutRef
 
 
-class _WithName(Wire):
-    spec: _Named
-
-
 class _GateSpec(Wire):
     passing: bool | None = None
     allowed_versions: list[str] | None = None
-
-
-class _WithGateSpec(Wire):
-    spec: _GateSpec
 
 
 class _Owned(Wire):
@@ -524,9 +490,9 @@ def decode_gate(raw: JsonBytes) -> ReleaseGate:
     """Return a gate. Raises DecodeError where it does not even say which Rollout it holds."""
     read = read_head(_GATE_KIND, raw)
     head, origin = read.head, _read_origin(read, raw)
-    rollout = read_body(_GATE_KIND, raw, _WithName).spec.rollout_ref.name
+    rollout = read_body(_GATE_KIND, raw, _Specified[_Named]).spec.rollout_ref.name
     try:
-        spec = read_body(_GATE_KIND, raw, _WithGateSpec).spec
+        spec = read_body(_GATE_KIND, raw, _Specified[_GateSpec]).spec
     except DecodeError as error:
         return ReleaseGate(
             head=head, rollout=rollout, is_passing=False, problem=str(error), origin=origin
@@ -558,16 +524,15 @@ class _WithCheckSpec(Wire):
     spec: _CheckSpec | None = None
 
 
-class _WithCheckStatus(Wire):
-    status: HealthCheckStatus | None = None
-
-
 def decode_health_check(raw: JsonBytes) -> HealthCheck:
     """Return a HealthCheck. Raises DecodeError where its metadata or class cannot be read."""
     read = read_head(_HEALTH_CHECK_KIND, raw)
     spec = read_body(_HEALTH_CHECK_KIND, raw, _WithCheckSpec).spec or _CheckSpec()
     try:
-        status = read_body(_HEALTH_CHECK_KIND, raw, _WithCheckStatus).status or HealthCheckStatus()
+        status = (
+            read_body(_HEALTH_CHECK_KIND, raw, _Reported[HealthCheckStatus]).status
+            or HealthCheckStatus()
+        )
     except DecodeError as error:
         status = HealthCheckStatus(message=str(error))
     message = None if status.message is None else status.message[:_LONGEST_MESSAGE]
