@@ -308,7 +308,7 @@ def _split(
 
 
 def explain_difference(sts: AdoptableSet, other: AdoptableSet, *, is_end_told: bool = False) -> str:
-    """Return in words by what another set is shown to be none of its zones; empty: by nothing."""
+    """Return what shows that two sets are no zones of one group; empty: nothing does."""
     own, others = (_list_traits(each, choose_base(each)) for each in (sts, other))
     for what in (*own, *others):
         if own.get(what) != others.get(what) and (what != _END or is_end_told):
@@ -506,9 +506,9 @@ def _report_missing_selector(group: str) -> AdoptionFinding:
 
 
 def _list_findings(candidate: Candidate, named: frozenset[str]) -> Iterator[AdoptionFinding]:
-    """Yield all that is to be said of the zones of a group; their budgets are left to `budgets`.
+    """Yield the findings about the zones of a group, not about its budgets.
 
-    `named` are its zones by the word of a person, empty where their names were compared.
+    `named` are the zones that a person named, empty where names were compared.
     """
     group, members = candidate.name, candidate.members
     for member in members:
@@ -606,7 +606,7 @@ def _judge_application(candidate: Candidate, named: frozenset[str]) -> Iterator[
 
 
 def is_settled(sts: AdoptableSet) -> bool:
-    """Return whether every pod is at the revision that its set wants, so that none is outdated."""
+    """Return whether no pod is outdated."""
     status = sts.status
     if status is None:
         return False
@@ -742,7 +742,7 @@ def _make_finding(
 def _plan_group(
     candidate: Candidate, seen: AdoptableNamespace, named: frozenset[str]
 ) -> GroupAdoption:
-    """Return what is proposed for a group; `named` are its zones by the word of a person."""
+    """Return what is proposed for a group; `named` are the zones that a person named."""
     name, members = candidate.name, candidate.members
     _refuse_group(name)
     findings = [*_list_findings(candidate, named)]

@@ -144,7 +144,7 @@ def assess_health(
 
 
 def is_unhealthy(check: HealthCheck) -> bool:
-    """Return whether a check found a failure. Pending, and not looked yet, are none."""
+    """Return whether a check found a failure; pending and not yet evaluated are none."""
     return check.status.status == HealthStatus.UNHEALTHY
 
 
@@ -246,7 +246,7 @@ def advance_bake(entry: HistoryEntry, context: BakeContext) -> _BakeStep:
 
 
 def _describe_start(context: BakeContext) -> str:
-    """Return what holds from now on: with the end, and not with what is left, which changes."""
+    """Return a text that stays true: it has the end, not the time left."""
     text, span = "every HealthCheck is healthy; the bake has started", context.spec.bake_time
     if span is None:
         return text
@@ -262,7 +262,7 @@ def compute_cutoff(entry: HistoryEntry, now: datetime) -> datetime:
 
 
 def is_since(stamp: datetime, cutoff: datetime, now: datetime) -> bool:
-    """Return whether a time that a check has is of the cutoff or later."""
+    """Return whether a time of a check is at the cutoff or later."""
     stamp = min(stamp, now)
     return stamp >= (cutoff if stamp.microsecond else cutoff.replace(microsecond=0))
 
@@ -412,7 +412,7 @@ def describe_flux_wait(
     targets: Iterable[FluxTarget],
     compat: ReleaseCompat,
 ) -> str:
-    """Return what is waited for until all targets run a tag (RELB-16); empty for nothing.
+    """Return what Flux has yet to do until all targets run a tag (RELB-16).
 
     Without a bake its writes are enough.
     """

@@ -504,7 +504,7 @@ def discover(
 
 
 def needs_metadata(status: ReleaseStatus, tag: str, digest: str | None) -> bool:
-    """Return whether a registry has to be queried about a tag: what is on record lasts (RELB-01).
+    """Return whether a registry has to be asked about a tag (RELB-01).
 
     `digest` is what the policy says of it; another digest is another image.
     """

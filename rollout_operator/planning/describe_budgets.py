@@ -189,7 +189,7 @@ def _decide(snapshot: BudgetSnapshot, seen: _Scope, zone: Zone) -> Decisions:
 
 
 def _choose_pod(seen: _Scope, zone: Zone) -> Pod:
-    """Return the pod that stands for the others of its zone: a pod that is up, if there is any."""
+    """Return a pod that stands for its zone: one that is up, if there is any."""
     return next(iter(seen.standing[zone.sts.uid]), zone.own_pods[0])
 
 

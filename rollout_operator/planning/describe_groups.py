@@ -69,7 +69,7 @@ from rollout_operator.planning.readiness import (
 from rollout_operator.planning.rollout import count_outdated, render_outdated
 from rollout_operator.planning.wording import cut
 
-# A reader of "a month" learns that nothing is known.
+# A longer estimate tells a reader nothing.
 MOST_LEFT: Final = timedelta(days=30)
 
 # A failed attempt is repeated: `Plan.failed` is no matter for a person then.
@@ -146,7 +146,7 @@ def merge_descriptions(own: Description, others: Iterable[Description]) -> Descr
 
 
 def select_namespace(description: Description, namespace: str) -> Description | None:
-    """Return what a process of several namespaces says of this, None where it does not watch it."""
+    """Return the part about one namespace, None where the process does not watch it."""
     if not description.namespaces:
         return description
     chosen = next((other for other in description.namespaces if other.name == namespace), None)
@@ -530,9 +530,9 @@ def _list_waiting(reasons: Sequence[Reason]) -> Iterator[Waiting]:
 def _complete(
     plan: Plan, readinesses: Sequence[Readiness], steps: Sequence[Step], now: datetime
 ) -> Plan:
-    """Return a plan that says at least why a group which it calls done is not whole any more.
+    """Return the plan with a reason where it says done and the group is no longer whole.
 
-    Pods that have been starting for long are no matter of time alone.
+    Pods that have been starting for too long may need more than time.
     """
     short = [readiness for readiness in readinesses if not readiness.is_whole]
     if any(_is_stuck(readiness, now) for readiness in readinesses):

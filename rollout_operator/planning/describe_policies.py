@@ -144,7 +144,7 @@ def _is_in_pause(policy: PolicyDescription) -> bool:
 
 
 def _is_due(policy: PolicyDescription, now: datetime) -> bool:
-    """Return whether a pause is over for so long that something else is waited for."""
+    """Return whether a pause has been over for so long that something else holds the batch."""
     end = policy.next_batch
     return end is not None and _is_in_pause(policy) and now - end > DUE_AFTER
 

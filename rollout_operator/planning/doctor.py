@@ -116,7 +116,7 @@ def _check_values(installation: Installation) -> Iterator[Finding]:
 
 
 def _check_preparing(installation: Installation) -> Iterator[Finding]:
-    """Yield sets whose pods are to be prepared nowhere, or that say where and not that."""
+    """Yield sets with the label and no path or port, or with these and no label."""
     for sts in installation.sets:
         if is_labelled(sts.sts.labels, names.PREPARE_DOWNSCALE):
             target = plan_target(sts.sts.annotations, sts.sts.service_name)
@@ -174,7 +174,7 @@ def _choose_nearest(key: str) -> str:
 
 
 def _check_places(installation: Installation) -> Iterator[Finding]:
-    """Yield keys of the operator's that do nothing where they stand."""
+    """Yield the operator's keys that have no effect where they stand."""
     for sts in installation.sets:
         for key in sorted(_ONLY_LABELS & sts.annotations.keys() - sts.labels.keys()):
             yield make_finding(
@@ -192,7 +192,7 @@ def _check_places(installation: Installation) -> Iterator[Finding]:
 
 
 def _check_switches(installation: Installation) -> Iterator[Finding]:
-    """Yield labels that switch a review on with a value that may not be meant to."""
+    """Yield labels whose odd value switches a review on."""
     for sts in installation.sets:
         for key in sorted(_SWITCHES & sts.labels.keys()):
             value = sts.labels[key]
@@ -202,7 +202,7 @@ def _check_switches(installation: Installation) -> Iterator[Finding]:
 
 
 def _find_application(member: ZoneSet) -> tuple[str, ...]:
-    """Return which application a set belongs to, as charts label it, and of which release."""
+    """Return the application of a set and its release, as charts label them."""
     labels = member.labels
     return labels.get(_APPLICATION, ""), labels.get(_INSTANCE, "")
 
@@ -234,7 +234,7 @@ def plan_questions(installation: Installation) -> tuple[PathQuestion, ...]:
 
 
 def _list_targets(sts: ZoneSet) -> Iterator[Target]:
-    """Yield the places that can be called; what is wrong with others is found elsewhere."""
+    """Yield the paths that can be called; other checks find what is wrong with the rest."""
     targets: list[Target | NoTarget] = []
     if is_labelled(sts.sts.labels, PREPARE_DOWNSCALE):
         targets.append(plan_target(sts.sts.annotations, sts.sts.service_name))
@@ -264,7 +264,7 @@ def _check_answers(installation: Installation) -> Iterator[Finding]:
 
 
 def explain_unknown(answers: Sequence[PathAnswer]) -> str:
-    """Return why it is not known of all sets whether they answer; empty where findings are."""
+    """Return why some sets could not be asked; empty where there are findings."""
     if any(_judge(answer) is not None for answer in answers):
         return ""
     unknown = [answer for answer in answers if answer.problem or answer.status in _CALLER_REFUSED]

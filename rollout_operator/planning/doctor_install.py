@@ -49,27 +49,27 @@ _WATCHED: Final = "WATCH_NAMESPACE"
 _LEVEL: Final = "LOG_LEVEL"
 _NAME: Final = "OPERATOR_NAME"
 _PORT: Final = "METRICS_PORT"
-# What an argument or a variable may name without saying it: a variable, an object.
+# A value that refers to a variable or an object: it is not known here.
 _ELSEWHERE: Final = "$("
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 
 _DEFAULT_POD_TIMEOUT: Final = timedelta(seconds=5)
 _DEFAULT_REQUEST_TIMEOUT: Final = timedelta(seconds=10)
-# The other hooks answer out of memory; a new connection and a busy machine take some of it.
+# The other hooks answer from memory; a new connection and a busy machine take time.
 _LEAST: Final = timedelta(seconds=2)
 
 _FAILED: Final = re.compile(r'failed calling webhook "([^"]*)"')
 _TIMED_OUT: Final = ("context deadline exceeded", "i/o timeout", "Client.Timeout exceeded")
 _POD_SECURITY: Final = "violates PodSecurity"
-# A webhook of another owner that has side effects: nothing is learnt of ours.
+# Another owner's webhook has side effects: the dry run says nothing of ours.
 _NOT_TRIED: Final = "does not support dry run"
-# Of the violations, of which the API server names all; answers are cut themselves.
+# The API server names all violations.
 _SHOWN: Final = 120
 _POD: Final = re.compile(r'pods "[^"]*" is forbidden: |cannot create pods in namespace [^:]*: ')
-# More pods than the quota has room for: those that are replaced have left theirs by then.
+# A pod that is replaced has freed its share of the quota by then.
 _QUOTA: Final = "exceeded quota"
 
-# As the shipped Deployment calls it, also inside of other names.
+# As the shipped Deployment writes it, also within other values.
 _OWN_NAMESPACE: Final = "$(POD_NAMESPACE)"
 
 _ZONES: Final = "rollout-operator.grafana.com"
@@ -182,13 +182,13 @@ def list_arguments(operator: OperatorDeployment) -> tuple[str, ...]:
 
 
 def list_watched(operator: OperatorDeployment, own: str) -> tuple[str, ...]:
-    """Return the namespaces that an operator watches, as far as that is known; else its own."""
+    """Return the namespaces that an operator watches; its own where that is not known."""
     text = "" if _find_flag(operator, _NAMESPACE_FLAGS) else _get(operator, _WATCHED)
     return tuple(dict.fromkeys(name for name in map(str.strip, text.split(",")) if name)) or (own,)
 
 
 def watches(operator: OperatorDeployment, namespace: str) -> bool:
-    """Return whether an operator of another namespace looks after this, as its variable says."""
+    """Return whether the variable of an operator elsewhere names this namespace."""
     text = operator.variables.get(_WATCHED)
     if text is None or _ELSEWHERE in text or _find_flag(operator, _NAMESPACE_FLAGS):
         return False
@@ -196,7 +196,7 @@ def watches(operator: OperatorDeployment, namespace: str) -> bool:
 
 
 def check_overruled(installation: Installation) -> Iterator[Finding]:
-    """Yield variables in place of which a flag counts that says something else."""
+    """Yield variables that a flag with another value overrules."""
     for deployment in list_acting(installation):
         for variable, flags in (
             (_WATCHED, _NAMESPACE_FLAGS),
@@ -215,7 +215,7 @@ def check_overruled(installation: Installation) -> Iterator[Finding]:
 
 
 def _list_given(operator: OperatorDeployment) -> Iterator[str]:
-    """Yield the variables that are given; that of namespaces counts where it is empty as well."""
+    """Yield the variables that are set; that of namespaces counts even where it is empty."""
     for name in (_WATCHED, _LEVEL, _NAME, _PORT):
         text = operator.variables.get(name)
         if text is not None and (text.strip() or name == _WATCHED):
@@ -336,7 +336,7 @@ def check_timeouts(installation: Installation) -> Iterator[Finding]:
 
 
 def _read_span(installation: Installation, flag: str, default: timedelta) -> timedelta:
-    """Return the duration that a flag of the operator has; what is none stops it anyway."""
+    """Return the value of a duration flag; an invalid one stops the operator anyway."""
     texts = [find_value(operator.arguments, flag) for operator in list_acting(installation)]
     try:
         return parse_duration(next(filter(None, texts), format_duration(default)))
@@ -358,7 +358,7 @@ def _judge(answer: ReachAnswer) -> Iterator[Finding]:
         is_late = any(arguments in answer.error for arguments in _TIMED_OUT)
         code = FindingCode.WEBHOOK_TIMED_OUT if is_late else FindingCode.WEBHOOK_UNREACHABLE
         yield make_finding(code, f"webhook {failed[1]}", answer.error)
-    # Whatever else refused it, such as the schema of another release, says nothing of ours.
+    # Any other refusal, such as by the schema of another release, says nothing of ours.
     elif answer.must_be_refused and not answer.error:
         text = f"no webhook refused to {answer.request}: it was accepted"
         yield make_finding(FindingCode.WEBHOOK_NOT_CALLED, " ".join(answer.paths), text)
@@ -376,7 +376,7 @@ def check_pods(installation: Installation) -> Iterator[Finding]:
 
 
 def _judge_refusal(error: str) -> tuple[FindingCode, str]:
-    """Return what is the same for all pods of a kind: their names come before it."""
+    """Return the part of a refusal that does not name the pod."""
     _, security, violations = error.partition(_POD_SECURITY)
     if security:
         cut = "..." if len(violations) > _SHOWN else ""
@@ -458,7 +458,7 @@ def _list_missing(answers: Iterable[RightAnswer]) -> Iterator[Finding]:
 
 
 def _render_object(right: Right) -> str:
-    """Return what a right is about, as a rule of a Role names it."""
+    """Return the object of a right, as a rule of a Role names it."""
     resource = f"{right.resource}/{right.subresource}" if right.subresource else right.resource
     named = f' "{right.name}"' if right.name else ""
     group = f' in API group "{right.group}"' if right.group else ""

@@ -253,7 +253,7 @@ def _list_ahead(place: _Place, pod: Pod) -> Iterator[Reason]:
 
 
 def _list_reported(place: _Place) -> Iterator[Reason]:
-    """Yield what the plan says of a zone, or of all, beyond what its snapshot shows."""
+    """Yield what the plan says of a zone, or of all zones, beyond its snapshot."""
     for wait in place.plan.waits:
         is_for_all = not wait.zone or wait.code is Code.ZONE_LEFT_SHORT
         if (is_for_all or wait.zone == place.sts.name) and wait.code not in _SHOWN:

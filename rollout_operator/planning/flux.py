@@ -70,7 +70,7 @@ _CURRENT: Final = StatusVerdict(ObjectStatus.CURRENT)
 
 
 def name_manager(rollout: str) -> str:
-    """Return the field manager of a Rollout; that of a long name is cut, and distinguished."""
+    """Return the field manager of a Rollout; a long name is cut and gets a hash."""
     name = f"{_MANAGER}/{rollout}"
     if len(name) <= _LONGEST_MANAGER:
         return name
@@ -117,7 +117,7 @@ def _plan_object(rollout: str, tag: str, flux: FluxObject) -> Iterator[FluxWrite
 
 
 def _keep(flux: FluxObject, names: Iterable[str]) -> FluxWrite:
-    """Return a write that makes another manager hold values too, beside those that it has."""
+    """Return a write by which `RELEASED` holds these values, beside those it has."""
     held = (name for name, managers in flux.writers.items() if RELEASED in managers)
     kept = {name: flux.values[name] for name in sorted({*names, *held}) if name in flux.values}
     text = f"{_show(flux, names)} stays: the Rollout lets go of it"

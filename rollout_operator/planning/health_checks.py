@@ -98,12 +98,12 @@ def track_failure(
 
 
 def has_lasted(failure: FluxFailure | None, now: datetime, grace: timedelta) -> bool:
-    """Return whether a failure counts: it may pass by itself before that."""
+    """Return whether a failure counts: before that it may pass by itself."""
     return failure is not None and now - failure.since >= grace
 
 
 def next_read(failures: Iterable[FluxFailure], now: datetime, grace: timedelta) -> timedelta | None:
-    """Return after what time one of them counts, None where there is none that may."""
+    """Return after what time the first of them counts, None where none will."""
     waits = [
         grace - (now - failure.since) for failure in failures if not has_lasted(failure, now, grace)
     ]
@@ -299,7 +299,7 @@ def _assess_set(tree: Tree, now: datetime) -> InventoryFinding:
 
 
 def _soften(finding: InventoryFinding) -> InventoryFinding:
-    """Return a finding that waits where what cannot be read may be there the next time."""
+    """Let a finding wait where the object may be readable the next time."""
     if not (finding.problem and finding.may_pass):
         return finding
     verdict = StatusVerdict(ObjectStatus.IN_PROGRESS, finding.problem)

@@ -165,7 +165,7 @@ class _ReleasePass:
         return bool(self.snapshot.write_problem and self.list_unwritten())
 
     def must_wait(self) -> bool:
-        """Return whether a deployment or retry cannot begin now, and note until when."""
+        """Return whether no deployment or retry can begin now, and note until when."""
         self.clear_after = next_clear_time(self.checks, self.now)
         return self.clear_after is not None
 
@@ -459,7 +459,7 @@ def _has_changed(before: ReleaseStatus, after: ReleaseStatus, kind: str) -> bool
 
 
 def _plan_refused(refused: RefusedRelease, snapshot: ReleaseSnapshot) -> ReleasePlan:
-    """Return a plan that deploys nothing; versions and gates are kept up to date."""
+    """Return a plan that deploys nothing, and keeps versions and gates up to date."""
     reason, text, status = candidates.INVALID_SPEC, refused.problem, refused.status
     findings = [
         ConditionFinding(candidates.READY, False, reason, text),
@@ -523,7 +523,7 @@ def _retry(state: _ReleasePass) -> None:
 
 
 def _discover(state: _ReleasePass, *, keeps_all: bool = False) -> None:
-    """`keeps_all` forgets nothing but what there is no room for."""
+    """With `keeps_all`, forget only what there is no room for."""
     policy = state.snapshot.policy
     state.status, events = discover(state.status, policy, state.snapshot.metadata)
     spec = None if keeps_all else state.spec

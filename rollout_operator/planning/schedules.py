@@ -210,7 +210,7 @@ def _find_bit(bits: int, first: int) -> int | None:
 def _next_clock_change(zone: tzinfo, begin: datetime, end: datetime) -> datetime:
     """Return the instant after `begin` at which clocks are changed, `end` where they are not.
 
-    Of no zone clocks are changed forth and back within a day, which would go unseen.
+    No zone changes its clocks forth and back within a day, which would be missed.
     """
     before = begin.astimezone(zone).utcoffset()
     if end.astimezone(zone).utcoffset() == before:
@@ -323,7 +323,7 @@ def _list_selected(snapshot: ScheduleSnapshot) -> Sequence[GatedRollout] | None:
 
 
 def _takes(spaces: LabelSelector, labels: Mapping[str, str] | None) -> bool:
-    """Return whether a namespace is selected; an unknown namespace is only by a selector of all."""
+    """Return whether a namespace is selected; an unknown one only by a selector of all."""
     return spaces == LabelSelector() if labels is None else spaces.takes(labels)
 
 
@@ -416,7 +416,7 @@ def _choose_name(schedule: ScheduleObject, rollout: GatedRollout, taken: set[str
 
 
 def _names(schedule: ScheduleObject, rollout: GatedRollout) -> tuple[str, str]:
-    """Return the names that a gate may have; they follow from both names, whatever is known.
+    """Return the names that a gate may have; they follow from both names alone.
 
     `a-b` and `c` make the same as `a` and `b-c`: the second has a hash, as has what is too long.
     """
@@ -476,7 +476,7 @@ def _next_pass(snapshot: ScheduleSnapshot, state: ScheduleState | None) -> timed
 
 
 def list_by_gate(kind: str, gate: ReleaseGate) -> Iterator[str]:
-    """Yield the schedules of a kind that keep a gate, or did, as it says itself (REL-101)."""
+    """Yield the schedules of a kind that keep a gate, or did, by its own words (REL-101)."""
     owners = (owner.name for owner in gate.origin.owners if owner.kind == kind)
     labels = gate.origin.labels
     labelled = labels.get(names.SCHEDULE_NAME) if labels.get(names.SCHEDULE_KIND) == kind else None

@@ -639,7 +639,7 @@ def _read_field(name: str, part: msgspec.Raw) -> Mapping[str, object]:
 
 
 def _list_times(status: PolicyStatus) -> Iterator[str]:
-    """Yield what must be a time: the API server would refuse a status that has it still."""
+    """Yield the texts that must be times: the API server refuses a status with another."""
     times = [status.start_time, status.completion_time, status.next_batch_time]
     if isinstance(status.last_batch, RecordedBatch):
         times += [status.last_batch.start_time, status.last_batch.completion_time]

@@ -158,7 +158,7 @@ def _decode_ports(raw: JsonBytes) -> tuple[int, ...]:
 
 
 def place_decoder(kind: str) -> Callable[[JsonBytes], WatchedObject]:
-    """Return what decodes where an object of `kind` is, and nothing else. It raises DecodeError."""
+    """Return the decoder of the metadata of a kind. It raises DecodeError."""
 
     def decode(raw: JsonBytes) -> WatchedObject:
         head = read_as(kind, raw, _PLACED).metadata
@@ -233,7 +233,7 @@ def decode_bookmark(raw: JsonBytes) -> Bookmark:
 
 
 def decode_version(kind: str, raw: JsonBytes) -> str:
-    """Return the resourceVersion of an object that holds nothing else, such as a bookmark.
+    """Return the resourceVersion of an object, such as a bookmark.
 
     Raises DecodeError.
     """
@@ -324,7 +324,7 @@ def _controller(owners: list[Owner] | None) -> Owner | None:
 
 
 def _keep_labels(labels: Mapping[str, str] | None) -> Mapping[str, str]:
-    """Return labels whose words are kept once: nearly all repeat from object to object."""
+    """Intern labels: nearly all repeat from object to object."""
     kept = bound_labels(labels or {})
     return {sys.intern(key): sys.intern(value) for key, value in kept.items()}
 

@@ -171,7 +171,7 @@ _Headed = TypeVar("_Headed", bound=Headed)
 
 
 def watch_as(decode: Callable[[JsonBytes], _Headed]) -> Callable[[JsonBytes], WatchedObject]:
-    """Return what reads an object to be followed. It raises as `decode`."""
+    """Return a decoder for a watch. It raises what `decode` raises."""
 
     def decode_watched(raw: JsonBytes) -> WatchedObject:
         decoded = decode(raw)

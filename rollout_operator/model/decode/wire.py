@@ -542,7 +542,7 @@ def decode_or_salvage(
 
 
 def salvage(kind: str, raw: JsonBytes, error: DecodeError) -> Unreadable:
-    """Return what `raw` still says about its identity; text that cannot be read is empty.
+    """Return the identity that can still be read; what cannot be read is empty.
 
     Never raises, whatever `raw` is.
     """
@@ -639,7 +639,7 @@ def _loads(raw: JsonBytes) -> object:
 def _shed(body: bytes) -> bytes:
     """Return a large object without its large parts, which its name does not need.
 
-    `managedFields` of 1.2 MB take a third of a second, and nothing else has a turn meanwhile.
+    `managedFields` of 1.2 MB block the event loop for a third of a second.
     """
     if len(body) <= _LARGE:
         return body
