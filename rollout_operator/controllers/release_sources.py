@@ -382,7 +382,7 @@ async def _read_proxy(reader: Reader, repository: ImageRepository) -> str | None
     address, *pair = (data.get(key, b"") for key in ("address", "username", "password"))
     try:
         url = urlsplit(address.decode("ascii").strip())
-        has_host = url.scheme in {"http", "https"} and bool(url.hostname)
+        has_host = url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
     except ValueError:
         has_host = False
     if not has_host:

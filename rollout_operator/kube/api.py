@@ -173,7 +173,8 @@ class Reader(Protocol):
         """Return one page of a list.
 
         `resource_version` None reads the newest state from the store; "0" takes what the server has
-        cached. Raises Gone where `token` has expired, and what `fetch` raises.
+        cached, as a whole: it may ignore the limit. Raises Gone where `token` has expired, and what
+        `fetch` raises.
         """
         ...
 

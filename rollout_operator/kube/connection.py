@@ -34,10 +34,12 @@ from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock, ServerClock
 from rollout_operator.kube.api import Call
 from rollout_operator.kube.kubeconfig import (
+    PROXY_SCHEMES,
     Credential,
     KubeconfigChoice,
     Pem,
     UserCredentials,
+    find_url_problem,
     read_kubeconfig,
     run_login,
     token_file,
@@ -51,6 +53,7 @@ from rollout_operator.kube.lean import (
     new_configuration,
 )
 from rollout_operator.model.names import CLUSTER_HEADER, FIELD_MANAGER, ConfigError
+from rollout_operator.model.units import quote
 from rollout_operator.telemetry.logs import log
 
 # Reading pauses at twice this much of an unread answer: enough for one page of a list in few steps,
@@ -60,7 +63,6 @@ _READ_BUFFER: Final = 256 * 1024
 # What made objects large may be gone: a page may grow again, twice as large each time.
 SMALL_PAGES_LAST: Final = timedelta(hours=1)
 
-_PROXY_SCHEMES: Final = ("http://", "https://")
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 _Address = IPv4Address | IPv6Address
@@ -162,9 +164,9 @@ def open_transport(
         configuration.api_key["BearerToken"] = credential.value
         configuration.refresh_api_key_hook = credential.show_current
     proxy = configuration.proxy or choose_proxy(configuration.host, environ)
-    if proxy and not proxy.startswith(_PROXY_SCHEMES):
-        scheme = proxy.partition(":")[0]
-        raise ConfigError(f"proxy to {configuration.host}: scheme {scheme!r} is not http or https")
+    if proxy and (problem := find_url_problem(proxy, PROXY_SCHEMES)):
+        scheme = configuration.host.partition(":")[0].upper()
+        raise ConfigError(f"environment variable {scheme}_PROXY {problem}")
     try:
         api = new_api_client(configuration)
     except OSError as error:  # ssl.SSLError is one
@@ -346,6 +348,12 @@ def _in_cluster(configuration: LibraryConfiguration, access: Access, clock: Cloc
         raise ConfigError(
             f"token file {token}: there is none: automountServiceAccountToken is false in the"
             " ServiceAccount, and the pod does not set it to true"
+        )
+    host, port = map(access.environ.__getitem__, _SERVICE)
+    server = f"https://{f'[{host}]' if ':' in host else host}:{port}"
+    if problem := find_url_problem(server):
+        raise ConfigError(
+            f"environment variables {' and '.join(_SERVICE)}: {quote(server)} {problem}"
         )
     credential = token_file(token, clock)
     ca = access.service_account / "ca.crt"

@@ -257,9 +257,7 @@ class OptionalInformer(Generic[Cached]):
 
     async def _is_there(self) -> bool:
         try:
-            await self._client.fetch_page(
-                self._resource, self._namespace, limit=1, resource_version="0"
-            )
+            await self._client.fetch_page(self._resource, self._namespace, limit=1)
         except ApiError as error:
             self._record(error)
             return False
@@ -385,9 +383,7 @@ class FollowedKind:
         """Return the first version that can be listed; None leaves the reason in `_error`."""
         for resource in self._source.resources:
             try:
-                await self._source.client.fetch_page(
-                    resource, self._source.namespace, limit=1, resource_version="0"
-                )
+                await self._source.client.fetch_page(resource, self._source.namespace, limit=1)
             except ApiError as error:
                 self._record(error)
                 if not isinstance(error, NotFound):

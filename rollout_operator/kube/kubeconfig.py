@@ -23,12 +23,14 @@ import base64
 import binascii
 import json
 import os
+import re
 import shutil
 import ssl
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote as percent_encode
@@ -49,6 +51,10 @@ RELOAD_GAP: Final = timedelta(seconds=10)
 # A program that prompts for a password on a terminal which is not there would wait for ever.
 LOAD_LIMIT: Final = timedelta(seconds=30)
 
+PROXY_SCHEMES: Final = ("http", "https")
+
+# An address in brackets may be followed by a port only.
+_AFTER_IPV6: Final = re.compile(r"\][^:]")
 _MAX_TOKEN: Final = 64 * 1024
 _KEY: Final = "BearerToken"
 
@@ -475,9 +481,13 @@ def read_kubeconfig(choice: KubeconfigChoice) -> Kubeconfig:
     users = ((file, one.name, one.user) for file, content in files for one in content.users)
     _, context = _choose(f"{label}: contexts", name, contexts)
     part, cluster = _choose(f"{label}: clusters", context.cluster, clusters)
+    where = f"{part.path}.server"
     if choice.server:
+        where = "-kubernetes.api-url"
         cluster = msgspec.structs.replace(cluster, server=choice.server)
-    server = _read_server(part, cluster)
+    server = _read_server(where, cluster.server)
+    if cluster.proxy_url and (problem := find_url_problem(cluster.proxy_url, PROXY_SCHEMES)):
+        raise part.refuse("proxy-url", f" {problem}")
     authority = part.read_pem(
         "certificate-authority", cluster.certificate_authority, cluster.certificate_authority_data
     )
@@ -492,7 +502,7 @@ def read_kubeconfig(choice: KubeconfigChoice) -> Kubeconfig:
         server_name=cluster.tls_server_name,
         is_insecure=cluster.insecure_skip_tls_verify,
         authority=authority,
-        proxy=_read_proxy(part, cluster.proxy_url),
+        proxy=cluster.proxy_url,
         user=UserCredentials(),
     )
     if not context.user:
@@ -578,20 +588,43 @@ def _suggest(name: str, names: Sequence[str]) -> str:
     return f"; there is only {shown}{more}" if names else ""
 
 
-def _read_server(part: _Part, cluster: _Cluster) -> str:
-    """Return the URL without a slash at its end, where paths are added."""
-    text = cluster.server
-    if not text:
-        raise part.refuse("server", " is not set")
+def find_url_problem(text: str, schemes: Sequence[str] = ("https",)) -> str:
+    """Return why nothing can be sent to a URL, as the end of a sentence; empty where it can.
+
+    It does not show the URL, which may hold a password.
+    """
+    if not text.lower().startswith(("https://", "http://")):
+        return f"must begin with {' or '.join(f'{scheme}://' for scheme in schemes)}"
+    if not text.isprintable() or " " in text:
+        return "contains a space or a control character"
     try:
         url = urlsplit(text)
-        is_url = url.scheme in {"https", "http"} and bool(url.hostname) and url.port != 0
+        host = url.hostname or ""
+        host.encode("idna")  # as the resolver does
+        if host and not host.strip("0123456789."):
+            IPv4Address(host)
+        if _AFTER_IPV6.search(url.netloc):
+            return "has an invalid host"
     except ValueError:
-        is_url = False
-    if not is_url or not text.isprintable() or " " in text:
-        raise part.refuse("server", f": {quote(text)} is no URL: it begins with https://")
+        return "has an invalid host"
+    if not host:
+        return "names no host"
+    try:
+        is_port = url.port != 0
+    except ValueError:
+        is_port = False
+    return "" if is_port else "needs a port from 1 to 65535"
+
+
+def _read_server(where: str, text: str) -> str:
+    """Return the URL without a slash at its end, where paths are added."""
+    if not text:
+        raise ConfigError(f"{where} is not set")
+    if problem := find_url_problem(text):
+        raise ConfigError(f"{where}: {quote(text)} {problem}")
+    url = urlsplit(text)
     if url.username is not None or url.query or url.fragment:
-        raise part.refuse("server", ": a user, a query or a fragment in the URL is not supported")
+        raise ConfigError(f"{where}: a user, a query or a fragment in the URL is not supported")
     return urlunsplit(url).rstrip("/")
 
 
@@ -601,22 +634,6 @@ def _check_authority(part: _Part, authority: Pem) -> None:
         ssl.create_default_context(cadata=content.decode("ascii", "ignore"))
     except (ssl.SSLError, ValueError) as error:
         raise part.refuse("certificate-authority", ": it holds no certificate") from error
-
-
-def _read_proxy(part: _Part, text: str) -> str:
-    if not text:
-        return ""
-    try:
-        url = urlsplit(text)
-        is_url = bool(url.hostname) and url.port != 0
-    except ValueError:
-        is_url = False
-    # The URL may hold a password.
-    if not is_url:
-        raise part.refuse("proxy-url", " is no URL: it begins with http:// or https://")
-    if url.scheme not in {"http", "https"}:
-        raise part.refuse("proxy-url", f": scheme {quote(url.scheme)} is not http or https")
-    return text
 
 
 def _read_user(

@@ -931,7 +931,7 @@ class ClusterSchedules:
         try:
             is_there = await self._is_granted()
             if is_there:
-                await self._client.fetch_page(_RESOURCE, "", limit=1, resource_version="0")
+                await self._client.fetch_page(_RESOURCE, "", limit=1)
         except (ApiError, DecodeError) as error:
             log.debug("Schedules of the cluster are not followed", err=error)
             # Where there are none for this process, it has none to obey.

@@ -120,9 +120,7 @@ def test_what_is_wrong_with_the_words_is_said_before_anything_is_sent(tmp_path: 
         find("-context=frst", KUBECONFIG=str(file))
     with pytest.raises(ConfigError, match=r"\.context is not there; there is only first, second$"):
         find("-context=other", KUBECONFIG=str(file))
-    with pytest.raises(
-        ConfigError, match=r'\.server: "10\.0\.0\.1:6443" is no URL: it begins with'
-    ):
+    with pytest.raises(ConfigError, match=r'\.server: "10\.0\.0\.1:6443" must begin with https://'):
         find(KUBECONFIG=str(write(tmp_path / "plain", "10.0.0.1:6443")))
     with pytest.raises(ConfigError, match=r'of the context: "\.\./x" is not a name of a namesp'):
         find(KUBECONFIG=str(write(tmp_path / "odd", namespace="../x")))

@@ -330,6 +330,7 @@ async def test_a_key_with_a_password_is_refused(tmp_path: Path) -> None:
         ({"certificates": "s"}, {"ca__crt": HIDDEN}, "ca.crt holds no certificates"),
         ({"certificates": "s"}, {}, "ca.crt holds no certificates"),
         ({"proxy": "s"}, {"address": f"socks5://{HIDDEN}"}, "address is no URL of a proxy"),
+        ({"proxy": "s"}, {"address": f"http://{HIDDEN}:99999"}, "address is no URL of a proxy"),
         ({"proxy": "s"}, {}, "address is no URL of a proxy"),
     ],
 )

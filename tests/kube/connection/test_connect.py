@@ -75,6 +75,13 @@ def data(path: Path) -> str:
     return base64.b64encode(path.read_bytes()).decode()
 
 
+@pytest.fixture
+def account(tmp_path: Path, pki: Pki) -> Path:
+    (tmp_path / "token").write_text("projected\n")
+    (tmp_path / "ca.crt").write_bytes(pki.ca.read_bytes())
+    return tmp_path
+
+
 @asynccontextmanager
 async def pod_server(tls: ssl.SSLContext | None = None) -> AsyncIterator[FakeApi]:
     """Run an API server that has one pod."""
@@ -336,7 +343,7 @@ async def test_a_proxy_of_the_file_or_of_the_environment_is_used(kubeconfig: Kub
         ),
         pytest.param(
             {"clusters": [{"name": "k", "cluster": {"proxy-url": "socks5://me:pw@p:1"}}]},
-            'cluster.proxy-url: scheme "socks5" is not http or https',
+            "cluster.proxy-url must begin with http:// or https://",
             id="proxy of another kind",
         ),
     ],
@@ -375,14 +382,38 @@ async def test_flag_14_a_file_that_is_no_kubeconfig(
     assert message == f"-kubernetes.config-file {file}: {problem}"
 
 
+@pytest.mark.parametrize(
+    ("url", "environ", "problem"),
+    [
+        ("https://127.0.0.1:99999", {}, '-kubernetes.api-url: "https://127.0.0.1:99999" {port}'),
+        ("10.0.0.1:6443", {}, '-kubernetes.api-url: "10.0.0.1:6443" must begin with https://'),
+        ("https://me@k", {}, "-kubernetes.api-url: a user, a query or a fragment in the URL"),
+        ("https://k", {"HTTPS_PROXY": "p:99999"}, "HTTPS_PROXY {port}"),
+        ("https://k", {"https_proxy": "http://me:pw@p..b"}, "HTTPS_PROXY has an invalid host"),
+        ("http://k", {"HTTP_PROXY": "socks5://p"}, "HTTP_PROXY must begin with http://"),
+        ("", {"KUBERNETES_SERVICE_PORT": "99999"}, 'PORT: "https://k:99999" {port}'),
+        ("", {"KUBERNETES_SERVICE_PORT": "tcp"}, 'PORT: "https://k:tcp" {port}'),
+        ("", {"KUBERNETES_SERVICE_HOST": "1.2.3.999"}, '"https://1.2.3.999:443" has an inv'),
+    ],
+)  # fmt: skip
+async def test_a_url_that_cannot_be_called_is_named_with_its_source(
+    account: Path, kubeconfig: Kubeconfig, url: str, environ: dict[str, str], problem: str
+) -> None:
+    """FLAG-14: before anything is sent, and without the password of a proxy."""
+    message = await reason_of(
+        Access(
+            namespace="ops",
+            api_url=url,
+            config_file=str(kubeconfig.write()) if url else "",
+            service_account=account,
+            environ={"KUBERNETES_SERVICE_HOST": "k", "KUBERNETES_SERVICE_PORT": "443", **environ},
+        )
+    )
+    assert problem.format(port="needs a port from 1 to 65535") in message
+    assert "pw" not in message
+
+
 # --- in a cluster ------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def account(tmp_path: Path, pki: Pki) -> Path:
-    (tmp_path / "token").write_text("projected\n")
-    (tmp_path / "ca.crt").write_bytes(pki.ca.read_bytes())
-    return tmp_path
 
 
 def in_cluster(account: Path, url: str = "https://127.0.0.1:1") -> Access:

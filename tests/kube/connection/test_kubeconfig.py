@@ -19,6 +19,7 @@ from tests.world.pki import Pki, make_pki
 V1 = "client.authentication.k8s.io/v1"
 EXEC = {"apiVersion": V1, "command": "sh", "interactiveMode": "Never"}
 PEM = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nMIIB\n").decode()
+BAD_PORT = "needs a port from 1 to 65535"
 ENCRYPTED = base64.b64encode(b"-----BEGIN %s-----\nMIIB\n" % b"ENCRYPTED PRIVATE KEY").decode()
 
 
@@ -168,10 +169,20 @@ def test_what_is_wrong_with_a_file_counts_wherever_it_stands(
     ("cluster", "message"),
     [
         ({"server": ""}, "server is not set"),
-        ({"server": "one:6443"}, 'server: "one:6443" is no URL: it begins with https://'),
-        ({"server": "https://"}, 'server: "https://" is no URL: it begins with https://'),
-        ({"server": "https://a:b"}, 'server: "https://a:b" is no URL: it begins with https://'),
-        ({"server": "https://a b"}, 'server: "https://a b" is no URL: it begins with https://'),
+        ({"server": "one:6443"}, 'server: "one:6443" must begin with https://'),
+        ({"server": "https://"}, 'server: "https://" names no host'),
+        ({"server": "https://:443"}, 'server: "https://:443" names no host'),
+        ({"server": "https://a:b"}, f'server: "https://a:b" {BAD_PORT}'),
+        ({"server": "https://a:0"}, f'server: "https://a:0" {BAD_PORT}'),
+        ({"server": "https://127.0.0.1:99999"}, f'server: "https://127.0.0.1:99999" {BAD_PORT}'),
+        (
+            {"server": "https://a b"},
+            'server: "https://a b" contains a space or a control character',
+        ),
+        ({"server": "https://[::1"}, 'server: "https://[::1" has an invalid host'),
+        ({"server": "https://[::1]x:1"}, 'server: "https://[::1]x:1" has an invalid host'),
+        ({"server": "https://1.2.3.999"}, 'server: "https://1.2.3.999" has an invalid host'),
+        ({"server": "https://a..b"}, 'server: "https://a..b" has an invalid host'),
         (
             {"server": "https://me:secret@one"},
             "server: a user, a query or a fragment in the URL is not supported",
@@ -186,11 +197,13 @@ def test_what_is_wrong_with_a_file_counts_wherever_it_stands(
             {"certificate-authority": "ca", "certificate-authority-data": PEM},
             "certificate-authority: certificate-authority-data is set as well",
         ),
-        ({"proxy-url": "p:3128"}, "proxy-url is no URL: it begins with http:// or https://"),
+        ({"proxy-url": "p:3128"}, "proxy-url must begin with http:// or https://"),
         (
             {"proxy-url": "socks5://me:secret@p:1"},
-            'proxy-url: scheme "socks5" is not http or https',
+            "proxy-url must begin with http:// or https://",
         ),
+        ({"proxy-url": "http://me:secret@p:99999"}, f"proxy-url {BAD_PORT}"),
+        ({"proxy-url": "http://me:secret@"}, "proxy-url names no host"),
     ],
 )
 def test_the_field_of_a_cluster_is_named(
