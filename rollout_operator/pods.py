@@ -1,16 +1,11 @@
-"""Call pods over HTTP: prepare and un-prepare them, and read since when they are ready.
+"""Call pods over HTTP: prepare them, cancel that, and read since when they are ready.
 
-Decides how long a call may take, how many go at a time and what counts as success. What may be
-called is decided in `planning.requests`, how it is sent in `sender`, what an answer says
-in `model.decode.objects`; which pods are called, and what a failure means, is left to `guards`
-and `controllers`.
+Decides how long a call may take, how many run at a time and what counts as success. What may be
+called is decided in `planning.requests`; what a failure means is left to `guards` and
+`controllers`.
 
-The real way to pods: one HTTP request over a connection of its own.
-
-A pod is a stranger: nothing that it answers is followed, kept, unpacked or believed beyond its
-status and, where it is called for a time, that time; and nothing is sent to it that shows who we
-are but our namespace and, where we trace, the number of the trace (SEC-11, SEC-12). Which requests
-are made, how long a request may take and what its status means is decided in `client`.
+A pod is a stranger: redirects are not followed, cookies not kept, bodies not unpacked, and requests
+show nothing of us but our namespace and the trace (SEC-11, SEC-12).
 """
 
 import asyncio
@@ -44,7 +39,7 @@ Method = Literal["POST", "DELETE"]
 AT_MOST_PER_REVIEW: Final = 32
 # Tenants choose the paths: a value of a label for each would let them fill our memory (W-59).
 MOST_PATHS: Final = 20
-OTHER_PATH: Final = "other"
+_OTHER_PATH: Final = "other"
 
 _LOST: Final = (aiohttp.ClientError, TimeoutError, OSError)
 # Without a connection the pod has never got the call.
@@ -65,7 +60,7 @@ class PodError(OperatorError):
         self.may_arrive = may_arrive
 
 
-class ConnectionBroken(aiohttp.ClientError):
+class _ConnectionBroken(aiohttp.ClientError):
     """The connection broke after the request was sent: it must not be sent a second time."""
 
 
@@ -175,7 +170,6 @@ class PodClient:
         return answers
 
     async def close(self) -> None:
-        """Close all connections: calls under way fail, and no later call is made."""
         await self._sender.close()
 
     async def _call(self, method: Method, endpoint: Endpoint) -> None:
@@ -245,7 +239,7 @@ class PodClient:
     def _path_label(self, path: str) -> str:
         if len(self._paths) < MOST_PATHS:
             self._paths.add(path)
-        return f"/{path}" if path in self._paths else OTHER_PATH
+        return f"/{path}" if path in self._paths else _OTHER_PATH
 
 
 def describe(error: Exception) -> str:
@@ -263,13 +257,12 @@ def describe(error: Exception) -> str:
         return "no valid HTTP answer, or too long headers"
     if isinstance(error, aiohttp.ClientPayloadError):
         return "the answer broke off"
-    if isinstance(error, ConnectionBroken):
+    if isinstance(error, _ConnectionBroken):
         return "connection closed without an answer"
     return f"no answer: {type(error).__name__}"
 
 
 def _describe_call(call: _CallUnderway) -> Mapping[str, Attribute]:
-    """Return what a trace shows of a call: a query may hold secrets."""
     attributes: dict[str, Attribute] = {
         "pod": call.endpoint.pod,
         "http.request.method": call.method,
@@ -279,7 +272,6 @@ def _describe_call(call: _CallUnderway) -> Mapping[str, Attribute]:
 
 
 def is_success(status: int) -> bool:
-    """Return whether a pod has confirmed by this status."""
     return 200 <= status < 300
 
 
@@ -316,12 +308,10 @@ class HttpSender:
         self._is_closed = False
 
     async def send(self, method: Method, endpoint: Endpoint) -> int:
-        """Return the status; all that follows it is left unread."""
         async with self._open(method, endpoint) as response:
             return response.status
 
     async def post(self, endpoint: Endpoint) -> tuple[int, bytes]:
-        """Return the status and the body of a success, as far as `client.Sender.post` says."""
         async with self._open("POST", endpoint) as response:
             is_read = is_success(response.status)
             return response.status, await _read(response) if is_read else b""
@@ -336,7 +326,7 @@ class HttpSender:
         if self._is_closed:
             raise aiohttp.ClientConnectionError("the operator is stopping")
         if self._session is None:
-            self._session = open_session(self._namespace, self._trust)
+            self._session = _open_session(self._namespace, self._trust)
         async with self._session.request(
             method,
             # As it was written: what is escaped in it stays so, and what is not, too.
@@ -355,7 +345,6 @@ class HttpSender:
                 response.close()
 
     async def close(self) -> None:
-        """Close all connections; see `client.Sender`."""
         self._is_closed = True
         if self._session is not None:
             await self._session.close()
@@ -390,7 +379,7 @@ def _excerpt(response: aiohttp.ClientResponse) -> str:
     return escaped[:_LONGEST_EXCERPT]
 
 
-def open_session(namespace: str, trust: ssl.SSLContext | None = None) -> aiohttp.ClientSession:
+def _open_session(namespace: str, trust: ssl.SSLContext | None = None) -> aiohttp.ClientSession:
     """Return a session without limits of its own in number and time; needs a running loop.
 
     `trust` judges the certificates of pods; None trusts the CAs of the system.
@@ -440,7 +429,7 @@ class NoResolver(AbstractResolver):
         raise OSError(f"{host!r} is no address")
 
     async def close(self) -> None:
-        """Do nothing: it holds no connection."""
+        pass
 
 
 async def _send_once(
@@ -453,4 +442,4 @@ async def _send_once(
     except aiohttp.ClientConnectorError:
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        raise ConnectionBroken from error
+        raise _ConnectionBroken from error

@@ -1,4 +1,4 @@
-"""Time as an argument: what now is and how to wait, here and by the dates of a server's answers."""
+"""Time as an argument: what time it is here and by a server's answers, and how to wait."""
 
 import asyncio
 import time
@@ -16,19 +16,13 @@ ESTIMATE_LASTS: Final = timedelta(minutes=5)
 
 
 class Clock(Protocol):
-    """Where time comes from."""
-
-    def now(self) -> datetime:
-        """Return the wall-clock time, aware, in UTC."""
-        ...
+    def now(self) -> datetime: ...
 
     def elapsed(self) -> timedelta:
         """Return a time that only grows, for measuring spans."""
         ...
 
-    async def sleep(self, span: timedelta) -> None:
-        """Wait for `span`."""
-        ...
+    async def sleep(self, span: timedelta) -> None: ...
 
 
 class LoopClock:

@@ -1,13 +1,8 @@
-"""Keyed workqueue.
+"""A keyed workqueue, and how long to wait before trying again.
 
-A key that is added many times before it is taken comes out once. A key is never out twice at a
-time: added while it is out, it comes again after `done`. A delayed key comes at its earliest time.
-After `close` nothing comes out any more; waiters get an error.
-
-How long to wait before something is tried again: doubling, bounded, with full jitter.
-
-Decides only the span. Counting the failures, and what counts as a failure, is left to the caller;
-the random source is an argument, so that a test owns it.
+A key that is added many times before it is taken comes out once, and is never out twice at a time:
+added while it is out, it comes again after `done`. A delayed key comes at its earliest time. After
+`close` nothing comes out, and waiters get an error.
 """
 
 import asyncio
@@ -44,7 +39,6 @@ class WorkQueue(Generic[K]):
 
     @property
     def depth(self) -> int:
-        """Return how many keys wait to be taken."""
         return len(self._ready)
 
     def add(self, key: K) -> None:
@@ -134,9 +128,9 @@ class WorkQueue(Generic[K]):
 _MOST_DOUBLINGS: Final = 40
 
 # An object that is made anew wants its value anew, and two of our reconciles may want the same.
-FREE: Final = 3
+_FREE: Final = 3
 # A value that stayed for so long counts as accepted.
-MEMORY: Final = timedelta(minutes=15)
+_MEMORY: Final = timedelta(minutes=15)
 
 _Place = TypeVar("_Place", bound=Hashable)
 _Value = TypeVar("_Value")
@@ -187,7 +181,7 @@ POD_CALLS: Final = Backoff(first=timedelta(seconds=5), most=timedelta(minutes=1)
 BUDGET_STATUSES: Final = Backoff(first=timedelta(seconds=5), most=timedelta(minutes=5))
 REFERENCES: Final = Backoff(first=timedelta(seconds=2), most=timedelta(seconds=30))
 # Another writer puts its own value back.
-REWRITES: Final = Backoff(first=timedelta(seconds=10), most=timedelta(minutes=5))
+_REWRITES: Final = Backoff(first=timedelta(seconds=10), most=timedelta(minutes=5))
 CERTIFICATES: Final = Backoff(first=timedelta(seconds=1), most=timedelta(seconds=20))
 WEBHOOK_CONFIGURATIONS: Final = Backoff(
     first=timedelta(milliseconds=500), most=timedelta(seconds=30)
@@ -230,25 +224,22 @@ class Rewrites(Generic[_Place, _Value]):
         if row is None:
             return timedelta(0)
         # The bound of no failure is no wait.
-        left = row.last_at + REWRITES.bound(row.times - FREE + 1) - self._clock.elapsed()
+        left = row.last_at + _REWRITES.bound(row.times - _FREE + 1) - self._clock.elapsed()
         return max(left, timedelta(0))
 
     def count(self, place: _Place, value: _Value) -> int:
-        """Return how often a value was written in a row."""
         row = self._find(place, value)
         return 0 if row is None else row.times
 
     def record(self, place: _Place, value: _Value) -> None:
-        """Remember that a value was written."""
         times = self.count(place, value) + 1
         self._rows[place] = _Row(value, times, self._clock.elapsed())
 
     def forget(self, place: _Place) -> None:
-        """Begin anew with a place."""
         self._rows.pop(place, None)
 
     def _find(self, place: _Place, value: _Value) -> _Row[_Value] | None:
         row = self._rows.get(place)
         if row is None or row.value != value:
             return None
-        return row if self._clock.elapsed() - row.last_at < MEMORY else None
+        return row if self._clock.elapsed() - row.last_at < _MEMORY else None

@@ -1,10 +1,4 @@
-"""Long-lived tasks with a parent: started in order, watched together, stopped in reverse.
-
-What all concurrent callers share: a value that is made once, or the answer of one call.
-
-A `Shared` value is given out for a time, then made anew on demand. It may be older than the
-question: by how much is for its maker to say. The answer of a `SingleFlight` never is.
-"""
+"""Tasks with a parent, started in order and stopped in reverse; and work that callers share."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
@@ -130,7 +124,6 @@ class TaskStack:
         await self.stop()
 
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` under `name` until `stop`."""
         task = asyncio.create_task(work, name=name)
         self._tasks.append(task)
         task.add_done_callback(self._record_end)
@@ -165,23 +158,23 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 # What was dear to make is given out for nine times as long: making it takes a tenth of the loop.
-KEEP_FACTOR: Final = 9
-KEEP_LIMIT: Final = timedelta(seconds=1)
+_KEEP_FACTOR: Final = 9
+_KEEP_LIMIT: Final = timedelta(seconds=1)
 # Reading alone takes a two-hundredth: 99 of 100 other requests wait neither for the making nor for
 # the sending.
-READ_FACTOR: Final = 199
+_READ_FACTOR: Final = 199
 # What takes seconds of a busy loop is not to be older than this.
-KEEP_LONGEST: Final = timedelta(seconds=10)
+_KEEP_LONGEST: Final = timedelta(seconds=10)
 
 
 def keep_if_dear(took: timedelta) -> timedelta:
     """Return for how long to give out what took so long: what costs nothing is always new."""
-    return min(took * KEEP_FACTOR, KEEP_LIMIT)
+    return min(took * _KEEP_FACTOR, _KEEP_LIMIT)
 
 
 def keep_a_second(took: timedelta) -> timedelta:
     """Return a second, more for what is dear."""
-    return min(max(took * READ_FACTOR, KEEP_LIMIT), KEEP_LONGEST)
+    return min(max(took * _READ_FACTOR, _KEEP_LIMIT), _KEEP_LONGEST)
 
 
 async def join_pieces(list_pieces: Callable[[], Iterable[bytes]]) -> bytes:

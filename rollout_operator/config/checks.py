@@ -1,7 +1,4 @@
-"""The checks across all flags, in the order of the contract: the first problem is reported.
-
-The flags as help text, by groups with type and default, and as `docs/flags.md` lists them.
-"""
+"""Check flags together, in a fixed order, reporting the first problem; and render them as help."""
 
 import math
 import re
@@ -37,11 +34,11 @@ from rollout_operator.model.units import (
     quote,
 )
 
-MODES: Final = (ACTIVE, SHADOW)
+_MODES: Final = (ACTIVE, SHADOW)
 COMPATS: Final = ("", KUBERIK)
-METADATA_SOURCES: Final = (REGISTRY, "none")
+_METADATA_SOURCES: Final = (REGISTRY, "none")
 ORDERS: Final = (BY_VERSION, AS_ANNOUNCED)
-LOG_FORMATS: Final = ("logfmt", "json")
+_LOG_FORMATS: Final = ("logfmt", "json")
 _HIGHEST_PORT: Final = 65535
 _DNS_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\.?")
 _SHORTEST_RETRY: Final = timedelta(milliseconds=100)
@@ -68,7 +65,6 @@ def read_config(argv: Sequence[str], environment: Environment = NOTHING) -> Conf
 
 
 def is_namespace_name(text: str) -> bool:
-    """Return whether a namespace can be called so."""
     return is_label(text)
 
 
@@ -83,11 +79,11 @@ def _list_problems(config: Config) -> Iterator[str]:
     yield from _check_port("server.port", config.server_port)
     if config.extra_port and config.extra_port in config.review_ports:
         yield f"{METRICS_PORT}: port {config.extra_port} is one of the webhooks"
-    if config.mode not in MODES:
-        yield _unknown("mode", config.mode, "mode", MODES)
+    if config.mode not in _MODES:
+        yield _unknown("mode", config.mode, "mode", _MODES)
     yield from _check_releases(config)
-    if config.log_format not in LOG_FORMATS:
-        yield _unknown("log format", config.log_format, "log.format", LOG_FORMATS)
+    if config.log_format not in _LOG_FORMATS:
+        yield _unknown("log format", config.log_format, "log.format", _LOG_FORMATS)
     if config.log_level not in tuple(Severity):
         yield _unknown("log level", config.log_level, "log.level", tuple(Severity))
     yield from _check_webhooks(config)
@@ -96,9 +92,9 @@ def _list_problems(config: Config) -> Iterator[str]:
 def _check_releases(config: Config) -> Iterator[str]:
     if config.release_compat not in COMPATS:
         yield _unknown("system", config.release_compat, "releases.compat", COMPATS[1:])
-    if config.release_metadata not in METADATA_SOURCES:
+    if config.release_metadata not in _METADATA_SOURCES:
         name = "releases.metadata"
-        yield _unknown("source", config.release_metadata, name, METADATA_SOURCES)
+        yield _unknown("source", config.release_metadata, name, _METADATA_SOURCES)
     if config.release_order not in ORDERS:
         yield _unknown("order", config.release_order, "releases.order", ORDERS)
     if config.verifies_wanted and config.release_metadata != REGISTRY:
@@ -285,7 +281,6 @@ def render_flags() -> str:
 
 
 def render_entries(flags: Iterable[Flag[Any]]) -> Iterator[str]:
-    """Yield the lines of each flag, no line longer than 100 columns."""
     for flag in flags:
         default = flag.kind.show(flag.default)
         text = f"{flag.help} (default {default})" if default else flag.help

@@ -1,17 +1,7 @@
-"""The operator's flags: each stands once, on the field that its value goes to.
+"""The operator's flags and variables, and the configuration that follows from them.
 
-They are in the order of the help. What follows from several of them is decided in `flags`.
-
-The operator's configuration: the values of its flags, and what follows from them.
-
-Which flags there are stands in `operator_flags`. Which combinations are refused is decided in
-`checks`, how words become values in `grammar`, how all of it reads as help in `usage`. A flag that
-is not among the arguments has the value from `environment`, else its default.
-
-The settings of the environment: `WATCH_NAMESPACE`, `LOG_LEVEL`, `OPERATOR_NAME`, `METRICS_PORT`.
-
-Decides what each variable means, and what holds for the others where one of them is given: a flag
-beats a variable, a variable beats a default. Without any of them everything is left to the flags.
+Flags are declared in the order of the help. A flag beats a variable, a variable beats a default.
+Which combinations are refused is decided in `checks`, how words become values in `grammar`.
 """
 
 import dataclasses
@@ -45,7 +35,9 @@ from rollout_operator.model.units import quote
 
 UNLIMITED: Final = timedelta.max
 """The limit for `-kubernetes.client-timeout=0`."""
-TIMEOUT: Final = dataclasses.replace(DURATION, parse=lambda text: DURATION.parse(text) or UNLIMITED)
+_TIMEOUT: Final = dataclasses.replace(
+    DURATION, parse=lambda text: DURATION.parse(text) or UNLIMITED
+)
 
 ACTIVE: Final = "active"
 SHADOW: Final = "shadow"
@@ -72,8 +64,6 @@ _REPLICAS: Final = "Several replicas"
 # fmt: off
 @dataclass(frozen=True, kw_only=True)
 class OperatorFlags:
-    """The value of each flag."""
-
     namespace: str = flag(
         "kubernetes.namespace", TEXT, "", _KUBERNETES,
         "Namespace whose rollout groups the operator manages. Required.",
@@ -89,7 +79,7 @@ class OperatorFlags:
         "Path of a kubeconfig file. Together with -kubernetes.api-url or not at all.",
     )
     client_timeout: timedelta = flag(
-        "kubernetes.client-timeout", TIMEOUT, timedelta(minutes=5), _KUBERNETES,
+        "kubernetes.client-timeout", _TIMEOUT, timedelta(minutes=5), _KUBERNETES,
         "Longest time of one request, and the age at which the operator opens a watch anew."
         " The operator has shorter limits of its own for single requests; 0 leaves only those.",
     )
@@ -328,7 +318,7 @@ OPERATOR_NAME: Final = "OPERATOR_NAME"
 METRICS_PORT: Final = "METRICS_PORT"
 POD_NAMESPACE: Final = "POD_NAMESPACE"
 
-DEFAULT_LEVEL: Final = Severity.INFO.value
+_DEFAULT_LEVEL: Final = Severity.INFO.value
 DEFAULT_PORT: Final = 8080
 _PORTS: Final = range(1024, 65536)
 # Also the pattern of a DNS label, which a namespace and a name of the operator have to be.
@@ -382,7 +372,6 @@ def read_environment(variables: Mapping[str, str], mounted_namespace: str = "") 
 
 
 def is_label(text: str) -> bool:
-    """Return whether it is a DNS label, as the name of a namespace is."""
     return _LABEL.fullmatch(text) is not None
 
 
@@ -396,12 +385,12 @@ def _read_namespaces(text: str) -> tuple[str, ...]:
 
 
 def _read_level(text: str) -> tuple[str, tuple[str, ...]]:
-    level = text.lower() or DEFAULT_LEVEL
+    level = text.lower() or _DEFAULT_LEVEL
     if level in tuple(Severity):
         return level, ()
     levels = ", ".join(Severity)
-    return DEFAULT_LEVEL, (
-        f"{LOG_LEVEL}: {quote(text)} is none of {levels}: {DEFAULT_LEVEL} is used",
+    return _DEFAULT_LEVEL, (
+        f"{LOG_LEVEL}: {quote(text)} is none of {levels}: {_DEFAULT_LEVEL} is used",
     )
 
 
@@ -446,7 +435,6 @@ class Config(OperatorFlags):
 
     @property
     def watches_all(self) -> bool:
-        """Return whether all namespaces are watched."""
         return not self.namespaces
 
     @property
@@ -456,7 +444,6 @@ class Config(OperatorFlags):
 
     @property
     def operator_name(self) -> str:
-        """Return the name in its writes, Events and Lease."""
         return self.environment.operator_name
 
     @property
@@ -483,29 +470,24 @@ class Config(OperatorFlags):
 
     @property
     def election_times(self) -> Times:
-        """Return how the process takes part in the election."""
         return Times(
             lease=self.lease_duration, deadline=self.renew_deadline, retry=self.retry_period
         )
 
     @property
     def is_shadow(self) -> bool:
-        """Return whether nothing is written, and no webhook answered."""
         return self.mode == SHADOW
 
     @property
     def drives_policies(self) -> bool:
-        """Return whether MultiAZRollouts are obeyed."""
         return self.multi_az_rollouts and not self.is_shadow
 
     @property
     def drives_releases(self) -> bool:
-        """Return whether Rollouts of releases are carried out."""
         return self.releases and not self.is_shadow
 
     @property
     def answers_reviews(self) -> bool:
-        """Return whether webhooks are served."""
         return self.webhooks_enabled and not self.is_shadow
 
     @property
@@ -527,7 +509,6 @@ FLAGS: Final[tuple[Flag[Any], ...]] = tuple(map_flags(Config).values())
 
 
 def get_flag(name: str) -> Flag[Any]:
-    """Return the flag of this name, which must exist."""
     return next(each for each in FLAGS if each.name == name)
 
 

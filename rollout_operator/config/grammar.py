@@ -1,9 +1,8 @@
 """The grammar of Go's `flag` package, so that arguments written for a Go program mean the same.
 
-Decides how words become values: `-name=value`, `--name=value`, `-name value`; a boolean takes a
-value only through `=`; the last of several wins; `--` or the first word that is no flag ends it;
-numbers are decimal. Errors begin as Go's do, and go on with what to write instead. Which flags
-exist is decided in `operator_flags`, what they mean together in `checks`.
+`-name=value`, `--name=value` or `-name value`; a boolean takes a value only through `=`; the last
+of several wins; `--` or the first word that is no flag ends the flags; numbers are decimal. Errors
+begin as Go's do, and go on with what to write instead.
 """
 
 import difflib
@@ -90,7 +89,6 @@ def flag(name: str, kind: FlagKind[T], default: T, group: str, help: str, *, ali
 
 
 def declare(flag: Flag[T]) -> T:
-    """Return a field of a dataclass that this flag fills."""
     made: T = field(default=flag.default, metadata={"flag": flag})
     return made
 
@@ -108,11 +106,9 @@ class ParsedArguments:
     _given: dict[str, object] = field(default_factory=dict)
 
     def value(self, flag: Flag[T]) -> T:
-        """Return the value given, the default where none was."""
         return cast(T, self._given.get(flag.name, flag.default))
 
     def has(self, flag: Flag[Any]) -> bool:
-        """Return whether the flag was given at all."""
         return flag.name in self._given
 
 
@@ -243,7 +239,6 @@ def _parse_long_span(text: str) -> timedelta:
 
 
 def _is_bare(text: str) -> bool:
-    """Return whether only the unit is missing."""
     return text.isascii() and text.isdigit() and len(text) <= _LONGEST_INTEGER
 
 

@@ -1,13 +1,7 @@
-"""Protocols of the API client: what callers may request, and which errors they see.
+"""Calls to the API server: kinds, verbs and time limits, and the Protocols of the client.
 
-The real implementation is `kube.client.Client`; a simulated cluster stands behind the same
-Protocols. Every method raises the classes of `model.names` and nothing else of the network.
-
-Calls to the API server, in the words of its authoriser, and how long each may take.
-
-The kinds that releases read and write: those of `kuberik.com`, and those of Flux.
-
-Of a kind with several versions the first that the cluster serves is followed.
+Callers see only the error classes of `model.names`. `kube.client.Client` implements the Protocols;
+the simulated cluster of the lab does as well.
 """
 
 import re
@@ -460,7 +454,6 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_write(self) -> bool:
-        """Return whether the call changes something where it succeeds."""
         return self.method != "GET"
 
     @property
@@ -470,12 +463,10 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def method(self) -> str:
-        """Return the HTTP method."""
         return _METHODS[self.verb]
 
     @property
     def path(self) -> str:
-        """Return the path of the URL, quoted."""
         return self.resource.path(quote(self.namespace), quote(self.name), self.subresource)
 
     @property
@@ -523,7 +514,6 @@ def discovery_call(group: str, version: str = "") -> Call:
 def page_query(
     selector: str, field_selector: str, *, limit: int, token: str, version: str | None
 ) -> dict[str, str]:
-    """Return the query of one page of a list."""
     query = {
         "limit": f"{limit}",
         "labelSelector": selector,
@@ -557,13 +547,11 @@ def _given(query: dict[str, str]) -> dict[str, str]:
 
 
 def apply_query(manager: str, *, is_forced: bool, is_trial: bool) -> dict[str, str]:
-    """Return the query of a server-side apply."""
     query = _given({"fieldManager": manager, "force": "true" if is_forced else ""})
     return {**query, **DRY_RUN} if is_trial else query
 
 
 def delete_options(precondition: Precondition) -> JsonObject:
-    """Return the body of a delete that holds for this object in this state only."""
     return {
         "apiVersion": "v1",
         "kind": "DeleteOptions",

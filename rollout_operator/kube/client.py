@@ -1,14 +1,8 @@
-"""Call the API server on behalf of one component: reads, watches, writes.
+"""Call the API server for one component: reads, watches, writes.
 
-Decides what each call looks like and how long it may take. How it is sent, measured and translated
-is `exchange`'s part; what a line of a watch means is decided in `watch_stream`.
-
-Send one request and get its answer: limited in rate and time, measured, failures translated.
-
-Nothing is repeated here except once after a refused credential (a 401: nothing was done), and a
-read, once and with a token of its own, whose connection broke: a load balancer may have closed it
-while it was idle. Backing off is up to the callers. What an answer means is decided in `responses`,
-which requests there are in `client`.
+`_Exchange` sends one request: limited in rate and time, measured, with failures translated. It
+repeats a request once after a 401, which did nothing, and once after the connection of a read
+broke, since a load balancer may have closed it while it was idle. Backing off is left to callers.
 """
 
 import asyncio
@@ -75,7 +69,7 @@ from rollout_operator.telemetry.metrics import Metrics
 from rollout_operator.telemetry.spans import Span, get_trace_keys, tracing
 
 # The API server is in the same cluster or not reachable: waiting longer does not bring it nearer.
-CONNECT_LIMIT: Final = timedelta(seconds=5)
+_CONNECT_LIMIT: Final = timedelta(seconds=5)
 _SHORTEST: Final = timedelta(milliseconds=1)
 # 500 pods of 10 kB are 5 MB. For a moment both the pieces of an answer and the whole are held: of
 # this that is 64 MiB, where a container has 200.
@@ -113,17 +107,15 @@ _DISTRUST: Final = (
 _LOST: Final = (aiohttp.ClientError, TimeoutError, OSError)
 
 
-class TooLong(Unreachable):
+class _TooLong(Unreachable):
     """The answer is longer than is kept in memory: request less."""
 
 
-class ConnectionBroke(Unreachable):
+class _ConnectionBroke(Unreachable):
     """The connection of a read ended before any of the answer: it may have been closed before."""
 
 
 class HttpRequest(Confidential, msgspec.Struct, frozen=True, kw_only=True):
-    """One HTTP request."""
-
     call: Call
     query: Mapping[str, str] = {}
     body: JsonObject | Sequence[JsonObject] | None = None
@@ -150,7 +142,7 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True)
-class Exchange:
+class _Exchange:
     """Requests of one component. Every method raises classes of `model.names` only."""
 
     transport: Transport
@@ -214,7 +206,7 @@ class Exchange:
         began = self.transport.clock.elapsed()
         try:
             return await self._send_once(request)
-        except ConnectionBroke:
+        except _ConnectionBroke:
             left = request.within - (self.transport.clock.elapsed() - began)
             # Watches take no token: their caller waits before it opens one again.
             if request.call.is_stream or left <= timedelta(0):
@@ -233,10 +225,9 @@ class Exchange:
         return answer
 
     async def _exchange(self, request: HttpRequest, connect: timedelta) -> _Answer:
-        """Send, and return what came back, in time."""
         call = request.call
         limit = request.within.total_seconds()
-        with self._measured(call) as statuses, translated(call, f"timed out after {limit:.3g}s"):
+        with self._measured(call) as statuses, _translated(call, f"timed out after {limit:.3g}s"):
             async with asyncio.timeout(limit):
                 response = await self._send(request, connect.total_seconds())
                 self.transport.server_clock.record_header(response.headers.get("Date", ""))
@@ -298,13 +289,12 @@ def _choose_connect_limit(until_sent: timedelta | None) -> timedelta:
     Always above zero, which aiohttp takes for no limit.
     """
     if until_sent is None:
-        return CONNECT_LIMIT
-    return max(min(CONNECT_LIMIT, until_sent), _SHORTEST)
+        return _CONNECT_LIMIT
+    return max(min(_CONNECT_LIMIT, until_sent), _SHORTEST)
 
 
 @contextmanager
 def _traced(call: Call) -> Iterator[Span]:
-    """Trace one request, its wait for a token included, inside the block."""
     with tracing.spans.begin_within(f"{call.verb} {call.resource.plural}".rstrip()) as span:
         if span.is_recorded:
             span.set_attributes({"http.request.method": call.method, "url.path": call.path})
@@ -312,7 +302,7 @@ def _traced(call: Call) -> Iterator[Span]:
 
 
 @contextmanager
-def translated(call: Call, timed_out: str = "timed out") -> Iterator[None]:
+def _translated(call: Call, timed_out: str = "timed out") -> Iterator[None]:
     """Turn a lost connection or answer into Unreachable or UnknownOutcome, inside the block.
 
     Must surround nothing of a caller's: a time-out of its own would be taken for ours.
@@ -326,7 +316,7 @@ def translated(call: Call, timed_out: str = "timed out") -> Iterator[None]:
         if call.is_write and not isinstance(error, _NOTHING_SENT):
             text = f"cannot tell whether {call.text} succeeded: no answer: {why}"
             raise UnknownOutcome(text, call=call.text) from error
-        lost = ConnectionBroke if isinstance(error, NotRepeated) else Unreachable
+        lost = _ConnectionBroke if isinstance(error, NotRepeated) else Unreachable
         raise lost.of(call.text, f"no answer: {why}") from error
 
 
@@ -376,7 +366,6 @@ def _describe(call: Call) -> str:
 
 
 async def _receive(request: HttpRequest, response: aiohttp.ClientResponse) -> _Answer:
-    """Return the answer with its body, or with the open stream of a successful watch."""
     call = request.call
     answer = _Answer(
         status=response.status,
@@ -408,7 +397,7 @@ async def _read_response(call: Call, response: aiohttp.ClientResponse) -> bytes:
         length += len(chunk)
         if length > limit:
             if response.ok and not call.is_write:
-                raise TooLong.of(call.text, f"longer than {limit} bytes")
+                raise _TooLong.of(call.text, f"longer than {limit} bytes")
             break
     return b"".join(chunks)[:limit]
 
@@ -446,8 +435,7 @@ class Client:
         reads: Priority = Priority.READ,
         fence: Fence = no_fence,
     ) -> None:
-        """Make the client of a component; `reads` says how urgent its reads are."""
-        self._exchange = Exchange(transport, limits, metrics, reads, fence)
+        self._exchange = _Exchange(transport, limits, metrics, reads, fence)
         self._page_sizes = transport.page_sizes
         self._server_clock = transport.server_clock
         self._timeouts = timeouts
@@ -461,12 +449,10 @@ class Client:
         return self._server_clock.now()
 
     async def wait_turn(self, resource: Resource, namespace: str) -> None:
-        """Wait for the token of the next read; see `api.LiveReader`."""
         call = Call(verb="list", resource=resource, namespace=namespace)
         await self._exchange.admit(call, self._timeouts.page)
 
     async def wait_turn_to_patch(self, resource: Resource, namespace: str, name: str) -> None:
-        """Wait for the token of a patch; see `api.TimedPatcher`."""
         call = object_call("patch", resource, namespace, name)
         await self._exchange.admit(call, self._timeouts.write)
 
@@ -479,20 +465,17 @@ class Client:
         *,
         has_turn: bool = False,
     ) -> bytes:
-        """Return one object, or its subresource, as JSON; see `api.Reader`."""
         call = object_call("get", resource, namespace, name, subresource)
         request = HttpRequest(call=call, within=self._timeouts.read, has_turn=has_turn)
         return await level(await self._exchange.send(request))
 
     async def fetch_group(self, group: str) -> Sequence[str]:
-        """Return the versions of an API group; see `api.Discoverer`."""
         if not group:
             return CORE_VERSIONS
         call = discovery_call(group)
         return decode_group(call, await self._discover(call))
 
     async def fetch_resources(self, group: str, version: str) -> Sequence[Served]:
-        """Return the kinds of a version of an API group; see `api.Discoverer`."""
         call = discovery_call(group, version)
         return decode_resources(call, await self._discover(call))
 
@@ -525,7 +508,7 @@ class Client:
         request = HttpRequest(call=call, query=query, within=self._timeouts.page, has_turn=has_turn)
         try:
             return await _decode_page(call, await self._exchange.send(request))
-        except TooLong as error:
+        except _TooLong as error:
             problem = self._page_sizes.halve(call, size)
             raise Unreachable.of(call.text, problem) from error
 
@@ -565,7 +548,6 @@ class Client:
         precondition: Precondition,
         sent_within: timedelta | None = None,
     ) -> None:
-        """Delete one object; see `api.Writer`."""
         call = object_call("delete", resource, namespace, name)
         request = HttpRequest(
             call=call,
@@ -578,19 +560,16 @@ class Client:
     async def replace_status(
         self, resource: Resource, namespace: str, name: str, body: JsonObject
     ) -> None:
-        """PUT an object on its `status` subresource; see `api.Writer`."""
         call = object_call("update", resource, namespace, name, "status")
         await self._exchange.send(self._put(call, body))
 
     async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
-        """POST a new object and return it; see `api.Writer`."""
         call = Call(verb="create", resource=resource, namespace=namespace)
         return await self._write(HttpRequest(call=call, body=body, within=self._timeouts.write))
 
     async def replace(
         self, resource: Resource, namespace: str, name: str, body: JsonObject
     ) -> bytes:
-        """PUT a whole object and return it; see `api.Writer`."""
         call = object_call("update", resource, namespace, name)
         return await self._write(self._put(call, body))
 
@@ -604,7 +583,6 @@ class Client:
         *,
         has_turn: bool = False,
     ) -> bytes:
-        """PATCH an object, or its subresource, and return it; see `api.Writer`."""
         call = object_call("patch", resource, namespace, name, subresource)
         return await self._write(self._patch(call, patch, has_turn=has_turn))
 
@@ -619,7 +597,6 @@ class Client:
         is_forced: bool = False,
         is_trial: bool = False,
     ) -> bytes:
-        """Apply fields of an object as a field manager; see `api.Applier`."""
         request = HttpRequest(
             call=object_call("patch", resource, namespace, name),
             query=apply_query(manager, is_forced=is_forced, is_trial=is_trial),
@@ -637,7 +614,6 @@ class Client:
         name: str = "",
         subresource: str = "",
     ) -> None:
-        """POST an object that is not stored; see `api.DryRunner`."""
         call = object_call("create", resource, namespace, name, subresource)
         request = HttpRequest(call=call, query=DRY_RUN, body=body, within=self._timeouts.write)
         await self._exchange.send(request)
@@ -650,12 +626,10 @@ class Client:
         patch: JsonObject,
         subresource: str = "",
     ) -> None:
-        """PATCH an object without storing the change; see `api.DryRunner`."""
         call = object_call("patch", resource, namespace, name, subresource)
         await self._exchange.send(replace(self._patch(call, patch), query=DRY_RUN))
 
     async def probe_pod(self, namespace: str, pod: str, target: Target) -> int:
-        """Return the status by which a pod answers a GET; see `api.PodProxy`."""
         call = proxy_call(namespace, pod, target)
         request = HttpRequest(call=call, within=self._timeouts.read, is_probe=True)
         return await self._exchange.probe(request)
@@ -676,7 +650,6 @@ class Client:
         return HttpRequest(call=call, body=body, within=self._timeouts.write)
 
     async def _write(self, request: HttpRequest) -> bytes:
-        """Return the object as it was written."""
         body = await level(await self._exchange.send(request))
         try:
             _ANY_OBJECT.decode(body)
@@ -729,7 +702,7 @@ async def _decode_line(line: bytes, call: Call) -> WatchEvent:
 
 async def _read(call: Call, response: aiohttp.ClientResponse, silence: timedelta) -> bytes:
     """Return what has arrived, empty at the end that the server made."""
-    with translated(call):
+    with _translated(call):
         try:
             return await response.content.readany()
         except aiohttp.SocketTimeoutError as error:

@@ -1,18 +1,11 @@
-"""Find the API server and how to identify ourselves to it: in a cluster, or by a kubeconfig.
+"""Find the API server and open the one transport to it: session, TLS, credential, proxy, headers.
 
-The operator's flags name both address and file, or neither, which `config` checks. In a cluster no
-path has to be writable; certificates and keys that are embedded in a kubeconfig stand in temporary
-files for a moment. What a kubeconfig says is decided in `kubeconfig`, login programs run in
-`login`.
+The operator's flags name both URL and kubeconfig, or neither; then it is the cluster we run in.
+No path has to be writable there. Certificates embedded in a kubeconfig are in temporary files for a
+moment, because OpenSSL reads files only.
 
-The one shared way to the API server: session, TLS, credential, headers of every request.
-
-Made by `connect`, used by every `kube.client.Client`. The library's own session is replaced
-because of what it may not receive: see `_session`.
-
-The proxy is chosen from the environment by the rules of Go programs. Python's own reading of
-NO_PROXY knows no networks: `10.0.0.0/8`, which operators write so that calls inside of the cluster
-stay there, would be ignored and those calls sent to the proxy.
+Proxies follow the rules of Go programs: Python's NO_PROXY knows no networks, and would send calls
+to `10.0.0.0/8` through the proxy.
 """
 
 import os
@@ -75,7 +68,7 @@ class NotRepeated(aiohttp.ClientError):
     """
 
 
-class Redirected(aiohttp.ClientError):
+class _Redirected(aiohttp.ClientError):
     """The server redirects, which no API server does: another must not see our credential."""
 
 
@@ -98,7 +91,6 @@ class PageSizes:
         """By path. Only what did not fit is remembered, until it has grown back."""
 
     def choose(self, call: Call, limit: int) -> int:
-        """Return how many objects to request, at most `limit`."""
         size = self._sizes.get(call.path)
         if size is None:
             return limit
@@ -136,7 +128,6 @@ class Transport(msgspec.Struct, frozen=True):
     """What a person can do where the API server refuses our credentials."""
 
     async def close(self) -> None:
-        """Close all connections."""
         await self.api.close()
 
 
@@ -177,14 +168,14 @@ def open_transport(
     return Transport(api, credential, namespace, clock, ServerClock(clock), PageSizes(clock))
 
 
-def render_agent(name: str) -> str:
+def _render_agent(name: str) -> str:
     """Return the agent that requests name; what stands before its slash is the field manager."""
     return f"{name}/{__version__}"
 
 
 def _headers(namespace: str) -> dict[str, str]:
     return {
-        "User-Agent": render_agent(FIELD_MANAGER),
+        "User-Agent": _render_agent(FIELD_MANAGER),
         CLUSTER_HEADER: namespace,
         "Accept": "application/json",
         # Networks inside of a cluster are fast: packing and unpacking 5 MB would cost both sides
@@ -226,7 +217,7 @@ async def _send_once(
         raise NotRepeated(f"{error}") from error
     if response.status in _REDIRECTS:
         response.close()
-        raise Redirected(f"answered with a redirect, HTTP status {response.status}")
+        raise _Redirected(f"answered with a redirect, HTTP status {response.status}")
     return response
 
 
@@ -332,7 +323,7 @@ async def connect(access: Access, clock: Clock) -> Transport:
         transport = open_transport(
             configuration, credential, access.namespace, clock, access.environ
         )
-    transport.api.default_headers["User-Agent"] = render_agent(access.name)
+    transport.api.default_headers["User-Agent"] = _render_agent(access.name)
     return replace(transport, log_in=_IN_POD if choice is None else _BY_KUBECONFIG)
 
 
@@ -360,7 +351,8 @@ def _in_cluster(configuration: LibraryConfiguration, access: Access, clock: Cloc
     try:
         load_incluster(configuration, token, ca, access.environ)
     except (config_exception(), OSError, ValueError) as error:
-        raise ConfigError(f"service account: {ca}: {_one_line(error)}") from error
+        why = " ".join(f"{error}".split()) or type(error).__name__
+        raise ConfigError(f"service account: {ca}: {why}") from error
     return credential
 
 
@@ -405,7 +397,6 @@ async def _by_kubeconfig(choice: KubeconfigChoice, access: Access, clock: Clock)
 
 
 async def _log_in(user: UserCredentials) -> UserCredentials:
-    """Return the credentials with those of the login program, if there is one."""
     if user.program is None:
         return user
     made = await run_login(user.program)
@@ -419,7 +410,7 @@ async def _log_in(user: UserCredentials) -> UserCredentials:
 
 @contextmanager
 def _file_with(pem: Pem | None) -> Iterator[str | None]:
-    """Give the name of a file with the content, inside the block."""
+    """Yield the name of a file with this content."""
     if not isinstance(pem, bytes):
         yield None if pem is None else str(pem)
         return
@@ -430,7 +421,7 @@ def _file_with(pem: Pem | None) -> Iterator[str | None]:
 
 
 def _check_pair(where: str, certificate: str, key: str | None) -> None:
-    """Raise ConfigError for a certificate and a key of which no use can be made."""
+    """Raise ConfigError if the certificate and key do not fit together."""
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate, key)
     except ssl.SSLError as error:
@@ -438,7 +429,3 @@ def _check_pair(where: str, certificate: str, key: str | None) -> None:
         if error.reason == "KEY_VALUES_MISMATCH":
             why = "the key is not that of the certificate"
         raise ConfigError(f"{where}: client certificate and key: {why}") from error
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(f"{error}".split()) or type(error).__name__

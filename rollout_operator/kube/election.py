@@ -1,16 +1,13 @@
-"""Which of several replicas acts: the replica that holds a Lease, and can prove it.
+"""Leader election by a Lease: which of several replicas acts, provably.
 
-Decides when this process reads, takes, renews and releases the Lease; when it may be taken at all
-is decided in `model.lease`. Clients call `check` last before each write is sent: it closes by the
-clock alone, so that a process that was frozen or cut off does nothing on what it knew before.
+Decides when this process reads, takes, renews and releases the Lease; when a Lease may be taken is
+decided in `model.lease`. Clients call `check` right before they send a write. It judges by the
+clock alone, so that a process that was frozen or cut off writes nothing.
 
-A holder that could not renew in time goes on trying. Where the Lease is still its own, no other
-process has acted and all that it remembers is right. Where another process has taken it, this
-process has to end and to begin anew. Where the role allows no Leases there is no election: one
-process works alone. It goes on trying, ever more seldom: an API server that has just started
-forbids everything for a moment, and a right may be granted later.
-
-JSON of a Lease → `model.lease.Lease`. What is absent is empty: others may have made it.
+A holder that could not renew in time keeps trying. If the Lease is still its own, no other process
+has acted and its memory is right; if another process took it, this process ends and starts afresh.
+Without the right to Leases there is no election, and one process works alone. It tries again ever
+more rarely: an API server that has just started forbids everything for a moment.
 """
 
 import asyncio
@@ -41,7 +38,7 @@ from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
 # Ours are shorter: the name of a pod and a few characters. It is shown in logs, pages and refusals.
-MOST_HOLDER: Final = 300
+_MOST_HOLDER: Final = 300
 
 
 class _Head(Wire):
@@ -71,27 +68,25 @@ def decode_lease(raw: JsonBytes) -> Lease:
     """Return a Lease. Raises DecodeError naming the Lease, field and value."""
     wire = read_as("Lease", raw, _DECODER)
     spec = wire.spec or _Spec()
+    seconds = spec.lease_duration_seconds or 0
+    if seconds > LONGEST_LEASE.total_seconds():
+        seconds = 0  # none of us writes that
     return Lease(
         version=wire.metadata.resource_version,
-        holder=clip(spec.holder_identity or "", MOST_HOLDER),
-        lasts=_read_span(spec.lease_duration_seconds or 0),
+        holder=clip(spec.holder_identity or "", _MOST_HOLDER),
+        lasts=timedelta(seconds=seconds),
         transitions=spec.lease_transitions or 0,
         renewed=spec.renew_time or "",
         address=read_address((wire.metadata.annotations or {}).get(ADDRESS, "")),
     )
 
 
-def _read_span(seconds: int) -> timedelta:
-    """Return how long a Lease lasts; zero for what none of us writes."""
-    return timedelta(seconds=seconds if seconds <= LONGEST_LEASE.total_seconds() else 0)
-
-
 # After another process wrote first.
-AGAIN: Final = timedelta(milliseconds=100)
+_AGAIN: Final = timedelta(milliseconds=100)
 # For the last write of a process that ends: without it the others wait until it is over.
-RELEASE_LIMIT: Final = timedelta(seconds=2)
+_RELEASE_LIMIT: Final = timedelta(seconds=2)
 # A lapse that goes on is logged as often.
-LOG_EVERY: Final = timedelta(minutes=1)
+_LOG_EVERY: Final = timedelta(minutes=1)
 
 _ALONE: Final = "this process, alone: no other takes part in an election"
 _SHADOW: Final = "another operator, if any: this process is in shadow mode"
@@ -251,7 +246,7 @@ class Election:
         """Leave the election: another process may take the Lease at once."""
         self._turn(ElectionState.RELEASED)
         try:
-            async with asyncio.timeout(RELEASE_LIMIT.total_seconds()), self._lock:
+            async with asyncio.timeout(_RELEASE_LIMIT.total_seconds()), self._lock:
                 if self._held is not None:
                     await self._write(self._held, holder="", duration=timedelta(seconds=1))
                     log.info("Released the lease", lease=self._name)
@@ -263,7 +258,7 @@ class Election:
     async def read_leader(self) -> None:
         """Read which process leads after this process has released the Lease."""
         try:
-            async with asyncio.timeout(RELEASE_LIMIT.total_seconds()), self._lock:
+            async with asyncio.timeout(_RELEASE_LIMIT.total_seconds()), self._lock:
                 self._record_seen(await self._read())
         except (ApiError, InvalidInput, TimeoutError) as error:
             self._record_error(error)
@@ -273,7 +268,7 @@ class Election:
         lease = await self._read()
         if self._state is ElectionState.ALONE and lease is not None and self._is_of_another(lease):
             self._lose(lease)
-            return AGAIN
+            return _AGAIN
         is_first = self._seen_at is None
         unchanged_for = self._record_seen(lease)
         if lease is None:
@@ -290,10 +285,10 @@ class Election:
         try:
             written = await self._write(lease, is_taken=True)
         except Conflict:
-            return AGAIN
+            return _AGAIN
         except NotFound:
             if lease is not None:  # it was deleted just now
-                return AGAIN
+                return _AGAIN
             raise
         self._logged_at = None  # of the time before
         self._hold(written, sent)
@@ -317,9 +312,9 @@ class Election:
             return self._times.retry
         if lease.holder == self._me.holder:  # edited, or written by a call that had no answer
             self._held = lease
-            return AGAIN
+            return _AGAIN
         self._lose(lease)
-        return AGAIN
+        return _AGAIN
 
     def _lose(self, lease: Lease) -> None:
         """End here: another writer has put its own name, or none, into the Lease."""
@@ -386,7 +381,7 @@ class Election:
             text, why = "Lease can be neither read nor taken", f"{self._error}"
         else:
             return
-        if self._logged_at is None or now - self._logged_at >= LOG_EVERY:
+        if self._logged_at is None or now - self._logged_at >= _LOG_EVERY:
             self._logged_at = now
             log.warn(text, lease=self._name, why=why)
 

@@ -1,15 +1,9 @@
-"""Write Kubernetes Events (`events.k8s.io/v1`): never the cause of anything.
+"""Write Kubernetes Events (`events.k8s.io/v1`) without ever holding up their caller.
 
-The caller goes on at once. A bounded queue keeps them until one task writes them, one
-after the other, by a token bucket that no other request takes from: that of their API group. What
-is too much for an object or for the queue is dropped and counted. Where the right or the API is
-missing one line says so, and hardly any request is sent from then on. What is worth an Event is
-decided in `planning.events`.
-
-What was reported of late: how many Events an object may still have, and which of them go on.
-
-Bounded: what was used longest ago is forgotten first. An object that is forgotten may have
-as many Events as a new object; an Event that is forgotten is written anew.
+One task writes them from a bounded queue, with the rate limit of their own API group. What is too
+much for an object or for the queue is dropped and counted. If the right or the API is missing, one
+line says so and hardly any request follows. What deserves an Event is decided in
+`planning.events`.
 """
 
 import asyncio
@@ -63,15 +57,15 @@ REFILL: Final = timedelta(minutes=1)
 # Routine has more: a story of batches that breaks off in the middle is misread. Each has two, and
 # takes a minute or so.
 ROUTINE_BURST: Final = 40
-ROUTINE_REFILL: Final = timedelta(seconds=15)
+_ROUTINE_REFILL: Final = timedelta(seconds=15)
 # A client that reaches the webhooks may have refusals of any pod reported, one after the other: all
 # together they have this much, so that they neither fill the store nor crowd out other Events.
 REFUSALS_BURST: Final = 100
 REFUSALS_REFILL: Final = timedelta(seconds=2)
-REFUSALS: Final = frozenset({EventAction.REFUSE_EVICTION, EventAction.REFUSE_DOWNSCALE})
+_REFUSALS: Final = frozenset({EventAction.REFUSE_EVICTION, EventAction.REFUSE_DOWNSCALE})
 # For how long an object has no second Event of an action: a drain repeats its requests every five
 # seconds.
-SPACINGS: Final[Mapping[EventAction, timedelta]] = {
+_SPACINGS: Final[Mapping[EventAction, timedelta]] = {
     EventAction.REFUSE_EVICTION: timedelta(minutes=5)
 }
 MOST_OBJECTS: Final = 4096
@@ -154,12 +148,12 @@ class EventLimits:
         own = self._objects.get(key)
         if own is None:
             is_routine = rank is EventRank.ROUTINE
-            own = self._make(*((ROUTINE_BURST, ROUTINE_REFILL) if is_routine else (BURST, REFILL)))
+            own = self._make(*((ROUTINE_BURST, _ROUTINE_REFILL) if is_routine else (BURST, REFILL)))
             self._objects.put(key, own)
-        last, spacing = own.last.get(action), SPACINGS.get(action)
+        last, spacing = own.last.get(action), _SPACINGS.get(action)
         if last is not None and spacing is not None and now - last < spacing:
             return False
-        allowances = [own, self._refusals] if action in REFUSALS else [own]
+        allowances = [own, self._refusals] if action in _REFUSALS else [own]
         if not all(allowance.has_room(now) for allowance in allowances):
             return False
         for allowance in allowances:
@@ -209,7 +203,7 @@ class SeriesMemory:
 
 MOST_WAITING: Final = 512
 ATTEMPTS: Final = 4
-FLUSH_LIMIT: Final = timedelta(seconds=1)
+_FLUSH_LIMIT: Final = timedelta(seconds=1)
 # What the API server takes, in bytes.
 MAX_NOTE: Final = 1024
 _MAX_INSTANCE: Final = 128
@@ -324,7 +318,7 @@ class EventSender:
     async def flush(self) -> None:
         """Write what still waits, for a moment at most; `run` has ended by now."""
         try:
-            async with asyncio.timeout(FLUSH_LIMIT.total_seconds()):
+            async with asyncio.timeout(_FLUSH_LIMIT.total_seconds()):
                 await self._empty()
         except TimeoutError:
             log.debug("Stopping with Events that are not written", number=len(self._queue))

@@ -1,30 +1,11 @@
-"""Keep one store up to date: list a collection, follow its watch, list again when in doubt.
+"""Keep a store up to date: list a collection, watch it, list again when in doubt.
 
 Decides when the cache may be trusted (`has_synced`, `age`) and how often the API server is read.
-Which version of an object is newer is left to the store, what a change means to the
-callbacks, what follows a failure to `retries`, time-outs and HTTP to the client behind the
-Protocols.
+Which version is newer is left to the store, what follows a failure to `store.Failures`.
 
-An idle watch proves itself by ending when it should: a server that is there ends it in order, and a
-connection that died cannot. So an early end is requested, and often; resuming costs one request.
-Bookmarks prove more; an idle server, whose etcd reports progress every ten minutes, has none.
-
-What an informer follows: how objects are read, where they are kept and what is counted.
-
-Two ways to spare the API server and the cache while a whole collection is listed.
-
-`ListTurn`: lists are less urgent than what rollouts do. Under the limits of a busy process a token
-may be half a minute away, and a cache without a stream would be as old by then. So the stream is
-kept until the list can be sent.
-
-`StateStream`: a large collection is listed as the beginning of a watch, where the API server offers
-that. All objects come as events, then a bookmark says that this was all: one request instead of a
-page for each 500 objects, none of them held in memory as JSON, and none of our own rate limiter's
-tokens (D-54). Older servers refuse it (422), and what passes parameters by may never send that
-bookmark: then, and after a few failures, the pages of a list are read as ever. What was read is
-handed over whole or not at all.
-
-When a list is due, and what it replaces, is left to the informer.
+A watch proves itself by ending on time: a living server ends it in order, a dead connection cannot.
+So a short watch is requested, and resumed; that costs one request. Bookmarks prove more, but an
+idle server sends none: its etcd reports progress only every ten minutes.
 """
 
 import asyncio
@@ -62,13 +43,13 @@ from rollout_operator.telemetry.metrics import Counter, Metrics
 # At 10 µs a pod a step stays near 1 ms, so that reviews and probes are answered in between.
 STEP: Final = 100
 # A page is held in memory as a whole: about 5 MB of pods.
-PAGE_LIMIT: Final = 500
+_PAGE_LIMIT: Final = 500
 # Idle streams prove themselves every 40 s or so; in step with no other stream.
 WATCH_LASTS: Final = timedelta(seconds=40)
 # Whatever a watch has failed to bring is found after this long, and the end of a stream: within
 # five minutes (LI-02). Of 5,000 pods it takes a twentieth of a second.
 RELIST: Final = timedelta(minutes=4)
-EVENT_TYPES: Final = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
+_EVENT_TYPES: Final = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
 _UNSHOWN: Final = Counter("unshown", "What no scrape reads.", ("kind", "outcome"), registry=None)
 
 
@@ -96,12 +77,11 @@ class Collection(msgspec.Struct, Generic[Cached], frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """Return what metrics call it: several parts of one kind may be followed side by side."""
+        """Return the label in metrics: several parts of one kind may be followed."""
         return f"{self.resource.kind} {self.field_selector}".rstrip()
 
     @property
     def keys(self) -> dict[str, object]:
-        """Return what log lines call it."""
         keys: dict[str, object] = {"kind": self.resource.kind}
         if self.namespace:
             keys["namespace"] = self.namespace
@@ -110,7 +90,6 @@ class Collection(msgspec.Struct, Generic[Cached], frozen=True, kw_only=True):
         return keys
 
     def text(self, verb: str) -> str:
-        """Return a call as people read it."""
         return Call(verb=verb, resource=self.resource, namespace=self.namespace).text
 
     async def fetch_page(self, api: LiveReader, *, token: str = "", has_turn: bool = False) -> Page:
@@ -120,7 +99,7 @@ class Collection(msgspec.Struct, Generic[Cached], frozen=True, kw_only=True):
             self.namespace,
             selector=self.selector,
             field_selector=self.field_selector,
-            limit=PAGE_LIMIT,
+            limit=_PAGE_LIMIT,
             token=token,
             has_turn=has_turn,
         )
@@ -161,7 +140,7 @@ class Collection(msgspec.Struct, Generic[Cached], frozen=True, kw_only=True):
             return lost
 
     def read_known(self, raw: msgspec.Raw) -> Cached:
-        """Return the slim object; the stored object where that is equal, to save memory."""
+        """Return the stored object if the new one is equal, to save memory."""
         item = self.read(raw)
         cached = self.store.get(item.namespace, item.name)
         return cached if cached is not None and cached == item else item
@@ -172,11 +151,11 @@ def show_cache(metrics: Metrics, of: Collection[Cached], age: Callable[[], timed
     store = of.store
     metrics.cached_objects.labels(kind=of.label).set_function(lambda: len(store))
     metrics.unreadable_objects.labels(kind=of.label).set_function(lambda: store.unreadable_count)
-    metrics.watch_age(of.label, lambda: _in_seconds(age()))
 
+    def in_seconds() -> float:
+        return float("inf") if (span := age()) == timedelta.max else span.total_seconds()
 
-def _in_seconds(age: timedelta) -> float:
-    return float("inf") if age == timedelta.max else age.total_seconds()
+    metrics.watch_age(of.label, in_seconds)
 
 
 class WatchMeters:
@@ -186,19 +165,23 @@ class WatchMeters:
         restarts = _UNSHOWN if metrics is None else metrics.watch_restarts
         events = _UNSHOWN if metrics is None else metrics.watch_events
         self.restarts = {cause: restarts.labels(kind, cause) for cause in RetryCause}
-        self.events = {type: events.labels(kind, type) for type in EVENT_TYPES}
+        self.events = {type: events.labels(kind, type) for type in _EVENT_TYPES}
 
 
 # For all objects: the most that a client waits for a page.
-LASTS: Final = timedelta(seconds=60)
+_LASTS: Final = timedelta(seconds=60)
 # A server that knows what is meant sends the first object, or the end, as soon as its own cache is
 # up to date: within three seconds.
 SILENCE: Final = timedelta(seconds=10)
 FAILURES: Final = 3
 
 
-class ListTurn:
-    """The token of one list: requested while a watch goes on, used once."""
+class _ListTurn:
+    """The token of one list: requested while a watch goes on, used once.
+
+    Lists are less urgent than rollouts: in a busy process a token may be half a minute away, and
+    without its stream the cache would be as old by then.
+    """
 
     def __init__(self, wait: Callable[[], Awaitable[None]], on_token: Callable[[], None]) -> None:
         """`wait` may raise ApiError; `on_token` is called as soon as the token is there."""
@@ -215,7 +198,6 @@ class ListTurn:
         return self._settled.is_set()
 
     def request(self) -> None:
-        """Begin to wait, unless that goes on already."""
         if not self._is_requested:
             self._is_requested = True
             self._requested.set()
@@ -252,7 +234,13 @@ class ListTurn:
 
 
 class StateStream(Generic[Cached]):
-    """Reads all objects of a collection from a stream, for as long as that works."""
+    """Lists a large collection as the beginning of a watch, for as long as that works.
+
+    One request instead of a page for each 500 objects, none held in memory as JSON, and no further
+    tokens (D-54). Older servers refuse it (422), and others may never send the bookmark that ends
+    it: then, and after a few failures, pages are read. Objects are handed over all together or not
+    at all.
+    """
 
     def __init__(self, api: ObjectSource, of: Collection[Cached]) -> None:
         self._api = api
@@ -261,7 +249,6 @@ class StateStream(Generic[Cached]):
         self._left = FAILURES
 
     async def fetch(self) -> tuple[list[Cached], str] | None:
-        """Return all objects and their version, None where a list is to be read."""
         if not self._left:
             return None
         try:
@@ -286,7 +273,7 @@ class StateStream(Generic[Cached]):
                 resource_version="",
                 selector=self._of.selector,
                 field_selector=self._of.field_selector,
-                lasts=LASTS,
+                lasts=_LASTS,
                 has_state=True,
             ) as events,
         ):
@@ -316,21 +303,21 @@ class StateStream(Generic[Cached]):
         return ""
 
 
-WATCH_JITTER: Final = 0.1
+_WATCH_JITTER: Final = 0.1
 # No proof for longer than a stream and this is to be the exception: what resumes later ends sooner.
-PROOF_LEEWAY: Final = timedelta(seconds=5)
-SHORTEST_WATCH: Final = timedelta(seconds=10)
+_PROOF_LEEWAY: Final = timedelta(seconds=5)
+_SHORTEST_WATCH: Final = timedelta(seconds=10)
 # An end that comes sooner than requested, by more than this, may be the doing of a proxy.
-END_LEEWAY: Final = timedelta(seconds=5)
+_END_LEEWAY: Final = timedelta(seconds=5)
 # The client cuts a silent stream five seconds after its end. This is for a client that fails to.
-STREAM_GRACE: Final = timedelta(seconds=15)
+_STREAM_GRACE: Final = timedelta(seconds=15)
 # A stream that ends sooner is a failure, however orderly: the next would end alike.
-SHORT_STREAM: Final = timedelta(seconds=1)
+_SHORT_STREAM: Final = timedelta(seconds=1)
 # A lagging server catches up within seconds; one restored from a backup never does.
-OLDER_LISTS: Final = 3
-REFRESH_PAUSE: Final = timedelta(seconds=10)
+_OLDER_LISTS: Final = 3
+_REFRESH_PAUSE: Final = timedelta(seconds=10)
 # Where a list fails between two streams, which go on. After a refresh it is tried again sooner.
-RELIST_PAUSE: Final = timedelta(seconds=30)
+_RELIST_PAUSE: Final = timedelta(seconds=30)
 
 
 class Informer(Generic[Cached]):
@@ -357,7 +344,7 @@ class Informer(Generic[Cached]):
             show_cache(metrics, of, lambda: self.age)
         self._states: StateStream[Cached] = StateStream(api, of)
         self._rereads: Rereads[Cached] = Rereads(of.store, self._reread, clock)
-        self._turn = ListTurn(lambda: api.wait_turn(of.resource, of.namespace), self._drop_stream)
+        self._turn = _ListTurn(lambda: api.wait_turn(of.resource, of.namespace), self._drop_stream)
         self._is_listing = False
         self._callbacks: list[Callable[[Cached | None, Cached | None], None]] = []
         self.liveness = Liveness()
@@ -396,12 +383,11 @@ class Informer(Generic[Cached]):
 
     @property
     def last_error(self) -> ApiError | None:
-        """Return why the newest call failed, None where it worked."""
         return self._last_error
 
     @property
     def broken_for(self) -> timedelta | None:
-        """Return for how long every call has failed, None where the newest one worked."""
+        """Return for how long every call has failed, None after a success."""
         if self._broken_since is None:
             return None
         return self._clock.elapsed() - self._broken_since
@@ -414,18 +400,17 @@ class Informer(Generic[Cached]):
         self._callbacks.append(callback)
 
     async def wait_synced(self) -> None:
-        """Wait until the first list is in and a watch follows it."""
         await self._synced.wait()
 
     def refresh(self, cause: str) -> bool:
         """List again as soon as may be, for callers who can prove that the cache lags.
 
         The stream goes on until the rate limits let the list be sent: it may bring what is missed.
-        Returns False where a list was requested less than `REFRESH_PAUSE` ago: nothing is done
+        Returns False where a list was requested less than `_REFRESH_PAUSE` ago: nothing is done
         then.
         """
         now = self._clock.elapsed()
-        if self._refreshed_at is not None and now - self._refreshed_at < REFRESH_PAUSE:
+        if self._refreshed_at is not None and now - self._refreshed_at < _REFRESH_PAUSE:
             return False
         log.warn("Listing again on request", **self._of.keys, cause=cause, age=self.age)
         self._refreshed_at = now
@@ -507,7 +492,7 @@ class Informer(Generic[Cached]):
         try:
             await self._list()
         except ApiError as error:
-            pause = RELIST_PAUSE if self._is_refreshed else REFRESH_PAUSE
+            pause = _RELIST_PAUSE if self._is_refreshed else _REFRESH_PAUSE
             log.debug("Not listed anew", **self._of.keys, again_in=pause, err=error)
             self._list_due_at = self._clock.elapsed() + pause
 
@@ -542,14 +527,14 @@ class Informer(Generic[Cached]):
             return
         text = f"{self._of.text('list')}: metadata.resourceVersion {version} < {self._version}"
         self._older_lists += 1
-        if self._older_lists <= OLDER_LISTS:
+        if self._older_lists <= _OLDER_LISTS:
             raise WentBack(f"{text} seen before")
         log.warn("Accepting an older list", **self._of.keys, err=text)
 
     async def _follow(self) -> None:
         lasts = self._choose_span()
         self._opened_at = self._clock.elapsed()
-        limit = asyncio.timeout((lasts + STREAM_GRACE).total_seconds())
+        limit = asyncio.timeout((lasts + _STREAM_GRACE).total_seconds())
         try:
             async with limit:
                 self._stream = limit
@@ -559,17 +544,17 @@ class Informer(Generic[Cached]):
                 raise
             if self._turn.is_settled:
                 return
-            raise Unreachable(f"{self._of.text('watch')}: no end {STREAM_GRACE} late") from error
+            raise Unreachable(f"{self._of.text('watch')}: no end {_STREAM_GRACE} late") from error
         finally:
             self._stream = None
         self._judge_end(lasts)
 
     def _choose_span(self) -> timedelta:
-        jitter = 1 + WATCH_JITTER * (2 * self._rng() - 1)
+        jitter = 1 + _WATCH_JITTER * (2 * self._rng() - 1)
         lasts = self._of.watch_lasts
-        span = min(lasts * jitter, max(lasts + PROOF_LEEWAY - self.age, SHORTEST_WATCH))
+        span = min(lasts * jitter, max(lasts + _PROOF_LEEWAY - self.age, _SHORTEST_WATCH))
         if not self._is_refreshed:
-            span = SHORTEST_WATCH  # the list that is wanted is tried again at its end
+            span = _SHORTEST_WATCH  # the list that is wanted is tried again at its end
         # The API takes whole seconds.
         return timedelta(seconds=round(span.total_seconds()))
 
@@ -596,15 +581,15 @@ class Informer(Generic[Cached]):
     def _judge_end(self, lasts: timedelta) -> None:
         now = self._clock.elapsed()
         lasted = now - self._opened_at
-        if lasted < SHORT_STREAM:
+        if lasted < _SHORT_STREAM:
             raise Unreachable(f"{self._of.text('watch')}: ended after {lasted}")
         self._failures = Failures()
         self._meters.restarts[RetryCause.CLOSED].inc()
-        if lasted >= lasts - END_LEEWAY:
+        if lasted >= lasts - _END_LEEWAY:
             self._proven_at = now
 
     def _take(self, event: WatchEvent) -> None:
-        if event.type not in EVENT_TYPES:
+        if event.type not in _EVENT_TYPES:
             raise Unreachable(f"{self._of.text('watch')}: type: unknown event {event.type[:40]!r}")
         self._meters.events[event.type].inc()
         if event.type == "BOOKMARK":
@@ -623,7 +608,7 @@ class Informer(Generic[Cached]):
             return
         self._version = version
         self._proven_at = self._clock.elapsed()
-        if self._failures.in_row and self._proven_at - self._opened_at >= SHORT_STREAM:
+        if self._failures.in_row and self._proven_at - self._opened_at >= _SHORT_STREAM:
             self._failures = Failures()
 
     async def _reread(self, broken: Unreadable) -> None:

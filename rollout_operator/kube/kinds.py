@@ -1,24 +1,8 @@
-"""An informer of a kind that a cluster may not have, or a role may not show.
+"""Informers of kinds that a cluster may lack or a role may hide, or that namespaces share.
 
-Checks whether the kind is there, quietly and now and then, and runs the informer from the first
-list that comes in. What the absence means is left to its callers.
-
-A kind that comes and goes, in whichever version the cluster serves.
-
-Requests the versions in their order, follows the first that is there, and begins anew when that is
-gone. What is known of a kind that went is forgotten. What its absence means is left to the callers.
-
-One informer for the objects of all namespaces, and the share that a namespace has in it.
-
-Decides what belongs to which namespace. For its callers a share is an informer of its own:
-its store begins with a whole list, every change after that is reported once, and it is as old as
-the cache of all namespaces is.
-
-Kinds that are followed in the whole cluster, once for all its namespaces.
-
-Decides which namespace has a share in a kind: any that requests it once the objects are known.
-Until then, and where the kind may not be listed in the cluster, each namespace follows its own
-objects.
+`OptionalInformer` follows a kind once it is there, `FollowedKind` whichever version is served, and
+`ClusterKind` follows a kind once for all namespaces, each of which has a `NamespaceShare`. What
+an absence means is left to callers.
 """
 
 import asyncio
@@ -43,7 +27,7 @@ from rollout_operator.telemetry.logs import bind_keys, log
 from rollout_operator.telemetry.metrics import Metrics
 
 
-class NamespaceStores(Store[Cached]):
+class _NamespaceStores(Store[Cached]):
     """The objects of all namespaces, those of each in a store of its own."""
 
     def __init__(self) -> None:
@@ -56,7 +40,6 @@ class NamespaceStores(Store[Cached]):
 
     @property
     def unreadable_count(self) -> int:
-        """Return how many objects are known and could not be decoded."""
         return sum(store.unreadable_count for store in self._stores.values())
 
     def hand_over(self, namespace: str, store: Store[Cached]) -> Sequence[Change[Cached]]:
@@ -67,24 +50,19 @@ class NamespaceStores(Store[Cached]):
         return store.replace_all(cached)
 
     def list_all(self) -> Sequence[Cached]:
-        """Return the newest known version of each object."""
         return tuple(chain.from_iterable(store.list_all() for store in self._stores.values()))
 
     def get(self, namespace: str, name: str) -> Cached | None:
-        """Return the cached object, None where it is not known."""
         store = self._stores.get(namespace)
         return None if store is None else store.get(namespace, name)
 
     def upsert(self, item: Cached) -> Sequence[Change[Cached]]:
-        """Store an object unless a newer version is known. Return what changed."""
         return self._get_store(item.namespace).upsert(item)
 
     def remove(self, last: Cached) -> Sequence[Change[Cached]]:
-        """Forget an object, given its last state. Return what changed."""
         return self._get_store(last.namespace).remove(last)
 
     def heal(self, broken: Unreadable, reread: Cached | None) -> Sequence[Change[Cached]]:
-        """Replace an object that could not be decoded by what was read again; see `Store`."""
         return self._get_store(broken.namespace).heal(broken, reread)
 
     def replace_all(self, items: Iterable[Cached]) -> Sequence[Change[Cached]]:
@@ -117,13 +95,13 @@ class NamespaceShare(Generic[Cached]):
     def __init__(
         self,
         informer: Informer[Cached],
-        stores: NamespaceStores[Cached],
+        stores: _NamespaceStores[Cached],
         of: Collection[Cached],
         metrics: Metrics,
     ) -> None:
         """`of` names the namespace and its store; `run` has both filled."""
         self._informer: Informer[Cached] = informer
-        self._stores: NamespaceStores[Cached] = stores
+        self._stores: _NamespaceStores[Cached] = stores
         self._of: Collection[Cached] = of
         show_cache(metrics, of, lambda: self.age)
         self._callbacks: list[Callable[[Cached | None, Cached | None], None]] = []
@@ -131,44 +109,35 @@ class NamespaceShare(Generic[Cached]):
 
     @property
     def has_synced(self) -> bool:
-        """Return whether the store has what there is, and a watch follows it."""
         return self._joined.is_set() and self._informer.has_synced
 
     @property
     def age(self) -> timedelta:
-        """Return the time since the newest proof of life; see `Informer`."""
         return self._informer.age if self._joined.is_set() else timedelta.max
 
     @property
     def last_error(self) -> ApiError | None:
-        """Return why the newest call failed, None where it worked."""
         return self._informer.last_error
 
     @property
     def broken_for(self) -> timedelta | None:
-        """Return for how long every call has failed, None where the newest one worked."""
         return self._informer.broken_for
 
     @property
     def staleness(self) -> Staleness:
-        """Return what calls back where the cache is too old."""
         return self._informer.staleness
 
     def on_change(self, callback: Callable[[Cached | None, Cached | None], None]) -> None:
-        """Call back with (old, new) after each stored change that decides; None is absence."""
         self._callbacks.append(callback)
 
     async def wait_synced(self) -> None:
-        """Wait until the store has what there is, and a watch follows it."""
         await self._joined.wait()
         await self._informer.wait_synced()
 
     def refresh(self, cause: str) -> bool:
-        """List all namespaces again as soon as may be; see `Informer`."""
         return self._informer.refresh(cause)
 
     async def run(self) -> NoReturn:
-        """Keep the share until cancelled."""
         changes = self._stores.hand_over(self._of.namespace, self._of.store)
         self._joined.set()
         # At once: no later change is reported before what it has changed.
@@ -221,7 +190,6 @@ class OptionalInformer(Generic[Cached]):
 
     @property
     def is_forbidden(self) -> bool:
-        """Return whether the role does not allow listing it."""
         return isinstance(self._error, Denied)
 
     @property
@@ -245,7 +213,6 @@ class OptionalInformer(Generic[Cached]):
         await self._answered.wait()
 
     async def run(self, clock: Clock) -> NoReturn:
-        """Follow the kind until cancelled."""
         while not await self._is_there():
             wait = REFUSED_WATCHES.bound(self._refusals) if self._is_refused else RETRY
             await clock.sleep(wait)
@@ -286,8 +253,6 @@ OnWatched = Callable[[AnyWatched | None, AnyWatched | None], None]
 
 
 class KindSource(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the objects of a kind come from."""
-
     resources: Sequence[Resource]
     """The kind in its versions, the preferred version first."""
     namespace: str
@@ -310,7 +275,6 @@ class FollowedKind:
 
     @property
     def kind(self) -> str:
-        """Return the name of the kind."""
         return self._source.resources[0].kind
 
     @property
@@ -320,12 +284,10 @@ class FollowedKind:
 
     @property
     def is_absent(self) -> bool:
-        """Return whether the cluster does not have this kind."""
         return isinstance(self._error, NotFound)
 
     @property
     def is_forbidden(self) -> bool:
-        """Return whether the role does not allow listing it."""
         return isinstance(self._error, Denied)
 
     @property
@@ -344,7 +306,6 @@ class FollowedKind:
 
     @property
     def lack(self) -> str | None:
-        """Say why the objects are not known, None where they are, or where there are none."""
         informer = self._informer
         if self.is_absent or (informer is not None and informer.has_synced):
             return None
@@ -353,7 +314,6 @@ class FollowedKind:
 
     @property
     def age(self) -> timedelta:
-        """Return the age of the newest proof that the cache is live; zero without a cache."""
         informer = self._informer
         return timedelta(0) if informer is None or not informer.has_synced else informer.age
 
@@ -366,7 +326,6 @@ class FollowedKind:
         self._on_news.append(callback)
 
     async def run(self, clock: Clock) -> NoReturn:
-        """Follow the kind until cancelled."""
         while True:
             if (resource := await self._find_served()) is None:
                 self._forget()
@@ -434,7 +393,7 @@ class ClusterKind(Generic[Cached]):
         resource: Resource,
     ) -> None:
         """`make_informer` returns what fills a store with the objects of all namespaces."""
-        self._stores: NamespaceStores[Cached] = NamespaceStores()
+        self._stores: _NamespaceStores[Cached] = _NamespaceStores()
         self.informer: Informer[Cached] = make_informer(self._stores)
         self.follow: OptionalInformer[Cached] = OptionalInformer(
             self.informer, client, resource, ""

@@ -1,21 +1,12 @@
-"""What a kubeconfig says: one context with its cluster and user, out of one or more files.
+"""Read a kubeconfig: one context with its cluster and user, and the credential it leads to.
 
-Each field works as in kubectl, by the rules of client-go's `clientcmd`, or is refused by its name.
-Several files are merged as kubectl does: the first file that names something wins, and paths start
-at the file that they stand in. Nothing is run or sent here. No message shows a value of a user,
-since some are secret.
+Each field works as in kubectl, by the rules of client-go's `clientcmd`, or is refused by name. Of
+several files the first to name an entry wins, and paths start at the file they are written in.
+Messages never show a value of a user, nor what a login program prints.
 
-Run the login program of a kubeconfig: what it is told, and the credentials that it prints.
-
-As client-go's `exec` plugin: the program writes to our standard error, where a person reads what
-it wants of them, and reads our standard input where that is a terminal and the kubeconfig allows
-it. Nothing that it prints is shown in an error.
-
-Keep the credential we show to the API server fresh.
-
-Projected service account tokens change every hour or so under the same path, a kubeconfig may name
-a token file or a program. Files are read again every half minute; everything is loaded again when
-the server refuses what we showed. While loading fails the old value stays: it may still be good.
+Projected tokens change every hour or so under the same path. Files are read again every half
+minute, and everything is loaded again when the server refuses it. If that fails, the old value
+stays: it may still be good.
 """
 
 import asyncio
@@ -49,7 +40,7 @@ REREAD_EVERY: Final = timedelta(seconds=30)
 # A refused credential may be loaded by running a program: not for each of a hundred refused calls.
 RELOAD_GAP: Final = timedelta(seconds=10)
 # A program that prompts for a password on a terminal which is not there would wait for ever.
-LOAD_LIMIT: Final = timedelta(seconds=30)
+_LOAD_LIMIT: Final = timedelta(seconds=30)
 
 PROXY_SCHEMES: Final = ("http", "https")
 
@@ -58,7 +49,7 @@ _AFTER_IPV6: Final = re.compile(r"\][^:]")
 _MAX_TOKEN: Final = 64 * 1024
 _KEY: Final = "BearerToken"
 
-Load = Callable[[], Awaitable[str]]
+_Load = Callable[[], Awaitable[str]]
 """Return the value of the Authorization header; raise ConfigError where there is none."""
 
 
@@ -69,7 +60,7 @@ class Credential:
     """
 
     def __init__(
-        self, value: str, load: Load, clock: Clock, *, reread_every: timedelta | None = None
+        self, value: str, load: _Load, clock: Clock, *, reread_every: timedelta | None = None
     ) -> None:
         self._value = value
         self._load = load
@@ -101,7 +92,7 @@ class Credential:
     async def _load_again(self) -> None:
         self._loaded_at = self._clock.elapsed()
         try:
-            async with asyncio.timeout(LOAD_LIMIT.total_seconds()):
+            async with asyncio.timeout(_LOAD_LIMIT.total_seconds()):
                 value = await self._load()
         except (ConfigError, TimeoutError) as error:
             log.warn("Keeping the credential that cannot be loaded again", err=error)
@@ -111,17 +102,17 @@ class Credential:
             self._value = value
 
 
-def read_token(path: Path) -> str:
+def _read_token(path: Path) -> str:
     """Return the Authorization header for the token in a file. Raises ConfigError naming it."""
     try:
         with path.open("rb") as file:
             token = file.read(_MAX_TOKEN).strip()
     except OSError as error:
         raise ConfigError(f"token file {path}: {error.strerror or error}") from error
-    return render_bearer(f"token file {path}", token)
+    return _render_bearer(f"token file {path}", token)
 
 
-def render_bearer(where: str, token: bytes) -> str:
+def _render_bearer(where: str, token: bytes) -> str:
     """Return the Authorization header. Raises ConfigError, which shows nothing of the token."""
     # Anything else would end the header early, or be refused with an error that shows the token.
     if not token or not all(33 <= byte <= 126 for byte in token):
@@ -140,7 +131,7 @@ def token_file(path: Path, clock: Clock, *, otherwise: str = "") -> Credential:
 
     def read() -> str:
         try:
-            return read_token(path)
+            return _read_token(path)
         except ConfigError:
             if not otherwise:
                 raise
@@ -149,10 +140,10 @@ def token_file(path: Path, clock: Clock, *, otherwise: str = "") -> Credential:
     return Credential(read(), load, clock, reread_every=REREAD_EVERY)
 
 
-NEVER: Final = "Never"
-IF_AVAILABLE: Final = "IfAvailable"
-ALWAYS: Final = "Always"
-MODES: Final = (NEVER, IF_AVAILABLE, ALWAYS)
+_NEVER: Final = "Never"
+_IF_AVAILABLE: Final = "IfAvailable"
+_ALWAYS: Final = "Always"
+_MODES: Final = (_NEVER, _IF_AVAILABLE, _ALWAYS)
 
 _KIND: Final = "ExecCredential"
 
@@ -168,7 +159,7 @@ class LoginProgram(Confidential, msgspec.Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str] = {}
     """Added to ours."""
     api_version: str
-    interactive_mode: str = IF_AVAILABLE
+    interactive_mode: str = _IF_AVAILABLE
     cluster: Mapping[str, Any] | None = None
     """What it is told of the cluster; None: nothing."""
 
@@ -192,7 +183,7 @@ async def run_login(program: LoginProgram) -> ProgramCredentials:
     """Return the credentials; a person may be asked for something meanwhile. Raises ConfigError."""
     is_interactive = _is_interactive(program)
     # A person needs minutes where no time is too long; nobody answers a question without one.
-    limit = None if is_interactive else LOAD_LIMIT.total_seconds()
+    limit = None if is_interactive else _LOAD_LIMIT.total_seconds()
     try:
         async with asyncio.timeout(limit):
             printed, code = await _run(program, is_interactive=is_interactive)
@@ -210,15 +201,15 @@ async def run_login(program: LoginProgram) -> ProgramCredentials:
 def _is_interactive(program: LoginProgram) -> bool:
     # Without standard input Python has none of its own.
     is_terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
-    if program.interactive_mode == ALWAYS and not is_terminal:
+    if program.interactive_mode == _ALWAYS and not is_terminal:
         raise ConfigError(
-            f"{program.where}.interactiveMode: it is {ALWAYS}, and standard input is not a terminal"
+            f"{program.where}.interactiveMode: it is {_ALWAYS}, and standard input is not a"
+            " terminal"
         )
-    return is_terminal and program.interactive_mode != NEVER
+    return is_terminal and program.interactive_mode != _NEVER
 
 
 async def _run(program: LoginProgram, *, is_interactive: bool) -> tuple[bytes, int]:
-    """Return the standard output and the exit code."""
     spec: dict[str, Any] = {"interactive": is_interactive}
     if program.cluster is not None:
         spec["cluster"] = program.cluster
@@ -261,7 +252,7 @@ def _read(program: LoginProgram, printed: bytes) -> ProgramCredentials:
     if not given.token and not given.client_key_data:
         raise ConfigError(f"{where} has neither a token nor a certificate")
     if given.token:
-        render_bearer(f"{where}: status.token", given.token.encode())
+        _render_bearer(f"{where}: status.token", given.token.encode())
     return given
 
 
@@ -294,7 +285,6 @@ class KubeconfigChoice(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> str:
-        """Return the files as KUBECONFIG lists them."""
         return os.pathsep.join(map(str, self.files))
 
 
@@ -424,7 +414,6 @@ class _Part(msgspec.Struct, frozen=True):
     """Folder of the file, where its relative paths start."""
 
     def refuse(self, field: str, problem: str) -> ConfigError:
-        """Return the error about one of its fields."""
         return ConfigError(f"{self.path}.{field}{problem}")
 
     def read_pem(self, field: str, path: str, data: str) -> Pem | None:
@@ -512,7 +501,7 @@ def read_kubeconfig(choice: KubeconfigChoice) -> Kubeconfig:
     return msgspec.structs.replace(kubeconfig, user=credentials)
 
 
-def parse_yaml(content: bytes) -> object:
+def _parse_yaml(content: bytes) -> object:
     """Return the first document, in which times are text, as for client-go.
 
     Raises ValueError with the place, never with the content, which may hold a token.
@@ -543,7 +532,7 @@ def _drop_nulls(value: object) -> object:
 
 def _read_file(file: Path, label: str) -> _File:
     try:
-        content = parse_yaml(file.read_bytes())
+        content = _parse_yaml(file.read_bytes())
     except OSError as error:
         raise ConfigError(f"{label}: {error.strerror or error}") from error
     except ValueError as error:
@@ -579,7 +568,6 @@ def _choose(where: str, name: str, entries: Iterable[tuple[Path, str, _T]]) -> t
 
 
 def _suggest(name: str, names: Sequence[str]) -> str:
-    """Return the end of a message about a name that no entry has."""
     close = get_close_matches(name, names, n=1)
     if close:
         return f"; did you mean {close[0]}?"
@@ -655,7 +643,7 @@ def _read_user(
         raise part.refuse("username", ": a token is set as well")
     authorization = ""
     if user.token:
-        authorization = render_bearer(f"{part.path}.token", user.token.encode())
+        authorization = _render_bearer(f"{part.path}.token", user.token.encode())
     elif user.username:
         pair = f"{user.username}:{user.password}".encode()
         authorization = f"Basic {base64.b64encode(pair).decode()}"
@@ -704,9 +692,9 @@ def _read_program(
         problem = f": {quote(version)} is neither {_V1} nor {_V1BETA1}"
         raise part.refuse("exec.apiVersion", problem)
     if not mode and version == _V1BETA1:
-        mode = IF_AVAILABLE
-    if mode not in MODES:
-        problem = f": {quote(mode)} is none of {', '.join(MODES)}"
+        mode = _IF_AVAILABLE
+    if mode not in _MODES:
+        problem = f": {quote(mode)} is none of {', '.join(_MODES)}"
         raise part.refuse("exec.interactiveMode", problem)
     if not all(variable.name for variable in program.env):
         raise part.refuse("exec.env", ": a variable has no name")

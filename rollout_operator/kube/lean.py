@@ -40,8 +40,6 @@ class LibraryConfiguration(Protocol):
 
 
 class RestClient(Protocol):
-    """The library's holder of the aiohttp session and of the proxy."""
-
     pool_manager: aiohttp.ClientSession
     proxy: str | None
 
@@ -60,7 +58,6 @@ class LibraryClient(Protocol):
 
 
 def new_configuration() -> LibraryConfiguration:
-    """Return an empty client configuration."""
     return cast(LibraryConfiguration, _load_lean("client.configuration").Configuration())
 
 
@@ -88,7 +85,6 @@ def config_exception() -> type[Exception]:
 
 
 def _load_lean(name: str) -> ModuleType:
-    """Return one module of the library by its name below the root package."""
     if _ROOT not in sys.modules:
         _register_empty_packages()
     return import_module(f"{_ROOT}.{name}")

@@ -1,17 +1,14 @@
-"""Nodes as far as they name zones: followed once a policy needs them, where the role shows them.
+"""Labels of nodes, for zones: nodes are followed once a policy needs them.
 
-Most policies are written so that they need no node; for them this costs no request. Of a node only
-the labels are kept that a policy needs. A key that is needed later is in no cached node yet: nodes
-are listed anew, and until then nothing is known by it. A person who may write policies names keys,
-so a namespace has a few of them at a time. Which zone follows is left to `planning.policy_zones`.
+Only the labels that a policy needs are kept. A key that is needed later is in no cached node, so
+nodes are listed again. Whoever may write policies chooses keys, so a namespace gets few of them at
+a time. Which zone follows from a label is left to `planning.policy_zones`.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Final, NoReturn
-
-import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.api import NODES, Reader
@@ -27,13 +24,13 @@ MOST_KEYS: Final = 8
 # A policy in service requests its key every minute: a key that none requests makes room.
 KEY_LASTS: Final = timedelta(minutes=10)
 
-MakeInformer = Callable[[Collection[Node | Unreadable]], Informer[Node | Unreadable]]
+_MakeInformer = Callable[[Collection[Node | Unreadable]], Informer[Node | Unreadable]]
 
 
 class FollowedNodes:
     """Labels of nodes, by the keys that were requested."""
 
-    def __init__(self, client: Reader, make_informer: MakeInformer, clock: Clock) -> None:
+    def __init__(self, client: Reader, make_informer: _MakeInformer, clock: Clock) -> None:
         self._clock = clock
         self._keys = frozenset(TOPOLOGY_KEYS)
         self._requested_keys: dict[str, dict[str, timedelta]] = {}
@@ -42,7 +39,12 @@ class FollowedNodes:
         self._is_reported = True
         self._store = NodeStore()
         self._informer = make_informer(
-            Collection(resource=NODES, namespace="", decode=self._decode, store=self._store)
+            Collection(
+                resource=NODES,
+                namespace="",
+                decode=lambda raw: decode_node(raw, self._keys),
+                store=self._store,
+            )
         )
         self._follow: OptionalInformer[Node | Unreadable] = OptionalInformer(
             self._informer, client, NODES, ""
@@ -74,7 +76,6 @@ class FollowedNodes:
         return {node.name: node.labels for node in nodes}
 
     async def run(self) -> NoReturn:
-        """Wait until nodes are needed, then follow them until cancelled."""
         await self._requested.wait()
         await self._follow.run(self._clock)
 
@@ -102,6 +103,3 @@ class FollowedNodes:
         self._is_reported = True
         for callback in self._on_change:
             callback()
-
-    def _decode(self, raw: bytes | msgspec.Raw) -> Node:
-        return decode_node(raw, self._keys)

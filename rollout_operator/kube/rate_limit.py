@@ -1,11 +1,8 @@
 """Limit how fast this process calls the API server: one token bucket for each API group.
 
-All clients of a process share one `RateLimiter`, since the flags limit the process. Which call
-waits for a token of the same group goes by urgency (D-65): deletes, then other writes and what
-reviews wait for, then live reads, then what releases grants, then the lists of caches, then reads
-that hold nothing up, at last what is only shown to people. Each priority has a patience: a caller
-that has waited so much longer than a more urgent one goes before it, so that none starves. Watches
-are free.
+All clients share one `RateLimiter`, since the flags limit the process. Calls wait in the order of
+`Priority` (D-65). A caller that has waited longer than a more urgent one by its priority's patience
+goes first, so that none starves. Watches are free.
 """
 
 import asyncio
@@ -123,7 +120,9 @@ class RateLimiter:
                 f" the deadline in {within.total_seconds():.3f}s"
             )
         try:
-            async with asyncio.timeout(None if within is None else _last_moment(within)):
+            # A token that is due just at the deadline comes in time.
+            limit = None if within is None else within.total_seconds() + _SHORTEST_WAIT
+            async with asyncio.timeout(limit):
                 await bucket.take(priority)
         except TimeoutError as error:
             assert within is not None, "without a deadline there is no timeout"
@@ -154,11 +153,6 @@ class RateLimiter:
             }
             bucket = self._buckets[group] = _Bucket(self._qps, self._burst)
         return bucket
-
-
-def _last_moment(within: timedelta) -> float:
-    """Return seconds: a token that is due just at the deadline comes in time."""
-    return within.total_seconds() + _SHORTEST_WAIT
 
 
 def _describe(group: str) -> str:

@@ -1,20 +1,9 @@
-"""Turn what the API server answered into the error class that says what the caller should do.
+"""Decode answers of the API server: errors, lines of a watch, discovery.
 
-Pure: status, headers and body in, an error of `model.names` out. Time-outs and broken connections,
-where there is no answer, are translated in `exchange`.
-
-Texts are read only where the API offers nothing better: both the authoriser and admission
-answer 403 with reason Forbidden, and only the sentence says which of them it was.
-
-Cut the body of a watch into lines and lines into events, whatever chunks it arrives in.
-
-Pure: bytes in, events out. Opening the stream and noticing that it is silent is `client`'s part.
-
-Cut JSON that nests too deeply for the decoders: an object may nest as deeply as it is large.
-
-Find the resource of a kind: what API servers call discovery, read and remembered.
-
-Decides when a group is read again. Which kinds may be mirrored is left to callers.
+An error becomes the class of `model.names` that says what the caller should do. Its text is read
+only where the API offers nothing better: authoriser and admission both answer 403 with reason
+Forbidden, and only the sentence tells them apart. Pure, except for `KindCatalog`, which remembers
+the kinds that API servers have.
 """
 
 import asyncio
@@ -46,7 +35,7 @@ MAX_ERROR_BODY: Final = 64 * 1024
 MAX_EXCERPT: Final = 300
 # Longer than any back-off of ours: a server that says an hour must not stop our requests for an
 # hour.
-MAX_RETRY_AFTER: Final = timedelta(seconds=60)
+_MAX_RETRY_AFTER: Final = timedelta(seconds=60)
 
 CLUSTER_MISMATCH: Final = 511
 """HTTP status of a server that checks our `X-Cluster` header and finds another name."""
@@ -61,14 +50,14 @@ _TOO_OLD: Final = frozenset({"Expired", "Gone"})
 _VERSION_TOO_LARGE: Final = "ResourceVersionTooLarge"
 
 
-class RefusalCause(msgspec.Struct):
+class _RefusalCause(msgspec.Struct):
     reason: str = ""
     message: str = ""
     field: str = ""
 
 
-class Details(msgspec.Struct):
-    causes: list[RefusalCause] | None = None
+class _Details(msgspec.Struct):
+    causes: list[_RefusalCause] | None = None
     retryAfterSeconds: int = 0
 
 
@@ -79,18 +68,16 @@ class Status(msgspec.Struct):
     message: str = ""
     reason: str = ""
     code: int = 0
-    details: Details | None = None
+    details: _Details | None = None
 
 
-class ClusterMismatch(msgspec.Struct):
-    """Body of an answer with status 511."""
-
+class _ClusterMismatch(msgspec.Struct):
     cluster_validation_error_message: str
     route: str = ""
 
 
 _STATUS: Final = msgspec.json.Decoder(Status)
-_MISMATCH: Final = msgspec.json.Decoder(ClusterMismatch)
+_MISMATCH: Final = msgspec.json.Decoder(_ClusterMismatch)
 
 
 def read_status(body: bytes) -> Status:
@@ -102,7 +89,7 @@ def read_status(body: bytes) -> Status:
     return status if status.kind == "Status" else Status(message=body.decode("utf-8", "replace"))
 
 
-def read_mismatch(content_type: str, body: bytes) -> ClusterMismatch | None:
+def read_mismatch(content_type: str, body: bytes) -> _ClusterMismatch | None:
     """Return what a server with status 511 objects to, None where it is no such answer."""
     if content_type != "application/json":
         return None
@@ -112,7 +99,7 @@ def read_mismatch(content_type: str, body: bytes) -> ClusterMismatch | None:
         return None
 
 
-def mismatch_error(call: Call, mismatch: ClusterMismatch) -> Denied:
+def mismatch_error(call: Call, mismatch: _ClusterMismatch) -> Denied:
     """Return the error for a server that is not of our cluster: nothing was done."""
     message = excerpt(mismatch.cluster_validation_error_message)
     problem = f"request rejected by the server: {message}"
@@ -125,7 +112,7 @@ def parse_retry_after(header: str, status: Status) -> timedelta | None:
     # Only the form in seconds: the API server never sends a date.
     if header.isascii() and header.isdigit() and len(header) < 10:
         seconds = int(header)
-    return min(timedelta(seconds=seconds), MAX_RETRY_AFTER) if seconds > 0 else None
+    return min(timedelta(seconds=seconds), _MAX_RETRY_AFTER) if seconds > 0 else None
 
 
 def error_of(
@@ -163,7 +150,6 @@ def excerpt(text: str) -> str:
 
 
 def _class_of(call: Call, code: int, status: Status) -> type[ApiError]:
-    """Return the class; the caller has already taken out 429."""
     if _is_denial(call, status):
         return Refused
     if status.reason in _TOO_OLD:
@@ -209,7 +195,6 @@ def _is_other_object(status: Status) -> bool:
 
 
 def _reason(status: Status) -> str:
-    """Return the reason; for a version that the server has not reached, the more exact cause."""
     causes = (status.details.causes if status.details else None) or ()
     if any(cause.reason == _VERSION_TOO_LARGE for cause in causes):
         return _VERSION_TOO_LARGE
@@ -230,7 +215,7 @@ def _granted(call: Call) -> str:
 
 
 # An object in etcd is 1.5 MiB by default; ten times that in one line is no watch.
-MAX_LINE: Final = 16 * 1024 * 1024
+_MAX_LINE: Final = 16 * 1024 * 1024
 
 _TYPES: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
 
@@ -247,7 +232,7 @@ _WATCH_STATUS: Final = msgspec.json.Decoder(Status)
 class Splitter:
     """Lines of one stream. Bytes of an unfinished line are kept until its end arrives."""
 
-    def __init__(self, *, limit: int = MAX_LINE) -> None:
+    def __init__(self, *, limit: int = _MAX_LINE) -> None:
         self._parts: list[bytes] = []
         self._length = 0
         self._limit = limit
@@ -356,11 +341,11 @@ async def cut_deep(body: bytes) -> bytes:
 
 
 # A kind may be installed at any time; a kind that is missing is a typing error more often.
-MISSING_LASTS: Final = timedelta(minutes=1)
+_MISSING_LASTS: Final = timedelta(minutes=1)
 # What is there stays there, or is missed by its users.
-FOUND_LASTS: Final = timedelta(minutes=10)
+_FOUND_LASTS: Final = timedelta(minutes=10)
 # All waiters for a group that could not be read share one failure.
-FAILURE_LASTS: Final = timedelta(seconds=5)
+_FAILURE_LASTS: Final = timedelta(seconds=5)
 
 
 class _Version(msgspec.Struct):
@@ -472,12 +457,12 @@ class KindCatalog:
         if state.read_at is None:
             return True
         is_sure = kind in state.kinds and not state.is_doubted
-        lasts = FOUND_LASTS if is_sure else MISSING_LASTS
+        lasts = _FOUND_LASTS if is_sure else _MISSING_LASTS
         return self._clock.elapsed() - state.read_at >= lasts
 
     async def _refresh(self, group: str, state: _GroupState, kind: str) -> None:
         now = self._clock.elapsed()
-        if state.error is None or now - state.failed_at >= FAILURE_LASTS:
+        if state.error is None or now - state.failed_at >= _FAILURE_LASTS:
             state.error = None
             try:
                 state.kinds = await self._fetch_kinds(group)

@@ -1,21 +1,9 @@
-"""The counts of all references that zones mirror, followed for as long as a group wants them.
+"""Follow the replica counts that zones mirror: the `scale` subresources of any kind.
 
-Decides what is followed, how closely, and which groups learn of it. When a scale is read is decided
-in `reference`, which resource a kind has in `kube.responses`; what follows from a count is
-left to the planner.
-
-Keep the reading of one reference: when its scale is read, and what is shown meanwhile.
-
-A reading is what was read last. Reads that fail for a reason that may pass leave it as it is for
-half a minute and replace it then, so that no downscale rests on a count which cannot be confirmed.
-Where a watch brings changes, an idle scale is not read again: on a connection that died unseen it
-may be as old as a watch lasts. What is watched, and how many read at a time, is left to
-`references`.
-
-Read the `scale` subresource of any kind, and say why it shows no number of replicas.
-
-Decides which numbers are valid, and whether a person must change something. When a scale is read,
-and for how long an older number holds, is left to `reference`.
+A reading is what was read last. A read that fails for a reason that may pass leaves it as it is for
+half a minute and replaces it then, so that no downscale rests on a count that cannot be confirmed.
+While a watch brings changes, an idle scale is not read again: after a connection died unnoticed its
+reading may be as old as a watch lasts. What follows from a count is left to the planner.
 """
 
 import asyncio
@@ -95,10 +83,7 @@ def decode_scale(raw: bytes) -> Shown:
 
 
 def change_decoder(kind: str) -> Callable[[JsonBytes], WatchedObject]:
-    """Return what decodes which version an object of `kind` is, and nothing else of it.
-
-    Whatever changes the object is a change of that. It raises DecodeError.
-    """
+    """Return a decoder of an object's version alone, which every change of it changes."""
     decode = place_decoder(kind)
 
     def decode_change(raw: JsonBytes) -> WatchedObject:
@@ -109,7 +94,7 @@ def change_decoder(kind: str) -> Callable[[JsonBytes], WatchedObject]:
 
 
 def check_kind(reference: Reference, served: Served | None) -> Resource:
-    """Return the resource of a reference. Raises InvalidInput where it can have no scale."""
+    """Return the resource of a reference. Raises InvalidInput if it has no scale."""
     if served is None:
         group = f"API group {reference.group!r}" if reference.group else "the core API group"
         raise InvalidInput(f"the API server knows no kind {reference.kind!r} in {group}")
@@ -146,17 +131,17 @@ def _version(resource: Resource) -> str:
 
 
 # For so long a failed read changes nothing.
-OLD_LASTS: Final = timedelta(seconds=30)
+_OLD_LASTS: Final = timedelta(seconds=30)
 # What was written in one go is read in one go.
-DEBOUNCE: Final = timedelta(milliseconds=50)
+_DEBOUNCE: Final = timedelta(milliseconds=50)
 # Between two reads that changes cause: the status of a busy object changes all the time.
-SPACING: Final = timedelta(seconds=1)
+_SPACING: Final = timedelta(seconds=1)
 # Between two reads that fail until a person does something.
-LASTING_PAUSE: Final = timedelta(minutes=1)
-JITTER: Final = 0.1
+_LASTING_PAUSE: Final = timedelta(minutes=1)
+_JITTER: Final = 0.1
 
 
-class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+class _Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """When references are read though no watch has shown a change; shared by all of them."""
 
     interval: timedelta
@@ -165,16 +150,14 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
 
     def vary(self, span: timedelta) -> timedelta:
         """Return about `span`, so that not all come at once."""
-        return span * (1 + JITTER * (2 * self.rng() - 1))
+        return span * (1 + _JITTER * (2 * self.rng() - 1))
 
     def spread(self) -> timedelta:
         """Return any part of the interval: many that begin at once are spread over all of it."""
         return self.interval * self.rng()
 
 
-class Callbacks(msgspec.Struct, frozen=True, kw_only=True):
-    """The callbacks of one reference to `References`."""
-
+class _Callbacks(msgspec.Struct, frozen=True, kw_only=True):
     fetch: Callable[[], Awaitable[Shown]]
     """Reads the scale. Raises ApiError and InvalidInput."""
     explain: Callable[[ApiError | InvalidInput], NoScale]
@@ -184,10 +167,10 @@ class Callbacks(msgspec.Struct, frozen=True, kw_only=True):
     """Called when the reading has changed."""
 
 
-class FollowedReference:
+class _FollowedReference:
     """One reference; `run` keeps its reading."""
 
-    def __init__(self, callbacks: Callbacks, schedule: Schedule) -> None:
+    def __init__(self, callbacks: _Callbacks, schedule: _Schedule) -> None:
         self.reading: Reading | None = None
         """None before the first read."""
         self.resource: Resource | None = None
@@ -211,7 +194,6 @@ class FollowedReference:
         self._failures = 0
 
     def read_again(self) -> None:
-        """Read again, soon."""
         self._must_read = True
         self._woken.set()
 
@@ -232,7 +214,6 @@ class FollowedReference:
         self._woken.set()
 
     async def run(self) -> NoReturn:
-        """Read, and read again when it is due, until cancelled."""
         while True:
             self._must_read = False
             self._began = self._clock.elapsed()
@@ -260,13 +241,13 @@ class FollowedReference:
             self._failing_since = self._began
         if is_lasting(error):
             soon = isinstance(error, NotFound) and not self._callbacks.is_watched()
-            pause = self._schedule.interval if soon else LASTING_PAUSE
+            pause = self._schedule.interval if soon else _LASTING_PAUSE
             delay = self._schedule.vary(pause)
         else:
             delay = self._retry_delay(error)
         reason = self._callbacks.explain(error)
         if isinstance(self.reading, Scale) and not reason.is_lasting:
-            left = self._failing_since + OLD_LASTS - self._clock.elapsed()
+            left = self._failing_since + _OLD_LASTS - self._clock.elapsed()
             if left > timedelta(0):
                 self._delay = _constant(min(delay, self._clock.elapsed() - self._began + left))
                 log.debug("Scale not read", err=error, again_in=delay)
@@ -295,14 +276,13 @@ class FollowedReference:
             self._callbacks.on_change()
 
     async def _wait_due(self) -> None:
-        """Wait until there is reason to read again."""
         while not self._must_read:
             self._woken.clear()
             first = await race(woken=self._woken.wait(), due=self._wait_for(self._delay()))
             if first == "due":
                 return
         quiet = self._clock.elapsed() - self._began
-        await self._clock.sleep(max(DEBOUNCE, SPACING - quiet))
+        await self._clock.sleep(max(_DEBOUNCE, _SPACING - quiet))
 
     async def _wait_for(self, delay: timedelta | None) -> None:
         """Wait for `delay` since the last read; for ever where it is None."""
@@ -317,16 +297,16 @@ def _constant(delay: timedelta) -> Callable[[], timedelta]:
 
 
 # Reads under way together: a read that hangs holds up no other as long as there are more.
-READERS: Final = 8
+_READERS: Final = 8
 _NOT_FOUND: Final = 404
-SHORTEST_INTERVAL: Final = timedelta(seconds=1)
+_SHORTEST_INTERVAL: Final = timedelta(seconds=1)
 # An idle watch costs one request in three minutes. A stream proves by its end that it was alive: so
 # long a change may go unseen on a dead stream.
-WATCH_LASTS: Final = timedelta(minutes=3)
+_WATCH_LASTS: Final = timedelta(minutes=3)
 # What a watch has failed to bring is found at the end of its stream: within five minutes (LI-02).
-RELIST: Final = timedelta(minutes=2)
+_RELIST: Final = timedelta(minutes=2)
 # A role that does not let us watch seldom changes.
-REFUSED_PAUSE: Final = timedelta(minutes=10)
+_REFUSED_PAUSE: Final = timedelta(minutes=10)
 
 
 class ChangeWatch:
@@ -340,7 +320,7 @@ class ChangeWatch:
         clock: Clock,
         rng: Callable[[], float],
     ) -> None:
-        self.subscribers: dict[str, FollowedReference] = {}
+        self.subscribers: dict[str, _FollowedReference] = {}
         """By name of the object."""
         self.task: asyncio.Task[None] | None = None
         """Runs `run`; set by its starter."""
@@ -369,9 +349,9 @@ class ChangeWatch:
                 await self._informer.run()
             except ApiError as error:
                 check_cancelled()
-                log.info("Polling: no watch", call=error.call, again_in=REFUSED_PAUSE, err=error)
+                log.info("Polling: no watch", call=error.call, again_in=_REFUSED_PAUSE, err=error)
             self._requested.clear()
-            await race(requested=self._requested.wait(), due=self._clock.sleep(REFUSED_PAUSE))
+            await race(requested=self._requested.wait(), due=self._clock.sleep(_REFUSED_PAUSE))
 
     def _make_informer(self) -> Informer[AnyWatched]:
         store: Store[AnyWatched] = Store()
@@ -380,8 +360,8 @@ class ChangeWatch:
             namespace=self._namespace,
             decode=change_decoder(self._resource.kind),
             store=store,
-            watch_lasts=WATCH_LASTS,
-            relist=RELIST,
+            watch_lasts=_WATCH_LASTS,
+            relist=_RELIST,
             ends_on=is_lasting,
         )
         # Without metrics: those of a kind are shown once, and StatefulSets are cached as well.
@@ -429,32 +409,29 @@ class References:
         """Follow objects of one namespace. `rng` returns numbers in 0..1.
 
         Where changes cannot be watched, scales are read about every `reconcile_interval`, as far as
-        the rate limit of `client` lets them. `looks` is for reads that a downscale waits for.
+        the rate limit of `client` lets them. `reader` is for reads that a downscale waits for.
         """
         self._client = client
         self._reader = reader
         self._namespace = namespace
         self._clock = clock
-        self._schedule = Schedule(
-            interval=max(reconcile_interval, SHORTEST_INTERVAL),
+        self._schedule = _Schedule(
+            interval=max(reconcile_interval, _SHORTEST_INTERVAL),
             clock=clock,
             rng=rng,
         )
         self._catalog = KindCatalog(client, clock)
         self._rewrites: Rewrites[Reference, int] = Rewrites(clock)
-        self._readers = asyncio.Semaphore(READERS)
+        self._readers = asyncio.Semaphore(_READERS)
         self._callbacks: list[Callable[[GroupName], None]] = []
         self._news = asyncio.Event()
         self._wanted: dict[GroupName, frozenset[Reference]] = {}
-        self._followed: dict[Reference, FollowedReference] = {}
+        self._followed: dict[Reference, _FollowedReference] = {}
         self._watches: dict[Resource, ChangeWatch] = {}
 
     @property
     def readings(self) -> Mapping[Reference, Reading]:
-        """Return what was read last of each reference that is wanted and was read, as of now.
-
-        See `reference` for how old that may be.
-        """
+        """Return the last reading of each reference that is wanted and was read."""
         return {
             reference: followed.reading
             for reference, followed in self._followed.items()
@@ -520,7 +497,6 @@ class References:
         followed.expect(replicas)
 
     async def run(self) -> None:
-        """Keep the readings until cancelled. Errors of the API server are retried for ever."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self._news.clear()
@@ -534,14 +510,14 @@ class References:
                         watch.task = tasks.create_task(watch.run(), name=name)
                 await self._news.wait()
 
-    def _follow(self, reference: Reference) -> FollowedReference:
-        callbacks = Callbacks(
+    def _follow(self, reference: Reference) -> _FollowedReference:
+        callbacks = _Callbacks(
             fetch=partial(self._fetch, reference),
             explain=partial(explain, reference, namespace=self._namespace),
             is_watched=partial(self._is_watched, reference),
             on_change=partial(self._notify, reference),
         )
-        return FollowedReference(callbacks, self._schedule)
+        return _FollowedReference(callbacks, self._schedule)
 
     def _check_rewrite(self, reference: Reference, replicas: int) -> None:
         wait = self._rewrites.wait_before(reference, replicas)
@@ -587,7 +563,6 @@ class References:
                 callback(group)
 
     def _attach(self, reference: Reference, resource: Resource) -> None:
-        """Subscribe a reference to changes of its object, which is of this resource."""
         followed = self._followed[reference]
         if followed.resource == resource:
             return
@@ -600,8 +575,7 @@ class References:
             self._news.set()
         self._watches[resource].subscribers[reference.name] = followed
 
-    def _detach(self, reference: Reference, followed: FollowedReference) -> None:
-        """End a subscription, and a watch that has no subscriber any more."""
+    def _detach(self, reference: Reference, followed: _FollowedReference) -> None:
         resource, followed.resource = followed.resource, None
         if resource is None:
             return
@@ -629,7 +603,6 @@ class ScaleReader:
         self._catalog = KindCatalog(client, clock)
 
     async def read(self, references: Iterable[Reference]) -> Mapping[Reference, Reading]:
-        """Return what each reference shows, or why it shows nothing."""
         wanted = sorted(set(references))
         readings = await gather_all(self._read(reference) for reference in wanted)
         return dict(zip(wanted, readings, strict=True))

@@ -1,19 +1,8 @@
 """The cache behind a watch: the newest known version of each object, and where to find it.
 
-Decides which of two versions of an object is newer, and reports each change once. Where
-objects come from is left to the informer, which changes matter to its callers. Every step costs
+Decides which of two versions is newer, reports each change once, and decides what an informer does
+after a failure (`Failures`) or an object that could not be decoded (`Rereads`). Every step costs
 what it changes, not what is stored; only `replace_all` reads everything.
-
-What an informer tries again, and when: calls that failed, and objects that could not be decoded.
-
-`Failures` decides from the class of the error and from what failed before how long to wait and
-whether to list again. What counts as a success is left to the informer; the random source is an
-argument.
-
-`Rereads`: the next event of an object may be days away, or may be what was spoiled on its
-way; until then the object counts as down. So it is read after 5 s, then after twice as long
-each time that it is still unreadable, up to five minutes. A read that fails says nothing of the
-object: it is tried again after the same time.
 """
 
 import asyncio
@@ -113,15 +102,12 @@ class Store(Generic[Cached]):
 
     @property
     def unreadable_count(self) -> int:
-        """Return how many objects are known and could not be decoded."""
         return len(self._unreadable)
 
     def list_all(self) -> Sequence[Cached]:
-        """Return the newest known version of each object."""
         return tuple(self._items.values())
 
     def get(self, namespace: str, name: str) -> Cached | None:
-        """Return the cached object, None where it is not known."""
         return self._items.get((namespace, name))
 
     def find_deletion(self, uid: Uid) -> str:
@@ -253,7 +239,6 @@ class PodStore(Store[Pod | Unreadable]):
         self._indexes += [self._by_owner, self._orphans]
 
     def list_by_owner(self, uid: Uid) -> Sequence[Pod | Unreadable]:
-        """Return the pods that the object with this UID controls."""
         return self._by_owner.tagged(uid)
 
     def list_orphans(self, name: str) -> Sequence[Pod | Unreadable]:
@@ -271,12 +256,10 @@ class StatefulSetStore(Store[StatefulSet | Unreadable]):
         self._indexes += [self._by_group, self._by_uid]
 
     def list_groups(self) -> Sequence[GroupName]:
-        """Return the name of each group that has members, once."""
         groups = dict.fromkeys(sts.group for sts in self.list_all())
         return [group for group in groups if group is not None]
 
     def list_group(self, name: GroupName) -> Sequence[StatefulSet | Unreadable]:
-        """Return the members of a group."""
         return self._by_group.tagged(name)
 
     def get_by_uid(self, uid: Uid) -> StatefulSet | Unreadable | None:
@@ -297,11 +280,11 @@ class BudgetStore(Store[AnyBudget]):
 
 
 class ConfigurationStore(Store[Configuration]):
-    """Webhook configurations: all of a kind, or that of a name."""
+    pass
 
 
 class NodeStore(Store[Node | Unreadable]):
-    """Nodes, as far as they say in which zone pods run."""
+    pass
 
 
 class PolicyStore(Store[WatchedPolicy | Unreadable]):
@@ -408,9 +391,9 @@ def decides(old: Cached, new: Cached) -> bool:
 # A version that the server will never know again can show as 504 or 429 instead of 410.
 FAILED_RESUMES: Final = 3
 # A server that lags behind the others needs seconds to catch up.
-WENT_BACK_PAUSE: Final = timedelta(seconds=2)
+_WENT_BACK_PAUSE: Final = timedelta(seconds=2)
 # Where thousands are unreadable, as after a change of the API that we do not know.
-PACE: Final = timedelta(seconds=1)
+_PACE: Final = timedelta(seconds=1)
 
 
 @unique
@@ -445,7 +428,6 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def severity(self) -> Severity:
-        """Return how loudly to log it."""
         match self.cause:
             case RetryCause.GONE:
                 return Severity.INFO
@@ -493,7 +475,7 @@ class Failures(msgspec.Struct):
             case TooManyRequests(retry_after=wanted):
                 return delay + min(wanted or timedelta(0), LONGEST_RETRY_AFTER)
             case WentBack():
-                return delay + WENT_BACK_PAUSE
+                return delay + _WENT_BACK_PAUSE
             case Throttled() | Unreachable():
                 return delay
             case _:
@@ -524,7 +506,12 @@ class _Due(msgspec.Struct, frozen=True):
 
 
 class Rereads(Generic[Cached]):
-    """Reads the unreadable objects of a store again for as long as `run` runs."""
+    """Reads the unreadable objects of a store again while `run` runs.
+
+    The next event of an object may be days away, and until then it counts as down. So it is read
+    after 5 s, then after twice as long each time, up to five minutes. A failed read changes nothing
+    of that.
+    """
 
     def __init__(
         self,
@@ -547,14 +534,13 @@ class Rereads(Generic[Cached]):
                 self._news.set()
 
     async def run(self) -> NoReturn:
-        """Read what is due until cancelled."""
         while True:
             key = min(self._due, key=lambda due: self._due[due].at, default=None)
             if key is None or self._due[key].at > self._clock.elapsed():
                 await self._wait(key)
                 continue
             await self._read(key, self._due[key].step)
-            await self._clock.sleep(PACE)
+            await self._clock.sleep(_PACE)
 
     async def _wait(self, key: Key | None) -> None:
         """Wait until an object is due, or another object has come that may be due before it."""
@@ -595,7 +581,6 @@ class Liveness:
         self._callbacks.append(callback)
 
     def turn(self, *, is_live: bool) -> None:
-        """Record what holds now."""
         if is_live is not self.is_live:
             self.is_live = is_live
             for callback in self._callbacks:

@@ -1,16 +1,9 @@
-"""Read a registry: what a tag names and says of itself.
+"""Read a registry: which digest a tag names, and what the image says of itself.
 
-Decides what is requested in which order, what an answer means, and for how long all of it may take.
-The digest comes first: what it names never changes, so it is read once. How requests are made is
-decided in `exchange`, what an image says in `manifest`; when a registry is read, and again after a
-failure, is left to the caller.
-
-Manifests, indexes and config blobs → what an image says of itself.
-
-Decides where each text is looked for, the first that is not empty counts: annotations of the
-manifest, those of its config's descriptor, labels of the config. Of an image for several platforms
-it is the index first, then the manifest of the first platform. Pure; what is fetched for that is
-decided in `client`.
+The digest comes first: what it names never changes, so it is read once. The first text that is not
+empty counts: annotations of the manifest, then of its config's descriptor, then labels of the
+config. An index counts before the manifest of its first platform. How requests are made is decided
+in `exchange`; when a registry is read is left to callers.
 """
 
 import asyncio
@@ -54,8 +47,8 @@ from rollout_operator.oci.exchange import (
 )
 
 # Registries take manifests of up to 4 MiB; configs are smaller.
-LONGEST_MANIFEST: Final = 4 * 1024 * 1024
-LONGEST_CONFIG: Final = 4 * 1024 * 1024
+_LONGEST_MANIFEST: Final = 4 * 1024 * 1024
+_LONGEST_CONFIG: Final = 4 * 1024 * 1024
 _INDEXES: Final = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
@@ -64,7 +57,7 @@ _MANIFESTS: Final = (
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.v2+json",
 )
-ACCEPT: Final = ", ".join((*_INDEXES, *_MANIFESTS))
+_ACCEPT: Final = ", ".join((*_INDEXES, *_MANIFESTS))
 # Configs of charts and other artifacts have no labels.
 _IMAGE_CONFIGS: Final = (
     "application/vnd.oci.image.config.v1+json",
@@ -78,8 +71,6 @@ _PREFIX: Final = "org.opencontainers.image."
 
 
 class Labels(msgspec.Struct, frozen=True):
-    """What annotations and labels say of an image."""
-
     version: str | None = msgspec.field(default=None, name=f"{_PREFIX}version")
     revision: str | None = msgspec.field(default=None, name=f"{_PREFIX}revision")
     source: str | None = msgspec.field(default=None, name=f"{_PREFIX}source")
@@ -103,7 +94,6 @@ class Descriptor(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def is_image_config(self) -> bool:
-        """Return whether it is of a kind that has labels."""
         return self.media_type in _IMAGE_CONFIGS
 
 
@@ -137,19 +127,18 @@ _CONFIG: Final = msgspec.json.Decoder(_Config)
 _BROKEN: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
-def verify_digest(digest: str, body: bytes) -> None:
+def _verify_digest(digest: str, body: bytes) -> None:
     """Raise BadAnswer where these are not the bytes that the digest names."""
     algorithm = digest.partition(":")[0]
-    if compute_digest(body, algorithm) != digest:
+    if _compute_digest(body, algorithm) != digest:
         raise BadAnswer(f"what it sent as {digest} is something else")
 
 
-def compute_digest(body: bytes, algorithm: str = "sha256") -> str:
-    """Return the digest of these bytes."""
+def _compute_digest(body: bytes, algorithm: str = "sha256") -> str:
     return f"{algorithm}:{hashlib.new(algorithm, body).hexdigest()}"
 
 
-def decode_manifest(body: bytes, content_type: str) -> Manifest:
+def _decode_manifest(body: bytes, content_type: str) -> Manifest:
     """Return a manifest or an index. Raises BadAnswer for what is neither, or both."""
     try:
         manifest = _MANIFEST.decode(body)
@@ -167,7 +156,7 @@ def decode_manifest(body: bytes, content_type: str) -> Manifest:
     return msgspec.structs.replace(manifest, media_type=kind)
 
 
-def choose_platform(index: Manifest) -> Descriptor | None:
+def _choose_platform(index: Manifest) -> Descriptor | None:
     """Return the manifest of the first platform of an index, None where it names no platform.
 
     Those of attestations are for platform `unknown`; an index within an index is not read.
@@ -179,13 +168,13 @@ def choose_platform(index: Manifest) -> Descriptor | None:
     return None
 
 
-def choose_config(manifest: Manifest) -> Descriptor | None:
+def _choose_config(manifest: Manifest) -> Descriptor | None:
     """Return the config of a manifest, None where it is of a kind without labels."""
     config = manifest.config
     return _checked(config) if config is not None and config.is_image_config else None
 
 
-def decode_config(body: bytes) -> Labels:
+def _decode_config(body: bytes) -> Labels:
     """Return the labels of a config, and when its image was made. Raises BadAnswer."""
     try:
         config = _CONFIG.decode(body)
@@ -200,12 +189,12 @@ def decode_config(body: bytes) -> Labels:
     return msgspec.structs.replace(labels, created=config.created if made else None)
 
 
-def is_complete(sources: Sequence[Labels]) -> bool:
+def _is_complete(sources: Sequence[Labels]) -> bool:
     """Return whether nothing more can be learned."""
     return all(_choose(sources, name) for name in Labels.__struct_fields__)
 
 
-def make_metadata(digest: str, manifest: Manifest, sources: Sequence[Labels]) -> ReleaseMetadata:
+def _make_metadata(digest: str, manifest: Manifest, sources: Sequence[Labels]) -> ReleaseMetadata:
     """Return what all sources together say, the first of them before the others."""
     config_type = manifest.config.media_type if manifest.config is not None else ""
     times = (_read_time(labels.created) for labels in sources)
@@ -256,15 +245,15 @@ RESULTS: Final[Mapping[type[RegistryError], str]] = {
 """The names of outcomes of look-ups, beside `ok`, `invalid` and `cancelled`."""
 
 # Several requests, to token servers and stores as well.
-LOOK_UP_LIMIT: Final = timedelta(seconds=60)
+_LOOK_UP_LIMIT: Final = timedelta(seconds=60)
 # Each is a kilobyte or less for most, and seven at the most.
-MOST_CACHED: Final = 1000
+_MOST_CACHED: Final = 1000
 _DIGEST_HEADER: Final = "Docker-Content-Digest"
 # HEAD is younger than GET, and not each proxy passes it on.
 _WITHOUT_HEAD: Final = frozenset({400, 405, 501})
 
 # A registry that says a year must not silence us for one.
-LONGEST_WAIT: Final = timedelta(hours=1)
+_LONGEST_WAIT: Final = timedelta(hours=1)
 # Messages are free text, which may repeat what we have sent.
 _CODE: Final = re.compile(r"[A-Z_]{1,40}")
 
@@ -294,7 +283,7 @@ class RegistryClient:
         exchange: RegistryExchange,
         clock: Clock,
         count: Callable[[str], object] = lambda result: None,
-        limit: timedelta = LOOK_UP_LIMIT,
+        limit: timedelta = _LOOK_UP_LIMIT,
     ) -> None:
         """`count` is called with the name of the outcome of each look-up."""
         self._exchange = exchange
@@ -311,7 +300,12 @@ class RegistryClient:
         """
         shown = image.digest or f"tag {image.tag or 'latest'}"
         with self._counted():
-            look_up = _begin(image.repository, access)
+            look_up = LookUp(
+                repository=image.repository,
+                credential=access.keyring.choose(image.repository),
+                is_insecure=access.is_insecure,
+                route=access.route,
+            )
             return await self._bounded(look_up, shown, self._read_release(look_up, image))
 
     @contextmanager
@@ -340,9 +334,9 @@ class RegistryClient:
             async with asyncio.timeout(self._limit.total_seconds()):
                 return await work
         except _Unsuccessful as error:
-            raise error_of(subject, error.answer, look_up.credential, self._clock.now()) from error
+            raise _error_of(subject, error.answer, look_up.credential, self._clock.now()) from error
         except NotAccepted as error:
-            raise deny(subject, repository.registry, look_up.credential) from error
+            raise _deny(subject, repository.registry, look_up.credential) from error
         except NoAnswer as error:
             raise RegistryUnreachable(f"{subject}: {error}; it is called again later") from error
         except BadAnswer as error:
@@ -361,16 +355,16 @@ class RegistryClient:
         reference = digest or image.tag or "latest"
         manifest, digest = await self._read_manifest(look_up, reference, digest)
         sources = await self._list_sources(look_up, manifest)
-        metadata = make_metadata(digest, manifest, sources)
+        metadata = _make_metadata(digest, manifest, sources)
         self._cache[look_up.repository, digest] = metadata
-        while len(self._cache) > MOST_CACHED:
+        while len(self._cache) > _MOST_CACHED:
             self._cache.popitem(last=False)
         return metadata
 
     async def _fetch_digest(self, look_up: LookUp, image: ImageReference) -> str | None:
         """Return the digest of an image, None where the registry does not send it this way."""
         reference = image.digest or image.tag or "latest"
-        question = RegistryQuestion(path=f"manifests/{reference}", method="HEAD", accept=ACCEPT)
+        question = RegistryQuestion(path=f"manifests/{reference}", method="HEAD", accept=_ACCEPT)
         answer = await self._exchange.fetch(look_up, question)
         if answer.status in _WITHOUT_HEAD:
             return image.digest
@@ -381,23 +375,23 @@ class RegistryClient:
         self, look_up: LookUp, reference: str, digest: str | None
     ) -> tuple[Manifest, str]:
         question = RegistryQuestion(
-            path=f"manifests/{reference}", accept=ACCEPT, longest=LONGEST_MANIFEST
+            path=f"manifests/{reference}", accept=_ACCEPT, longest=_LONGEST_MANIFEST
         )
         answer = _check(await self._exchange.fetch(look_up, question))
-        digest = digest or _read_digest(answer) or compute_digest(answer.body)
-        verify_digest(digest, answer.body)
+        digest = digest or _read_digest(answer) or _compute_digest(answer.body)
+        _verify_digest(digest, answer.body)
         content_type = answer.headers.get("Content-Type", "").partition(";")[0].strip()
-        return decode_manifest(answer.body, content_type), digest
+        return _decode_manifest(answer.body, content_type), digest
 
     async def _list_sources(self, look_up: LookUp, manifest: Manifest) -> list[Labels]:
         """Return the labels of an image, fetching no more than what is still missing."""
         sources = list(manifest.labels)
         try:
-            if not is_complete(sources) and (platform := choose_platform(manifest)) is not None:
+            if not _is_complete(sources) and (platform := _choose_platform(manifest)) is not None:
                 digest = platform.digest
                 manifest, _ = await self._read_manifest(look_up, digest, digest)
                 sources += manifest.labels
-            if not is_complete(sources) and (config := choose_config(manifest)) is not None:
+            if not _is_complete(sources) and (config := _choose_config(manifest)) is not None:
                 sources.append(await self._read_config(look_up, config.digest))
         except _Unsuccessful as error:
             # A copy need not hold each platform that its index names.
@@ -406,20 +400,10 @@ class RegistryClient:
         return sources
 
     async def _read_config(self, look_up: LookUp, digest: str) -> Labels:
-        question = RegistryQuestion(path=f"blobs/{digest}", longest=LONGEST_CONFIG)
+        question = RegistryQuestion(path=f"blobs/{digest}", longest=_LONGEST_CONFIG)
         answer = _check(await self._exchange.fetch(look_up, question))
-        verify_digest(digest, answer.body)
-        return decode_config(answer.body)
-
-
-def _begin(repository: Repository, access: RegistryAccess) -> LookUp:
-    """Return a look-up. Raises InvalidInput where the credential for it cannot be read."""
-    return LookUp(
-        repository=repository,
-        credential=access.keyring.choose(repository),
-        is_insecure=access.is_insecure,
-        route=access.route,
-    )
+        _verify_digest(digest, answer.body)
+        return _decode_config(answer.body)
 
 
 def _check(answer: RegistryAnswer) -> RegistryAnswer:
@@ -446,7 +430,7 @@ class _Refusals(msgspec.Struct):
 _REFUSALS: Final = msgspec.json.Decoder(_Refusals)
 
 
-def deny(subject: str, host: str, credential: RegistryCredential | None) -> RegistryDenied:
+def _deny(subject: str, host: str, credential: RegistryCredential | None) -> RegistryDenied:
     """Return the error for a registry that wants other credentials."""
     if credential is None:
         return RegistryDenied(
@@ -459,7 +443,7 @@ def deny(subject: str, host: str, credential: RegistryCredential | None) -> Regi
     )
 
 
-def error_of(
+def _error_of(
     subject: str, answer: RegistryAnswer, credential: RegistryCredential | None, now: datetime
 ) -> RegistryError:
     """Return the error for an answer that is no success; `subject` begins its sentence."""
@@ -493,14 +477,14 @@ def parse_retry_after(headers: Mapping[str, str], now: datetime) -> timedelta | 
     """Return how long to wait, at most an hour; None where the registry does not say."""
     text = headers.get("Retry-After", "").strip()
     if text.isascii() and text.isdigit():
-        wait = timedelta(seconds=int(text)) if len(text) < 8 else LONGEST_WAIT
+        wait = timedelta(seconds=int(text)) if len(text) < 8 else _LONGEST_WAIT
     else:
         try:
             time = parsedate_to_datetime(text)
             wait = (time if time.tzinfo else time.replace(tzinfo=UTC)) - now
         except (ValueError, OverflowError):
             return None
-    return min(wait, LONGEST_WAIT) if wait > timedelta(0) else None
+    return min(wait, _LONGEST_WAIT) if wait > timedelta(0) else None
 
 
 def _read_code(body: bytes) -> str:

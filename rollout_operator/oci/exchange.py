@@ -1,36 +1,11 @@
-"""Send one request to a registry: with credentials where it requires them, over safe redirects.
+"""Send requests to registries: which credential goes where, over which redirects.
 
-Decides where a credential goes: to the registry that the image names and never on to another host,
-scheme or port. A redirect from TLS to none is refused. What is sent to whom for a token is decided
-in `tokens`; what an answer means in `client`.
-
-The way to registries: one HTTP request, with bounds on its time and on every byte of its answer.
-
-A registry is a stranger, named by a tenant: nothing that it answers is unpacked, kept as a cookie
-or read beyond what was requested. Redirects are not followed here: `exchange` decides which of them
-are, and with which credentials.
-
-What a registry is shown: nothing at first, then what its challenge requires, within bounds.
-
-Reads `WWW-Authenticate` with several challenges in one header, several headers, and quoted values
-with escapes, as RFC 9110 has them; what is no challenge is skipped. Decides which challenge is
-answered with which credential, and for how long a token is used again. A token is requested for the
-right to pull from one repository and no other right, whatever the registry would like; a password
-goes to the token server that the registry names, and there over TLS only, unless the registry
-itself has none. Which requests carry what comes out is decided in `exchange`.
-
-Why a registry was not read: a class says what the caller should do.
-
-Each text is one sentence that names registry, repository and tag, and what a person can do. None
-holds a credential, nor the query of a URL, which may be one: causes are said in words of our own.
-
-Pull secrets of Kubernetes, and which credential is for a repository: chosen as the kubelet does.
-
-They are `kubernetes.io/dockerconfigjson` and `.../dockercfg`. A key is a host, perhaps with a port
-and the beginning of a path; `*`, `?` and `[a-z]` stand in its labels as in names of files, and `*`
-never for more than one label. Scheme and `/v1/` or `/v2/` do not count. An entry that cannot be
-read stops only the repositories that it is for. No error holds a value out of a secret: keys are
-hosts, and are all that is quoted. Pure; what is sent to a registry is decided in `tokens`.
+A registry is a stranger named by a tenant: every byte of its answer is bounded, nothing is unpacked
+or kept as a cookie, and no error quotes a credential or the query of a URL. A credential goes to
+the registry that the image names and never to another host, scheme or port; a redirect from TLS to
+none is refused. A token is requested for pulling from one repository only; a password goes to the
+token server that the registry names, over TLS unless the registry itself has none. Pull secrets are
+matched as the kubelet does.
 """
 
 import asyncio
@@ -106,8 +81,8 @@ _LONGEST_HEADER: Final = 16 * 1024
 _MOST_HEADERS: Final = 96
 _READ_BUFFER: Final = 64 * 1024
 # An error is a line of JSON; the rest of a longer answer is left unread.
-LONGEST_ERROR: Final = 16 * 1024
-CONNECT_LIMIT: Final = timedelta(seconds=5)
+_LONGEST_ERROR: Final = 16 * 1024
+_CONNECT_LIMIT: Final = timedelta(seconds=5)
 
 # Python encodes names of hosts itself, and refuses labels that DNS does.
 _LOST: Final = (aiohttp.ClientError, TimeoutError, OSError, UnicodeError)
@@ -124,9 +99,7 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegistryRequest:
-    """One request, as it goes out."""
-
+class _RegistryRequest:
     url: URL = field(repr=False)
     method: Literal["GET", "HEAD", "POST"] = "GET"
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -156,7 +129,7 @@ class RegistrySender:
         self._session: aiohttp.ClientSession | None = None
         self._is_closed = False
 
-    async def send(self, request: RegistryRequest) -> RegistryAnswer:
+    async def send(self, request: _RegistryRequest) -> RegistryAnswer:
         """Return the answer. Raises NoAnswer and BadAnswer.
 
         The library's errors hold the request with all its headers. So ours are raised where no
@@ -178,7 +151,6 @@ class RegistrySender:
         raise lost
 
     async def close(self) -> None:
-        """Close all connections: requests under way fail, and no later request is made."""
         self._is_closed = True
         if self._session is not None:
             await self._session.close()
@@ -192,7 +164,7 @@ def _open_session() -> aiohttp.ClientSession:
             # What is compressed may be a thousand times as long, and would be another digest.
             "Accept-Encoding": "identity",
         },
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_LIMIT.total_seconds()),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_LIMIT.total_seconds()),
         # It would read passwords from a file in the home folder, too.
         trust_env=False,
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -204,7 +176,7 @@ def _open_session() -> aiohttp.ClientSession:
     )
 
 
-async def _exchange(session: aiohttp.ClientSession, request: RegistryRequest) -> RegistryAnswer:
+async def _exchange(session: aiohttp.ClientSession, request: _RegistryRequest) -> RegistryAnswer:
     async with session.request(
         request.method,
         request.url,
@@ -223,11 +195,11 @@ async def _exchange(session: aiohttp.ClientSession, request: RegistryRequest) ->
         return RegistryAnswer(status=response.status, headers=response.headers, body=body)
 
 
-async def _read(response: aiohttp.ClientResponse, request: RegistryRequest) -> bytes:
+async def _read(response: aiohttp.ClientResponse, request: _RegistryRequest) -> bytes:
     if request.method == "HEAD":
         return b""
     if not 200 <= response.status < 300:
-        return b"" if response.status < 400 else await _read_some(response, LONGEST_ERROR)
+        return b"" if response.status < 400 else await _read_some(response, _LONGEST_ERROR)
     if response.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise BadAnswer("the answer is compressed, which was not requested")
     if (response.content_length or 0) <= request.longest:
@@ -261,7 +233,7 @@ def _translate(error: Exception) -> NoAnswer:
         why_not = f": {os.strerror(code).lower()}" if code > 0 else ""
         return NoAnswer(f"no connection{why_not}", is_without_tls=True)
     if isinstance(error, aiohttp.ServerTimeoutError):
-        limit = format_duration(CONNECT_LIMIT)
+        limit = format_duration(_CONNECT_LIMIT)
         return NoAnswer(f"no connection within {limit}", is_without_tls=True)
     if isinstance(error, aiohttp.ClientResponseError):
         return NoAnswer("no valid HTTP answer, or too long headers")
@@ -276,8 +248,8 @@ _API_PATHS: Final = ("/v1", "/v2")
 
 T = TypeVar("T")
 
-DOCKER_CONFIG_JSON: Final = ".dockerconfigjson"
-DOCKER_CFG: Final = ".dockercfg"
+_DOCKER_CONFIG_JSON: Final = ".dockerconfigjson"
+_DOCKER_CFG: Final = ".dockercfg"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,7 +283,11 @@ class KeyringEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Keyring(msgspec.Struct, frozen=True):
-    """All entries of a pull secret."""
+    """All entries of a pull secret.
+
+    A key is a host, perhaps with a port and the beginning of a path; `*`, `?` and `[a-z]` match
+    within one label. Scheme and `/v1/` or `/v2/` do not count.
+    """
 
     entries: tuple[KeyringEntry, ...] = ()
 
@@ -320,7 +296,9 @@ class Keyring(msgspec.Struct, frozen=True):
 
         Raises InvalidInput, which names its key, where the credential cannot be read.
         """
-        best = max(self._list_matches(repository), key=_rank, default=None)
+        # As the kubelet sorts: hosts before patterns, long before short. Of equals the first.
+        matches = self._list_matches(repository)
+        best = max(matches, key=lambda entry: f"{entry.host}{entry.path}", default=None)
         if best is None:
             return None
         if best.problem:
@@ -335,7 +313,7 @@ class Keyring(msgspec.Struct, frozen=True):
                 yield entry
 
 
-def split_key(key: str) -> tuple[str, str]:
+def _split_key(key: str) -> tuple[str, str]:
     """Return host and path of a key: `https://index.docker.io/v1/` is the host alone."""
     for scheme in ("https://", "http://"):
         key = key.removeprefix(scheme)
@@ -345,14 +323,6 @@ def split_key(key: str) -> tuple[str, str]:
         if path == api or path.startswith(f"{api}/"):
             path = path.removeprefix(api)
     return host.lower(), "" if path == "/" else path
-
-
-def _rank(entry: KeyringEntry) -> str:
-    """Return what the kubelet sorts by, the last first: hosts before patterns, long before short.
-
-    Of equal entries `max` takes the first.
-    """
-    return f"{entry.host}{entry.path}"
 
 
 def _match_host(pattern: str, host: str) -> bool:
@@ -402,13 +372,13 @@ def decode_pull_secret(data: Mapping[str, bytes]) -> Keyring:
     A Secret with neither key has none, and is no error: registries are read without credentials
     (REL-38). Raises InvalidInput where a key is there and does not hold what it should.
     """
-    if DOCKER_CONFIG_JSON in data:
-        config = _decode(_CONFIG, data[DOCKER_CONFIG_JSON])
+    if _DOCKER_CONFIG_JSON in data:
+        config = _decode(_CONFIG, data[_DOCKER_CONFIG_JSON])
         entries = None if config is None else config.auths or {}
     else:
-        entries = _decode(_ENTRIES, data[DOCKER_CFG]) if DOCKER_CFG in data else {}
+        entries = _decode(_ENTRIES, data[_DOCKER_CFG]) if _DOCKER_CFG in data else {}
     if entries is None:
-        key = DOCKER_CONFIG_JSON if DOCKER_CONFIG_JSON in data else DOCKER_CFG
+        key = _DOCKER_CONFIG_JSON if _DOCKER_CONFIG_JSON in data else _DOCKER_CFG
         raise InvalidInput(f"data[{key}] of the pull secret is no JSON of Docker's credentials")
     read = (_read_entry(key, entry) for key, entry in entries.items())
     return Keyring(tuple(entry for entry in read if entry is not None))
@@ -424,7 +394,7 @@ def _decode(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw) -> T | 
 
 def _read_entry(key: str, data: msgspec.Raw) -> KeyringEntry | None:
     """Return an entry, None for an entry that says nothing, as those of credential helpers do."""
-    host, path = split_key(key)
+    host, path = _split_key(key)
     shown = f"the pull secret's entry {quote(key)}"
     entry = _decode(_ENTRY, data)
     if entry is None:
@@ -472,7 +442,7 @@ _BETWEEN: Final = re.compile(r"[ \t,]*")
 _ELSE: Final = re.compile(r"[^ \t,]+")
 
 # Some are signed lists of all rights, of several kilobytes.
-LONGEST_ANSWER: Final = 64 * 1024
+_LONGEST_ANSWER: Final = 64 * 1024
 _LONGEST_TOKEN: Final = 32 * 1024
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 # A token without a time is good for a minute, and none for less, by the protocol.
@@ -485,7 +455,7 @@ _CLIENT_ID: Final = "rollout-operator"
 # A registry may know the repository by another name than ours. Any right beyond pull is not ours.
 _PULL_ONLY: Final = re.compile(r"repository:[a-z0-9._/:-]{1,300}:pull")
 
-Send = Callable[[RegistryRequest], Awaitable[RegistryAnswer]]
+Send = Callable[[_RegistryRequest], Awaitable[RegistryAnswer]]
 
 
 class Challenge(msgspec.Struct, frozen=True):
@@ -546,7 +516,7 @@ class NotAccepted(Exception):
     """Within this package: a server does not accept the credential, or requires another."""
 
 
-class Holder(msgspec.Struct, frozen=True, kw_only=True):
+class _Holder(msgspec.Struct, frozen=True, kw_only=True):
     """For whom a token is: what proves which account it is of, and what it is for."""
 
     origin: str
@@ -558,28 +528,26 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the registry is read without TLS."""
         return self.origin.startswith("http://")
 
 
-class Tokens:
+class _Tokens:
     """The values of `Authorization` that registries accept, until they expire."""
 
     def __init__(self, send: Send, clock: Clock) -> None:
         self._send = send
         self._clock = clock
-        self._kept: OrderedDict[Holder, tuple[str, timedelta]] = OrderedDict()
+        self._kept: OrderedDict[_Holder, tuple[str, timedelta]] = OrderedDict()
 
-    def find(self, holder: Holder) -> str | None:
+    def find(self, holder: _Holder) -> str | None:
         """Return the value accepted last, None where there is none or it has expired."""
         value, until = self._kept.get(holder, ("", timedelta(0)))
         return value if self._clock.elapsed() < until else None
 
-    def forget(self, holder: Holder) -> None:
-        """Drop the value that the registry does not accept any more."""
+    def forget(self, holder: _Holder) -> None:
         self._kept.pop(holder, None)
 
-    async def obtain(self, holder: Holder, challenges: Sequence[Challenge]) -> str:
+    async def obtain(self, holder: _Holder, challenges: Sequence[Challenge]) -> str:
         """Return the value that answers one of the challenges: a token before a password.
 
         Raises NotAccepted, and NoAnswer and BadAnswer of the token server.
@@ -594,13 +562,13 @@ class Tokens:
         self._keep(holder, value, life)
         return value
 
-    def _keep(self, holder: Holder, value: str, life: timedelta) -> None:
+    def _keep(self, holder: _Holder, value: str, life: timedelta) -> None:
         self._kept[holder] = (value, self._clock.elapsed() + life - _MARGIN)
         self._kept.move_to_end(holder)
         while len(self._kept) > _MOST_KEPT:
             self._kept.popitem(last=False)
 
-    async def _obtain_token(self, holder: Holder, bearer: Challenge) -> tuple[str, timedelta]:
+    async def _obtain_token(self, holder: _Holder, bearer: Challenge) -> tuple[str, timedelta]:
         credential = holder.credential
         if credential is not None and credential.registry_token:
             return f"Bearer {credential.registry_token}", _LONGEST_LIFE
@@ -612,7 +580,7 @@ class Tokens:
         return _read_token(answer.body)
 
 
-def _make_request(holder: Holder, bearer: Challenge) -> RegistryRequest:
+def _make_request(holder: _Holder, bearer: Challenge) -> _RegistryRequest:
     """Return the request for a token. Raises BadAnswer where no request may go to the realm."""
     realm = _read_realm(bearer.parameters.get("realm", ""), may_be_plain=holder.is_plain)
     scope = bearer.parameters.get("scope", "")
@@ -627,15 +595,15 @@ def _make_request(holder: Holder, bearer: Challenge) -> RegistryRequest:
             "client_id": _CLIENT_ID,
             "refresh_token": credential.identity_token,
         }
-        return RegistryRequest(
-            url=realm, method="POST", form=form, route=holder.route, longest=LONGEST_ANSWER
+        return _RegistryRequest(
+            url=realm, method="POST", form=form, route=holder.route, longest=_LONGEST_ANSWER
         )
     basic = _render_basic(credential)
-    return RegistryRequest(
+    return _RegistryRequest(
         url=realm.update_query(query),
         headers={"Authorization": basic} if basic else {},
         route=holder.route,
-        longest=LONGEST_ANSWER,
+        longest=_LONGEST_ANSWER,
     )
 
 
@@ -653,7 +621,6 @@ def _read_realm(text: str, *, may_be_plain: bool) -> URL:
 
 
 def _render_basic(credential: RegistryCredential | None) -> str:
-    """Return the header of a user and a password; empty where there is none."""
     if credential is None or not credential.username:
         return ""
     pair = f"{credential.username}:{credential.password}".encode()
@@ -675,14 +642,14 @@ def _read_token(body: bytes) -> tuple[str, timedelta]:
 
 
 # From a registry to its store, and there perhaps to another region.
-MOST_REDIRECTS: Final = 5
+_MOST_REDIRECTS: Final = 5
 # Bodies are up to some megabytes each, and a container has 200.
 AT_MOST: Final = 4
 # A registry that hangs must leave turns for the others.
 AT_MOST_PER_HOST: Final = 2
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
-ChooseProxy = Callable[[str], str | None]
+_ChooseProxy = Callable[[str], str | None]
 """Returns the URL of the proxy for a URL, None for a direct connection."""
 
 
@@ -699,13 +666,11 @@ class LookUp(msgspec.Struct, kw_only=True):
 
     @property
     def origin(self) -> str:
-        """Return scheme and host of the registry."""
         return f"{self.scheme}://{self.repository.host}"
 
     @property
-    def holder(self) -> Holder:
-        """Return the holder of the tokens of this look-up."""
-        return Holder(
+    def holder(self) -> _Holder:
+        return _Holder(
             origin=self.origin,
             name=self.repository.name,
             credential=self.credential,
@@ -714,8 +679,6 @@ class LookUp(msgspec.Struct, kw_only=True):
 
 
 class RegistryQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """What is requested from a repository."""
-
     path: str
     """Below `/v2/NAME/`, with its query."""
     method: Literal["GET", "HEAD"] = "GET"
@@ -730,11 +693,11 @@ class RegistryExchange:
         self,
         sender: RegistrySender,
         clock: Clock,
-        choose_proxy: ChooseProxy = lambda url: None,
+        choose_proxy: _ChooseProxy = lambda url: None,
     ) -> None:
         self._sender = sender
         self._choose_proxy = choose_proxy
-        self._tokens = Tokens(self._send, clock)
+        self._tokens = _Tokens(self._send, clock)
         self._turns = asyncio.Semaphore(AT_MOST)
         self._host_turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
@@ -765,7 +728,7 @@ class RegistryExchange:
         """Return the answer at the end of all redirects, and whether the registry gave it."""
         answer, url = await self._begin(look_up, question)
         origin = url.origin()
-        for _ in range(MOST_REDIRECTS):
+        for _ in range(_MOST_REDIRECTS):
             if answer.status not in _REDIRECTS:
                 return answer, url.origin() == origin
             url = _read_location(url, answer.headers.get("Location", ""))
@@ -773,13 +736,12 @@ class RegistryExchange:
                 url, look_up, question, is_its_own=url.origin() == origin
             )
         if answer.status in _REDIRECTS:
-            raise BadAnswer(f"more than {MOST_REDIRECTS} redirects")
+            raise BadAnswer(f"more than {_MOST_REDIRECTS} redirects")
         return answer, url.origin() == origin
 
     async def _begin(
         self, look_up: LookUp, question: RegistryQuestion
     ) -> tuple[RegistryAnswer, URL]:
-        """Send to the registry itself, without TLS only where it may and speaks none."""
         below = f"/v2/{look_up.repository.name}/{question.path}"
         url = URL(f"{look_up.origin}{below}", encoded=True)
         try:
@@ -798,7 +760,7 @@ class RegistryExchange:
         headers = {"Accept": question.accept} if question.accept else {}
         if is_its_own and (shown := self._tokens.find(look_up.holder)):
             headers["Authorization"] = shown
-        request = RegistryRequest(
+        request = _RegistryRequest(
             url=url,
             method=question.method,
             headers=headers,
@@ -807,8 +769,7 @@ class RegistryExchange:
         )
         return await self._send(request)
 
-    async def _send(self, request: RegistryRequest) -> RegistryAnswer:
-        """Send one request in its turn, through the proxy of its URL."""
+    async def _send(self, request: _RegistryRequest) -> RegistryAnswer:
         host = request.url.authority
         if request.route.proxy is None and (proxy := self._choose_proxy(f"{request.url}")):
             request = replace(request, route=replace(request.route, proxy=proxy))

@@ -1,13 +1,8 @@
-"""Keep the CA bundle of our webhook configurations right: what the API server trusts us by.
+"""Keep the CA bundle in our webhook configurations right.
 
-Decides which configurations are ours, which of their hooks call us, what to change in them and when
-to try again. Which CAs are to be trusted is left to the certificate manager, what is known of the
-configurations to the caches. Nothing but `caBundle` is ever changed, and nothing at all where it is
-right, or where our certificate does not prove the name that is called: what is there may be the CA
-of another server (D-31).
-
-How often one configuration is written, whichever other process writes it: after failures ever more
-seldom, and where writes succeed and are reverted, out of a supply that fills up slowly.
+Decides which configurations and hooks are ours, what to change and when to try again. Only
+`caBundle` is ever changed, and only if our certificate proves the name that the hook calls: the
+bundle may be another server's (D-31).
 """
 
 from base64 import b64encode
@@ -38,11 +33,11 @@ from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
 # Caches report changes; this is for a change that they have missed.
-RESYNC: Final = timedelta(minutes=5)
+_RESYNC: Final = timedelta(minutes=5)
 # Twice a person may have applied an old manifest; the third time it is a habit.
-FIGHT: Final = 3
+_FIGHT: Final = 3
 # The first failure is logged, then every tenth.
-REPORTED_EVERY: Final = 10
+_REPORTED_EVERY: Final = 10
 # Ten attempts within the first minute: a co-writer that acts a few times is reverted at once.
 BURST: Final = 8
 # A co-writer that never stops costs two writes a minute.
@@ -52,7 +47,7 @@ _RESOURCES: Final = {
     resource.kind: resource for resource in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS)
 }
 
-Key = tuple[str, str]
+_Key = tuple[str, str]
 """Kind and name."""
 
 
@@ -79,7 +74,7 @@ def is_ours(configuration: Configuration, namespace: str) -> bool:
     return labels.get(INJECT_CA_LABEL) == "true" and labels.get(NAMESPACE_LABEL) == namespace
 
 
-def calls_us(hook: Webhook, names: Sequence[str]) -> bool:
+def _calls_us(hook: Webhook, names: Sequence[str]) -> bool:
     """Return whether a hook of a labelled configuration calls a server of one of these names."""
     return any(matches_name(name, hook.host) for name in names)
 
@@ -96,7 +91,7 @@ def plan_patch(
         return []
     steps: list[JsonObject] = []
     for place, hook in enumerate(configuration.webhooks):
-        if calls_us(hook, names) and hook.ca_bundle != bundle:
+        if _calls_us(hook, names) and hook.ca_bundle != bundle:
             path = f"/webhooks/{place}/clientConfig/caBundle"
             steps.append(_test(f"/webhooks/{place}/name", hook.name))
             steps.append({"op": "add", "path": path, "value": bundle})
@@ -114,7 +109,11 @@ def _test(path: str, value: str) -> JsonObject:
 
 
 class WriteRate(msgspec.Struct):
-    """The rate limit of one object, which may be written at once for the first time."""
+    """The rate limit of one object, which may be written at once the first time.
+
+    After failures it is written ever more rarely; if writes succeed and are reverted, from a supply
+    that refills slowly.
+    """
 
     failures: int = 0
     """Of the attempts since the last that succeeded."""
@@ -125,7 +124,6 @@ class WriteRate(msgspec.Struct):
     _not_before: timedelta = timedelta(0)
 
     def wait(self, now: timedelta) -> timedelta:
-        """Return how long the next attempt must wait; zero means go."""
         self._count(now)
         missing = max(1 - self._supply, 0) * PAUSE
         return max(missing, self._not_before - now, timedelta(0))
@@ -136,7 +134,6 @@ class WriteRate(msgspec.Struct):
         self._supply -= 1
 
     def record_success(self) -> None:
-        """Record that the attempt succeeded: what failed before is forgotten."""
         self.failures, self.is_denied = 0, False
 
     def record_failure(self, error: OperatorError, now: timedelta, rng: float) -> timedelta:
@@ -180,9 +177,9 @@ class BundleInjector:
         self._what = what
         self._clock = clock
         self._rng = rng
-        self._queue: WorkQueue[Key] = WorkQueue()
-        self._targets: dict[Key, _Injected] = {}
-        self._others: dict[Key, set[str]] = {}
+        self._queue: WorkQueue[_Key] = WorkQueue()
+        self._targets: dict[_Key, _Injected] = {}
+        self._others: dict[_Key, set[str]] = {}
         self._writes = {
             outcome: metrics.ca_bundle_writes.labels(outcome)
             for outcome in ("written", "conflict", "denied", "unknown", "failed")
@@ -208,16 +205,15 @@ class BundleInjector:
         """
         wanted, names = _encode(bundle), self._what.names
         hooks = (hook for configuration in self._list_ours() for hook in configuration.webhooks)
-        return all(hook.ca_bundle == wanted for hook in hooks if calls_us(hook, names))
+        return all(hook.ca_bundle == wanted for hook in hooks if _calls_us(hook, names))
 
     async def run(self) -> None:
-        """Keep the bundles right until cancelled. Failures are logged and tried again for ever."""
         await both(self._resync(), self._work())
 
     async def _resync(self) -> None:
         while True:
             self.wake()
-            await self._clock.sleep(RESYNC)
+            await self._clock.sleep(_RESYNC)
 
     async def _work(self) -> None:
         while True:
@@ -227,7 +223,7 @@ class BundleInjector:
             if wait:
                 self._queue.add_after(key, wait)
 
-    async def _reconcile(self, key: Key) -> timedelta:
+    async def _reconcile(self, key: _Key) -> timedelta:
         """Bring one configuration to what it should be; return how soon to try again, if at all."""
         current = next(
             (configuration for configuration in self._list_ours() if _key(configuration) == key),
@@ -264,10 +260,10 @@ class BundleInjector:
         bundle = _encode(self._what.bundle())
         return plan_patch(configuration, bundle, self._what.namespace, self._what.names)
 
-    def _report_others(self, key: Key, configuration: WebhookConfiguration) -> None:
+    def _report_others(self, key: _Key, configuration: WebhookConfiguration) -> None:
         """Say once which hooks of a labelled configuration are left alone: it may be a mistake."""
         others = {
-            hook.host for hook in configuration.webhooks if not calls_us(hook, self._what.names)
+            hook.host for hook in configuration.webhooks if not _calls_us(hook, self._what.names)
         }
         if others == self._others.get(key, set()):
             return
@@ -287,7 +283,7 @@ class BundleInjector:
         target.pace.record_success()
         target.undone = target.undone + 1 if target.written == bundle else 0
         target.written = bundle
-        if target.undone == FIGHT:
+        if target.undone == _FIGHT:
             log.warn(
                 "Another client keeps changing the CA bundle",
                 **_keys(configuration),
@@ -301,7 +297,7 @@ class BundleInjector:
         self._writes[_outcome(error)].inc()
         was_denied = pace.is_denied
         wait = pace.record_failure(error, self._clock.elapsed(), self._rng())
-        is_news = not was_denied if pace.is_denied else pace.failures % REPORTED_EVERY == 1
+        is_news = not was_denied if pace.is_denied else pace.failures % _REPORTED_EVERY == 1
         if is_news:
             severity = Severity.INFO if isinstance(error, Conflict) else Severity.WARN
             log.at(severity)(
@@ -333,7 +329,7 @@ def _encode(bundle: bytes) -> str:
     return b64encode(bundle).decode()
 
 
-def _key(configuration: Configuration) -> Key:
+def _key(configuration: Configuration) -> _Key:
     return configuration.kind, configuration.name
 
 

@@ -1,25 +1,9 @@
-"""Issue CAs and leaves, and compute what the Secret shall hold after a decision about it.
+"""Certificates as PEM and in the Secret: read them, issue them, carry out a decision.
 
-Decides what our certificates look like: P-256, random serials, starts put back by five minutes.
-When something is issued is `planning.certificate`'s decision.
-
-Find out what a `caBundle` holds, and whether it has signed what an operator serves.
-
-Only certificates are read: `rollout-operator doctor` has no business with keys.
-
-What stands in PEM: the facts that `planning.certificate` decides on, and the CA bundle.
-
-Accepts what other versions wrote: RSA and EC keys in PKCS#1, SEC1 and PKCS#8, chains in `cert`,
-several certificates in `ca`. Whether the time is right for them is not decided here.
-
-The parts of a certificate Secret, as PEM; keys never show in a text of it.
-
-The Secret that holds the certificates: read, created, replaced, never listed or watched.
-
-Decides how a key pair is written down and what of an existing Secret is kept: its labels,
-annotations, type and the data that is not ours. What is written carries our label from then on.
-Whether it may be written is decided in `planning.policy_zones`, what to do after a lost race by the
-caller.
+Decides what ours look like: P-256, random serials, valid from five minutes ago. Accepts what other
+versions wrote: RSA and EC keys in PKCS#1, SEC1 and PKCS#8, chains in `cert`, several certificates
+in `ca`. When to issue is decided in `planning.certificate`. Of a Secret, labels, annotations, type
+and data that is not ours are kept.
 """
 
 import base64
@@ -63,13 +47,11 @@ from rollout_operator.planning.certificate import (
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Pair:
-    """A certificate and its private key."""
-
     cert: bytes
     key: bytes
 
     def __repr__(self) -> str:
-        return f"Pair({fingerprint(self.cert)})"
+        return f"Pair({_fingerprint(self.cert)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -87,19 +69,18 @@ class KeyMaterial:
 
     @property
     def served(self) -> Pair:
-        """Return the part that TLS shows and uses."""
         return Pair(cert=self.cert, key=self.key)
 
     def __repr__(self) -> str:
-        return f"Material(cert={fingerprint(self.cert)}, ca={fingerprint(self.ca)})"
+        return f"Material(cert={_fingerprint(self.cert)}, ca={_fingerprint(self.ca)})"
 
 
-def fingerprint(pem: bytes) -> str:
+def _fingerprint(pem: bytes) -> str:
     """Return a short text that is the same for the same PEM, for logs."""
     return hashlib.sha256(pem).hexdigest()[:12] if pem else "none"
 
 
-Chain = Sequence[x509.Certificate]
+_Chain = Sequence[x509.Certificate]
 
 
 def read_material(material: KeyMaterial) -> BrokenCertificate | UsableCertificate:
@@ -127,7 +108,7 @@ def trusted_bundle(material: KeyMaterial) -> bytes:
     """
     old = _load_or_none(material.old_ca)
     cas = (
-        find_signer(material.next_ca, material.next_ca_key),
+        _find_signer(material.next_ca, material.next_ca_key),
         _load_root(material),
         next(filter(_is_ca, old), None),
     )
@@ -135,7 +116,7 @@ def trusted_bundle(material: KeyMaterial) -> bytes:
     return b"".join(ca.public_bytes(serialization.Encoding.PEM) for ca in bundle)
 
 
-def choose_root(material: KeyMaterial) -> bytes:
+def _choose_root(material: KeyMaterial) -> bytes:
     """Return the PEM of the CA that has signed the leaf, empty where none in `ca` has."""
     root = _load_root(material)
     return b"" if root is None else root.public_bytes(serialization.Encoding.PEM)
@@ -145,7 +126,7 @@ def _load_root(material: KeyMaterial) -> x509.Certificate | None:
     return _find_root(_load_or_none(material.cert), _load_or_none(material.ca))
 
 
-def load_chain(pem: bytes, what: str) -> Chain:
+def load_chain(pem: bytes, what: str) -> _Chain:
     """Return the certificates in a PEM text, at least one. Raises InvalidInput naming `what`."""
     if not pem:
         raise InvalidInput(f"{what}: missing")
@@ -153,11 +134,6 @@ def load_chain(pem: bytes, what: str) -> Chain:
         return x509.load_pem_x509_certificates(pem)
     except (ValueError, UnsupportedAlgorithm) as error:
         raise InvalidInput(f"{what}: not a certificate in PEM") from error
-
-
-def is_trusted(chain: Chain, cas: Chain) -> bool:
-    """Return whether a client that trusts these CAs trusts the first certificate of a chain."""
-    return _find_root(chain, cas) is not None
 
 
 def load_key(pem: bytes, what: str) -> PrivateKeyTypes:
@@ -177,14 +153,13 @@ def load_key(pem: bytes, what: str) -> PrivateKeyTypes:
 
 
 def fits(cert: x509.Certificate, key: PrivateKeyTypes) -> bool:
-    """Return whether the key is that of the certificate."""
     try:
         return _public_bytes(cert.public_key()) == _public_bytes(key.public_key())
     except (ValueError, UnsupportedAlgorithm):
         return False
 
 
-def find_signer(pem: bytes, key_pem: bytes) -> x509.Certificate | None:
+def _find_signer(pem: bytes, key_pem: bytes) -> x509.Certificate | None:
     """Return the CA certificate in `pem` that the key belongs to, None where there is none."""
     try:
         key = load_key(key_pem, "ca-key")
@@ -216,19 +191,19 @@ def _read_usable(material: KeyMaterial) -> UsableCertificate:
     root = _find_root(chain, load_chain(material.ca, "ca"))
     if root is None:
         raise InvalidInput("cert: not signed by the certificate in ca")
-    next_ca = find_signer(material.next_ca, material.next_ca_key)
+    next_ca = _find_signer(material.next_ca, material.next_ca_key)
     old = _load_or_none(material.old_ca)
     return UsableCertificate(
         names=_names(chain[0]),
         leaf=validity,
         ca=_validity([root]),
-        may_sign=find_signer(material.ca, material.ca_key) is not None,
+        may_sign=_find_signer(material.ca, material.ca_key) is not None,
         next_ca=None if next_ca is None else _validity([next_ca]),
         old_ca=_leftover(material, old),
     )
 
 
-def _leftover(material: KeyMaterial, old: Chain) -> Validity | None:
+def _leftover(material: KeyMaterial, old: _Chain) -> Validity | None:
     """Return the validity of what stands in `old-ca`; what cannot be read is over already."""
     if old:
         return _validity(old)
@@ -239,7 +214,7 @@ def _leftover(material: KeyMaterial, old: Chain) -> Validity | None:
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
-def _find_root(chain: Chain, cas: Chain) -> x509.Certificate | None:
+def _find_root(chain: _Chain, cas: _Chain) -> x509.Certificate | None:
     """Return the trusted certificate in which the chain of issuers of the leaf ends."""
     for place, cert in enumerate(chain):
         root = next((ca for ca in cas if cert == ca or _is_issued_by(cert, ca)), None)
@@ -283,14 +258,14 @@ def _names(leaf: x509.Certificate) -> tuple[str, ...]:
     return tuple(names.get_values_for_type(x509.DNSName))
 
 
-def _validity(chain: Chain) -> Validity:
+def _validity(chain: _Chain) -> Validity:
     return Validity(
         start=max(cert.not_valid_before_utc for cert in chain),
         end=min(cert.not_valid_after_utc for cert in chain),
     )
 
 
-def _load_or_none(pem: bytes) -> Chain:
+def _load_or_none(pem: bytes) -> _Chain:
     try:
         return load_chain(pem, "ca")
     except InvalidInput:
@@ -344,7 +319,10 @@ def issue_leaf(ca: Pair, wanted: Wanted, now: datetime) -> Pair:
         .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(_authority_of(signer_key), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer_key.public_key()),
+            critical=False,
+        )
     )
     return _pair(builder.sign(signer_key, hashes.SHA256()), key)
 
@@ -370,7 +348,7 @@ def carry_out(
             return replace(material, old_ca=b"")
         case CertificateStep.START_OVER:
             pair = issue_ca(wanted, now)
-            old = choose_root(material) if decision.trusts_old else b""
+            old = _choose_root(material) if decision.trusts_old else b""
             fresh = KeyMaterial(ca=pair.cert, ca_key=pair.key, old_ca=old)
             return _with_leaf(fresh, wanted, now)
         case _:
@@ -383,13 +361,13 @@ def _with_leaf(material: KeyMaterial, wanted: Wanted, now: datetime) -> KeyMater
 
 
 def _switched(material: KeyMaterial, wanted: Wanted, now: datetime) -> KeyMaterial:
-    old = choose_root(material)
+    old = _choose_root(material)
     new = KeyMaterial(ca=material.next_ca, ca_key=material.next_ca_key, old_ca=old)
     return _with_leaf(new, wanted, now)
 
 
 def _signer(ca: Pair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    cert = find_signer(ca.cert, ca.key)
+    cert = _find_signer(ca.cert, ca.key)
     if cert is None:
         raise InvalidInput("ca-key: not the key of a ca certificate")
     key = load_key(ca.key, "ca-key")
@@ -420,10 +398,6 @@ def _key_usage(*, is_ca: bool) -> x509.KeyUsage:
     )
 
 
-def _authority_of(key: ec.EllipticCurvePrivateKey) -> x509.AuthorityKeyIdentifier:
-    return x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
-
-
 def _pair(cert: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Pair:
     return Pair(
         cert=cert.public_bytes(serialization.Encoding.PEM),
@@ -452,16 +426,16 @@ def read_bundle(bundle: str, certificate: bytes = b"") -> BundleFacts:
     )
 
 
-def _vouches(cas: Chain, certificate: bytes) -> bool | None:
+def _vouches(cas: _Chain, certificate: bytes) -> bool | None:
     try:
-        return is_trusted(load_chain(certificate, "cert"), cas)
+        return _find_root(load_chain(certificate, "cert"), cas) is not None
     except InvalidInput:
         return None
 
 
 # The first three are those of every version of the Secret; a reader that does not know the others
 # leaves them alone.
-SECRET_KEYS: Final[Mapping[str, str]] = {
+_SECRET_KEYS: Final[Mapping[str, str]] = {
     "ca": "ca",
     "cert": "cert",
     "key": "key",
@@ -476,7 +450,7 @@ _MADE_BY_US: Final = "true"
 _PLAIN: Final = "Opaque"
 
 
-class SecretApi(Protocol):
+class _SecretApi(Protocol):
     """The part of the API client that the Secret needs; errors as in `kube.api`."""
 
     async def fetch(self, resource: Resource, namespace: str, name: str) -> bytes: ...
@@ -500,12 +474,10 @@ class Stored:
 
     @property
     def uid(self) -> str:
-        """Return the UID of the object, empty where there is none."""
         return str(_part(self.body, "metadata").get("uid") or "")
 
     @property
     def is_labelled(self) -> bool:
-        """Return whether it says that we made it."""
         labels = _part(_part(self.body, "metadata"), "labels")
         return labels.get(CERTIFICATE_LABEL) == _MADE_BY_US
 
@@ -518,14 +490,11 @@ class Stored:
 
     @property
     def is_immutable(self) -> bool:
-        """Return whether the API server refuses every change of its data."""
         return self.body.get("immutable") is True
 
 
 class SecretStore:
-    """One Secret."""
-
-    def __init__(self, api: SecretApi, *, namespace: str, name: str) -> None:
+    def __init__(self, api: _SecretApi, *, namespace: str, name: str) -> None:
         self._api = api
         self._namespace = namespace
         self._name = name
@@ -534,7 +503,6 @@ class SecretStore:
         return f"secret {self._namespace}/{self._name}"
 
     async def fetch(self) -> Stored:
-        """Return what is stored now. Raises as `kube.api.Reader.fetch`, but never NotFound."""
         try:
             raw = await self._api.fetch(SECRETS, self._namespace, self._name)
         except NotFound:
@@ -551,7 +519,7 @@ class SecretStore:
             await self._create(material)
             return
         kept = _part(before.body, "data")
-        others = {key: kept[key] for key in kept if key not in SECRET_KEYS.values()}
+        others = {key: kept[key] for key in kept if key not in _SECRET_KEYS.values()}
         head = _part(before.body, "metadata")
         labels = {**_part(head, "labels"), CERTIFICATE_LABEL: _MADE_BY_US}
         body = {
@@ -594,7 +562,10 @@ class SecretStore:
         if not isinstance(data, dict):
             return Stored(material=KeyMaterial(), problem="data: not an object", body=body)
         try:
-            return Stored(material=_decode_data(data), body=body)
+            material = KeyMaterial(
+                **{name: _value(data, key) for name, key in _SECRET_KEYS.items()}
+            )
+            return Stored(material=material, body=body)
         except _NotBase64 as error:
             return Stored(material=KeyMaterial(), problem=str(error), body=body)
 
@@ -604,13 +575,8 @@ class _NotBase64(Exception):
 
 
 def _part(body: JsonObject, key: str) -> JsonObject:
-    """Return an object inside of an object, empty where there is none."""
     part = body.get(key)
     return part if isinstance(part, dict) else {}
-
-
-def _decode_data(data: Mapping[str, object]) -> KeyMaterial:
-    return KeyMaterial(**{name: _value(data, key) for name, key in SECRET_KEYS.items()})
 
 
 def _value(data: Mapping[str, object], key: str) -> bytes:
@@ -622,5 +588,5 @@ def _value(data: Mapping[str, object], key: str) -> bytes:
 
 
 def _encode(material: KeyMaterial) -> dict[str, str]:
-    values = {key: getattr(material, name) for name, key in SECRET_KEYS.items()}
+    values = {key: getattr(material, name) for name, key in _SECRET_KEYS.items()}
     return {key: base64.b64encode(value).decode() for key, value in values.items() if value}

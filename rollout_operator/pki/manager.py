@@ -1,9 +1,8 @@
-"""Keep the certificate in the Secret, what is served and the CA bundle right, for ever.
+"""Keep the certificate in the Secret, what is served and the CA bundle right.
 
-Reads the Secret, has `planning.certificate` decide, carries the step out and reads it again, until
-nothing is left to do. All replicas do so side by side: a replica that loses a race for the Secret
-takes what the winner wrote. Publishing the bundle is left to the injector behind
-`CertificateCallbacks`.
+Reads the Secret, lets `planning.certificate` decide, carries the step out and reads again until
+nothing is left to do. All replicas do so side by side; one that loses a race for the Secret takes
+what the winner wrote.
 """
 
 import asyncio
@@ -52,7 +51,7 @@ from rollout_operator.telemetry.logs import log
 CHECK_EVERY: Final = timedelta(seconds=20)
 _SOONEST: Final = timedelta(milliseconds=100)
 # Longer than an API server takes to restart; then the process says why, and is started again.
-START_LIMIT: Final = timedelta(seconds=60)
+_START_LIMIT: Final = timedelta(seconds=60)
 # Of what only a person can mend the first failure is logged, then one every five minutes.
 _REPORTED_EVERY: Final = 15
 # Steps and lost races in one reconcile: a foreign Secret needs three steps at most.
@@ -71,7 +70,7 @@ class CertificateCallbacks(msgspec.Struct, frozen=True, kw_only=True):
     """Called with `ca` and `leaf` when that is known or changes."""
 
 
-class LeftAlone(InvalidInput):
+class _LeftAlone(InvalidInput):
     """The Secret must not, or cannot, be written, and a person has to mend that."""
 
 
@@ -108,7 +107,6 @@ class CertificateController:
 
     @property
     def last_error(self) -> OperatorError | None:
-        """Return why the newest reconcile failed, None where it did not."""
         return self._error
 
     @property
@@ -119,9 +117,8 @@ class CertificateController:
     async def start(self) -> None:
         """Return once something is served.
 
-        Failures of the API are retried for `START_LIMIT`, then raised as ApiError with their cause.
-        A Secret that is not ours is read until a person has mended that: a new start would not
-        help.
+        Failures of the API are retried for `_START_LIMIT`, then raised as ApiError with their
+        cause. A Secret that is not ours is read again until a person has fixed that.
         """
         begin = self._clock.elapsed()
         failures = 0
@@ -136,16 +133,15 @@ class CertificateController:
                     self._wait = wait
                     self._report_failure(error)
                     return
-                if isinstance(error, LeftAlone):
+                if isinstance(error, _LeftAlone):
                     begin, failures, wait = self._clock.elapsed(), 0, CHECK_EVERY
-                elif self._clock.elapsed() - begin + wait > START_LIMIT:
+                elif self._clock.elapsed() - begin + wait > _START_LIMIT:
                     text = f"{self._store}: no certificate to serve: {error}"
                     raise ApiError(text, status=getattr(error, "status", 0)) from error
                 self._report_failure(error)
             await self._clock.sleep(wait)
 
     async def run(self) -> NoReturn:
-        """Reconcile again and again; failures are logged and tried again."""
         failures = 0
         while True:
             await self._clock.sleep(self._wait)
@@ -158,7 +154,7 @@ class CertificateController:
                 self._report_failure(error)
 
     async def reconcile(self) -> None:
-        """Bring Secret, served certificate and bundle in order. Raises ApiError and LeftAlone."""
+        """Bring Secret, served certificate and bundle in order. Raises ApiError and _LeftAlone."""
         async with self._lock:
             await self._reconcile()
 
@@ -169,7 +165,7 @@ class CertificateController:
         """
         try:
             await self.reconcile()
-        except (LeftAlone, Denied) as error:
+        except (_LeftAlone, Denied) as error:
             log.debug("Certificate is not confirmed", secret=self._store, err=error)
 
     async def _reconcile(self) -> None:
@@ -188,7 +184,7 @@ class CertificateController:
                 self._adopt(kept, facts)
                 self._uid = stored.uid
             if decision.step is CertificateStep.LEAVE:
-                raise LeftAlone(f"{self._store}: {decision.reason}")
+                raise _LeftAlone(f"{self._store}: {decision.reason}")
             if decision.step is CertificateStep.KEEP:
                 self._error, self._left_alone = None, 0
                 self._wait = self._until(decision)
@@ -293,7 +289,7 @@ class CertificateController:
 
     def _report_failure(self, error: OperatorError) -> None:
         self._error = error
-        if not isinstance(error, LeftAlone):
+        if not isinstance(error, _LeftAlone):
             log.warn("Looking after the certificate failed", secret=self._store, err=error)
             return
         if self._left_alone % _REPORTED_EVERY == 0:

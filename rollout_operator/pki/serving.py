@@ -1,10 +1,7 @@
-"""The TLS side of what is served: key pair → `ssl.SSLContext`, and which one holds now.
+"""Serve TLS: from a key pair to an `ssl.SSLContext`, and which one is current.
 
-Decides versions, suites and options of TLS. A listener takes the current context at each accept,
-so that a swap is an assignment, and connections that are open go on as they are.
-
-`CertificateFiles` serves a certificate from files that others renew, such as a mounted Secret.
-Nothing is written, and no CA is published: its issuer has made it known.
+A listener takes the current context at each accept, so a swap is an assignment, and open
+connections go on. `CertificateFiles` serves files that others renew, such as a mounted Secret.
 """
 
 import fcntl
@@ -36,11 +33,11 @@ _SUITES: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 _SEALS: Final = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 # Far below the minutes that a kubelet takes to bring a new version into a mount.
 CHECK_EVERY: Final = timedelta(seconds=10)
-CERT_FLAG: Final = "-server-tls.cert-file"
-KEY_FLAG: Final = "-server-tls.key-file"
+_CERT_FLAG: Final = "-server-tls.cert-file"
+_KEY_FLAG: Final = "-server-tls.key-file"
 
 
-class PeerContexts(msgspec.Struct, frozen=True):
+class _PeerContexts(msgspec.Struct, frozen=True):
     """Both ends of a connection between replicas: each shows ours, and trusts our CAs alone."""
 
     accepting: ssl.SSLContext
@@ -57,7 +54,7 @@ class ServingCertificate:
             _require_clients(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), client_ca)
         self._client_ca = client_ca
         self._current: ssl.SSLContext | None = None
-        self._peers: PeerContexts | None = None
+        self._peers: _PeerContexts | None = None
 
     @property
     def current(self) -> ssl.SSLContext:
@@ -66,7 +63,7 @@ class ServingCertificate:
         return self._current
 
     @property
-    def peers(self) -> PeerContexts:
+    def peers(self) -> _PeerContexts:
         """Return the contexts for other replicas; only after a `swap` with a CA of our own."""
         assert self._peers is not None, "nothing is known of a CA"
         return self._peers
@@ -83,7 +80,7 @@ class ServingCertificate:
         self._current = current
 
 
-def _make_peers(material: KeyMaterial) -> PeerContexts | None:
+def _make_peers(material: KeyMaterial) -> _PeerContexts | None:
     """Return the contexts for other replicas, None where no CA is known.
 
     All CAs that callers trust are trusted: another replica may have the next certificate already,
@@ -95,7 +92,7 @@ def _make_peers(material: KeyMaterial) -> PeerContexts | None:
     accepting = server_context(material.served, bundle)
     accepting.minimum_version = ssl.TLSVersion.TLSv1_3
     is_shown = is_for_clients(material.cert)
-    return PeerContexts(accepting, _client_context(material.served, bundle) if is_shown else None)
+    return _PeerContexts(accepting, _client_context(material.served, bundle) if is_shown else None)
 
 
 def _client_context(pair: Pair, ca: bytes) -> ssl.SSLContext:
@@ -158,8 +155,6 @@ def _memory_file(content: bytes) -> Iterator[str]:
 
 
 class CertificatePaths(msgspec.Struct, frozen=True, kw_only=True):
-    """Where chain and key are, as PEM."""
-
     cert: Path
     key: Path
 
@@ -205,14 +200,13 @@ class CertificateFiles:
             self._logged = str(error)
 
     def _serve(self, material: KeyMaterial) -> None:
-        """Swap. Raises ConfigError, and the old certificate is served on."""
         cert, key = self._paths.cert, self._paths.key
-        with _naming(CERT_FLAG, cert):
+        with _naming(_CERT_FLAG, cert):
             load_chain(material.cert, "content")
-        with _naming(KEY_FLAG, key):
+        with _naming(_KEY_FLAG, key):
             load_key(material.key, "content")
             validity = read_validity(material)
-        with _naming(CERT_FLAG, cert):
+        with _naming(_CERT_FLAG, cert):
             self._serving.swap(material)
         self._seen = material
         self._record_expiry("leaf", validity.end)
@@ -221,7 +215,7 @@ class CertificateFiles:
 
     def _read(self) -> KeyMaterial:
         return KeyMaterial(
-            cert=_content(self._paths.cert, CERT_FLAG), key=_content(self._paths.key, KEY_FLAG)
+            cert=_content(self._paths.cert, _CERT_FLAG), key=_content(self._paths.key, _KEY_FLAG)
         )
 
 
@@ -234,7 +228,6 @@ def _content(path: Path, flag: str) -> bytes:
 
 @contextmanager
 def _naming(flag: str, path: Path) -> Iterator[None]:
-    """Turn InvalidInput into a ConfigError that names flag and file."""
     try:
         yield
     except InvalidInput as error:

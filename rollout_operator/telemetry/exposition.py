@@ -1,19 +1,8 @@
-"""The Prometheus text format 0.0.4, written as Go writes it, and OpenMetrics for exemplars.
+"""Write metrics as Prometheus text 0.0.4, as Go does, or as OpenMetrics for exemplars.
 
-Differs from the library's own writer in two ways that users' rules see: whole numbers carry no
-fraction (`le="1"`, not `le="1.0"`), and there are no `_created` series. It is also several times
-faster, and does its work in steps: a scrape runs on the event loop, between two reconciles. How
-large a step may be is decided in `families`.
-
-One exposition of several namespaces: series of each carry its name as a label.
-
-Decides which families are of the process as a whole: they are there once, without the label. What a
-family holds is decided in `metrics`, how it reads on the wire in `exposition`.
-
-Where log lines go: a file descriptor that may be closed, full or stuck.
-
-Decides what is lost when no process reads. Never raises, and never keeps the event loop waiting for
-longer than one short grace: a decision is worth more than its log line.
+Unlike the library's writer: whole numbers carry no fraction (`le="1"`), there are no `_created`
+series, and it works in short steps, because a scrape runs on the event loop between two
+reconciles. `MergedRegistry` labels the series of several namespaces.
 """
 
 import os
@@ -36,9 +25,7 @@ _TYPES: Final = {"unknown": "untyped", "info": "gauge", "stateset": "gauge"}
 class Collects(Protocol):
     """A registry, as far as it is read here."""
 
-    def collect(self) -> Iterable[Metric]:
-        """Yield all families, those of one name one after the other."""
-        ...
+    def collect(self) -> Iterable[Metric]: ...
 
 
 def render(registry: Collects) -> Iterator[bytes]:
@@ -130,9 +117,9 @@ def _escape_help(text: str) -> str:
     return text.replace("\\", r"\\").replace("\n", r"\n")
 
 
-LABEL: Final = "namespace"
+_LABEL: Final = "namespace"
 # Of which a process has one set, whatever namespaces it watches; by attribute of `Metrics`.
-OF_PROCESS: Final = (
+_OF_PROCESS: Final = (
     "http_request_duration",
     "http_request_bytes",
     "http_response_bytes",
@@ -148,7 +135,7 @@ OF_PROCESS: Final = (
     "loop_lag_seconds",
     "leader_status",
 )
-ALWAYS_OF_PROCESS: Final = (
+_ALWAYS_OF_PROCESS: Final = (
     "rollout_operator_build_info",
     "kube_validating_webhook_failure_policy",
     "ProcessCollector",
@@ -156,7 +143,7 @@ ALWAYS_OF_PROCESS: Final = (
 """The others of a process, by name."""
 
 
-def name_family(collector: Collector) -> str:
+def _name_family(collector: Collector) -> str:
     """Return the name of a family; its class where the collector has no name."""
     describe = getattr(collector, "describe", list)
     return next((family.name for family in describe()), type(collector).__name__)
@@ -164,13 +151,13 @@ def name_family(collector: Collector) -> str:
 
 def share(metrics: object, others: object) -> None:
     """Give `others` what a process has once, of its `metrics`."""
-    for name in OF_PROCESS:
+    for name in _OF_PROCESS:
         setattr(others, name, getattr(metrics, name))
 
 
 def list_shared(metrics: object) -> list[str]:
     """Return the names of the families that a process has once."""
-    return [*(name_family(getattr(metrics, name)) for name in OF_PROCESS), *ALWAYS_OF_PROCESS]
+    return [*(_name_family(getattr(metrics, name)) for name in _OF_PROCESS), *_ALWAYS_OF_PROCESS]
 
 
 class FamilyRegistry(CollectorRegistry):
@@ -181,14 +168,12 @@ class FamilyRegistry(CollectorRegistry):
         self.families: dict[str, Collector] = {}
 
     def register(self, collector: Collector) -> None:
-        """Add a family."""
         super().register(collector)
-        self.families[name_family(collector)] = collector
+        self.families[_name_family(collector)] = collector
 
     def unregister(self, collector: Collector) -> None:
-        """Remove what was added."""
         super().unregister(collector)
-        self.families.pop(name_family(collector), None)
+        self.families.pop(_name_family(collector), None)
 
 
 class MergedRegistry:
@@ -205,7 +190,6 @@ class MergedRegistry:
         self._namespaces[namespace] = _map_families(registry)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all families, those of one name one after the other, in pieces."""
         names = dict.fromkeys(self._process)
         for families in tuple(self._namespaces.values()):
             names |= dict.fromkeys(families)
@@ -238,7 +222,7 @@ def _list_labelled(family: Collector) -> Iterator[Metric]:
 
 
 def _add_label(piece: Metric, namespace: str) -> Metric:
-    own = {LABEL: namespace}
+    own = {_LABEL: namespace}
     piece.samples = [sample._replace(labels={**own, **sample.labels}) for sample in piece.samples]
     return piece
 

@@ -1,14 +1,4 @@
-"""Metrics of MultiAZRollouts (MAZ-55), of one namespace, which each series names.
-
-They exist only where policies are enabled, and the series of a policy go with it. Where one process
-watches several namespaces, each of their registries is labelled by its namespace; the label here is
-the same object with the same value, so one namespace and several give the same series.
-
-Metrics of releases: what is deployed, what holds the next, what became of the last.
-
-They exist only where releases are enabled. Gauges are made anew at each scrape, of what the caches
-show then, so that the series of an object go with it. Namespaces stand in a label of their own.
-"""
+"""Metrics of MultiAZRollouts (MAZ-55) and of releases; they exist only where enabled."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -30,7 +20,7 @@ from rollout_operator.model.releases import (
 from rollout_operator.telemetry.metrics import Counter, Gauge, Histogram, Rebuilt
 
 # A pod that starts takes seconds, a pod that replays its log an hour.
-POLICY_BUCKETS: Final = (1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200)
+_POLICY_BUCKETS: Final = (1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200)
 
 _POLICY: Final = ("namespace", "name")
 _POLICY_PREFIX: Final = "rollout_operator_multiaz_"
@@ -95,7 +85,7 @@ class PolicyMetrics:
             "available.",
             _POLICY,
             registry=registry,
-            buckets=POLICY_BUCKETS,
+            buckets=_POLICY_BUCKETS,
         )
 
     def show(self, name: str, status: PolicyStatus, reasons: Collection[str]) -> None:
@@ -113,20 +103,16 @@ class PolicyMetrics:
         self._duration.labels(self._namespace, name)
 
     def show_completion(self, name: str, moment: datetime) -> None:
-        """Show when a rollout of a policy was complete."""
         self._last_completed.labels(self._namespace, name).set(moment.timestamp())
 
     def count_batch(self, name: str, zone: str) -> None:
-        """Count a batch that has begun."""
         if self._has_zone(name, zone):
             self._batches.labels(self._namespace, name, zone).inc()
 
     def record_duration(self, name: str, duration: timedelta) -> None:
-        """Count a batch that is complete."""
         self._duration.labels(self._namespace, name).observe(duration.total_seconds())
 
     def count_delete(self, name: str, zone: str) -> None:
-        """Count a pod that was deleted."""
         if self._has_zone(name, zone):
             self._deleted.labels(self._namespace, name, zone).inc()
 
@@ -191,7 +177,7 @@ def _make_policy_counter(registry: CollectorRegistry, name: str, text: str) -> C
 
 
 # A bake takes minutes or hours.
-RELEASE_BUCKETS: Final = (
+_RELEASE_BUCKETS: Final = (
     10,
     30,
     60,
@@ -204,8 +190,8 @@ RELEASE_BUCKETS: Final = (
     12 * 3600,
     24 * 3600,
 )
-TRIGGERS: Final = ("User", "System")
-CAUSES: Final = ("before_bake", "in_bake")
+_TRIGGERS: Final = ("User", "System")
+_CAUSES: Final = ("before_bake", "in_bake")
 
 _FOUND: Final = frozenset(HealthStatus)
 # Reasons of conditions; what other writers put there is one series together.
@@ -235,7 +221,7 @@ _RELEASE_PREFIX: Final = "rollout_operator_release_"
 _ROLLOUT: Final = ("namespace", "rollout")
 
 AnyRollout = ReleaseRollout | RefusedRelease
-Series = Iterator[tuple[Sequence[str], float]]
+_Series = Iterator[tuple[Sequence[str], float]]
 
 
 def show_releases(
@@ -246,7 +232,7 @@ def show_releases(
     """Show Rollouts and HealthChecks of one namespace at each scrape."""
 
     def add(
-        name: str, text: str, labels: Sequence[str], read: Callable[[AnyRollout], Series]
+        name: str, text: str, labels: Sequence[str], read: Callable[[AnyRollout], _Series]
     ) -> None:
         registry.register(
             Rebuilt(
@@ -333,7 +319,7 @@ class ReleaseCounters:
             "How long a bake took, from its start until it passed or failed.",
             _ROLLOUT,
             registry=registry,
-            buckets=RELEASE_BUCKETS,
+            buckets=_RELEASE_BUCKETS,
         )
         requests = Counter(
             f"{_RELEASE_PREFIX}registry_requests_total",
@@ -344,7 +330,6 @@ class ReleaseCounters:
         self._requests = {result: requests.labels(result) for result in results}
 
     def count_request(self, result: str) -> None:
-        """Count a look-up."""
         self._requests[result].inc()
 
     def record(self, name: str, before: ReleaseStatus, after: ReleaseStatus) -> None:
@@ -366,10 +351,9 @@ class ReleaseCounters:
             family.remove_by_labels(own)
 
     def _begin(self, name: str) -> None:
-        """Have every series exist, so that an alert sees a zero and not an absence."""
-        for trigger in TRIGGERS:
+        for trigger in _TRIGGERS:
             self._deployments.labels(self._namespace, name, trigger)
-        for cause in CAUSES:
+        for cause in _CAUSES:
             self._failures.labels(self._namespace, name, cause)
         self._retries.labels(self._namespace, name)
         self._duration.labels(self._namespace, name)
@@ -379,7 +363,7 @@ class ReleaseCounters:
             return
         began, ended = then.bake_start_time, then.bake_end_time
         if then.has_failed:
-            cause = CAUSES[began is not None]
+            cause = _CAUSES[began is not None]
             self._failures.labels(self._namespace, name, cause).inc()
         is_over = then.has_failed or then.bake_status == BakeStatus.SUCCEEDED
         if is_over and began is not None and ended is not None:
@@ -410,19 +394,19 @@ def _place(rollout: AnyRollout) -> tuple[str, str]:
     return rollout.head.namespace, rollout.head.name
 
 
-def _read_version(rollout: AnyRollout) -> Series:
+def _read_version(rollout: AnyRollout) -> _Series:
     current = rollout.status.current
     if current is not None:
         yield (*_place(rollout), current.version.tag), 1
 
 
-def _read_bake(rollout: AnyRollout) -> Series:
+def _read_bake(rollout: AnyRollout) -> _Series:
     current = rollout.status.current
     if current is not None and current.bake_status is not None:
         yield (*_place(rollout), current.bake_status), 1
 
 
-def _read_blocked(rollout: AnyRollout) -> Series:
+def _read_blocked(rollout: AnyRollout) -> _Series:
     reasons = {
         condition.reason if condition.reason in _BLOCKING else "Other"
         for condition in rollout.status.conditions
@@ -431,12 +415,12 @@ def _read_blocked(rollout: AnyRollout) -> Series:
     yield from (((*_place(rollout), reason), 1) for reason in sorted(reasons))
 
 
-def _read_candidates(rollout: AnyRollout) -> Series:
+def _read_candidates(rollout: AnyRollout) -> _Series:
     status = rollout.status
     yield (*_place(rollout), "raw"), len(status.release_candidates)
     yield (*_place(rollout), "gated"), len(status.gated_release_candidates)
 
 
-def _read_gates(rollout: AnyRollout) -> Series:
+def _read_gates(rollout: AnyRollout) -> _Series:
     for gate in rollout.status.gates:
         yield (*_place(rollout), gate.name), bool(gate.passing)

@@ -1,16 +1,9 @@
 """The log: `log.info("Constant message", key=value, err=error)`, one record per line on stderr.
 
-Decides which levels are written and where records come from: our own calls, and those which
-libraries make through the standard `logging`. How a record looks is decided in `logtext`, what
-happens when no process reads in `sink`.
-
-The standard package is not used for our own records: one suppressed call there costs more than a
-whole admission decision may.
-
-One log record as one line of text: logfmt or JSON.
-
-Decides how values look and what is escaped, cut or hidden. Whatever a value holds, the result is
-one line of valid UTF-8 without control characters. Which records are written is up to `logs`.
+Whatever a value holds, a record is one line of valid UTF-8 without control characters, with secrets
+hidden. `Sink` decides what is lost when no process reads. Records of libraries come in through the
+standard `logging`; ours do not, since one suppressed call there costs more than a whole admission
+decision may.
 """
 
 import json
@@ -40,7 +33,7 @@ MAX_VALUE: Final = 8192
 _MAX_DEPTH: Final = 6
 _MAX_ITEMS: Final = 256
 
-REDACTED: Final = "<redacted>"
+_REDACTED: Final = "<redacted>"
 _SECRET_KEYS: Final = frozenset({"token", "authorization", "password"})
 
 # Control characters, line and paragraph separators, marks that turn the direction of text around,
@@ -58,16 +51,15 @@ def render_logfmt(level: str, timestamp: str, message: str, keys: Mapping[str, o
     parts = [f"level={level} ts={timestamp} msg={_logfmt(message)}"]
     for key, value in keys.items():
         name, is_secret = _read_key(key)
-        parts.append(f"{name}={REDACTED if is_secret else _logfmt(value)}")
+        parts.append(f"{name}={_REDACTED if is_secret else _logfmt(value)}")
     return f"{' '.join(parts)}\n".encode()
 
 
 def render_json(level: str, timestamp: str, message: str, keys: Mapping[str, object]) -> bytes:
-    """Return the record as one JSON object, with the same keys in the same order."""
     parts = [f'"level":"{level}","ts":"{timestamp}","msg":{_quote(message)}']
     for key, value in keys.items():
         name, is_secret = _read_key(key)
-        parts.append(f'"{name}":{_quote(REDACTED) if is_secret else _json(value)}')
+        parts.append(f'"{name}":{_quote(_REDACTED) if is_secret else _json(value)}')
     return ("{" + ",".join(parts) + "}\n").encode()
 
 
@@ -124,7 +116,7 @@ def _nested(value: object, depth: int) -> str:
     if isinstance(plain, list):
         return "[" + ",".join(_nested(item, depth - 1) for item in plain) + "]"
     pairs = (
-        f"{_quote(key)}:{_quote(REDACTED) if _is_secret(key) else _nested(item, depth - 1)}"
+        f"{_quote(key)}:{_quote(_REDACTED) if _is_secret(key) else _nested(item, depth - 1)}"
         for key, item in plain.items()
     )
     return "{" + ",".join(pairs) + "}"
@@ -224,7 +216,6 @@ class Logger:
     level: Severity
 
     def at(self, severity: Severity) -> Emit:
-        """Return the callable of one level."""
         match severity:
             case Severity.DEBUG:
                 return self.debug
@@ -314,7 +305,7 @@ def _emitter(severity: Severity, render: Render, stamp: _Stamp, write: Write) ->
 
 
 def _suppress(message: str, /, **keys: object) -> None:
-    """Write nothing."""
+    pass
 
 
 def _stderr(render: Render, stamp: _Stamp) -> Write:

@@ -1,38 +1,9 @@
-"""All metrics: names, labels and buckets, and when their series exist.
+"""All metrics of the operator: names, labels and buckets, and when their series exist.
 
-Names and labels that the specs fix are listed first and never change; ours follow. What is counted
-is decided by the callers, how it reads on the wire in `exposition`.
-
-The last plan of each group: remembered for pages, shown as a gauge, logged when it changes.
-
-A reason is written to the log when it is new for its zone, when its text is another, or when it has
-become more severe, so that a group which waits for an hour says so once, and the last line about a
-zone is always what holds it now.
-
-Counters, gauges and histograms of the library that are collected in pieces.
-
-Decides how much of a family is read at a time: the library's own classes collect a family at once,
-tens of milliseconds with a thousand groups. How a piece reads on the wire is left to `exposition`,
-what happens between two pieces to the renderer.
-
-Which users the webhooks refuse: one counter, by hook and user.
-
-Decides which names it shows. Reviews are hostile input: a client that reaches the port may send any
-name, and as many as it likes. So few names have series of their own, those that were refused most
-often of late; all others have one together. A name gets a series by being refused again and again:
-a name that is sent once displaces none.
-
-How far each rollout group is: pods of each zone by state, and since when nothing has changed.
-
-One gauge a number, because the numbers overlap and make no sum. Times are moments, from which a
-query makes seconds. Series are written where a number has changed, and go with their zone or group;
-what the numbers mean is decided in `planning.readiness`.
-
-Metrics of disruption budgets (METR-30), and of disruptions requested of them (METR-31, METR-32).
-
-What is in force is decided in `guards.arbiter`. The values of `reason` are those of all
-releases, one for several of our codes: dashboards select on them. The exact reason is in the log,
-and in `rollout_operator_reviews_total`.
+Names and labels that the specs fix come first and never change. Families are collected in pieces of
+about 2 ms, where the library takes tens of milliseconds for a thousand groups. `GroupStates` holds
+the last plan of each group for pages, gauges and the log, which says a reason when it is new for
+its zone, has another text or is more severe. How a piece is written is decided in `exposition`.
 """
 
 import dataclasses
@@ -112,15 +83,15 @@ class _InPieces(MetricWrapperBase):
 
 
 class Counter(_InPieces, prometheus_client.Counter):
-    """The library's counter."""
+    pass
 
 
 class Gauge(_InPieces, prometheus_client.Gauge):
-    """The library's gauge."""
+    pass
 
 
 class Histogram(_InPieces, prometheus_client.Histogram):
-    """The library's histogram."""
+    pass
 
 
 class Rebuilt(Collector):
@@ -140,7 +111,6 @@ class Rebuilt(Collector):
         self._read = read
 
     def describe(self) -> Iterator[Metric]:
-        """Yield the gauge without series."""
         yield GaugeMetricFamily(self._name, self._text, labels=self._labels)
 
     def collect(self) -> Iterator[Metric]:
@@ -158,9 +128,9 @@ MAX_USERS: Final = 64
 OTHER: Final = "other"
 # After so long a refusal counts half: a name that was refused a thousand times makes room for one
 # that is refused now after some hours, and what was refused once within minutes.
-HALF_LIFE: Final = timedelta(hours=1)
+_HALF_LIFE: Final = timedelta(hours=1)
 # Names without series whose refusals are counted; those refused longest ago are forgotten first.
-MAX_CANDIDATES: Final = 1024
+_MAX_CANDIDATES: Final = 1024
 
 
 class _Score(msgspec.Struct):
@@ -177,7 +147,11 @@ class _Score(msgspec.Struct):
 
 
 class Denials:
-    """Counts refusals of all hooks."""
+    """Counts refused reviews by hook and user.
+
+    A hostile client may send any number of names, so only the names refused most often lately have
+    series of their own; the others share one. A name sent once displaces none.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._counter = Counter(
@@ -197,7 +171,7 @@ class Denials:
 
     def count(self, hook: str, user: str, now: timedelta) -> None:
         """Count one refusal, `now` on a clock's `elapsed`; without a user it is of the others."""
-        self._get_child(hook, self._choose_label(user, now / HALF_LIFE)).inc()
+        self._get_child(hook, self._choose_label(user, now / _HALF_LIFE)).inc()
 
     def _get_child(self, hook: str, user: str) -> Counter:
         child = self._children.get((hook, user))
@@ -216,7 +190,7 @@ class Denials:
         score.add(now)
         if not self._make_room(score.value, now):
             self._candidates[user] = score
-            if len(self._candidates) > MAX_CANDIDATES:
+            if len(self._candidates) > _MAX_CANDIDATES:
                 self._candidates.popitem(last=False)
             return OTHER
         self._shown[user] = score
@@ -241,8 +215,12 @@ class Denials:
         return True
 
 
-class ProgressMetrics:
-    """The gauges of all groups and zones. Must be used from one event loop."""
+class _ProgressMetrics:
+    """Pods of each zone by state, and since when nothing has changed.
+
+    One gauge for each number, since the numbers overlap and cannot be added up. Must be used from
+    one event loop.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._since = Gauge(
@@ -271,13 +249,11 @@ class ProgressMetrics:
         self._zones: dict[str, dict[str, ZoneProgress]] = {}
 
     def show_state(self, group: str, since: datetime) -> None:
-        """Show since when the leading reason of a group is the same."""
         if self._moments.get(group) != since:
             self._moments[group] = since
             self._since.labels(group).set(since.timestamp())
 
     def show_zones(self, group: str, zones: Sequence[ZoneProgress], now: datetime) -> None:
-        """Show `zones` as all zones of a group."""
         before = self._zones.get(group, {})
         current = {zone.zone: zone for zone in zones}
         for name in before.keys() - current.keys():
@@ -346,7 +322,7 @@ _FROM_START: Final = (
 )
 
 
-class BudgetMetrics:
+class _BudgetMetrics:
     """One counter of all budgets, and two gauges of each."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -375,7 +351,6 @@ class BudgetMetrics:
         )
 
     def count(self, result: str) -> None:
-        """Count one change, as one of `BUDGET_RESULTS`."""
         self._observed.labels(result).inc()
 
     def show(self, name: str, *, maximum: int | None, is_valid: bool) -> None:
@@ -387,13 +362,16 @@ class BudgetMetrics:
             self._maximum.labels(name).set(maximum)
 
     def forget(self, name: str) -> None:
-        """Remove the series of a budget that is gone."""
         self._valid.remove_by_labels({"zpdb": name})
         self._maximum.remove_by_labels({"zpdb": name})
 
 
 class DisruptionMetrics:
-    """Disruptions that evictions and rollouts requested of the arbiter, and their outcomes."""
+    """Disruptions requested of the arbiter (METR-31, METR-32).
+
+    The values of `reason` are those of all releases, which dashboards select on: one for several of
+    our codes. The exact reason is in the log and in `rollout_operator_reviews_total`.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._requests = Counter(
@@ -429,24 +407,24 @@ class DisruptionMetrics:
         return child
 
 
-GROUP_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-REQUEST_BUCKETS: Final = (*GROUP_BUCKETS, 25, 50, 100)
+_GROUP_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+REQUEST_BUCKETS: Final = (*_GROUP_BUCKETS, 25, 50, 100)
 # 4 bytes to 1 GiB: sizes of messages differ by magnitudes.
-SIZE_BUCKETS: Final = tuple(float(4**power) for power in range(1, 16))
+_SIZE_BUCKETS: Final = tuple(float(4**power) for power in range(1, 16))
 # The promise is 50 ms from event to delete; a wait of seconds means too few workers.
-WAIT_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 10, 60)
+_WAIT_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 10, 60)
 
 _NOT_OF_GROUPS: Final = NEVER_HOLDING | REVIEW_CODES | POLICY_CODES
 WAIT_CODES: Final = tuple(code for code in Code if code not in _NOT_OF_GROUPS)
 # Every operator reads pods and StatefulSets; other groups have a series once they are held back.
-API_GROUPS: Final = ("core", "apps")
+_API_GROUPS: Final = ("core", "apps")
 DELETE_OUTCOMES: Final = ("accepted", "conflict", "refused", "unknown", "gone")
 EVENT_OUTCOMES: Final = ("written", "repeated", "limited", "dropped", "denied", "failed")
 SHADOW_DIFFERENCES: Final = ("deleted", "not_deleted")
-SCALING_DIRECTIONS: Final = ("up", "down")
-SCALING_OUTCOMES: Final = ("accepted", "conflict", "refused", "unknown", "failed")
+_SCALING_DIRECTIONS: Final = ("up", "down")
+_SCALING_OUTCOMES: Final = ("accepted", "conflict", "refused", "unknown", "failed")
 # What keeps a count from being decided or written.
-SCALING_FAILURES: Final = (
+_SCALING_FAILURES: Final = (
     Code.SCALE_REFUSED,
     Code.LIVE_READ_EXPIRED,
     Code.COUNT_CONTESTED,
@@ -472,8 +450,8 @@ class Metrics:
         self._define_client()
         self._define_watch()
         self._define_webhooks()
-        self.progress = ProgressMetrics(self.registry)
-        self.budgets = BudgetMetrics(self.registry)
+        self.progress = _ProgressMetrics(self.registry)
+        self.budgets = _BudgetMetrics(self.registry)
         self.disruptions = DisruptionMetrics(self.registry)
         self.denials = Denials(self.registry)
         self._define_process()
@@ -520,10 +498,10 @@ class Metrics:
     def begin_scaling(self, name: str) -> None:
         """Make all series exist of a group whose zones are scaled together. Counts nothing."""
         self.next_downscale.labels(name)
-        for direction in SCALING_DIRECTIONS:
-            for outcome in SCALING_OUTCOMES:
+        for direction in _SCALING_DIRECTIONS:
+            for outcome in _SCALING_OUTCOMES:
                 self.scalings.labels(name, direction, outcome)
-        for code in SCALING_FAILURES:
+        for code in _SCALING_FAILURES:
             self.scaling_failures.labels(name, code)
 
     def forget_scaling(self, name: str) -> None:
@@ -578,7 +556,7 @@ class Metrics:
         self.group_reconcile_duration = self._histogram(
             "group_reconcile_duration_seconds",
             "How long a reconcile of a rollout group took.",
-            GROUP_BUCKETS,
+            _GROUP_BUCKETS,
             *group,
         )
         self.group_last_success = self._gauge(
@@ -659,13 +637,13 @@ class Metrics:
         self.http_request_bytes = self._histogram(
             "request_message_bytes",
             "Size of the bodies of HTTP requests received.",
-            SIZE_BUCKETS,
+            _SIZE_BUCKETS,
             "method", "route",
         )  # fmt: skip
         self.http_response_bytes = self._histogram(
             "response_message_bytes",
             "Size of the bodies of HTTP responses sent.",
-            SIZE_BUCKETS,
+            _SIZE_BUCKETS,
             "method", "route",
         )  # fmt: skip
         self.http_inflight = self._gauge(
@@ -691,7 +669,7 @@ class Metrics:
             "Requests to the Kubernetes API server that our own rate limiter did not let pass.",
             "api_group",
         )
-        for group in API_GROUPS:
+        for group in _API_GROUPS:
             self.api_rate_limited.labels(group)
         self.pod_request_duration = self._histogram(
             "pod_http_client_request_duration_seconds",
@@ -752,7 +730,7 @@ class Metrics:
     def _define_process(self) -> None:
         self.queue_depth = self._gauge("queue_depth", "Rollout groups waiting for a worker.")
         self.queue_wait_seconds = self._histogram(
-            "queue_wait_seconds", "How long a due rollout group waited for a worker.", WAIT_BUCKETS
+            "queue_wait_seconds", "How long a due rollout group waited for a worker.", _WAIT_BUCKETS
         )
         self.workers_busy = self._gauge("workers_busy", "Workers that reconcile a group now.")
         self.loop_lag_seconds = self._gauge(
@@ -935,7 +913,6 @@ class GroupStates:
         self._logged.pop(group, None)
 
     def find(self, group: GroupName) -> GroupState | None:
-        """Return what is known of a group, None where nothing is."""
         return self._entries.get(group)
 
     def find_newest(self, group: GroupName) -> GroupState | None:
@@ -955,7 +932,6 @@ class GroupStates:
         return replace(underway, plan=plan, since=since)
 
     def entries(self) -> tuple[GroupState, ...]:
-        """Return all groups in the order of their names."""
         return tuple(entry for _, entry in sorted(self._entries.items()))
 
     def _show_progress(self, plan: Plan) -> None:
@@ -1029,8 +1005,11 @@ def _key(reason: Reason) -> _Key:
 def _write(group: GroupName, reason: Reason) -> None:
     zone = {"zone": reason.zone} if reason.zone else {}
     write = log.at(reason.severity)
-    write(_message(reason.code), group=group, **zone, reason=reason.code, why=reason.text)
-
-
-def _message(code: Code) -> str:
-    return _MESSAGES.get(code, "Group waits" if code in WAIT_CODES else "Group has an odd setting")
+    otherwise = "Group waits" if reason.code in WAIT_CODES else "Group has an odd setting"
+    write(
+        _MESSAGES.get(reason.code, otherwise),
+        group=group,
+        **zone,
+        reason=reason.code,
+        why=reason.text,
+    )

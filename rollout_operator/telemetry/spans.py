@@ -1,8 +1,7 @@
-"""Spans: which work took how long inside of which, with the reasons that came of it.
+"""Spans: which work took how long, inside which other work, with the reasons it came to.
 
-Decides what a span looks like to the rest of the package. Whether any is recorded, and where they
-go, is decided in `traces`, which binds `tracing` where the environment says so. Until then
-each call here returns the same object, which does nothing: a review has no time to spare.
+`traces` records them if the environment asks for it. Until then each call here returns the same
+object, which does nothing: a review has no time to spare.
 """
 
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
@@ -40,9 +39,7 @@ class Span(Protocol):
         """Return the keys by which a log line is found from the trace, if tracing is on."""
         ...
 
-    def set_attributes(self, attributes: Mapping[str, Attribute]) -> None:
-        """Add what is known of the work by now."""
-        ...
+    def set_attributes(self, attributes: Mapping[str, Attribute]) -> None: ...
 
     def record_reasons(self, reasons: Iterable[Reason]) -> None:
         """Add each reason as an event, the first one also as what the span came to."""
@@ -58,7 +55,7 @@ class Span(Protocol):
     ) -> None: ...
 
 
-class NoSpan:
+class _NoSpan:
     """The span of work that is not traced."""
 
     __slots__ = ()
@@ -67,10 +64,10 @@ class NoSpan:
     log_keys: Final[Mapping[str, str]] = {}
 
     def set_attributes(self, attributes: Mapping[str, Attribute]) -> None:
-        """Keep nothing."""
+        pass
 
     def record_reasons(self, reasons: Iterable[Reason]) -> None:
-        """Keep nothing."""
+        pass
 
     def __enter__(self) -> Self:
         return self
@@ -84,7 +81,7 @@ class NoSpan:
         return None
 
 
-NO_SPAN: Final = NoSpan()
+NO_SPAN: Final = _NoSpan()
 _NOTHING: Final[Mapping[str, str]] = {}
 
 
@@ -118,7 +115,6 @@ class Tracing:
 
     @property
     def is_on(self) -> bool:
-        """Return whether spans go anywhere."""
         return type(self.spans) is not Spans
 
     def bind(self, spans: Spans | None) -> None:

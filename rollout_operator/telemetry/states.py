@@ -1,7 +1,7 @@
 """What makes /ready and /livez fail.
 
-Each part says in words what it lacks or what is broken; here it is only collected. Whether a loss
-is worth a restart is decided by the part: not ready means no traffic, not alive means a restart.
+Each part of the process says what it lacks or what is broken, and whether that is worth a restart:
+not ready means no traffic, not alive means a restart.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ from rollout_operator.model.description import OperatorDescription, PartReport
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
-PartCheck = Callable[[], str | None]
+_PartCheck = Callable[[], str | None]
 """Returns what is missing or broken in a few words, None where all is well."""
 
 # Four beats a second cost nothing, and a stall is measured to a quarter of a second.
@@ -28,15 +28,15 @@ WINDOW: Final = timedelta(seconds=30)
 STALL: Final = timedelta(seconds=5)
 # One long stall is over when we can report it (a frozen node, a starved container), and a restart
 # would cost more. The second one within WINDOW shows that it will go on.
-STALLS: Final = 2
+_STALLS: Final = 2
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    is_ready: PartCheck
-    is_alive: PartCheck
-    describe: PartCheck
-    find_partial_lack: PartCheck
+    is_ready: _PartCheck
+    is_alive: _PartCheck
+    describe: _PartCheck
+    find_partial_lack: _PartCheck
 
 
 def _fine() -> str | None:
@@ -60,10 +60,10 @@ class Health:
         self,
         name: str,
         *,
-        is_ready: PartCheck = _fine,
-        is_alive: PartCheck = _fine,
-        describe: PartCheck = _fine,
-        find_partial_lack: PartCheck = _fine,
+        is_ready: _PartCheck = _fine,
+        is_alive: _PartCheck = _fine,
+        describe: _PartCheck = _fine,
+        find_partial_lack: _PartCheck = _fine,
     ) -> None:
         """Include one more part from now on; `describe` says what a person wants to know of it.
 
@@ -152,7 +152,7 @@ class Health:
             log.warn("Readiness lost", after=after, why="; ".join(missing))
 
 
-def _collect(questions: Iterable[tuple[str, PartCheck]]) -> tuple[str, ...]:
+def _collect(questions: Iterable[tuple[str, _PartCheck]]) -> tuple[str, ...]:
     answers = ((name, check()) for name, check in questions)
     return tuple(f"{name}: {answer}" for name, answer in answers if answer is not None)
 
@@ -167,7 +167,6 @@ class Heartbeat:
         self._lags: deque[tuple[timedelta, timedelta]] = deque()
 
     async def run(self) -> NoReturn:
-        """Beat until cancelled."""
         self._last = self._clock.elapsed()
         while True:
             await self._clock.sleep(BEAT)
@@ -181,7 +180,7 @@ class Heartbeat:
         if overdue > WINDOW:
             return f"no beat for {overdue.total_seconds():.1f}s"
         stalls = [lag for lag in (*self._recent(), overdue) if lag > STALL]
-        if len(stalls) < STALLS:
+        if len(stalls) < _STALLS:
             return None
         spans = ", ".join(f"{lag.total_seconds():.1f}s" for lag in stalls)
         return f"the event loop stood still {len(stalls)} times in {WINDOW.seconds}s: {spans}"

@@ -1,7 +1,7 @@
-"""Traces by OpenTelemetry: the only module that knows it, imported only where they are switched on.
+"""Traces by OpenTelemetry: the only module that knows it, imported only when they are on.
 
-Decides from the environment whether and where spans are sent. The variables are those of the SDK,
-which reads most of them itself: sampling, limits, headers, certificates.
+The variables are those of the SDK, which reads most of them itself: sampling, limits, headers,
+certificates.
 """
 
 import logging
@@ -24,9 +24,9 @@ from rollout_operator import __version__
 from rollout_operator.model.outcome import Reason
 from rollout_operator.telemetry.spans import NO_SPAN, Attribute, Span, SpanRole, Spans
 
-PROGRAM: Final = "rollout-operator"
+_PROGRAM: Final = "rollout-operator"
 # The pod has 30 s to end; what a collector has not taken by then is lost.
-FLUSH_LIMIT: Final = timedelta(seconds=5)
+_FLUSH_LIMIT: Final = timedelta(seconds=5)
 # A collector that is away makes a line with each attempt, for as long as it is away.
 QUIET: Final = timedelta(minutes=1)
 # Reasons may quote what tenants wrote, which may be 256 KiB.
@@ -43,7 +43,7 @@ _ROLES: Final = {
 }
 
 
-class RecordedSpan:
+class _RecordedSpan:
     """A span of OpenTelemetry as `spans.Span`."""
 
     __slots__ = ("_manager", "_span")
@@ -54,23 +54,19 @@ class RecordedSpan:
 
     @property
     def is_recorded(self) -> bool:
-        """Return whether it was sampled and has not ended."""
         return self._span.is_recording()
 
     @property
     def log_keys(self) -> Mapping[str, str]:
-        """Return the id of its trace, as grafana/rollout-operator logs it."""
         context = self._span.get_span_context()
         if not context.trace_flags.sampled:
             return {}
         return {"trace_id": trace.format_trace_id(context.trace_id)}
 
     def set_attributes(self, attributes: Mapping[str, Attribute]) -> None:
-        """Add attributes."""
         self._span.set_attributes({key: _cut(value) for key, value in attributes.items()})
 
     def record_reasons(self, reasons: Iterable[Reason]) -> None:
-        """Add each reason as an event, the first one also as attributes."""
         for place, reason in enumerate(reasons):
             attributes = {"reason": reason.code.value, "why": _cut(reason.text)}
             if reason.zone:
@@ -94,21 +90,20 @@ class RecordedSpan:
         self._manager.__exit__(kind, error, trace)
 
 
-class RecordedSpans(Spans):
+class _RecordedSpans(Spans):
     """The source of spans of a process that traces."""
 
     def __init__(self, provider: TracerProvider, *, propagates: bool = True) -> None:
         """`propagates`: other processes get the header by which they continue a trace."""
         self._provider = provider
         self._propagates = propagates
-        self._tracer = provider.get_tracer(PROGRAM, __version__)
+        self._tracer = provider.get_tracer(_PROGRAM, __version__)
 
     def begin(self, name: str, role: SpanRole = SpanRole.INTERNAL) -> Span:
-        """Return a span inside of the current one, or the first of a new trace."""
         manager = self._tracer.start_as_current_span(
             name, kind=_ROLES[role], record_exception=False
         )
-        return RecordedSpan(manager, trace.INVALID_SPAN)
+        return _RecordedSpan(manager, trace.INVALID_SPAN)
 
     def begin_within(self, name: str, role: SpanRole = SpanRole.CLIENT) -> Span:
         """Return a span inside of the current one; no span where that is not recorded.
@@ -119,11 +114,9 @@ class RecordedSpans(Spans):
         return self.begin(name, role) if trace.get_current_span().is_recording() else NO_SPAN
 
     def get_current(self) -> Span:
-        """Return the span of the work at hand."""
-        return RecordedSpan(None, trace.get_current_span())
+        return _RecordedSpan(None, trace.get_current_span())
 
     def make_headers(self) -> Mapping[str, str]:
-        """Return `traceparent`, for a request that belongs to the current span."""
         headers: dict[str, str] = {}
         if self._propagates and trace.get_current_span().is_recording():
             _PROPAGATOR.inject(headers)
@@ -134,7 +127,7 @@ class RecordedSpans(Spans):
         # The SDK would wait for half a minute: the thread ends with the process.
         closing = threading.Thread(target=self._provider.shutdown, name="traces", daemon=True)
         closing.start()
-        closing.join(FLUSH_LIMIT.total_seconds())
+        closing.join(_FLUSH_LIMIT.total_seconds())
 
 
 class RarelyLogged(logging.Filter):
@@ -146,7 +139,6 @@ class RarelyLogged(logging.Filter):
         self._quiet_until = 0.0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the record is written."""
         now = self._now()
         if now < self._quiet_until:
             return False
@@ -154,13 +146,15 @@ class RarelyLogged(logging.Filter):
         return True
 
 
-def open_spans(environ: Mapping[str, str], processor: SpanProcessor | None = None) -> RecordedSpans:
+def open_spans(
+    environ: Mapping[str, str], processor: SpanProcessor | None = None
+) -> _RecordedSpans:
     """Return a source whose spans are sent by OTLP over HTTP, or by another processor."""
     provider = TracerProvider(resource=_describe_process(environ), shutdown_on_exit=False)
     provider.add_span_processor(processor or _send_by_http())
     propagators = (environ.get("OTEL_PROPAGATORS") or _TRACE_CONTEXT).split(",")
     propagates = _TRACE_CONTEXT in (name.strip() for name in propagators)
-    return RecordedSpans(provider, propagates=propagates)
+    return _RecordedSpans(provider, propagates=propagates)
 
 
 def _send_by_http() -> SpanProcessor:
@@ -174,7 +168,7 @@ def _describe_process(environ: Mapping[str, str]) -> Resource:
     given = Resource.create()
     name = given.attributes.get(SERVICE_NAME, "")
     if str(name).startswith("unknown_service"):
-        name = environ.get("JAEGER_SERVICE_NAME") or PROGRAM
+        name = environ.get("JAEGER_SERVICE_NAME") or _PROGRAM
     return given.merge(Resource({SERVICE_NAME: name, SERVICE_VERSION: __version__}))
 
 

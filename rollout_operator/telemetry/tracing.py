@@ -1,7 +1,7 @@
-"""Whether this process traces: decided by the environment, once, at its start.
+"""Decide at the start, from the environment, whether this process traces.
 
-Nothing of OpenTelemetry is imported where no variable wants traces. What cannot be obeyed is one
-warning, and no reason not to start.
+OpenTelemetry is not imported unless a variable asks for traces. A setting that is not supported is
+a warning, and does not keep the process from starting.
 """
 
 from collections.abc import Iterator, Mapping
