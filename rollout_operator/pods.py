@@ -81,9 +81,7 @@ class Sender(Protocol):
         """
         ...
 
-    async def close(self) -> None:
-        """Close all connections: calls under way fail, and no later call is made."""
-        ...
+    async def close(self) -> None: ...
 
 
 class _CallUnderway(msgspec.Struct):
@@ -92,7 +90,6 @@ class _CallUnderway(msgspec.Struct):
     method: Method
     endpoint: Endpoint
     status: int = 0
-    """0 where no answer came."""
     reads_body: bool = False
     body: bytes = b""
 
@@ -173,7 +170,6 @@ class PodClient:
         await self._sender.close()
 
     async def _call(self, method: Method, endpoint: Endpoint) -> None:
-        """Send once. Raises PodError for everything but a 2xx."""
         call = _CallUnderway(method, endpoint)
         async with self._turns:
             await self._attempt(call)
@@ -358,7 +354,6 @@ def render_url(endpoint: Endpoint) -> str:
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:
-    """Return a body, cut where it is too long by a byte."""
     body = bytearray()
     while piece := await response.content.read(LONGEST_BODY + 1 - len(body)):
         body += piece
@@ -406,7 +401,6 @@ def _open_session(namespace: str, trust: ssl.SSLContext | None = None) -> aiohtt
 def make_session(
     namespace: str, connector: aiohttp.BaseConnector, **limits: Any
 ) -> aiohttp.ClientSession:
-    """Return a session that sends who we are and nothing of this machine, and takes no cookies."""
     return aiohttp.ClientSession(
         connector=connector,
         headers={

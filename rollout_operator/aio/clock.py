@@ -18,16 +18,12 @@ ESTIMATE_LASTS: Final = timedelta(minutes=5)
 class Clock(Protocol):
     def now(self) -> datetime: ...
 
-    def elapsed(self) -> timedelta:
-        """Return a time that only grows, for measuring spans."""
-        ...
+    def elapsed(self) -> timedelta: ...
 
     async def sleep(self, span: timedelta) -> None: ...
 
 
 class LoopClock:
-    """The clock of the machine for `now`, of the event loop for everything that waits."""
-
     def now(self) -> datetime:
         return datetime.now(UTC)
 
@@ -71,7 +67,6 @@ class ServerClock:
             return
 
     def record(self, shown: datetime) -> None:
-        """Take the time, in whole seconds, of an answer that came just now."""
         now = self._clock.elapsed()
         start = shown - now
         if self._best is None or now - self._since >= ESTIMATE_LASTS:

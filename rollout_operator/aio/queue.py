@@ -21,7 +21,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class QueueClosed(Exception):
-    """The queue has been closed: begin nothing new."""
+    pass
 
 
 class WorkQueue(Generic[K]):
@@ -42,7 +42,6 @@ class WorkQueue(Generic[K]):
         return len(self._ready)
 
     def add(self, key: K) -> None:
-        """Request a reconcile of `key` as soon as possible."""
         if self._closed or key in self._since:
             return
         self._since[key] = asyncio.get_running_loop().time()
@@ -91,7 +90,6 @@ class WorkQueue(Generic[K]):
             self._put(key)
 
     def close(self) -> None:
-        """Give out nothing more and wake all waiters."""
         self._closed = True
         for _, timer in self._timers.values():
             timer.cancel()
@@ -147,7 +145,6 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"backoff: first {self.first} is not above 0 and within {self.most}")
 
     def bound(self, failures: int) -> timedelta:
-        """Return the longest delay after so many failures in a row; the first failure is 1."""
         if failures < 1:
             return timedelta(0)
         factor = float(2 ** min(failures - 1, _MOST_DOUBLINGS))

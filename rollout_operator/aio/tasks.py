@@ -41,7 +41,6 @@ async def race(**works: Coroutine[Any, Any, object]) -> str:
 
 
 async def both(first: Coroutine[Any, Any, A], second: Coroutine[Any, Any, B]) -> tuple[A, B]:
-    """Run two at the same time and return what both return, or raise the first error."""
     works: list[Coroutine[Any, Any, object]] = [first, second]
     of_first, of_second = await gather_all(works)
     return cast(A, of_first), cast(B, of_second)
@@ -100,7 +99,6 @@ async def run_all(works: Iterable[Coroutine[Any, Any, None]], *, name: str) -> N
 
 
 async def gather_all(works: Iterable[Coroutine[Any, Any, A]]) -> list[A]:
-    """Run all at the same time and return what each returns, in order, or raise the first error."""
     try:
         async with Children() as group:
             tasks = [group.create_task(work) for work in works]
@@ -129,7 +127,6 @@ class TaskStack:
         task.add_done_callback(self._record_end)
 
     def list_dead(self) -> tuple[str, ...]:
-        """Return the names of tasks that ended by themselves."""
         return tuple(task.get_name() for task in self._tasks if task.done())
 
     async def watch(self) -> NoReturn:
@@ -173,7 +170,6 @@ def keep_if_dear(took: timedelta) -> timedelta:
 
 
 def keep_a_second(took: timedelta) -> timedelta:
-    """Return a second, more for what is dear."""
     return min(max(took * _READ_FACTOR, _KEEP_LIMIT), _KEEP_LONGEST)
 
 

@@ -231,7 +231,6 @@ def _check_positive(flag: str, span: timedelta) -> Iterator[str]:
 
 
 def _unknown(what: str, word: str, flag: str, words: Sequence[str]) -> str:
-    """Return grafana/rollout-operator's text, then what it leaves out."""
     return f"unknown {what}: {word}: -{flag} must be one of {', '.join(words)}"
 
 
@@ -298,7 +297,6 @@ def render_entries(flags: Iterable[Flag[Any]]) -> Iterator[str]:
 
 
 def render_flag_table() -> str:
-    """Return all flags as a Markdown table, one line each, for `docs/flags.md`."""
     lines = ["| Flag | Default | Meaning |", "| --- | --- | --- |"]
     for flag in FLAGS:
         default = flag.kind.show(flag.default)

@@ -339,7 +339,6 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     is_port_chosen: bool = False
     """Whether a variable names the port: a port that is taken is an error then."""
     own_namespace: str = ""
-    """Where the operator runs, as far as that is known."""
     warnings: tuple[str, ...] = ()
 
 
@@ -421,7 +420,6 @@ class Config(OperatorFlags):
     """The configuration by the words after the program's name, checked by `checks.read_config`."""
 
     leftovers: tuple[str, ...] = ()
-    """Words after the flags, which mean nothing."""
     without_effect: tuple[str, ...] = ()
     """Names of flags that were given and mean nothing any more."""
     watched: tuple[str, ...] | None = None
@@ -430,7 +428,6 @@ class Config(OperatorFlags):
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """Return the watched namespaces; empty for all: `namespace` is then the operator's own."""
         return (self.namespace,) if self.watched is None else self.watched
 
     @property
@@ -439,7 +436,6 @@ class Config(OperatorFlags):
 
     @property
     def watches_several(self) -> bool:
-        """Return whether several namespaces may be watched: series and lines name them then."""
         return self.watches_all or len(self.namespaces) > 1
 
     @property
@@ -448,24 +444,20 @@ class Config(OperatorFlags):
 
     @property
     def extra_port(self) -> int:
-        """Return the second port with `/metrics`; 0 for none."""
         port = self.environment.metrics_port
         is_taken = not self.environment.is_port_chosen and port in self.review_ports
         return 0 if port == self.server_port or is_taken else port
 
     @property
     def review_ports(self) -> tuple[int, ...]:
-        """Return the ports of reviews, where they are answered."""
         return (self.webhooks_port, self.forwarding_port) if self.answers_reviews else ()
 
     @property
     def zone_tracker(self) -> str:
-        """Return the name of the ConfigMap with times of downscales; empty without one."""
         return self.zone_tracker_name if self.use_zone_tracker else ""
 
     @property
     def lease(self) -> str:
-        """Return the name of the Lease that is held to act; empty where none is needed."""
         return self.lease_name if self.election_enabled and not self.is_shadow else ""
 
     @property
@@ -501,7 +493,6 @@ class Config(OperatorFlags):
 
     @property
     def service_name(self) -> str:
-        """Return the DNS name that our own certificate is for."""
         return self.dns_name or f"rollout-operator.{self.namespace}.svc"
 
 

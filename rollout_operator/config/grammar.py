@@ -71,8 +71,6 @@ class FlagKind(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag(Generic[T]):
-    """One flag: its name, type, default and help."""
-
     name: str
     kind: FlagKind[T]
     default: T
@@ -84,7 +82,6 @@ class Flag(Generic[T]):
 
 
 def flag(name: str, kind: FlagKind[T], default: T, group: str, help: str, *, alias: str = "") -> T:
-    """Return a field of a dataclass that a flag fills."""
     return declare(Flag(name=name, kind=kind, default=default, group=group, help=help, alias=alias))
 
 
@@ -94,7 +91,6 @@ def declare(flag: Flag[T]) -> T:
 
 
 def map_flags(settings: type[Any]) -> dict[str, Flag[Any]]:
-    """Return the flags that stand on the fields of a dataclass, by the field."""
     return {each.name: each.metadata["flag"] for each in fields(settings) if each.metadata}
 
 
@@ -113,12 +109,10 @@ class ParsedArguments:
 
 
 def fill_fields(settings: type[Any], arguments: ParsedArguments) -> dict[str, Any]:
-    """Return the values for the fields of a dataclass on which flags stand."""
     return {name: arguments.value(flag) for name, flag in map_flags(settings).items()}
 
 
 def refuse_leftovers(arguments: ParsedArguments, hint: str = "") -> None:
-    """Raise UsageError for a word after the flags: it may have meant something."""
     if arguments.leftovers:
         raise UsageError(f"unexpected word: {arguments.leftovers[0]}{hint}")
 
@@ -126,14 +120,12 @@ def refuse_leftovers(arguments: ParsedArguments, hint: str = "") -> None:
 def refuse_other_choices(
     arguments: ParsedArguments, flag: Flag[str], choices: Iterable[str]
 ) -> None:
-    """Raise UsageError for a value that is none of the choices."""
     problem = next(list_wrong_choices(flag.name, arguments.value(flag), choices), "")
     if problem:
         raise UsageError(problem)
 
 
 def list_wrong_choices(flag: str, value: str, choices: Iterable[str]) -> Iterator[str]:
-    """Yield what is wrong with the value of a flag that is none of the choices."""
     valid = tuple(choices)
     if value not in valid:
         yield f"-{flag} must be one of {', '.join(valid)}: {quote(value)}"

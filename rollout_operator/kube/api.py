@@ -35,7 +35,6 @@ class Resource(msgspec.Struct, frozen=True):
     """A kind of object, as the API's paths name it."""
 
     group: str
-    """Empty for the core group."""
     version: str
     plural: str
     kind: str
@@ -187,8 +186,6 @@ async def list_items(
 
 
 class LiveReader(Reader, Protocol):
-    """Reads whose age counts."""
-
     async def wait_turn(self, resource: Resource, namespace: str) -> None:
         """Wait until the process's own rate limits let one more read of this kind be sent.
 
@@ -198,8 +195,6 @@ class LiveReader(Reader, Protocol):
 
 
 class Watcher(Protocol):
-    """Streams of changes."""
-
     def watch(
         self,
         resource: Resource,
@@ -371,8 +366,6 @@ class PodProxy(Protocol):
 
 
 class Discoverer(Protocol):
-    """Which kinds the API server knows. Raises what `Reader.fetch` raises."""
-
     async def fetch_group(self, group: str) -> Sequence[str]:
         """Return the versions of an API group, the preferred one first.
 
@@ -402,7 +395,6 @@ DISCOVER: Final = "discover"
 CORE_GROUP: Final = "core"
 """What metrics and rate limits call the group without a name."""
 CORE_VERSIONS: Final = ("v1",)
-"""Of the core group, in all clusters there are."""
 
 DRY_RUN: Final = {"dryRun": "All"}
 """The query of a write that passes admission and is not stored."""
@@ -563,7 +555,6 @@ def delete_options(precondition: Precondition) -> JsonObject:
 
 
 def without_managed_fields(body: JsonObject) -> JsonObject:
-    """Leave out managedFields: it may nest deeply, and the API server keeps what it has."""
     metadata = body.get("metadata")
     if not isinstance(metadata, dict) or MANAGED_FIELDS not in metadata:
         return body
@@ -586,7 +577,6 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     """For how much longer than its requested end a watch may say nothing."""
 
     def at_most(self, limit: timedelta) -> "Timeouts":
-        """Return these with no call and no watch longer than `limit`."""
         return replace(
             self,
             read=min(self.read, limit),

@@ -120,15 +120,12 @@ class HttpRequest(Confidential, msgspec.Struct, frozen=True, kw_only=True):
     query: Mapping[str, str] = {}
     body: JsonObject | Sequence[JsonObject] | None = None
     content_type: str = "application/json"
-    """Of the body."""
     within: timedelta
     """How long it may take, answer included (of a stream: its head); as long again for a token."""
     sent_within: timedelta | None = None
     """How long it may wait for a token, where that is shorter; must be positive."""
     has_turn: bool = False
-    """Whether its token has been taken already."""
     silence: timedelta | None = None
-    """How long a stream may say nothing."""
     is_probe: bool = False
     """Whether the status is all that counts of a success: its body is not read."""
 
@@ -494,12 +491,6 @@ class Client:
         resource_version: str | None = None,
         has_turn: bool = False,
     ) -> Page:
-        """Return one page of a list; see `api.Reader`.
-
-        Each item shares the memory of the whole page: decode it and let it go. The page has fewer
-        than `limit` objects where so many were too long before; raises Unreachable where they are
-        now.
-        """
         call = Call(verb="list", resource=resource, namespace=namespace)
         size = self._page_sizes.choose(call, limit)
         query = page_query(

@@ -102,7 +102,6 @@ class PageSizes:
         return min(limit, size.most)
 
     def halve(self, call: Call, requested: int) -> str:
-        """Request half as many from now on; return what was wrong, and what comes next."""
         if requested <= 1:
             return "a page of one object is too long"
         most = requested // 2
@@ -296,7 +295,6 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     """Ours: sent with each request as the name of our cluster."""
     name: str = FIELD_MANAGER
-    """The name by which the API server knows our writes."""
     api_url: str = ""
     config_file: str = ""
     """With `api_url` in the place of its server."""

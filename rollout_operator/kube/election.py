@@ -65,7 +65,6 @@ _DECODER: Final = msgspec.json.Decoder(_Lease)
 
 
 def decode_lease(raw: JsonBytes) -> Lease:
-    """Return a Lease. Raises DecodeError naming the Lease, field and value."""
     wire = read_as("Lease", raw, _DECODER)
     spec = wire.spec or _Spec()
     seconds = spec.lease_duration_seconds or 0
@@ -101,15 +100,11 @@ class LeaseApi(Patcher, Protocol):
 
 
 class ElectionState(Enum):
-    """What this process is among the replicas."""
-
     FOLLOWING = auto()
     LEADING = auto()
     """It has taken the Lease; whether it may act now is said by `may_act`."""
     ALONE = auto()
-    """There is no election."""
     SHADOW = auto()
-    """It only looks on, whichever process acts."""
     SUPERSEDED = auto()
     """It had taken the Lease, and another process has it now."""
     RELEASED = auto()
@@ -177,7 +172,6 @@ class Election:
 
     @property
     def state(self) -> ElectionState:
-        """Return what this process is among the replicas."""
         return self._state
 
     @property

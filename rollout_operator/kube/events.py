@@ -267,7 +267,6 @@ class EventSender:
         self._numbers = count()
         self._silent_until = timedelta(0)
         self._denials = 0
-        """In a row."""
         self._has_warned = False
 
     def record(self, event: EventRecord) -> None:

@@ -93,7 +93,6 @@ class Collection(msgspec.Struct, Generic[Cached], frozen=True, kw_only=True):
         return Call(verb=verb, resource=self.resource, namespace=self.namespace).text
 
     async def fetch_page(self, api: LiveReader, *, token: str = "", has_turn: bool = False) -> Page:
-        """Return one page of the list of all objects. Raises as `Reader.fetch_page`."""
         return await api.fetch_page(
             self.resource,
             self.namespace,
@@ -290,7 +289,6 @@ class StateStream(Generic[Cached]):
         raise Unreachable(f"{self._of.text('watch')}: ended before all objects were sent")
 
     def _take(self, event: WatchEvent, items: dict[Key, Cached]) -> str:
-        """Take an object; return the version where the event says that this was all."""
         if event.type == "BOOKMARK":
             bookmark = self._of.read_bookmark(event.object)
             return bookmark.version if bookmark.ends_state else ""
@@ -349,7 +347,6 @@ class Informer(Generic[Cached]):
         self._callbacks: list[Callable[[Cached | None, Cached | None], None]] = []
         self.liveness = Liveness()
         self.staleness = Staleness()
-        """Calls back where a call has failed and the cache is too old."""
         self._synced = asyncio.Event()
         # The newest version of the collection that was seen, by list, event or bookmark.
         self._version = ""
@@ -368,7 +365,6 @@ class Informer(Generic[Cached]):
 
     @property
     def has_synced(self) -> bool:
-        """Return whether the first list is in and a watch follows it."""
         return self._synced.is_set()
 
     @property
@@ -452,7 +448,6 @@ class Informer(Generic[Cached]):
                 await self._wait_after(error)
 
     async def _has_turn(self) -> bool:
-        """Return whether a list is due and may be sent. Until then the watch goes on."""
         if self._list_due_at is not None and self._clock.elapsed() >= self._list_due_at:
             self._turn.request()
             await asyncio.sleep(0)  # where there are tokens it has one by now

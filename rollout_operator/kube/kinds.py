@@ -90,8 +90,6 @@ class _NamespaceStores(Store[Cached]):
 
 
 class NamespaceShare(Generic[Cached]):
-    """The share that one namespace has in an informer of all namespaces."""
-
     def __init__(
         self,
         informer: Informer[Cached],
@@ -194,7 +192,6 @@ class OptionalInformer(Generic[Cached]):
 
     @property
     def lack(self) -> str | None:
-        """Say why the objects are not known, None where they are, or where there are none."""
         if self._informer.has_synced or self.is_absent:
             return None
         return str(self._error or self._informer.last_error or "no answer yet")
@@ -209,7 +206,6 @@ class OptionalInformer(Generic[Cached]):
         return self._informer.age if has_list else timedelta(0)
 
     async def wait_answered(self) -> None:
-        """Wait until it is known which objects there are, or that none may be listed."""
         await self._answered.wait()
 
     async def run(self, clock: Clock) -> NoReturn:
@@ -254,11 +250,9 @@ OnWatched = Callable[[AnyWatched | None, AnyWatched | None], None]
 
 class KindSource(msgspec.Struct, frozen=True, kw_only=True):
     resources: Sequence[Resource]
-    """The kind in its versions, the preferred version first."""
     namespace: str
     client: Reader
     make_informer: Callable[[Resource], Informer[AnyWatched]]
-    """Makes what fills the store from one version."""
 
 
 class FollowedKind:
@@ -279,7 +273,6 @@ class FollowedKind:
 
     @property
     def resource(self) -> Resource | None:
-        """Return the version that is followed; None where there is none."""
         return self._resource
 
     @property
@@ -292,7 +285,6 @@ class FollowedKind:
 
     @property
     def refusal(self) -> Denied | None:
-        """Return why it may not be listed any more, though it could be."""
         error = None if self._informer is None else self._informer.last_error
         return error if isinstance(error, Denied) else None
 
@@ -318,7 +310,6 @@ class FollowedKind:
         return timedelta(0) if informer is None or not informer.has_synced else informer.age
 
     def on_change(self, callback: OnWatched) -> None:
-        """Call back with (old, new) after each change that decides; None is absence."""
         self._callbacks.append(callback)
 
     def on_news(self, callback: Callable[[], None]) -> None:

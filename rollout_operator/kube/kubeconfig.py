@@ -71,7 +71,6 @@ class Credential:
 
     @property
     def value(self) -> str:
-        """Return the value that is sent now. Never for logs."""
         return self._value
 
     async def show_current(self, configuration: LibraryConfiguration) -> None:
@@ -154,14 +153,11 @@ class LoginProgram(Confidential, msgspec.Struct, frozen=True, kw_only=True):
     where: str
     """The files and the path to it, the start of each message about it."""
     command: str
-    """Where the program is."""
     arguments: tuple[str, ...] = ()
     environ: Mapping[str, str] = {}
-    """Added to ours."""
     api_version: str
     interactive_mode: str = _IF_AVAILABLE
     cluster: Mapping[str, Any] | None = None
-    """What it is told of the cluster; None: nothing."""
 
 
 class ProgramCredentials(Confidential, msgspec.Struct, frozen=True, rename="camel"):
@@ -169,7 +165,6 @@ class ProgramCredentials(Confidential, msgspec.Struct, frozen=True, rename="came
 
     token: str = ""
     client_certificate_data: str = ""
-    """PEM, as the next field."""
     client_key_data: str = ""
 
 
@@ -279,7 +274,6 @@ class KubeconfigChoice(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = "-kubernetes.config-file"
     """The flag that names them, or what they are: each message about them begins with it."""
     context: str = ""
-    """Empty: the current one."""
     server: str = ""
     """URL in the place of the cluster's server; empty: its own."""
 
@@ -292,16 +286,13 @@ class UserCredentials(Confidential, msgspec.Struct, frozen=True, kw_only=True):
     """What shows the API server who we are."""
 
     where: str = ""
-    """The files and the path to the user, the start of each message about it."""
     certificate: Pem | None = None
     key: Pem | None = None
     authorization: str = ""
-    """Value of the header."""
     token_file: Path | None = None
     """Counts before `authorization` while it can be read."""
     program: LoginProgram | None = None
     headers: Sequence[tuple[str, str]] = ()
-    """Of impersonation."""
 
 
 class Kubeconfig(Confidential, msgspec.Struct, frozen=True, kw_only=True):
@@ -315,7 +306,6 @@ class Kubeconfig(Confidential, msgspec.Struct, frozen=True, kw_only=True):
     server_name: str
     """The name that the certificate of the server shows; empty: that in the URL."""
     is_insecure: bool
-    """Whether the certificate of the server is not verified."""
     authority: Pem | None
     """None: the certificate authorities of the system."""
     proxy: str
@@ -411,7 +401,6 @@ class _Part(msgspec.Struct, frozen=True):
     path: str
     """Files and path, the start of each message about it."""
     base: Path
-    """Folder of the file, where its relative paths start."""
 
     def refuse(self, field: str, problem: str) -> ConfigError:
         return ConfigError(f"{self.path}.{field}{problem}")
@@ -557,7 +546,6 @@ def _read_file(file: Path, label: str) -> _File:
 
 
 def _choose(where: str, name: str, entries: Iterable[tuple[Path, str, _T]]) -> tuple[_Part, _T]:
-    """Return the first entry of that name, and where it stands."""
     field = where.rpartition(" ")[2].removesuffix("s")
     names: list[str] = []
     for file, own, value in entries:
@@ -663,7 +651,6 @@ def _read_user(
 
 
 def _list_impersonation(part: _Part, user: _User) -> Iterator[tuple[str, str]]:
-    """Yield the headers by which requests are made in the name of another user."""
     named = [
         ("as", "Impersonate-User", [user.as_user]),
         ("as-uid", "Impersonate-Uid", [user.as_uid]),

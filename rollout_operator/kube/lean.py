@@ -24,8 +24,6 @@ _PACKAGES: Final = (_ROOT, f"{_ROOT}.client", f"{_ROOT}.client.models", f"{_ROOT
 
 
 class LibraryConfiguration(Protocol):
-    """What we set and read of the library's `LibraryConfiguration`."""
-
     host: str
     api_key: MutableMapping[str, str]
     ssl_ca_cert: str | None
@@ -80,7 +78,6 @@ def load_incluster(
 
 
 def config_exception() -> type[Exception]:
-    """Return the class which the library raises for a configuration that it cannot use."""
     return cast(type[Exception], _load_lean("config.config_exception").ConfigException)
 
 

@@ -76,7 +76,6 @@ def choose_priority(call: Call, reads: Priority) -> Priority:
 
 
 def name_bucket(call: Call) -> str:
-    """Return the name of the bucket whose token a call takes."""
     return DISCOVERY if call.verb == DISCOVER else call.resource.group or CORE_GROUP
 
 
@@ -185,7 +184,6 @@ class _Bucket:
         return not self._line and self._tokens >= self._burst
 
     def list_waits(self) -> list[timedelta]:
-        """Return for how long each caller in the line has waited."""
         now = self._loop.time()
         return [timedelta(seconds=now - caller.came) for caller in self._line]
 

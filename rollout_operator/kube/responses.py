@@ -207,7 +207,6 @@ def _render_cause(code: int, status: Status) -> str:
 
 
 def _granted(call: Call) -> str:
-    """Return the resource as a rule of a Role names it."""
     if call.verb == DISCOVER:
         return f'non-resource URL "{call.path}"'
     plural = f"{call.resource.plural}/{call.subresource}".rstrip("/")
@@ -374,14 +373,12 @@ _RESOURCES: Final = msgspec.json.Decoder(_Resources)
 
 
 def decode_group(call: Call, body: bytes) -> Sequence[str]:
-    """Return the versions of an APIGroup, the preferred one first. Raises Unreachable."""
     group = _read(call, body, _GROUP)
     preferred = [group.preferredVersion] if group.preferredVersion else []
     return tuple(dict.fromkeys(version.version for version in (*preferred, *group.versions)))
 
 
 def decode_resources(call: Call, body: bytes) -> Sequence[Served]:
-    """Return the kinds of an APIResourceList, in its order. Raises Unreachable."""
     listed = _read(call, body, _RESOURCES).resources or ()
     below: dict[str, set[str]] = defaultdict(set)
     for entry in listed:
@@ -413,7 +410,6 @@ class _GroupState(msgspec.Struct):
     read_at: timedelta | None = None
     is_doubted: bool = False
     error: ApiError | None = None
-    """Why it could not be read, the last time."""
     failed_at: timedelta = timedelta(0)
     lock: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
@@ -449,7 +445,6 @@ class KindCatalog:
             self._groups[group].is_doubted = True
 
     def keep(self, groups: frozenset[str]) -> None:
-        """Forget all but these groups."""
         for group in self._groups.keys() - groups:
             del self._groups[group]
 

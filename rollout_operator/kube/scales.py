@@ -119,7 +119,6 @@ def is_lasting(error: ApiError | InvalidInput) -> bool:
 
 
 def explain(reference: Reference, error: ApiError | InvalidInput, namespace: str) -> NoScale:
-    """Return why a reference shows no count."""
     text = f"{error}"
     if isinstance(error, Denied) and error.status == _FORBIDDEN:
         text = f"not allowed in namespace {namespace}: {text}"
@@ -153,18 +152,15 @@ class _Schedule(msgspec.Struct, frozen=True, kw_only=True):
         return span * (1 + _JITTER * (2 * self.rng() - 1))
 
     def spread(self) -> timedelta:
-        """Return any part of the interval: many that begin at once are spread over all of it."""
         return self.interval * self.rng()
 
 
 class _Callbacks(msgspec.Struct, frozen=True, kw_only=True):
     fetch: Callable[[], Awaitable[Shown]]
-    """Reads the scale. Raises ApiError and InvalidInput."""
     explain: Callable[[ApiError | InvalidInput], NoScale]
     is_watched: Callable[[], bool]
     """Whether `read_unless` is called with versions of the object."""
     on_change: Callable[[], None]
-    """Called when the reading has changed."""
 
 
 class _FollowedReference:
@@ -172,11 +168,9 @@ class _FollowedReference:
 
     def __init__(self, callbacks: _Callbacks, schedule: _Schedule) -> None:
         self.reading: Reading | None = None
-        """None before the first read."""
         self.resource: Resource | None = None
         """The resource as it was found last; None before that."""
         self.task: asyncio.Task[None] | None = None
-        """Runs `run`; set by its starter."""
         self._callbacks = callbacks
         self._schedule = schedule
         self._clock = schedule.clock
@@ -285,7 +279,6 @@ class _FollowedReference:
         await self._clock.sleep(max(_DEBOUNCE, _SPACING - quiet))
 
     async def _wait_for(self, delay: timedelta | None) -> None:
-        """Wait for `delay` since the last read; for ever where it is None."""
         if delay is None:
             await asyncio.Event().wait()
             return
@@ -321,9 +314,7 @@ class ChangeWatch:
         rng: Callable[[], float],
     ) -> None:
         self.subscribers: dict[str, _FollowedReference] = {}
-        """By name of the object."""
         self.task: asyncio.Task[None] | None = None
-        """Runs `run`; set by its starter."""
         self._api = api
         self._resource = resource
         self._namespace = namespace
@@ -342,7 +333,6 @@ class ChangeWatch:
         self._requested.set()
 
     async def run(self) -> NoReturn:
-        """Follow until cancelled. What is refused is tried again after a pause."""
         while True:
             self._informer = self._make_informer()
             try:
@@ -439,7 +429,6 @@ class References:
         }
 
     def on_change(self, callback: Callable[[GroupName], None]) -> None:
-        """Call back with each group that wants a reference whose reading has changed."""
         self._callbacks.append(callback)
 
     def want(self, group: GroupName, references: Iterable[Reference]) -> None:
@@ -595,8 +584,6 @@ class References:
 
 
 class ScaleReader:
-    """Reads scales by one client; what kinds there are is remembered."""
-
     def __init__(self, client: ApiClient, namespace: str, clock: Clock) -> None:
         self._client = client
         self._namespace = namespace

@@ -53,7 +53,6 @@ Cached = TypeVar(
 )
 
 Key: TypeAlias = tuple[str, str]
-"""Namespace and name."""
 
 Change: TypeAlias = tuple[Cached | None, Cached | None]
 """What was stored and what is stored now; None where there is nothing. Always the same UID."""
@@ -79,7 +78,6 @@ def is_older(version: str, than: str) -> bool:
 
 
 def name_set(pod: Pod | Unreadable) -> str:
-    """Return the name of the StatefulSet that a pod is named after."""
     return pod.name.rpartition("-")[0]
 
 
@@ -263,7 +261,6 @@ class StatefulSetStore(Store[StatefulSet | Unreadable]):
         return self._by_group.tagged(name)
 
     def get_by_uid(self, uid: Uid) -> StatefulSet | Unreadable | None:
-        """Return the set with this UID: that is how a pod finds the group of its owner."""
         return next(iter(self._by_uid.tagged(uid)), None)
 
 
@@ -288,7 +285,7 @@ class NodeStore(Store[Node | Unreadable]):
 
 
 class PolicyStore(Store[WatchedPolicy | Unreadable]):
-    """MultiAZRollouts; `planning.policy_zones` knows what they mean together."""
+    pass
 
 
 class WatchedStore(Store[AnyWatched]):
@@ -301,7 +298,6 @@ class WatchedStore(Store[AnyWatched]):
         self._indexes.append(self._by_tag)
 
     def list_tagged(self, *tags: str) -> Sequence[AnyWatched]:
-        """Return the objects that mention any of these, each once."""
         return self._by_tag.tagged(tags)
 
 
@@ -310,8 +306,6 @@ class _Moving(Protocol[_Moved]):
 
 
 class _Tags:
-    """Objects by tags; an object may carry several."""
-
     def __init__(self, list_tags: Callable[[object], Iterable[str]]) -> None:
         self._list_tags = list_tags
         self._items: dict[str, dict[Key, AnyWatched]] = {}
@@ -401,7 +395,6 @@ class RetryCause(StrEnum):
     """Why a stream ended or a list failed: label values of a metric, never renamed."""
 
     CLOSED = "closed"
-    """In order, as requested."""
     GONE = "gone"
     """The version is too old to resume from, or the list took too long to be one."""
     UNREACHABLE = "unreachable"
@@ -411,7 +404,6 @@ class RetryCause(StrEnum):
     WENT_BACK = "went_back"
     """The server showed an older state than before."""
     REFRESH = "refresh"
-    """A caller knew better."""
 
 
 class WentBack(Unreachable):
@@ -499,8 +491,6 @@ def _cause(error: ApiError) -> RetryCause:
 
 
 class _Due(msgspec.Struct, frozen=True):
-    """When an object is read next, at which step of its back-off."""
-
     at: timedelta
     step: int
 
@@ -527,7 +517,6 @@ class Rereads(Generic[Cached]):
         self._news = asyncio.Event()
 
     def record(self, changes: Iterable[Change[Cached]]) -> None:
-        """Record what was stored; objects that could be decoded do not matter."""
         for _, new in changes:
             if isinstance(new, Unreadable) and (key := (new.namespace, new.name)) not in self._due:
                 self._due[key] = self._choose_next(1)
@@ -570,8 +559,6 @@ class Rereads(Generic[Cached]):
 
 
 class Liveness:
-    """Whether a watch brings changes; a watch that is resumed without a pause still does."""
-
     def __init__(self) -> None:
         self.is_live = False
         self._callbacks: list[Callable[[], None]] = []

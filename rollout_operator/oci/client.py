@@ -169,7 +169,6 @@ def _choose_platform(index: Manifest) -> Descriptor | None:
 
 
 def _choose_config(manifest: Manifest) -> Descriptor | None:
-    """Return the config of a manifest, None where it is of a kind without labels."""
     config = manifest.config
     return _checked(config) if config is not None and config.is_image_config else None
 
@@ -190,7 +189,6 @@ def _decode_config(body: bytes) -> Labels:
 
 
 def _is_complete(sources: Sequence[Labels]) -> bool:
-    """Return whether nothing more can be learned."""
     return all(_choose(sources, name) for name in Labels.__struct_fields__)
 
 
@@ -227,7 +225,6 @@ def _cut(text: str) -> str:
 
 
 def _read_time(text: str | None) -> datetime | None:
-    """Return a time, None for what is no time, or only stands for none."""
     try:
         time = parse_rfc3339(text or "")
     except InvalidInput:
@@ -310,7 +307,6 @@ class RegistryClient:
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
-        """Count the outcome of the block by the class of its error."""
         result = "cancelled"
         try:
             yield

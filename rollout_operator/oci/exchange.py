@@ -93,9 +93,7 @@ class Route:
     """How hosts are reached: which certificates are trusted, and through which proxy."""
 
     trust: ssl.SSLContext | None = None
-    """None: the CAs of the system."""
     proxy: str | None = field(default=None, repr=False)
-    """URL, perhaps with a password."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +109,6 @@ class _RegistryRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryAnswer:
-    """An answer. The body of a failure is cut, and that of a redirect left unread."""
-
     status: int
     headers: CIMultiDictProxy[str] = field(
         default_factory=lambda: CIMultiDictProxy(CIMultiDict()), repr=False
@@ -263,7 +259,6 @@ class RegistryCredential:
     identity_token: str = field(default="", repr=False)
     """For tokens of the registry's token server, without a password."""
     registry_token: str = field(default="", repr=False)
-    """Such a token itself."""
 
 
 class KeyringEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -277,7 +272,6 @@ class KeyringEntry(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
     def matches(self, host: str, name: str) -> bool:
-        """Return whether this entry is for a repository of this host and name."""
         # A prefix of the text, as the kubelet has it: `team` is also for `team-b`.
         return f"/{name}".startswith(self.path) and _match_host(self.host, host)
 
@@ -462,7 +456,6 @@ class Challenge(msgspec.Struct, frozen=True):
     """One way to authenticate that a server offers."""
 
     scheme: str
-    """In small letters."""
     parameters: Mapping[str, str] = {}
     """Names in small letters; of a name that is given twice, the first."""
 
@@ -520,9 +513,7 @@ class _Holder(msgspec.Struct, frozen=True, kw_only=True):
     """For whom a token is: what proves which account it is of, and what it is for."""
 
     origin: str
-    """Scheme and host of the registry."""
     name: str
-    """Of the repository."""
     credential: RegistryCredential | None
     route: Route = msgspec.field(default_factory=Route)
 
@@ -581,7 +572,6 @@ class _Tokens:
 
 
 def _make_request(holder: _Holder, bearer: Challenge) -> _RegistryRequest:
-    """Return the request for a token. Raises BadAnswer where no request may go to the realm."""
     realm = _read_realm(bearer.parameters.get("realm", ""), may_be_plain=holder.is_plain)
     scope = bearer.parameters.get("scope", "")
     query = {"scope": scope if _PULL_ONLY.fullmatch(scope) else f"repository:{holder.name}:pull"}
@@ -654,12 +644,9 @@ _ChooseProxy = Callable[[str], str | None]
 
 
 class LookUp(msgspec.Struct, kw_only=True):
-    """One look-up in a registry: what all of its requests share."""
-
     repository: Repository
     credential: RegistryCredential | None
     is_insecure: bool = False
-    """Whether a registry without TLS is read all the same."""
     route: Route = msgspec.field(default_factory=Route)
     scheme: Literal["https", "http"] = "https"
     """Becomes http where that is allowed and the registry does not speak TLS."""

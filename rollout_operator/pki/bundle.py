@@ -48,7 +48,6 @@ _RESOURCES: Final = {
 }
 
 _Key = tuple[str, str]
-"""Kind and name."""
 
 
 class Injection(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +60,6 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
     bundle: Callable[[], bytes]
     """PEM of all CAs to be trusted now, empty while there is none: nothing is written then."""
     confirm: Callable[[], Awaitable[None]]
-    """Reads what `bundle` follows from. Raises OperatorError."""
     names: Sequence[str]
     """DNS names that our certificate proves: a hook that calls another name is not ours."""
 
@@ -129,7 +127,6 @@ class WriteRate(msgspec.Struct):
         return max(missing, self._not_before - now, timedelta(0))
 
     def record_attempt(self, now: timedelta) -> None:
-        """Count an attempt, before it is made."""
         self._count(now)
         self._supply -= 1
 
@@ -153,8 +150,6 @@ class WriteRate(msgspec.Struct):
 
 
 class _Injected(msgspec.Struct):
-    """What is remembered of one configuration."""
-
     pace: WriteRate
     written: str = ""
     undone: int = 0
@@ -172,7 +167,6 @@ class BundleInjector:
         clock: Clock,
         rng: Callable[[], float],
     ) -> None:
-        """Make an injector that is not running. `rng` returns numbers in 0..1."""
         self._api = api
         self._what = what
         self._clock = clock
@@ -191,7 +185,6 @@ class BundleInjector:
             self._queue.add(_key(new))
 
     def wake(self) -> None:
-        """Reconcile all configurations: the bundle has changed."""
         keys = [_key(configuration) for configuration in self._list_ours()]
         self._targets = {key: self._targets[key] for key in keys if key in self._targets}
         self._others = {key: self._others[key] for key in keys if key in self._others}

@@ -127,7 +127,6 @@ def _load_root(material: KeyMaterial) -> x509.Certificate | None:
 
 
 def load_chain(pem: bytes, what: str) -> _Chain:
-    """Return the certificates in a PEM text, at least one. Raises InvalidInput naming `what`."""
     if not pem:
         raise InvalidInput(f"{what}: missing")
     try:
@@ -137,7 +136,6 @@ def load_chain(pem: bytes, what: str) -> _Chain:
 
 
 def load_key(pem: bytes, what: str) -> PrivateKeyTypes:
-    """Return the private key in a PEM text. Raises InvalidInput naming `what`."""
     if not pem:
         raise InvalidInput(f"{what}: missing")
     try:
@@ -169,7 +167,6 @@ def _find_signer(pem: bytes, key_pem: bytes) -> x509.Certificate | None:
 
 
 def read_leaf_name(pem: bytes) -> str:
-    """Return the common name of the first certificate in a PEM text, empty where there is none."""
     try:
         subject = load_chain(pem, "cert")[0].subject
         names = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
@@ -179,7 +176,6 @@ def read_leaf_name(pem: bytes) -> str:
 
 
 def is_for_clients(pem: bytes) -> bool:
-    """Return whether the first certificate in a PEM text may be shown to a server."""
     return _may_serve_as(load_chain(pem, "cert")[0], ExtendedKeyUsageOID.CLIENT_AUTH)
 
 
@@ -204,7 +200,6 @@ def _read_usable(material: KeyMaterial) -> UsableCertificate:
 
 
 def _leftover(material: KeyMaterial, old: _Chain) -> Validity | None:
-    """Return the validity of what stands in `old-ca`; what cannot be read is over already."""
     if old:
         return _validity(old)
     over = Validity(start=_EPOCH, end=_EPOCH)
@@ -464,8 +459,6 @@ class _SecretApi(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """A Secret as it was read."""
-
     material: KeyMaterial
     problem: str = ""
     """Why its data is no key pair at all, empty where it may be."""

@@ -59,13 +59,10 @@ _MOST_STEPS: Final = 8
 
 
 class CertificateCallbacks(msgspec.Struct, frozen=True, kw_only=True):
-    """What the certificate controller calls of other parts."""
-
     holds: Callable[[bytes], bool] = lambda bundle: True
     """Whether every webhook configuration that is ours holds exactly this bundle; true where there
     is none, or none is written."""
     on_change: Callable[[], None] = lambda: None
-    """Called when `ca_bundle` has changed."""
     record_expiry: Callable[[str, datetime], None] = lambda which, not_after: None
     """Called with `ca` and `leaf` when that is known or changes."""
 
@@ -96,7 +93,6 @@ class CertificateController:
         self._uid = ""
         self._assessed: tuple[KeyMaterial, BrokenCertificate | UsableCertificate] | None = None
         self._leaf_name = ""
-        """Of what was assessed last."""
         self._bundle = b""
         self._published_since: timedelta | None = None
         self._logged: tuple[CertificateStep, str] | None = None

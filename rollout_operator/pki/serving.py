@@ -49,7 +49,6 @@ class ServingCertificate:
     """The context of the moment. With `client_ca`, callers must show a certificate of theirs."""
 
     def __init__(self, client_ca: bytes | None = None) -> None:
-        """Make a holder. Raises InvalidInput where `client_ca` holds no certificate."""
         if client_ca is not None:
             _require_clients(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), client_ca)
         self._client_ca = client_ca
@@ -64,7 +63,6 @@ class ServingCertificate:
 
     @property
     def peers(self) -> _PeerContexts:
-        """Return the contexts for other replicas; only after a `swap` with a CA of our own."""
         assert self._peers is not None, "nothing is known of a CA"
         return self._peers
 

@@ -156,13 +156,10 @@ def share(metrics: object, others: object) -> None:
 
 
 def list_shared(metrics: object) -> list[str]:
-    """Return the names of the families that a process has once."""
     return [*(_name_family(getattr(metrics, name)) for name in _OF_PROCESS), *_ALWAYS_OF_PROCESS]
 
 
 class FamilyRegistry(CollectorRegistry):
-    """A registry that knows its families by name, in the order in which they were added."""
-
     def __init__(self) -> None:
         super().__init__()
         self.families: dict[str, Collector] = {}
@@ -186,7 +183,6 @@ class MergedRegistry:
         self._namespaces: dict[str, Mapping[str, Collector]] = {}
 
     def add(self, namespace: str, registry: CollectorRegistry) -> None:
-        """Show what a namespace has as well."""
         self._namespaces[namespace] = _map_families(registry)
 
     def collect(self) -> Iterator[Metric]:
@@ -267,7 +263,6 @@ class Sink:
                 self._lost += 1
 
     def _finish(self) -> bool:
-        """Write the rest of the last line; return False where some of it is still missing."""
         if not self._unfinished:
             return True
         rest, self._unfinished = self._unfinished, b""

@@ -32,7 +32,6 @@ class _Shown(msgspec.Struct, frozen=True, kw_only=True):
     phase: str
     reasons: frozenset[str]
     pods: Mapping[tuple[str, str], int]
-    """By zone and state."""
 
     @property
     def zones(self) -> Collection[str]:
@@ -117,7 +116,6 @@ class PolicyMetrics:
             self._deleted.labels(self._namespace, name, zone).inc()
 
     def forget(self, name: str) -> None:
-        """Remove all series of a policy that is gone; an unknown name is fine."""
         if self._shown.pop(name, None) is None:
             return
         own = {"namespace": self._namespace, "name": name}
@@ -275,7 +273,6 @@ def show_releases(
 def show_schedules(
     registry: CollectorRegistry, list_schedules: Callable[[], Iterable[ScheduleObject]]
 ) -> None:
-    """Show the schedules of a process at each scrape."""
     labels = ("kind", "namespace", "name")
     registry.register(
         Rebuilt(
@@ -333,7 +330,6 @@ class ReleaseCounters:
         self._requests[result].inc()
 
     def record(self, name: str, before: ReleaseStatus, after: ReleaseStatus) -> None:
-        """Count what a status says that the status before did not."""
         self._begin(name)
         current, earlier = after.current, before.current
         if current is not None and not _is_same(current, earlier):
@@ -345,7 +341,6 @@ class ReleaseCounters:
             self._record_end(name, earlier, then)
 
     def forget(self, name: str) -> None:
-        """Remove all series of a Rollout that is gone; an unknown name is fine."""
         own = {"namespace": self._namespace, "rollout": name}
         for family in (self._deployments, self._failures, self._retries, self._duration):
             family.remove_by_labels(own)

@@ -123,7 +123,6 @@ def _nested(value: object, depth: int) -> str:
 
 
 def _plain(value: object) -> bool | int | float | str | dict[str, object] | list[object] | None:
-    """Return the JSON value for any value; numbers are finite."""
     match value:
         case Enum():
             return _plain(value.value)
@@ -148,7 +147,6 @@ def _plain(value: object) -> bool | int | float | str | dict[str, object] | list
 
 
 def _quote(text: str) -> str:
-    """Return text as a JSON string, which is also what logfmt readers take."""
     return f'"{_UNSAFE.sub(_escape, _cut(text))}"'
 
 
@@ -316,8 +314,6 @@ def _stderr(render: Render, stamp: _Stamp) -> Write:
 
 
 class _Bridge(logging.Handler):
-    """Hand records of the standard `logging` to `log`."""
-
     def emit(self, record: logging.LogRecord) -> None:
         keys: dict[str, object] = {"logger": record.name}
         error = record.exc_info[1] if record.exc_info else None

@@ -166,7 +166,6 @@ class Denials:
         self._children: dict[tuple[str, str], Counter] = {}
 
     def begin(self, hook: str) -> None:
-        """Make the series of a hook exist that does not depend on a user. Counts nothing."""
         self._get_child(hook, OTHER)
 
     def count(self, hook: str, user: str, now: timedelta) -> None:
@@ -483,12 +482,10 @@ class Metrics:
         self.pods_deleted_by_others.labels(name)
 
     def begin_shadow(self, name: str) -> None:
-        """Make the differences of a group exist, which only shadow mode counts. Counts nothing."""
         for difference in SHADOW_DIFFERENCES:
             self.shadow_differences.labels(name, difference)
 
     def forget_group(self, name: str) -> None:
-        """Remove all series of a group that no longer exists; an unknown name is fine."""
         self._known.discard(name)
         self._held.pop(name, None)
         self.progress.forget(name)
@@ -496,7 +493,6 @@ class Metrics:
             metric.remove_by_labels({"rollout_group": name})
 
     def begin_scaling(self, name: str) -> None:
-        """Make all series exist of a group whose zones are scaled together. Counts nothing."""
         self.next_downscale.labels(name)
         for direction in _SCALING_DIRECTIONS:
             for outcome in _SCALING_OUTCOMES:
@@ -505,11 +501,9 @@ class Metrics:
             self.scaling_failures.labels(name, code)
 
     def forget_scaling(self, name: str) -> None:
-        """Remove the gauge of a group whose zones are no longer scaled together."""
         self.next_downscale.remove_by_labels({"rollout_group": name})
 
     def show_blockers(self, name: str, codes: Iterable[Code]) -> None:
-        """Show `codes` as what holds the group now, and nothing else."""
         held = frozenset(WAIT_CODES).intersection(codes)
         # Of some thirty series one or two change.
         for code in held ^ self._held.get(name, frozenset()):
@@ -542,7 +536,6 @@ class Metrics:
         return render(self._merged or self.registry)
 
     def render_openmetrics(self) -> Iterator[bytes]:
-        """Yield the same in OpenMetrics, with the traces of requests as exemplars."""
         return render_openmetrics(self._merged or self.registry)
 
     def _define_group(self) -> None:
@@ -613,19 +606,7 @@ class Metrics:
             "waits for that. Only of groups whose zones are scaled together.",
             *group,
         )
-        self._of_groups: tuple[Counter | Gauge | Histogram, ...] = (
-            self.scalings,
-            self.scaling_failures,
-            self.next_downscale,
-            self.group_reconciles,
-            self.group_reconciles_failed,
-            self.group_reconcile_duration,
-            self.group_last_success,
-            self.group_waiting,
-            self.pods_deleted,
-            self.pods_deleted_by_others,
-            self.shadow_differences,
-        )
+        self._of_groups = [each for each in vars(self).values() if isinstance(each, _InPieces)]
 
     def _define_http(self) -> None:
         self.http_request_duration = self._histogram(
@@ -821,9 +802,7 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     since: datetime
     """Since when the leading reason, `model.outcome`, is the same for the same zone."""
     looked: datetime
-    """When the plan was made."""
     is_underway: bool = False
-    """Whether it is being carried out, which may take long."""
 
 
 class _Logged(msgspec.Struct):
@@ -907,7 +886,6 @@ class GroupStates:
             self._underway.pop(plan.group, None)
 
     def forget(self, group: GroupName) -> None:
-        """Drop what is known of a group that no longer exists; an unknown name is fine."""
         self._entries.pop(group, None)
         self._plans.pop(group, None)
         self._logged.pop(group, None)

@@ -41,9 +41,7 @@ class Span(Protocol):
 
     def set_attributes(self, attributes: Mapping[str, Attribute]) -> None: ...
 
-    def record_reasons(self, reasons: Iterable[Reason]) -> None:
-        """Add each reason as an event, the first one also as what the span came to."""
-        ...
+    def record_reasons(self, reasons: Iterable[Reason]) -> None: ...
 
     def __enter__(self) -> Self: ...
 
@@ -56,8 +54,6 @@ class Span(Protocol):
 
 
 class _NoSpan:
-    """The span of work that is not traced."""
-
     __slots__ = ()
 
     is_recorded: Final = False
@@ -126,7 +122,6 @@ tracing: Final = Tracing()
 
 
 def get_trace_keys() -> Mapping[str, str]:
-    """Return the keys of the trace that is being recorded now; empty where there is none."""
     span = tracing.spans.get_current()
     return span.log_keys if span.is_recorded else _NOTHING
 

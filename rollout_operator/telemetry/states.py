@@ -79,7 +79,6 @@ class Health:
         self._parts.append(part)
 
     def stopping(self) -> None:
-        """Be unready from now on. May be called twice."""
         self._is_stopping = True
 
     def list_missing(self) -> tuple[str, ...]:
@@ -92,11 +91,9 @@ class Health:
         return missing
 
     def list_partial_lacks(self) -> tuple[str, ...]:
-        """Return what parts lack that does not keep the process from being ready."""
         return _collect((part.name, part.find_partial_lack) for part in self._parts)
 
     def list_descriptions(self) -> tuple[str, ...]:
-        """Return what parts say of themselves, one line per part that says anything."""
         return tuple(report.line for report in self._list_reports())
 
     def describe(self, *, is_acting: bool) -> OperatorDescription:

@@ -44,8 +44,6 @@ _ROLES: Final = {
 
 
 class _RecordedSpan:
-    """A span of OpenTelemetry as `spans.Span`."""
-
     __slots__ = ("_manager", "_span")
 
     def __init__(self, manager: AbstractContextManager[trace.Span] | None, span: trace.Span):
@@ -91,8 +89,6 @@ class _RecordedSpan:
 
 
 class _RecordedSpans(Spans):
-    """The source of spans of a process that traces."""
-
     def __init__(self, provider: TracerProvider, *, propagates: bool = True) -> None:
         """`propagates`: other processes get the header by which they continue a trace."""
         self._provider = provider
@@ -131,8 +127,6 @@ class _RecordedSpans(Spans):
 
 
 class RarelyLogged(logging.Filter):
-    """Lets one record pass in each `QUIET`."""
-
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._now = now
