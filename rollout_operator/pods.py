@@ -48,6 +48,14 @@ _NEVER_SENT: Final = (aiohttp.ClientConnectorError, ConnectionRefusedError)
 _NOT_OF_THE_POD: Final = frozenset({502, 504})
 
 
+# Reading pauses at twice this much of a body; most are closed unread once their head is there.
+_READ_BUFFER: Final = 32 * 1024
+# Servers send about ten headers, meshes add as many; together at most 128 KiB are taken.
+_MOST_HEADERS: Final = 64
+_LONGEST_HEADER: Final = 2 * 1024
+_LONGEST_EXCERPT: Final = 200
+
+
 class PodError(OperatorError):
     """A pod did not confirm a call. The text names the call, the pod and its answer.
 
@@ -283,14 +291,6 @@ async def _call_each(
 
     workers = min(len(endpoints), AT_MOST_PER_REVIEW)
     await run_all([work() for _ in range(workers)], name=name)
-
-
-# Reading pauses at twice this much of a body; most are closed unread once their head is there.
-_READ_BUFFER: Final = 32 * 1024
-# Servers send about ten headers, meshes add as many; together at most 128 KiB are taken.
-_MOST_HEADERS: Final = 64
-_LONGEST_HEADER: Final = 2 * 1024
-_LONGEST_EXCERPT: Final = 200
 
 
 class HttpSender:

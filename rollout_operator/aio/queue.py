@@ -20,6 +20,18 @@ AT_ONCE: Final = timedelta(0)
 K = TypeVar("K", bound=Hashable)
 
 
+# 2**40 times any span of use is beyond any bound of use; more would overflow a float at 2**1024.
+_MOST_DOUBLINGS: Final = 40
+
+# An object that is made anew wants its value anew, and two of our reconciles may want the same.
+_FREE: Final = 3
+# A value that stayed for so long counts as accepted.
+_MEMORY: Final = timedelta(minutes=15)
+
+# A watch, or an object that is mirrored, is not left alone for longer, whatever a server wants.
+LONGEST_RETRY_AFTER: Final = timedelta(seconds=30)
+
+
 class QueueClosed(Exception):
     pass
 
@@ -122,14 +134,6 @@ class WorkQueue(Generic[K]):
             self._takers.remove(taker)
 
 
-# 2**40 times any span of use is beyond any bound of use; more would overflow a float at 2**1024.
-_MOST_DOUBLINGS: Final = 40
-
-# An object that is made anew wants its value anew, and two of our reconciles may want the same.
-_FREE: Final = 3
-# A value that stayed for so long counts as accepted.
-_MEMORY: Final = timedelta(minutes=15)
-
 _Place = TypeVar("_Place", bound=Hashable)
 _Value = TypeVar("_Value")
 
@@ -188,8 +192,6 @@ ELECTIONS: Final = Backoff(first=timedelta(seconds=10), most=timedelta(minutes=5
 EVENT_WRITES: Final = Backoff(first=timedelta(seconds=1), most=timedelta(seconds=10))
 # A right is granted by a person; but an API server that has just started forbids everything.
 REFUSED_EVENTS: Final = Backoff(first=timedelta(seconds=30), most=timedelta(minutes=10))
-# A watch, or an object that is mirrored, is not left alone for longer, whatever a server wants.
-LONGEST_RETRY_AFTER: Final = timedelta(seconds=30)
 
 
 def attempts(longest: timedelta) -> Backoff:

@@ -15,6 +15,16 @@ B = TypeVar("B")
 STOP_LIMIT = timedelta(seconds=5)
 
 
+# What was dear to make is given out for nine times as long: making it takes a tenth of the loop.
+_KEEP_FACTOR: Final = 9
+_KEEP_LIMIT: Final = timedelta(seconds=1)
+# Reading alone takes a two-hundredth: 99 of 100 other requests wait neither for the making nor for
+# the sending.
+_READ_FACTOR: Final = 199
+# What takes seconds of a busy loop is not to be older than this.
+_KEEP_LONGEST: Final = timedelta(seconds=10)
+
+
 class TaskDied(Exception):
     """A task that should run for ever has ended; the cause is chained."""
 
@@ -153,15 +163,6 @@ class TaskStack:
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
-
-# What was dear to make is given out for nine times as long: making it takes a tenth of the loop.
-_KEEP_FACTOR: Final = 9
-_KEEP_LIMIT: Final = timedelta(seconds=1)
-# Reading alone takes a two-hundredth: 99 of 100 other requests wait neither for the making nor for
-# the sending.
-_READ_FACTOR: Final = 199
-# What takes seconds of a busy loop is not to be older than this.
-_KEEP_LONGEST: Final = timedelta(seconds=10)
 
 
 def keep_if_dear(took: timedelta) -> timedelta:

@@ -52,6 +52,28 @@ _LONGEST_DELAY: Final = timedelta(seconds=10)
 _LONGEST_EXPIRATION: Final = timedelta(days=365 * 100)
 
 
+_WIDTH: Final = 92
+_INDENT: Final = " " * 6
+
+_HEAD: Final = """\
+Replaces the pods of StatefulSets that use the OnDelete strategy, one zone of a rollout group at a
+time and only while all pods of the other zones are ready.
+
+Flags take one dash or two; -name=value and -name value are the same, but a bool takes its value
+only through '='. A duration is a number with unit, such as 300ms, 1.5h or 1h30m. The last of
+several counts.
+"""
+
+_FOOT: Final = """\
+Signals:
+  SIGTERM and SIGINT stop the operator after the work at hand; a second one stops it at once.
+
+Exit codes:
+  0 after a clean stop, 1 if it cannot start or a part of it fails, 2 if the command line is wrong.
+  Commands may also end with 3 if their time is over, and with 4 if a person has to act.
+"""
+
+
 def read_config(argv: Sequence[str], environment: Environment = NOTHING) -> Config:
     """Return the configuration that the words after the program's name make, and the environment.
 
@@ -246,28 +268,6 @@ def _check_object_name(flag: str, name: str, kind: str) -> Iterator[str]:
 
 def _is_dns_name(name: str) -> bool:
     return len(name) <= _LONGEST_NAME and _DNS_NAME.fullmatch(name) is not None
-
-
-_WIDTH: Final = 92
-_INDENT: Final = " " * 6
-
-_HEAD: Final = """\
-Replaces the pods of StatefulSets that use the OnDelete strategy, one zone of a rollout group at a
-time and only while all pods of the other zones are ready.
-
-Flags take one dash or two; -name=value and -name value are the same, but a bool takes its value
-only through '='. A duration is a number with unit, such as 300ms, 1.5h or 1h30m. The last of
-several counts.
-"""
-
-_FOOT: Final = """\
-Signals:
-  SIGTERM and SIGINT stop the operator after the work at hand; a second one stops it at once.
-
-Exit codes:
-  0 after a clean stop, 1 if it cannot start or a part of it fails, 2 if the command line is wrong.
-  Commands may also end with 3 if their time is over, and with 4 if a person has to act.
-"""
 
 
 def render_flags() -> str:

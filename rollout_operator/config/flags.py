@@ -61,6 +61,21 @@ _BUDGETS: Final = "Disruption budgets"
 _REPLICAS: Final = "Several replicas"
 
 
+WATCH_NAMESPACE: Final = "WATCH_NAMESPACE"
+LOG_LEVEL: Final = "LOG_LEVEL"
+OPERATOR_NAME: Final = "OPERATOR_NAME"
+METRICS_PORT: Final = "METRICS_PORT"
+POD_NAMESPACE: Final = "POD_NAMESPACE"
+
+_DEFAULT_LEVEL: Final = Severity.INFO.value
+DEFAULT_PORT: Final = 8080
+_PORTS: Final = range(1024, 65536)
+# Also the pattern of a DNS label, which a namespace and a name of the operator have to be.
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+_WITHOUT_EFFECT: Final = ("zpdb.pod-ready-annotation-patch-timeout",)
+
+
 # fmt: off
 @dataclass(frozen=True, kw_only=True)
 class OperatorFlags:
@@ -312,19 +327,6 @@ class OperatorFlags:
 # fmt: on
 
 
-WATCH_NAMESPACE: Final = "WATCH_NAMESPACE"
-LOG_LEVEL: Final = "LOG_LEVEL"
-OPERATOR_NAME: Final = "OPERATOR_NAME"
-METRICS_PORT: Final = "METRICS_PORT"
-POD_NAMESPACE: Final = "POD_NAMESPACE"
-
-_DEFAULT_LEVEL: Final = Severity.INFO.value
-DEFAULT_PORT: Final = 8080
-_PORTS: Final = range(1024, 65536)
-# Also the pattern of a DNS label, which a namespace and a name of the operator have to be.
-_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-
-
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of the variables, and where the operator itself runs."""
 
@@ -410,9 +412,6 @@ def _read_port(text: str) -> int:
             f"{METRICS_PORT}: {quote(text)} is not a port from {_PORTS[0]} to {_PORTS[-1]}"
         )
     return port
-
-
-_WITHOUT_EFFECT: Final = ("zpdb.pod-ready-annotation-patch-timeout",)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -107,6 +107,13 @@ _DISTRUST: Final = (
 _LOST: Final = (aiohttp.ClientError, TimeoutError, OSError)
 
 
+_ANY_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+_MERGE_PATCH: Final = "application/merge-patch+json"
+_JSON_PATCH: Final = "application/json-patch+json"
+_APPLY_PATCH: Final = "application/apply-patch+yaml"
+
+
 class _TooLong(Unreachable):
     """The answer is longer than is kept in memory: request less."""
 
@@ -410,11 +417,6 @@ class _List(msgspec.Struct):
 
 
 _LIST: Final = msgspec.json.Decoder(_List)
-_ANY_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-_MERGE_PATCH: Final = "application/merge-patch+json"
-_JSON_PATCH: Final = "application/json-patch+json"
-_APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 
 class Client:

@@ -61,6 +61,15 @@ _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _Address = IPv4Address | IPv6Address
 
 
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+# The token of a pod is bound to the very ServiceAccount that it was made for.
+_IN_POD: Final = "restart the pod where its ServiceAccount was deleted and created again"
+_BY_KUBECONFIG: Final = "log in again, or mend the user of the kubeconfig"
+
+_SERVICE: Final = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
+
+
 class NotRepeated(aiohttp.ClientError):
     """The connection broke after a request was sent: aiohttp must not send it a second time.
 
@@ -278,15 +287,6 @@ def _address(text: str) -> _Address | None:
         return ip_address(text)
     except ValueError:
         return None
-
-
-SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-
-# The token of a pod is bound to the very ServiceAccount that it was made for.
-_IN_POD: Final = "restart the pod where its ServiceAccount was deleted and created again"
-_BY_KUBECONFIG: Final = "log in again, or mend the user of the kubeconfig"
-
-_SERVICE: Final = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):

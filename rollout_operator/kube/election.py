@@ -41,6 +41,17 @@ from rollout_operator.telemetry.metrics import Metrics
 _MOST_HOLDER: Final = 300
 
 
+# After another process wrote first.
+_AGAIN: Final = timedelta(milliseconds=100)
+# For the last write of a process that ends: without it the others wait until it is over.
+_RELEASE_LIMIT: Final = timedelta(seconds=2)
+# A lapse that goes on is logged as often.
+_LOG_EVERY: Final = timedelta(minutes=1)
+
+_ALONE: Final = "this process, alone: no other takes part in an election"
+_SHADOW: Final = "another operator, if any: this process is in shadow mode"
+
+
 class _Head(Wire):
     name: Required
     namespace: Required
@@ -78,17 +89,6 @@ def decode_lease(raw: JsonBytes) -> Lease:
         renewed=spec.renew_time or "",
         address=read_address((wire.metadata.annotations or {}).get(ADDRESS, "")),
     )
-
-
-# After another process wrote first.
-_AGAIN: Final = timedelta(milliseconds=100)
-# For the last write of a process that ends: without it the others wait until it is over.
-_RELEASE_LIMIT: Final = timedelta(seconds=2)
-# A lapse that goes on is logged as often.
-_LOG_EVERY: Final = timedelta(minutes=1)
-
-_ALONE: Final = "this process, alone: no other takes part in an election"
-_SHADOW: Final = "another operator, if any: this process is in shadow mode"
 
 
 class LeaseApi(Patcher, Protocol):

@@ -75,6 +75,29 @@ SERIES_LASTS: Final = timedelta(minutes=6)
 MOST_SERIES: Final = 1024
 
 
+MOST_WAITING: Final = 512
+ATTEMPTS: Final = 4
+_FLUSH_LIMIT: Final = timedelta(seconds=1)
+# What the API server takes, in bytes.
+MAX_NOTE: Final = 1024
+_MAX_INSTANCE: Final = 128
+# The name of an object may have 253 characters, and that of its Event no more.
+_MAX_PREFIX: Final = 220
+
+_RESOURCES: Final[Mapping[EventKind, Resource]] = {
+    EventKind.STATEFULSET: STATEFULSETS,
+    EventKind.POD: PODS,
+    EventKind.BUDGET: ZONE_BUDGETS,
+    EventKind.POLICY: MULTI_AZ_ROLLOUTS,
+    EventKind.RELEASE: ROLLOUTS,
+    EventKind.SCHEDULE: ROLLOUT_SCHEDULES,
+    EventKind.CLUSTER_SCHEDULE: CLUSTER_ROLLOUT_SCHEDULES,
+}
+_LOUD: Final = frozenset({Severity.WARN, Severity.ERROR})
+# It may be written later, or the answer may come: nothing is wrong with the Event itself.
+_PASSING: Final = (Unreachable, UnknownOutcome, TooManyRequests, Throttled)
+
+
 class EventRank(Enum):
     """The rank of an Event: each rank has room of its own for an object."""
 
@@ -199,29 +222,6 @@ class SeriesMemory:
     def drop(self, event: EventRecord) -> None:
         """Forget an Event that the API server does not have any more."""
         self._series.drop(event)
-
-
-MOST_WAITING: Final = 512
-ATTEMPTS: Final = 4
-_FLUSH_LIMIT: Final = timedelta(seconds=1)
-# What the API server takes, in bytes.
-MAX_NOTE: Final = 1024
-_MAX_INSTANCE: Final = 128
-# The name of an object may have 253 characters, and that of its Event no more.
-_MAX_PREFIX: Final = 220
-
-_RESOURCES: Final[Mapping[EventKind, Resource]] = {
-    EventKind.STATEFULSET: STATEFULSETS,
-    EventKind.POD: PODS,
-    EventKind.BUDGET: ZONE_BUDGETS,
-    EventKind.POLICY: MULTI_AZ_ROLLOUTS,
-    EventKind.RELEASE: ROLLOUTS,
-    EventKind.SCHEDULE: ROLLOUT_SCHEDULES,
-    EventKind.CLUSTER_SCHEDULE: CLUSTER_ROLLOUT_SCHEDULES,
-}
-_LOUD: Final = frozenset({Severity.WARN, Severity.ERROR})
-# It may be written later, or the answer may come: nothing is wrong with the Event itself.
-_PASSING: Final = (Unreachable, UnknownOutcome, TooManyRequests, Throttled)
 
 
 class EventApi(Patcher, Protocol):

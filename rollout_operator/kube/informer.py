@@ -53,6 +53,30 @@ _EVENT_TYPES: Final = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
 _UNSHOWN: Final = Counter("unshown", "What no scrape reads.", ("kind", "outcome"), registry=None)
 
 
+# For all objects: the most that a client waits for a page.
+_LASTS: Final = timedelta(seconds=60)
+# A server that knows what is meant sends the first object, or the end, as soon as its own cache is
+# up to date: within three seconds.
+SILENCE: Final = timedelta(seconds=10)
+FAILURES: Final = 3
+
+_WATCH_JITTER: Final = 0.1
+# No proof for longer than a stream and this is to be the exception: what resumes later ends sooner.
+_PROOF_LEEWAY: Final = timedelta(seconds=5)
+_SHORTEST_WATCH: Final = timedelta(seconds=10)
+# An end that comes sooner than requested, by more than this, may be the doing of a proxy.
+_END_LEEWAY: Final = timedelta(seconds=5)
+# The client cuts a silent stream five seconds after its end. This is for a client that fails to.
+_STREAM_GRACE: Final = timedelta(seconds=15)
+# A stream that ends sooner is a failure, however orderly: the next would end alike.
+_SHORT_STREAM: Final = timedelta(seconds=1)
+# A lagging server catches up within seconds; one restored from a backup never does.
+_OLDER_LISTS: Final = 3
+_REFRESH_PAUSE: Final = timedelta(seconds=10)
+# Where a list fails between two streams, which go on. After a refresh it is tried again sooner.
+_RELIST_PAUSE: Final = timedelta(seconds=30)
+
+
 class ObjectSource(LiveReader, Watcher, Protocol):
     """The requests of an informer to the API server."""
 
@@ -165,14 +189,6 @@ class WatchMeters:
         events = _UNSHOWN if metrics is None else metrics.watch_events
         self.restarts = {cause: restarts.labels(kind, cause) for cause in RetryCause}
         self.events = {type: events.labels(kind, type) for type in _EVENT_TYPES}
-
-
-# For all objects: the most that a client waits for a page.
-_LASTS: Final = timedelta(seconds=60)
-# A server that knows what is meant sends the first object, or the end, as soon as its own cache is
-# up to date: within three seconds.
-SILENCE: Final = timedelta(seconds=10)
-FAILURES: Final = 3
 
 
 class _ListTurn:
@@ -299,23 +315,6 @@ class StateStream(Generic[Cached]):
         else:
             items[key] = item
         return ""
-
-
-_WATCH_JITTER: Final = 0.1
-# No proof for longer than a stream and this is to be the exception: what resumes later ends sooner.
-_PROOF_LEEWAY: Final = timedelta(seconds=5)
-_SHORTEST_WATCH: Final = timedelta(seconds=10)
-# An end that comes sooner than requested, by more than this, may be the doing of a proxy.
-_END_LEEWAY: Final = timedelta(seconds=5)
-# The client cuts a silent stream five seconds after its end. This is for a client that fails to.
-_STREAM_GRACE: Final = timedelta(seconds=15)
-# A stream that ends sooner is a failure, however orderly: the next would end alike.
-_SHORT_STREAM: Final = timedelta(seconds=1)
-# A lagging server catches up within seconds; one restored from a backup never does.
-_OLDER_LISTS: Final = 3
-_REFRESH_PAUSE: Final = timedelta(seconds=10)
-# Where a list fails between two streams, which go on. After a refresh it is tried again sooner.
-_RELIST_PAUSE: Final = timedelta(seconds=30)
 
 
 class Informer(Generic[Cached]):

@@ -26,6 +26,16 @@ from rollout_operator.model.policy import WatchedPolicy
 from rollout_operator.telemetry.logs import bind_keys, log
 from rollout_operator.telemetry.metrics import Metrics
 
+# At first more often: what is installed with the operator may come a moment after it. Later on a
+# definition is installed, or a role changed, by a person. To watch definitions instead would need a
+# right in the whole cluster.
+CHECK_INTERVAL: Final = REFUSED_WATCHES.most
+# After an error that says nothing of the kind.
+RETRY: Final = timedelta(seconds=1)
+
+# A definition is installed, or a role changed, by a person who waits for it.
+FOLLOW_CHECK_INTERVAL: Final = timedelta(seconds=10)
+
 
 class _NamespaceStores(Store[Cached]):
     """The objects of all namespaces, those of each in a store of its own."""
@@ -157,14 +167,6 @@ AnyInformer: TypeAlias = Informer[Cached] | NamespaceShare[Cached]
 """The informer of one namespace: its own, or a share in that of all."""
 
 
-# At first more often: what is installed with the operator may come a moment after it. Later on a
-# definition is installed, or a role changed, by a person. To watch definitions instead would need a
-# right in the whole cluster.
-CHECK_INTERVAL: Final = REFUSED_WATCHES.most
-# After an error that says nothing of the kind.
-RETRY: Final = timedelta(seconds=1)
-
-
 class OptionalInformer(Generic[Cached]):
     """Runs an informer for as long as there is something to follow."""
 
@@ -241,9 +243,6 @@ class OptionalInformer(Generic[Cached]):
             write_log = log.info if isinstance(error, NotFound) else log.warn
             write_log("Kind is not followed", kind=self._resource.kind, err=error)
 
-
-# A definition is installed, or a role changed, by a person who waits for it.
-FOLLOW_CHECK_INTERVAL: Final = timedelta(seconds=10)
 
 OnWatched = Callable[[AnyWatched | None, AnyWatched | None], None]
 

@@ -53,6 +53,25 @@ _Load = Callable[[], Awaitable[str]]
 """Return the value of the Authorization header; raise ConfigError where there is none."""
 
 
+_NEVER: Final = "Never"
+_IF_AVAILABLE: Final = "IfAvailable"
+_ALWAYS: Final = "Always"
+_MODES: Final = (_NEVER, _IF_AVAILABLE, _ALWAYS)
+
+_KIND: Final = "ExecCredential"
+
+# Some people have hundreds of contexts.
+_MOST_NAMES: Final = 5
+_PEM: Final = b"-----BEGIN "
+_ENCRYPTED: Final = (b"-----BEGIN ENCRYPTED", b"Proc-Type: 4,ENCRYPTED")
+_V1: Final = "client.authentication.k8s.io/v1"
+_V1BETA1: Final = "client.authentication.k8s.io/v1beta1"
+# By this name a cluster has settings for login programs.
+_PROGRAM_EXTENSION: Final = "client.authentication.k8s.io/exec"
+# Beside letters and digits, what client-go does not encode in the name of a header.
+_IN_HEADER_NAMES: Final = "!#$&'*+-.^_`|~"
+
+
 class Credential:
     """The value of the Authorization header; made with the first value already loaded.
 
@@ -137,14 +156,6 @@ def token_file(path: Path, clock: Clock, *, otherwise: str = "") -> Credential:
             return otherwise
 
     return Credential(read(), load, clock, reread_every=REREAD_EVERY)
-
-
-_NEVER: Final = "Never"
-_IF_AVAILABLE: Final = "IfAvailable"
-_ALWAYS: Final = "Always"
-_MODES: Final = (_NEVER, _IF_AVAILABLE, _ALWAYS)
-
-_KIND: Final = "ExecCredential"
 
 
 class LoginProgram(Confidential, msgspec.Struct, frozen=True, kw_only=True):
@@ -250,17 +261,6 @@ def _read(program: LoginProgram, printed: bytes) -> ProgramCredentials:
         _render_bearer(f"{where}: status.token", given.token.encode())
     return given
 
-
-# Some people have hundreds of contexts.
-_MOST_NAMES: Final = 5
-_PEM: Final = b"-----BEGIN "
-_ENCRYPTED: Final = (b"-----BEGIN ENCRYPTED", b"Proc-Type: 4,ENCRYPTED")
-_V1: Final = "client.authentication.k8s.io/v1"
-_V1BETA1: Final = "client.authentication.k8s.io/v1beta1"
-# By this name a cluster has settings for login programs.
-_PROGRAM_EXTENSION: Final = "client.authentication.k8s.io/exec"
-# Beside letters and digits, what client-go does not encode in the name of a header.
-_IN_HEADER_NAMES: Final = "!#$&'*+-.^_`|~"
 
 Pem = Path | bytes
 """A file, or what one would hold."""

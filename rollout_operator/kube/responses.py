@@ -50,6 +50,28 @@ _TOO_OLD: Final = frozenset({"Expired", "Gone"})
 _VERSION_TOO_LARGE: Final = "ResourceVersionTooLarge"
 
 
+# An object in etcd is 1.5 MiB by default; ten times that in one line is no watch.
+_MAX_LINE: Final = 16 * 1024 * 1024
+
+_TYPES: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
+
+_ANYTHING: Final = msgspec.json.Decoder(msgspec.Raw)
+# Python 3.11 counts frames and levels together: a caller may decode so much deeper in its stack,
+# and no field that is read lies deeper in a body.
+_HEADROOM: Final = 200
+_OPEN: Final = b"[" * _HEADROOM
+_CLOSE: Final = b"]" * _HEADROOM
+# Cutting so many bytes at once takes 20 ms at most, were they all brackets.
+LARGE: Final = 64 * 1024
+
+# A kind may be installed at any time; a kind that is missing is a typing error more often.
+_MISSING_LASTS: Final = timedelta(minutes=1)
+# What is there stays there, or is missed by its users.
+_FOUND_LASTS: Final = timedelta(minutes=10)
+# All waiters for a group that could not be read share one failure.
+_FAILURE_LASTS: Final = timedelta(seconds=5)
+
+
 class _RefusalCause(msgspec.Struct):
     reason: str = ""
     message: str = ""
@@ -213,12 +235,6 @@ def _granted(call: Call) -> str:
     return f'"{plural}" in API group "{call.resource.group}"'
 
 
-# An object in etcd is 1.5 MiB by default; ten times that in one line is no watch.
-_MAX_LINE: Final = 16 * 1024 * 1024
-
-_TYPES: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
-
-
 class _Line(msgspec.Struct):
     type: str
     object: msgspec.Raw
@@ -295,16 +311,6 @@ def _garbage(call: Call, problem: str, line: bytes) -> Unreachable:
     return Unreachable.of(call.text, f"no watch event: {problem}: {text}")
 
 
-_ANYTHING: Final = msgspec.json.Decoder(msgspec.Raw)
-# Python 3.11 counts frames and levels together: a caller may decode so much deeper in its stack,
-# and no field that is read lies deeper in a body.
-_HEADROOM: Final = 200
-_OPEN: Final = b"[" * _HEADROOM
-_CLOSE: Final = b"]" * _HEADROOM
-# Cutting so many bytes at once takes 20 ms at most, were they all brackets.
-LARGE: Final = 64 * 1024
-
-
 async def level(body: bytes) -> bytes:
     """Return JSON that nests no deeper than any later decoder goes, however deep its stack is.
 
@@ -337,14 +343,6 @@ async def cut_deep(body: bytes) -> bytes:
             cut: bytes = end.value
             return cut
         await asyncio.sleep(0)
-
-
-# A kind may be installed at any time; a kind that is missing is a typing error more often.
-_MISSING_LASTS: Final = timedelta(minutes=1)
-# What is there stays there, or is missed by its users.
-_FOUND_LASTS: Final = timedelta(minutes=10)
-# All waiters for a group that could not be read share one failure.
-_FAILURE_LASTS: Final = timedelta(seconds=5)
 
 
 class _Version(msgspec.Struct):

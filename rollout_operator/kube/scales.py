@@ -43,6 +43,29 @@ SCALE: Final = "scale"
 _FORBIDDEN: Final = 403
 
 
+# For so long a failed read changes nothing.
+_OLD_LASTS: Final = timedelta(seconds=30)
+# What was written in one go is read in one go.
+_DEBOUNCE: Final = timedelta(milliseconds=50)
+# Between two reads that changes cause: the status of a busy object changes all the time.
+_SPACING: Final = timedelta(seconds=1)
+# Between two reads that fail until a person does something.
+_LASTING_PAUSE: Final = timedelta(minutes=1)
+_JITTER: Final = 0.1
+
+# Reads under way together: a read that hangs holds up no other as long as there are more.
+_READERS: Final = 8
+_NOT_FOUND: Final = 404
+_SHORTEST_INTERVAL: Final = timedelta(seconds=1)
+# An idle watch costs one request in three minutes. A stream proves by its end that it was alive: so
+# long a change may go unseen on a dead stream.
+_WATCH_LASTS: Final = timedelta(minutes=3)
+# What a watch has failed to bring is found at the end of its stream: within five minutes (LI-02).
+_RELIST: Final = timedelta(minutes=2)
+# A role that does not let us watch seldom changes.
+_REFUSED_PAUSE: Final = timedelta(minutes=10)
+
+
 class _Head(Wire):
     name: Required
     resource_version: str = ""
@@ -127,17 +150,6 @@ def explain(reference: Reference, error: ApiError | InvalidInput, namespace: str
 
 def _version(resource: Resource) -> str:
     return f"{resource.group}/{resource.version}" if resource.group else resource.version
-
-
-# For so long a failed read changes nothing.
-_OLD_LASTS: Final = timedelta(seconds=30)
-# What was written in one go is read in one go.
-_DEBOUNCE: Final = timedelta(milliseconds=50)
-# Between two reads that changes cause: the status of a busy object changes all the time.
-_SPACING: Final = timedelta(seconds=1)
-# Between two reads that fail until a person does something.
-_LASTING_PAUSE: Final = timedelta(minutes=1)
-_JITTER: Final = 0.1
 
 
 class _Schedule(msgspec.Struct, frozen=True, kw_only=True):
@@ -287,19 +299,6 @@ class _FollowedReference:
 
 def _constant(delay: timedelta) -> Callable[[], timedelta]:
     return lambda: delay
-
-
-# Reads under way together: a read that hangs holds up no other as long as there are more.
-_READERS: Final = 8
-_NOT_FOUND: Final = 404
-_SHORTEST_INTERVAL: Final = timedelta(seconds=1)
-# An idle watch costs one request in three minutes. A stream proves by its end that it was alive: so
-# long a change may go unseen on a dead stream.
-_WATCH_LASTS: Final = timedelta(minutes=3)
-# What a watch has failed to bring is found at the end of its stream: within five minutes (LI-02).
-_RELIST: Final = timedelta(minutes=2)
-# A role that does not let us watch seldom changes.
-_REFUSED_PAUSE: Final = timedelta(minutes=10)
 
 
 class ChangeWatch:

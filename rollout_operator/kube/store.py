@@ -65,6 +65,17 @@ _Tag = TypeVar("_Tag", GroupName, Uid, str)
 _Moved = TypeVar("_Moved", contravariant=True)
 
 
+AnyBudget: TypeAlias = Budget | FlawedBudget | Unreadable
+Configuration: TypeAlias = WebhookConfiguration | Unreadable
+
+# A version that the server will never know again can show as 504 or 429 instead of 410.
+FAILED_RESUMES: Final = 3
+# A server that lags behind the others needs seconds to catch up.
+_WENT_BACK_PAUSE: Final = timedelta(seconds=2)
+# Where thousands are unreadable, as after a change of the API that we do not know.
+_PACE: Final = timedelta(seconds=1)
+
+
 def is_older(version: str, than: str) -> bool:
     """Return whether a resourceVersion is certainly older than another of the same collection.
 
@@ -264,10 +275,6 @@ class StatefulSetStore(Store[StatefulSet | Unreadable]):
         return next(iter(self._by_uid.tagged(uid)), None)
 
 
-AnyBudget: TypeAlias = Budget | FlawedBudget | Unreadable
-Configuration: TypeAlias = WebhookConfiguration | Unreadable
-
-
 class BudgetStore(Store[AnyBudget]):
     """Zone-aware budgets; `guards.arbiter` knows what they mean together.
 
@@ -380,14 +387,6 @@ def decides(old: Cached, new: Cached) -> bool:
     if type(old) is not type(new):
         return True
     return bool(replace(old, resource_version=new.resource_version) != new)
-
-
-# A version that the server will never know again can show as 504 or 429 instead of 410.
-FAILED_RESUMES: Final = 3
-# A server that lags behind the others needs seconds to catch up.
-_WENT_BACK_PAUSE: Final = timedelta(seconds=2)
-# Where thousands are unreadable, as after a change of the API that we do not know.
-_PACE: Final = timedelta(seconds=1)
 
 
 @unique

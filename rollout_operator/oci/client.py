@@ -70,6 +70,31 @@ _OLDEST: Final = datetime(1981, 1, 1, tzinfo=UTC)
 _PREFIX: Final = "org.opencontainers.image."
 
 
+_BROKEN: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+RESULTS: Final[Mapping[type[RegistryError], str]] = {
+    ReleaseNotFound: "not_found",
+    RegistryDenied: "denied",
+    RegistryBusy: "busy",
+    RegistryUnreachable: "unreachable",
+    RegistryDistrusted: "distrusted",
+}
+"""The names of outcomes of look-ups, beside `ok`, `invalid` and `cancelled`."""
+
+# Several requests, to token servers and stores as well.
+_LOOK_UP_LIMIT: Final = timedelta(seconds=60)
+# Each is a kilobyte or less for most, and seven at the most.
+_MOST_CACHED: Final = 1000
+_DIGEST_HEADER: Final = "Docker-Content-Digest"
+# HEAD is younger than GET, and not each proxy passes it on.
+_WITHOUT_HEAD: Final = frozenset({400, 405, 501})
+
+# A registry that says a year must not silence us for one.
+_LONGEST_WAIT: Final = timedelta(hours=1)
+# Messages are free text, which may repeat what we have sent.
+_CODE: Final = re.compile(r"[A-Z_]{1,40}")
+
+
 class Labels(msgspec.Struct, frozen=True):
     version: str | None = msgspec.field(default=None, name=f"{_PREFIX}version")
     revision: str | None = msgspec.field(default=None, name=f"{_PREFIX}revision")
@@ -124,7 +149,6 @@ class _Config(msgspec.Struct, frozen=True):
 
 _MANIFEST: Final = msgspec.json.Decoder(Manifest)
 _CONFIG: Final = msgspec.json.Decoder(_Config)
-_BROKEN: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 def _verify_digest(digest: str, body: bytes) -> None:
@@ -230,29 +254,6 @@ def _read_time(text: str | None) -> datetime | None:
     except InvalidInput:
         return None
     return time if time >= _OLDEST else None
-
-
-RESULTS: Final[Mapping[type[RegistryError], str]] = {
-    ReleaseNotFound: "not_found",
-    RegistryDenied: "denied",
-    RegistryBusy: "busy",
-    RegistryUnreachable: "unreachable",
-    RegistryDistrusted: "distrusted",
-}
-"""The names of outcomes of look-ups, beside `ok`, `invalid` and `cancelled`."""
-
-# Several requests, to token servers and stores as well.
-_LOOK_UP_LIMIT: Final = timedelta(seconds=60)
-# Each is a kilobyte or less for most, and seven at the most.
-_MOST_CACHED: Final = 1000
-_DIGEST_HEADER: Final = "Docker-Content-Digest"
-# HEAD is younger than GET, and not each proxy passes it on.
-_WITHOUT_HEAD: Final = frozenset({400, 405, 501})
-
-# A registry that says a year must not silence us for one.
-_LONGEST_WAIT: Final = timedelta(hours=1)
-# Messages are free text, which may repeat what we have sent.
-_CODE: Final = re.compile(r"[A-Z_]{1,40}")
 
 
 class RegistryAccess(msgspec.Struct, frozen=True, kw_only=True):

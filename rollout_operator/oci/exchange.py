@@ -34,6 +34,58 @@ from rollout_operator.model.releases import DOCKER_HUB, DOCKER_HUB_ALIASES, Repo
 from rollout_operator.model.units import Confidential, format_duration, quote
 from rollout_operator.telemetry.logs import log
 
+# Names of stores below a CDN are signed in a header of a redirect: two or three kilobytes of it.
+_LONGEST_HEADER: Final = 16 * 1024
+_MOST_HEADERS: Final = 96
+_READ_BUFFER: Final = 64 * 1024
+# An error is a line of JSON; the rest of a longer answer is left unread.
+_LONGEST_ERROR: Final = 16 * 1024
+_CONNECT_LIMIT: Final = timedelta(seconds=5)
+
+# Python encodes names of hosts itself, and refuses labels that DNS does.
+_LOST: Final = (aiohttp.ClientError, TimeoutError, OSError, UnicodeError)
+
+# No label of a host is longer; a pattern that is would only cost time.
+_LONGEST_LABEL: Final = 63
+_API_PATHS: Final = ("/v1", "/v2")
+
+_DOCKER_CONFIG_JSON: Final = ".dockerconfigjson"
+_DOCKER_CFG: Final = ".dockercfg"
+
+_ENTRIES: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+# Registries send one or two; more is an attempt to keep us busy.
+_MOST: Final = 8
+_LONGEST: Final = 8 * 1024
+
+_WORD: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_PARAMETER: Final = re.compile(rf'({_WORD})[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|({_WORD}))')
+_SCHEME: Final = re.compile(rf"({_WORD})(?=[ \t]|,|$)")
+_BETWEEN: Final = re.compile(r"[ \t,]*")
+_ELSE: Final = re.compile(r"[^ \t,]+")
+
+# Some are signed lists of all rights, of several kilobytes.
+_LONGEST_ANSWER: Final = 64 * 1024
+_LONGEST_TOKEN: Final = 32 * 1024
+_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
+# A token without a time is good for a minute, and none for less, by the protocol.
+_SHORTEST_LIFE: Final = timedelta(seconds=60)
+_LONGEST_LIFE: Final = timedelta(hours=1)
+# So that it does not end on its way.
+_MARGIN: Final = timedelta(seconds=10)
+_MOST_KEPT: Final = 1000
+_CLIENT_ID: Final = "rollout-operator"
+# A registry may know the repository by another name than ours. Any right beyond pull is not ours.
+_PULL_ONLY: Final = re.compile(r"repository:[a-z0-9._/:-]{1,300}:pull")
+
+# From a registry to its store, and there perhaps to another region.
+_MOST_REDIRECTS: Final = 5
+# Bodies are up to some megabytes each, and a container has 200.
+AT_MOST: Final = 4
+# A registry that hangs must leave turns for the others.
+AT_MOST_PER_HOST: Final = 2
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+
 
 class RegistryError(OperatorError):
     """A registry was not read. `retry_after` is how long it wants no further request."""
@@ -74,18 +126,6 @@ class NoAnswer(OperatorError):
 
 class BadAnswer(OperatorError):
     """Within this package: an answer that is not to be used. The text says why."""
-
-
-# Names of stores below a CDN are signed in a header of a redirect: two or three kilobytes of it.
-_LONGEST_HEADER: Final = 16 * 1024
-_MOST_HEADERS: Final = 96
-_READ_BUFFER: Final = 64 * 1024
-# An error is a line of JSON; the rest of a longer answer is left unread.
-_LONGEST_ERROR: Final = 16 * 1024
-_CONNECT_LIMIT: Final = timedelta(seconds=5)
-
-# Python encodes names of hosts itself, and refuses labels that DNS does.
-_LOST: Final = (aiohttp.ClientError, TimeoutError, OSError, UnicodeError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,14 +278,7 @@ def _translate(error: Exception) -> NoAnswer:
     return NoAnswer("the connection broke")
 
 
-# No label of a host is longer; a pattern that is would only cost time.
-_LONGEST_LABEL: Final = 63
-_API_PATHS: Final = ("/v1", "/v2")
-
 T = TypeVar("T")
-
-_DOCKER_CONFIG_JSON: Final = ".dockerconfigjson"
-_DOCKER_CFG: Final = ".dockercfg"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,7 +389,6 @@ class _Config(msgspec.Struct):
 
 
 _CONFIG: Final = msgspec.json.Decoder(_Config)
-_ENTRIES: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ENTRY: Final = msgspec.json.Decoder(_KeyringEntry)
 
 
@@ -424,30 +456,6 @@ def _split_auth(text: str) -> tuple[str, str] | None:
     # Old Docker clients filled it up with zeros.
     return (username, password.strip("\x00")) if colon else None
 
-
-# Registries send one or two; more is an attempt to keep us busy.
-_MOST: Final = 8
-_LONGEST: Final = 8 * 1024
-
-_WORD: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-_PARAMETER: Final = re.compile(rf'({_WORD})[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|({_WORD}))')
-_SCHEME: Final = re.compile(rf"({_WORD})(?=[ \t]|,|$)")
-_BETWEEN: Final = re.compile(r"[ \t,]*")
-_ELSE: Final = re.compile(r"[^ \t,]+")
-
-# Some are signed lists of all rights, of several kilobytes.
-_LONGEST_ANSWER: Final = 64 * 1024
-_LONGEST_TOKEN: Final = 32 * 1024
-_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
-# A token without a time is good for a minute, and none for less, by the protocol.
-_SHORTEST_LIFE: Final = timedelta(seconds=60)
-_LONGEST_LIFE: Final = timedelta(hours=1)
-# So that it does not end on its way.
-_MARGIN: Final = timedelta(seconds=10)
-_MOST_KEPT: Final = 1000
-_CLIENT_ID: Final = "rollout-operator"
-# A registry may know the repository by another name than ours. Any right beyond pull is not ours.
-_PULL_ONLY: Final = re.compile(r"repository:[a-z0-9._/:-]{1,300}:pull")
 
 Send = Callable[[_RegistryRequest], Awaitable[RegistryAnswer]]
 
@@ -630,14 +638,6 @@ def _read_token(body: bytes) -> tuple[str, timedelta]:
     seconds = min(max(answer.expires_in or 0, 0), _LONGEST_LIFE.total_seconds())
     return f"Bearer {token}", max(timedelta(seconds=seconds), _SHORTEST_LIFE)
 
-
-# From a registry to its store, and there perhaps to another region.
-_MOST_REDIRECTS: Final = 5
-# Bodies are up to some megabytes each, and a container has 200.
-AT_MOST: Final = 4
-# A registry that hangs must leave turns for the others.
-AT_MOST_PER_HOST: Final = 2
-_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 _ChooseProxy = Callable[[str], str | None]
 """Returns the URL of the proxy for a URL, None for a direct connection."""

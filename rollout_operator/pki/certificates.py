@@ -44,6 +44,22 @@ from rollout_operator.planning.certificate import (
     Wanted,
 )
 
+# The first three are those of every version of the Secret; a reader that does not know the others
+# leaves them alone.
+_SECRET_KEYS: Final[Mapping[str, str]] = {
+    "ca": "ca",
+    "cert": "cert",
+    "key": "key",
+    "ca_key": "ca-key",
+    "next_ca": "next-ca",
+    "next_ca_key": "next-ca-key",
+    "old_ca": "old-ca",
+}
+"""Field of `KeyMaterial` → key in the data of the Secret."""
+_MADE_BY_US: Final = "true"
+# The type of a Secret that names none.
+_PLAIN: Final = "Opaque"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Pair:
@@ -426,23 +442,6 @@ def _vouches(cas: _Chain, certificate: bytes) -> bool | None:
         return _find_root(load_chain(certificate, "cert"), cas) is not None
     except InvalidInput:
         return None
-
-
-# The first three are those of every version of the Secret; a reader that does not know the others
-# leaves them alone.
-_SECRET_KEYS: Final[Mapping[str, str]] = {
-    "ca": "ca",
-    "cert": "cert",
-    "key": "key",
-    "ca_key": "ca-key",
-    "next_ca": "next-ca",
-    "next_ca_key": "next-ca-key",
-    "old_ca": "old-ca",
-}
-"""Field of `KeyMaterial` → key in the data of the Secret."""
-_MADE_BY_US: Final = "true"
-# The type of a Secret that names none.
-_PLAIN: Final = "Opaque"
 
 
 class _SecretApi(Protocol):

@@ -22,6 +22,39 @@ OPENMETRICS_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=
 _TYPES: Final = {"unknown": "untyped", "info": "gauge", "stateset": "gauge"}
 
 
+_LABEL: Final = "namespace"
+# Of which a process has one set, whatever namespaces it watches; by attribute of `Metrics`.
+_OF_PROCESS: Final = (
+    "http_request_duration",
+    "http_request_bytes",
+    "http_response_bytes",
+    "http_inflight",
+    "server_invalid_cluster",
+    "api_request_duration",
+    "api_rate_limited",
+    "pod_request_duration",
+    "client_invalid_cluster",
+    "forwarded_reviews",
+    "certificate_expiry",
+    "ca_bundle_writes",
+    "loop_lag_seconds",
+    "leader_status",
+)
+_ALWAYS_OF_PROCESS: Final = (
+    "rollout_operator_build_info",
+    "kube_validating_webhook_failure_policy",
+    "ProcessCollector",
+)
+"""The others of a process, by name."""
+
+# A pipe that polls as writable takes this much without blocking (PIPE_BUF on Linux).
+_PIECE: Final = 4096
+
+# A burst may fill a pipe faster than the reader empties it; a reader that needs longer than this
+# has stopped, and is not waited for again until it has read something.
+_GRACE_MILLISECONDS: Final = 20
+
+
 class Collects(Protocol):
     """A registry, as far as it is read here."""
 
@@ -117,32 +150,6 @@ def _escape_help(text: str) -> str:
     return text.replace("\\", r"\\").replace("\n", r"\n")
 
 
-_LABEL: Final = "namespace"
-# Of which a process has one set, whatever namespaces it watches; by attribute of `Metrics`.
-_OF_PROCESS: Final = (
-    "http_request_duration",
-    "http_request_bytes",
-    "http_response_bytes",
-    "http_inflight",
-    "server_invalid_cluster",
-    "api_request_duration",
-    "api_rate_limited",
-    "pod_request_duration",
-    "client_invalid_cluster",
-    "forwarded_reviews",
-    "certificate_expiry",
-    "ca_bundle_writes",
-    "loop_lag_seconds",
-    "leader_status",
-)
-_ALWAYS_OF_PROCESS: Final = (
-    "rollout_operator_build_info",
-    "kube_validating_webhook_failure_policy",
-    "ProcessCollector",
-)
-"""The others of a process, by name."""
-
-
 def _name_family(collector: Collector) -> str:
     """Return the name of a family; its class where the collector has no name."""
     describe = getattr(collector, "describe", list)
@@ -221,14 +228,6 @@ def _add_label(piece: Metric, namespace: str) -> Metric:
     own = {_LABEL: namespace}
     piece.samples = [sample._replace(labels={**own, **sample.labels}) for sample in piece.samples]
     return piece
-
-
-# A pipe that polls as writable takes this much without blocking (PIPE_BUF on Linux).
-_PIECE: Final = 4096
-
-# A burst may fill a pipe faster than the reader empties it; a reader that needs longer than this
-# has stopped, and is not waited for again until it has read something.
-_GRACE_MILLISECONDS: Final = 20
 
 
 class Sink:

@@ -26,6 +26,51 @@ _POLICY: Final = ("namespace", "name")
 _POLICY_PREFIX: Final = "rollout_operator_multiaz_"
 
 
+# A bake takes minutes or hours.
+_RELEASE_BUCKETS: Final = (
+    10,
+    30,
+    60,
+    300,
+    600,
+    1800,
+    3600,
+    3 * 3600,
+    6 * 3600,
+    12 * 3600,
+    24 * 3600,
+)
+_TRIGGERS: Final = ("User", "System")
+_CAUSES: Final = ("before_bake", "in_bake")
+
+_FOUND: Final = frozenset(HealthStatus)
+# Reasons of conditions; what other writers put there is one series together.
+_BLOCKING: Final = frozenset(
+    {
+        *("BakeTimeFailed", "FluxNotInstalled", "GateListFailed", "HealthCheckListFailed"),
+        *("InvalidSpec", "RecoveryTimeout", "RolloutFailed", "TargetConflict"),
+        *("UpgradePathUnknown", "WantedVersionNotFound", "WantedVersionNotVerified"),
+    }
+)
+# Time alone, or health, may change these; or a person wants it so, or another condition says more.
+_WAITING: Final = frozenset(
+    {
+        *("BakeTimeRetrying", "NoReleasesAvailable", "NothingDeployed", "WritingTargets"),
+        *("Suspended", "UnhealthyHealthChecks"),
+    }
+)
+# By condition, what it is where a person has to act.
+_BLOCKED: Final = {
+    "Ready": "False",
+    "Stalled": "True",
+    "TargetConflict": "True",
+    "DeploymentBlocked": "True",
+    "UpgradePathUnknown": "True",
+}
+_RELEASE_PREFIX: Final = "rollout_operator_release_"
+_ROLLOUT: Final = ("namespace", "rollout")
+
+
 class _Shown(msgspec.Struct, frozen=True, kw_only=True):
     """What the gauges of a policy say now."""
 
@@ -173,50 +218,6 @@ def _make_gauge(registry: CollectorRegistry, name: str, text: str, *labels: str)
 def _make_policy_counter(registry: CollectorRegistry, name: str, text: str) -> Counter:
     return Counter(f"{_POLICY_PREFIX}{name}_total", text, (*_POLICY, "zone"), registry=registry)
 
-
-# A bake takes minutes or hours.
-_RELEASE_BUCKETS: Final = (
-    10,
-    30,
-    60,
-    300,
-    600,
-    1800,
-    3600,
-    3 * 3600,
-    6 * 3600,
-    12 * 3600,
-    24 * 3600,
-)
-_TRIGGERS: Final = ("User", "System")
-_CAUSES: Final = ("before_bake", "in_bake")
-
-_FOUND: Final = frozenset(HealthStatus)
-# Reasons of conditions; what other writers put there is one series together.
-_BLOCKING: Final = frozenset(
-    {
-        *("BakeTimeFailed", "FluxNotInstalled", "GateListFailed", "HealthCheckListFailed"),
-        *("InvalidSpec", "RecoveryTimeout", "RolloutFailed", "TargetConflict"),
-        *("UpgradePathUnknown", "WantedVersionNotFound", "WantedVersionNotVerified"),
-    }
-)
-# Time alone, or health, may change these; or a person wants it so, or another condition says more.
-_WAITING: Final = frozenset(
-    {
-        *("BakeTimeRetrying", "NoReleasesAvailable", "NothingDeployed", "WritingTargets"),
-        *("Suspended", "UnhealthyHealthChecks"),
-    }
-)
-# By condition, what it is where a person has to act.
-_BLOCKED: Final = {
-    "Ready": "False",
-    "Stalled": "True",
-    "TargetConflict": "True",
-    "DeploymentBlocked": "True",
-    "UpgradePathUnknown": "True",
-}
-_RELEASE_PREFIX: Final = "rollout_operator_release_"
-_ROLLOUT: Final = ("namespace", "rollout")
 
 AnyRollout = ReleaseRollout | RefusedRelease
 _Series = Iterator[tuple[Sequence[str], float]]

@@ -46,6 +46,21 @@ _SHORT_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "\\"
 _OWN_KEYS: Final = frozenset({"level", "ts", "msg"})
 
 
+_BOUND: Final[ContextVar[Mapping[str, object]]] = ContextVar("bound log keys")
+_NO_KEYS: Final[Mapping[str, object]] = {}
+
+_STDERR: Final = 2
+
+_LEVELS: Final = tuple(Severity)
+
+_STDLIB_LEVELS: Final = {
+    Severity.DEBUG: logging.DEBUG,
+    Severity.INFO: logging.INFO,
+    Severity.WARN: logging.WARNING,
+    Severity.ERROR: logging.ERROR,
+}
+
+
 def render_logfmt(level: str, timestamp: str, message: str, keys: Mapping[str, object]) -> bytes:
     """Return the record as `level=… ts=… msg="…" key=value …`, in the order given."""
     parts = [f"level={level} ts={timestamp} msg={_logfmt(message)}"]
@@ -178,22 +193,10 @@ def _is_secret(key: str) -> bool:
     return re.split(r"[._-]", key.lower())[-1] in _SECRET_KEYS
 
 
-_BOUND: Final[ContextVar[Mapping[str, object]]] = ContextVar("bound log keys")
-_NO_KEYS: Final[Mapping[str, object]] = {}
-
 Write = Callable[[bytes], None]
 """Takes one line with its line feed; must not raise."""
 
-_STDERR: Final = 2
 _FORMATS: Final[dict[str, Render]] = {"logfmt": render_logfmt, "json": render_json}
-_LEVELS: Final = tuple(Severity)
-
-_STDLIB_LEVELS: Final = {
-    Severity.DEBUG: logging.DEBUG,
-    Severity.INFO: logging.INFO,
-    Severity.WARN: logging.WARNING,
-    Severity.ERROR: logging.ERROR,
-}
 
 
 class Emit(Protocol):

@@ -57,6 +57,96 @@ GROUP: Final = "rollout_group"
 ZONE: Final = "zone"
 
 
+MAX_USERS: Final = 64
+OTHER: Final = "other"
+# After so long a refusal counts half: a name that was refused a thousand times makes room for one
+# that is refused now after some hours, and what was refused once within minutes.
+_HALF_LIFE: Final = timedelta(hours=1)
+# Names without series whose refusals are counted; those refused longest ago are forgotten first.
+_MAX_CANDIDATES: Final = 1024
+
+BUDGET_RESULTS: Final = ("updated", "deleted", "invalid", "ignored", "delete-ignored")
+
+_ALLOWED: Final = 200
+_DENIED: Final = "denied"
+_UNDETERMINED: Final = "err: sts-pod-status-not-determined"
+_REASONS: Final = {
+    Code.NOT_AN_EVICTION: "invalid-request",
+    Code.OTHER_NAMESPACE: "invalid-request",
+    Code.POD_NOT_FOUND: "pod-not-found",
+    Code.POD_NOT_RUNNING: "pod-not-ready",
+    Code.BUDGETS_OVERLAP: "cfg-not-found",
+    Code.BUDGETS_NOT_READ: "cfg-not-found",
+    Code.POD_NOT_IN_SCOPE: "pod-not-in-scope",
+    Code.OWNER_NOT_STATEFULSET: "sts-no-found",
+    Code.BUDGET_ZERO: "max-unavailable-0",
+    Code.BUDGET_INVALID: "max-unavailable-0",
+    Code.TOO_FEW_ZONES: "min-sts-not-found",
+    Code.PARTITION_UNKNOWN: "partition-not-identified",
+    Code.GRANT_NOT_RECORDED: _UNDETERMINED,
+    Code.SNAPSHOT_STALE: _UNDETERMINED,
+    Code.STATUS_BEHIND: _UNDETERMINED,
+    Code.OBJECT_UNREADABLE: _UNDETERMINED,
+    Code.CANNOT_CHECK: _UNDETERMINED,
+    Code.DISRUPTION_BUDGET_USED: _DENIED,
+    Code.DISRUPTION_GRANTED: "allowed",
+}
+# What these come to is known beforehand: an alert sees a zero and not an absence.
+_FROM_START: Final = (
+    (Code.DISRUPTION_GRANTED, _ALLOWED),
+    (Code.POD_NOT_IN_SCOPE, _ALLOWED),
+    (Code.DISRUPTION_BUDGET_USED, 429),
+)
+
+_GROUP_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+REQUEST_BUCKETS: Final = (*_GROUP_BUCKETS, 25, 50, 100)
+# 4 bytes to 1 GiB: sizes of messages differ by magnitudes.
+_SIZE_BUCKETS: Final = tuple(float(4**power) for power in range(1, 16))
+# The promise is 50 ms from event to delete; a wait of seconds means too few workers.
+_WAIT_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 10, 60)
+
+_NOT_OF_GROUPS: Final = NEVER_HOLDING | REVIEW_CODES | POLICY_CODES
+WAIT_CODES: Final = tuple(code for code in Code if code not in _NOT_OF_GROUPS)
+# Every operator reads pods and StatefulSets; other groups have a series once they are held back.
+_API_GROUPS: Final = ("core", "apps")
+DELETE_OUTCOMES: Final = ("accepted", "conflict", "refused", "unknown", "gone")
+EVENT_OUTCOMES: Final = ("written", "repeated", "limited", "dropped", "denied", "failed")
+SHADOW_DIFFERENCES: Final = ("deleted", "not_deleted")
+_SCALING_DIRECTIONS: Final = ("up", "down")
+_SCALING_OUTCOMES: Final = ("accepted", "conflict", "refused", "unknown", "failed")
+# What keeps a count from being decided or written.
+_SCALING_FAILURES: Final = (
+    Code.SCALE_REFUSED,
+    Code.LIVE_READ_EXPIRED,
+    Code.COUNT_CONTESTED,
+    Code.NO_LEADING_ZONE,
+    Code.LEADING_ZONES_CIRCLE,
+    Code.WAIT_TIME_MISSING,
+    Code.BAD_DOWNSCALE_TIME,
+    Code.BAD_REFERENCE,
+    Code.BAD_DELAY,
+)
+
+# A reason whose numbers change with each event is written at most this often per zone.
+QUIET: Final = timedelta(seconds=1)
+# A reason that passes by in every rollout is worth a line only when it stays: a zone whose only pod
+# is replaced owns none for a moment.
+PATIENCE: Final = {Code.PODS_MISSING: timedelta(seconds=30)}
+
+# Severities are strings, which are ordered by their letters.
+_LOUDNESS: Final = {severity: place for place, severity in enumerate(Severity)}
+_FAULT: Final = "Group is held by a fault"
+_MESSAGES: Final = {
+    Code.UP_TO_DATE: "Group is up to date",
+    Code.BACKING_OFF: "Group waits after an error",
+    Code.SHADOW_MODE: "Group would move",
+    Code.WRONG_STRATEGY: _FAULT,
+    Code.REVISION_EMPTY: _FAULT,
+    Code.OBJECT_UNREADABLE: _FAULT,
+    Code.PODS_MISSING: _FAULT,
+}
+
+
 class _InPieces(MetricWrapperBase):
     """A family that gives itself as several `Metric` of the same name, one after the other."""
 
@@ -122,15 +212,6 @@ class Rebuilt(Collector):
                 gauge = GaugeMetricFamily(self._name, self._text, labels=self._labels)
             gauge.add_metric(values, number)
         yield gauge
-
-
-MAX_USERS: Final = 64
-OTHER: Final = "other"
-# After so long a refusal counts half: a name that was refused a thousand times makes room for one
-# that is refused now after some hours, and what was refused once within minutes.
-_HALF_LIFE: Final = timedelta(hours=1)
-# Names without series whose refusals are counted; those refused longest ago are forgotten first.
-_MAX_CANDIDATES: Final = 1024
 
 
 class _Score(msgspec.Struct):
@@ -287,40 +368,6 @@ def _make_gauge(registry: CollectorRegistry, name: str, text: str) -> Gauge:
     )
 
 
-BUDGET_RESULTS: Final = ("updated", "deleted", "invalid", "ignored", "delete-ignored")
-
-_ALLOWED: Final = 200
-_DENIED: Final = "denied"
-_UNDETERMINED: Final = "err: sts-pod-status-not-determined"
-_REASONS: Final = {
-    Code.NOT_AN_EVICTION: "invalid-request",
-    Code.OTHER_NAMESPACE: "invalid-request",
-    Code.POD_NOT_FOUND: "pod-not-found",
-    Code.POD_NOT_RUNNING: "pod-not-ready",
-    Code.BUDGETS_OVERLAP: "cfg-not-found",
-    Code.BUDGETS_NOT_READ: "cfg-not-found",
-    Code.POD_NOT_IN_SCOPE: "pod-not-in-scope",
-    Code.OWNER_NOT_STATEFULSET: "sts-no-found",
-    Code.BUDGET_ZERO: "max-unavailable-0",
-    Code.BUDGET_INVALID: "max-unavailable-0",
-    Code.TOO_FEW_ZONES: "min-sts-not-found",
-    Code.PARTITION_UNKNOWN: "partition-not-identified",
-    Code.GRANT_NOT_RECORDED: _UNDETERMINED,
-    Code.SNAPSHOT_STALE: _UNDETERMINED,
-    Code.STATUS_BEHIND: _UNDETERMINED,
-    Code.OBJECT_UNREADABLE: _UNDETERMINED,
-    Code.CANNOT_CHECK: _UNDETERMINED,
-    Code.DISRUPTION_BUDGET_USED: _DENIED,
-    Code.DISRUPTION_GRANTED: "allowed",
-}
-# What these come to is known beforehand: an alert sees a zero and not an absence.
-_FROM_START: Final = (
-    (Code.DISRUPTION_GRANTED, _ALLOWED),
-    (Code.POD_NOT_IN_SCOPE, _ALLOWED),
-    (Code.DISRUPTION_BUDGET_USED, 429),
-)
-
-
 class _BudgetMetrics:
     """One counter of all budgets, and two gauges of each."""
 
@@ -404,36 +451,6 @@ class DisruptionMetrics:
             child = self._requests.labels(_REASONS.get(code, _DENIED), str(status))
             self._children[code, status] = child
         return child
-
-
-_GROUP_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-REQUEST_BUCKETS: Final = (*_GROUP_BUCKETS, 25, 50, 100)
-# 4 bytes to 1 GiB: sizes of messages differ by magnitudes.
-_SIZE_BUCKETS: Final = tuple(float(4**power) for power in range(1, 16))
-# The promise is 50 ms from event to delete; a wait of seconds means too few workers.
-_WAIT_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 10, 60)
-
-_NOT_OF_GROUPS: Final = NEVER_HOLDING | REVIEW_CODES | POLICY_CODES
-WAIT_CODES: Final = tuple(code for code in Code if code not in _NOT_OF_GROUPS)
-# Every operator reads pods and StatefulSets; other groups have a series once they are held back.
-_API_GROUPS: Final = ("core", "apps")
-DELETE_OUTCOMES: Final = ("accepted", "conflict", "refused", "unknown", "gone")
-EVENT_OUTCOMES: Final = ("written", "repeated", "limited", "dropped", "denied", "failed")
-SHADOW_DIFFERENCES: Final = ("deleted", "not_deleted")
-_SCALING_DIRECTIONS: Final = ("up", "down")
-_SCALING_OUTCOMES: Final = ("accepted", "conflict", "refused", "unknown", "failed")
-# What keeps a count from being decided or written.
-_SCALING_FAILURES: Final = (
-    Code.SCALE_REFUSED,
-    Code.LIVE_READ_EXPIRED,
-    Code.COUNT_CONTESTED,
-    Code.NO_LEADING_ZONE,
-    Code.LEADING_ZONES_CIRCLE,
-    Code.WAIT_TIME_MISSING,
-    Code.BAD_DOWNSCALE_TIME,
-    Code.BAD_REFERENCE,
-    Code.BAD_DELAY,
-)
 
 
 class Metrics:
@@ -762,25 +779,6 @@ def _list_failure_policies(
         for each in ("Fail", "Ignore"):
             yield (kind, hook, each), each == policy
 
-
-# A reason whose numbers change with each event is written at most this often per zone.
-QUIET: Final = timedelta(seconds=1)
-# A reason that passes by in every rollout is worth a line only when it stays: a zone whose only pod
-# is replaced owns none for a moment.
-PATIENCE: Final = {Code.PODS_MISSING: timedelta(seconds=30)}
-
-# Severities are strings, which are ordered by their letters.
-_LOUDNESS: Final = {severity: place for place, severity in enumerate(Severity)}
-_FAULT: Final = "Group is held by a fault"
-_MESSAGES: Final = {
-    Code.UP_TO_DATE: "Group is up to date",
-    Code.BACKING_OFF: "Group waits after an error",
-    Code.SHADOW_MODE: "Group would move",
-    Code.WRONG_STRATEGY: _FAULT,
-    Code.REVISION_EMPTY: _FAULT,
-    Code.OBJECT_UNREADABLE: _FAULT,
-    Code.PODS_MISSING: _FAULT,
-}
 
 _Key = tuple[Code, str]
 

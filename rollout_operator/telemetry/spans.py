@@ -17,6 +17,9 @@ K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
 
 
+_NOTHING: Final[Mapping[str, str]] = {}
+
+
 @unique
 class SpanRole(Enum):
     """Which part a span has in a request."""
@@ -78,7 +81,6 @@ class _NoSpan:
 
 
 NO_SPAN: Final = _NoSpan()
-_NOTHING: Final[Mapping[str, str]] = {}
 
 
 class Spans:
