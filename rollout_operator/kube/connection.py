@@ -65,7 +65,7 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 # The token of a pod is bound to the very ServiceAccount that it was made for.
 _IN_POD: Final = "restart the pod where its ServiceAccount was deleted and created again"
-_BY_KUBECONFIG: Final = "log in again, or mend the user of the kubeconfig"
+_BY_KUBECONFIG: Final = "log in again, or fix the user of the kubeconfig"
 
 _SERVICE: Final = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
 

@@ -214,7 +214,6 @@ class Election:
         return None if self._state is ElectionState.ALONE else self._until - self._clock.elapsed()
 
     async def run(self) -> None:
-        """Take part until cancelled."""
         while self._name and self._state in _TAKING_PART:
             try:
                 async with asyncio.timeout(self._times.deadline.total_seconds()), self._lock:

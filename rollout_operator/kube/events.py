@@ -127,14 +127,12 @@ class _Recent(Generic[K, V]):
         return self._entries.get(key)
 
     def put(self, key: K, value: V) -> None:
-        """Take an entry in, and forget the entry that was used longest ago."""
         self._entries[key] = value
         self._entries.move_to_end(key)
         if len(self._entries) > self._most:
             self._entries.popitem(last=False)
 
     def drop(self, key: K) -> None:
-        """Forget an entry, if it is there."""
         self._entries.pop(key, None)
 
 
@@ -215,7 +213,6 @@ class SeriesMemory:
         return series
 
     def record(self, event: EventRecord, name: str, count: int) -> None:
-        """Remember that it was written under this name as having happened so often."""
         series = EventSeries(name=name, count=count, last_at=self._clock.elapsed())
         self._series.put(event, series)
 
@@ -438,5 +435,4 @@ def cut_note(text: str) -> str:
 
 
 def _render_time(at: datetime) -> str:
-    """Return a time of UTC as the API's MicroTime."""
     return f"{at:%Y-%m-%dT%H:%M:%S.%f}Z"

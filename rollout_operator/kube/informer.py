@@ -9,7 +9,7 @@ idle server sends none: its etcd reports progress only every ten minutes.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import timedelta
 from typing import Final, Generic, NoReturn, Protocol
@@ -127,6 +127,20 @@ class Collection(msgspec.Struct, Generic[Cached], frozen=True, kw_only=True):
             has_turn=has_turn,
         )
 
+    def watch(
+        self, api: Watcher, *, version: str = "", lasts: timedelta
+    ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
+        """Open a watch from this version on; without one, all objects come first."""
+        return api.watch(
+            self.resource,
+            self.namespace,
+            resource_version=version,
+            selector=self.selector,
+            field_selector=self.field_selector,
+            lasts=lasts,
+            has_state=not version,
+        )
+
     async def fetch_object(self, api: Reader, namespace: str, name: str) -> Page:
         """Return the list of one object, empty where it is gone or no longer selected.
 
@@ -153,7 +167,6 @@ class Collection(msgspec.Struct, Generic[Cached], frozen=True, kw_only=True):
             raise Unreachable(f"{self.text('watch')}: {error}") from error
 
     def read(self, raw: msgspec.Raw) -> Cached:
-        """Return the slim object, `Unreadable` where it cannot be decoded."""
         try:
             return self.decode(raw)
         except DecodeError as error:
@@ -282,15 +295,7 @@ class StateStream(Generic[Cached]):
         items: dict[Key, Cached] = {}
         async with (
             asyncio.timeout(SILENCE.total_seconds()) as limit,
-            self._api.watch(
-                self._of.resource,
-                self._of.namespace,
-                resource_version="",
-                selector=self._of.selector,
-                field_selector=self._of.field_selector,
-                lasts=_LASTS,
-                has_state=True,
-            ) as events,
+            self._of.watch(self._api, lasts=_LASTS) as events,
         ):
             taken = 0
             async for event in events:
@@ -553,14 +558,7 @@ class Informer(Generic[Cached]):
         return timedelta(seconds=round(span.total_seconds()))
 
     async def _consume(self, lasts: timedelta) -> None:
-        async with self._api.watch(
-            self._of.resource,
-            self._of.namespace,
-            resource_version=self._version,
-            selector=self._of.selector,
-            field_selector=self._of.field_selector,
-            lasts=lasts,
-        ) as events:
+        async with self._of.watch(self._api, version=self._version, lasts=lasts) as events:
             self._last_error = self._broken_since = None
             self.liveness.turn(is_live=True)
             # Not with the list alone: a cache that is not kept up to date is none.

@@ -396,8 +396,6 @@ class _File(Confidential, msgspec.Struct):
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """Where a cluster or a user stands."""
-
     path: str
     """Files and path, the start of each message about it."""
     base: Path

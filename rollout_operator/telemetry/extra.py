@@ -27,19 +27,7 @@ _POLICY_PREFIX: Final = "rollout_operator_multiaz_"
 
 
 # A bake takes minutes or hours.
-_RELEASE_BUCKETS: Final = (
-    10,
-    30,
-    60,
-    300,
-    600,
-    1800,
-    3600,
-    3 * 3600,
-    6 * 3600,
-    12 * 3600,
-    24 * 3600,
-)
+_RELEASE_BUCKETS: Final = (10, 30, 60, 300, 600, *(h * 3600 for h in (0.5, 1, 3, 6, 12, 24)))
 _TRIGGERS: Final = ("User", "System")
 _CAUSES: Final = ("before_bake", "in_bake")
 

@@ -432,7 +432,7 @@ async def test_refused_credentials_come_with_what_helps_their_owner(
             with pytest.raises(Denied, match="credentials; restart the pod where"):
                 await client.fetch(PODS, "prod", "a-0")
         kubeconfig.cluster["certificate-authority-data"] = data(pki.ca)
-        with pytest.raises(Denied, match="credentials; log in again, or mend"):
+        with pytest.raises(Denied, match="credentials; log in again, or fix"):
             await fetch_by(kubeconfig.write(), server.url)
 
 
