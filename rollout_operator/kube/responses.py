@@ -241,7 +241,6 @@ class _Line(msgspec.Struct):
 
 
 _LINE: Final = msgspec.json.Decoder(_Line)
-_WATCH_STATUS: Final = msgspec.json.Decoder(Status)
 
 
 class Splitter:
@@ -300,7 +299,7 @@ def decode_event(line: bytes, call: Call) -> WatchEvent:
     if event.type != "ERROR":
         raise _garbage(call, f"type {excerpt(event.type)!r} is unknown", line)
     try:
-        status = _WATCH_STATUS.decode(event.object)
+        status = _STATUS.decode(event.object)
     except msgspec.MsgspecError as error:
         raise _garbage(call, f"{error}", line) from error
     raise error_of(call, status.code, status)
@@ -327,7 +326,7 @@ async def level(body: bytes) -> bytes:
 
 
 async def level_large(item: msgspec.Raw) -> msgspec.Raw:
-    """Do the same for an object whose cutting takes long: hardly any is as large."""
+    """Level an object that takes long to cut: hardly any is as large."""
     if memoryview(item).nbytes <= LARGE:
         return item
     return msgspec.Raw(await level(bytes(item)))

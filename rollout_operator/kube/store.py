@@ -191,9 +191,10 @@ class Store(Generic[Cached]):
         listed = {_key(item): item for item in items}
         self._deleted.clear()
         changes: list[Change[Cached]] = []
-        for old in [old for key, old in self._items.items() if not _lives_on(old, listed.get(key))]:
-            self._drop(old)
-            changes.append((old, None))
+        for key, old in tuple(self._items.items()):
+            if (new := listed.get(key)) is None or new.uid != old.uid:
+                self._drop(old)
+                changes.append((old, None))
         for key, item in listed.items():
             before = self._items.get(key)
             if before is None or before != item:
@@ -275,24 +276,11 @@ class StatefulSetStore(Store[StatefulSet | Unreadable]):
         return next(iter(self._by_uid.tagged(uid)), None)
 
 
-class BudgetStore(Store[AnyBudget]):
-    """Zone-aware budgets; `guards.arbiter` knows what they mean together.
-
-    A namespace has some dozens of them, a cluster as many configurations: a search reads all of
-    them.
-    """
-
-
-class ConfigurationStore(Store[Configuration]):
-    pass
-
-
-class NodeStore(Store[Node | Unreadable]):
-    pass
-
-
-class PolicyStore(Store[WatchedPolicy | Unreadable]):
-    pass
+# There are some dozens of each: a search reads all of them.
+BudgetStore: TypeAlias = Store[AnyBudget]
+ConfigurationStore: TypeAlias = Store[Configuration]
+NodeStore: TypeAlias = Store[Node | Unreadable]
+PolicyStore: TypeAlias = Store[WatchedPolicy | Unreadable]
 
 
 class WatchedStore(Store[AnyWatched]):
@@ -376,10 +364,6 @@ def _key(item: _Named) -> Key:
 def _is_known(version: str, newest: str) -> bool:
     """Return whether a version says nothing new to a reader that has seen `newest`."""
     return (version == newest and version != "") or is_older(version, newest)
-
-
-def _lives_on(old: Cached, new: Cached | None) -> bool:
-    return new is not None and new.uid == old.uid
 
 
 def decides(old: Cached, new: Cached) -> bool:
