@@ -63,7 +63,7 @@ class PodError(OperatorError):
     """
 
     def __init__(self, text: str, *, may_arrive: bool = False) -> None:
-        """`may_arrive`: it may do so later than now, since it has not answered."""
+        """`may_arrive`: the pod has not answered, and may still get the call."""
         super().__init__(text)
         self.may_arrive = may_arrive
 
@@ -294,7 +294,7 @@ async def _call_each(
 
 
 class HttpSender:
-    """Implements `client.Sender`. The first call opens what all of them share."""
+    """Sends over one session, which the first call opens."""
 
     def __init__(self, namespace: str, *, trust: ssl.SSLContext | None = None) -> None:
         """`trust` judges the certificates of pods; None trusts the CAs of the system."""

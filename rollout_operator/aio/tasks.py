@@ -166,7 +166,7 @@ V = TypeVar("V")
 
 
 def keep_if_dear(took: timedelta) -> timedelta:
-    """Return for how long to give out what took so long: what costs nothing is always new."""
+    """Return how long to share a value: the longer, the more time it took to make."""
     return min(took * _KEEP_FACTOR, _KEEP_LIMIT)
 
 

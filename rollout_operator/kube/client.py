@@ -325,7 +325,7 @@ def _translated(call: Call, timed_out: str = "timed out") -> Iterator[None]:
 
 
 def _render_loss(error: Exception) -> str:
-    """Return the text of an error; for a connection that was not made, our own."""
+    """Return the text of an error, in our own words if no connection was made."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return _render_distrust(error)
     if isinstance(error, aiohttp.ClientConnectorSSLError):
@@ -343,7 +343,7 @@ def _render_loss(error: Exception) -> str:
 
 
 def _render_distrust(error: aiohttp.ClientConnectorCertificateError) -> str:
-    """Return in words why the certificate of a server is not accepted, and what to do."""
+    """Say why a server's certificate is not accepted, and what to do."""
     cause = error.certificate_error
     code = getattr(cause, "verify_code", None)
     why = f"{getattr(cause, 'verify_message', None) or cause}"
@@ -357,9 +357,9 @@ def _render_distrust(error: aiohttp.ClientConnectorCertificateError) -> str:
 
 
 def _describe(call: Call) -> str:
-    """Return what metrics call a request, by kind and shape: there is no end to names.
+    """Return the label of a request in metrics: its kind and shape.
 
-    Nor to groups that are discovered: people name them, in annotations.
+    Names are unbounded, and so are discovered groups, which people name in annotations.
     """
     of = call.resource
     if call.verb == DISCOVER:

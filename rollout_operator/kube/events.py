@@ -267,7 +267,7 @@ class EventSender:
         self._has_warned = False
 
     def record(self, event: EventRecord) -> None:
-        """Have an event written soon, where there is room for it."""
+        """Queue an Event if there is room for it."""
         rank = EventRank.WARNING if event.severity in _LOUD else EventRank.NORMAL
         rank = EventRank.ROUTINE if event.is_routine else rank
         if self.admit(event.regarding.uid, event.action, rank):
@@ -394,7 +394,7 @@ class EventSender:
         return f"{prefix}.{int(at.timestamp() * 1_000_000):x}{next(self._numbers):04x}"
 
     def _fall_silent(self, error: ApiError) -> None:
-        """Send nothing for a while: what is missing does not come by requests."""
+        """Send nothing for a while: requests do not bring a missing right or API."""
         self._denials += 1
         self._silent_until = self._clock.elapsed() + REFUSED_EVENTS.bound(self._denials)
         self._drop_all("denied")
@@ -421,7 +421,7 @@ class EventSender:
 
 
 def _get_namespace(event: EventRecord) -> str:
-    """Return where an Event is written: about an object of the cluster, where kubectl looks."""
+    """Return the namespace to write to; about cluster objects, where kubectl looks."""
     return event.regarding.namespace or "default"
 
 

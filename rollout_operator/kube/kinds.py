@@ -155,7 +155,7 @@ class NamespaceShare(Generic[Cached]):
         raise AssertionError("a share is kept until it is cancelled")
 
     def take(self, old: Cached | None, new: Cached | None) -> None:
-        """Report a change of an object of this namespace, once its objects are handed over."""
+        """Report a change of an object of this namespace after the hand-over."""
         if not self._joined.is_set():
             return
         with bind_keys(namespace=self._of.namespace):
@@ -185,7 +185,7 @@ class OptionalInformer(Generic[Cached]):
 
     @property
     def is_absent(self) -> bool:
-        """Return whether the cluster does not have this kind, or no longer."""
+        """Return whether the cluster does not, or no longer, have this kind."""
         return isinstance(self._error or self._informer.last_error, NotFound)
 
     @property
@@ -200,10 +200,7 @@ class OptionalInformer(Generic[Cached]):
 
     @property
     def age(self) -> timedelta:
-        """Return the age of the newest proof that the cache is live; zero where there is no cache.
-
-        There is none of a kind that was removed: its objects went before it did.
-        """
+        """Return the age of the cache's newest proof of life; zero if there is no cache."""
         has_list = self._informer.has_synced and not self.is_absent
         return self._informer.age if has_list else timedelta(0)
 
@@ -289,7 +286,7 @@ class FollowedKind:
 
     @property
     def is_awaited(self) -> bool:
-        """Return whether nothing is known yet, not even what stands in the way."""
+        """Return whether there has been neither a list nor an error yet."""
         informer = self._informer
         if informer is None:
             return self._error is None
@@ -312,7 +309,7 @@ class FollowedKind:
         self._callbacks.append(callback)
 
     def on_news(self, callback: Callable[[], None]) -> None:
-        """Call back when the kind may be listed now, or the reason why it may not has changed."""
+        """Call back when the kind becomes listable, or the reason why it is not changes."""
         self._on_news.append(callback)
 
     async def run(self, clock: Clock) -> NoReturn:
@@ -355,7 +352,7 @@ class FollowedKind:
             callback()
 
     def _forget(self) -> None:
-        """Forget what is known where the cluster says that there is nothing, and only there."""
+        """Forget all objects, but only if the cluster says that the kind is absent."""
         if not self.is_absent or self._informer is None:
             return
         self._informer = self._resource = None
@@ -392,7 +389,7 @@ class ClusterKind(Generic[Cached]):
         self.informer.on_change(self._report)
 
     def find_share(self, of: Collection[Cached], metrics: Metrics) -> NamespaceShare[Cached] | None:
-        """Return the share of a namespace, None where it has to follow its objects by itself."""
+        """Return the share of a namespace; None if it must follow its objects itself."""
         if self.follow.lack is not None:
             return None
         share = self._shares[of.namespace] = NamespaceShare(
@@ -408,7 +405,7 @@ class ClusterKind(Generic[Cached]):
 
 
 class ClusterKinds(msgspec.Struct, frozen=True, kw_only=True):
-    """Kinds by which namespaces are discovered: they are followed in the whole cluster anyway."""
+    """The kinds by which namespaces are discovered, so they are followed in the whole cluster."""
 
     sets: ClusterKind[StatefulSet | Unreadable]
     budgets: ClusterKind[AnyBudget]

@@ -216,7 +216,7 @@ class _FollowedReference:
         self.read_again()
 
     def wake(self) -> None:
-        """Choose anew when to read: changes are watched now, or no longer."""
+        """Choose again when to read: whether changes are watched has changed."""
         self._woken.set()
 
     async def run(self) -> NoReturn:
@@ -328,7 +328,7 @@ class ChangeWatch:
         return self._informer is not None and self._informer.liveness.is_live
 
     def try_again(self) -> None:
-        """Try now, where the API server has refused and there is reason to hope."""
+        """Try now: the API server refused before, and something may have changed."""
         self._requested.set()
 
     async def run(self) -> NoReturn:
@@ -361,9 +361,9 @@ class ChangeWatch:
         return informer
 
     def _compare(self, store: Store[AnyWatched]) -> None:
-        """Have read whatever a list shows in another version than it was read in.
+        """Read again what a list shows in another version.
 
-        The events of the watch are not enough: they are ignored while a read fails, and what went
+        Events of the watch are not enough: they are ignored while a read fails, and what happened
         before the first list is no change.
         """
         for name, subscriber in self.subscribers.items():
@@ -431,7 +431,7 @@ class References:
         self._callbacks.append(callback)
 
     def want(self, group: GroupName, references: Iterable[Reference]) -> None:
-        """Follow these for a group, and no others for it any more; none forgets the group."""
+        """Follow exactly these for a group; none forgets the group."""
         wanted = frozenset(references)
         if wanted == self._wanted.get(group, frozenset()):
             return

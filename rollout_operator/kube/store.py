@@ -423,7 +423,7 @@ class Failures(msgspec.Struct):
     resumes: int = 0
 
     def record_list(self) -> None:
-        """Record that a list came in: the next resume is the first."""
+        """Record that a list succeeded: the next resume is the first."""
         self.resumes = 0
 
     def next(self, error: ApiError, rng: float, *, has_list: bool) -> Retry:
@@ -570,7 +570,7 @@ class Staleness:
         self._callbacks.append((limit, callback))
 
     def check(self, proven_at: timedelta | None, age: timedelta) -> None:
-        """Call back where that is due; the newest proof of life was at `proven_at`."""
+        """Call back if that is due; `proven_at` is the newest proof of life."""
         if proven_at is None or proven_at == self._reported_at:
             return
         due = [callback for limit, callback in self._callbacks if age > limit]

@@ -119,7 +119,7 @@ class NoAnswer(OperatorError):
     """Within this package: a request had no answer. The text says why."""
 
     def __init__(self, problem: str, *, is_without_tls: bool = False) -> None:
-        """`is_without_tls`: there is a server, or may be one, that speaks no TLS."""
+        """`is_without_tls`: the server, if there is one, may not speak TLS."""
         super().__init__(problem)
         self.is_without_tls = is_without_tls
 
@@ -253,7 +253,7 @@ async def _read_some(response: aiohttp.ClientResponse, longest: int) -> bytes:
 
 
 def _translate(error: Exception) -> NoAnswer:
-    """Return what went wrong in words of our own: those of the library quote URLs and servers."""
+    """Return the problem in our own words: those of the library quote URLs and servers."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         why = error.certificate_error
         message = why.verify_message if isinstance(why, ssl.SSLCertVerificationError) else ""

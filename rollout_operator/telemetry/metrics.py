@@ -185,7 +185,7 @@ class Histogram(_InPieces, prometheus_client.Histogram):
 
 
 class Rebuilt(Collector):
-    """A gauge whose series are made anew at each scrape: what is gone leaves none behind."""
+    """A gauge whose series are made anew at each scrape, so none outlives its object."""
 
     def __init__(
         self,
@@ -484,7 +484,7 @@ class Metrics:
         return metrics
 
     def begin_group(self, name: str) -> None:
-        """Make all series of a group exist, at zero where they are new. Counts nothing."""
+        """Create all series of a group, at zero."""
         if name in self._known:
             return
         self._known.add(name)
@@ -812,7 +812,7 @@ class _Logged(msgspec.Struct):
     """Since when a reason holds that is written only when it stays."""
 
     def covers(self, key: _Key, reason: Reason) -> bool:
-        """Return whether the log says this already, and no less loudly."""
+        """Return whether the log says this already, at this severity or a higher one."""
         stands = self.reasons.get(key)
         if stands is None or _stable_text(stands) != _stable_text(reason):
             return False

@@ -65,9 +65,9 @@ class Health:
         describe: _PartCheck = _fine,
         find_partial_lack: _PartCheck = _fine,
     ) -> None:
-        """Include one more part from now on; `describe` says what a person wants to know of it.
+        """Include a part; `describe` says what people want to know of it.
 
-        `find_partial_lack` says what it lacks without keeping the process from being ready.
+        `find_partial_lack` says what it lacks without making the process unready.
         """
         part = _Part(
             name=name,
