@@ -191,6 +191,7 @@ def test_the_role_is_exactly_what_the_operator_does() -> None:
         ("statefulsets/status", "update", ""),
         *(("zoneawarepoddisruptionbudgets", verb, "") for verb in ("list", "watch")),
         ("zoneawarepoddisruptionbudgets/status", "patch", ""),
+        ("multiazrollouts", "list", ""),
         *(("leases", verb, "rollout-operator") for verb in ("get", "patch")),
         ("leases", "create", ""),
         *(("events", verb, "") for verb in ("create", "patch")),
@@ -203,6 +204,7 @@ def test_the_role_is_exactly_what_the_operator_does() -> None:
         "statefulsets/status": ["apps"],
         "zoneawarepoddisruptionbudgets": ["rollout-operator.grafana.com"],
         "zoneawarepoddisruptionbudgets/status": ["rollout-operator.grafana.com"],
+        "multiazrollouts": ["rollout.grafana.com"],
         "leases": ["coordination.k8s.io"],
         "events": ["events.k8s.io"],
     }

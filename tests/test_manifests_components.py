@@ -65,7 +65,7 @@ ROLES = {
 ROLES["MAZ-84 status and strategy, and nothing else of a policy"] = (
     POLICIES,
     {
-        *(("multiazrollouts", verb, "") for verb in ("list", "watch", "get")),
+        *(("multiazrollouts", verb, "") for verb in ("watch", "get")),
         ("multiazrollouts/status", "patch", ""),
         ("statefulsets", "patch", ""),
     },

@@ -16,12 +16,15 @@ Composition of shadow mode: what wakes a group, and the controllers that decide 
 In place of the composition of rollouts and of scaling; caches and budgets are the same.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Set
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Final
+from typing import Final, NoReturn
 
+import msgspec
+
+from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.queue import AT_ONCE, BUGS, Backoff, WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.controllers.budgets import DisruptionController, PodKey
@@ -39,19 +42,31 @@ from rollout_operator.controllers.worker import Attempts, Result, Waker, Workers
 from rollout_operator.guards.arbiter import Accounts, Arbiter, ArbiterContext, BudgetCatalog
 from rollout_operator.guards.departed import BUDGET, GROUP, AnySet
 from rollout_operator.guards.grants import Recorder
-from rollout_operator.kube.api import ZONE_BUDGETS
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, ZONE_BUDGETS, Reader
 from rollout_operator.kube.informer import Collection
 from rollout_operator.kube.kinds import OptionalInformer
 from rollout_operator.kube.rate_limit import Priority
 from rollout_operator.kube.scales import References
 from rollout_operator.kube.store import AnyBudget, BudgetStore
-from rollout_operator.model.budget import DisruptionSource
+from rollout_operator.model.budget import (
+    DisruptionSource,
+    EventAction,
+    EventKind,
+    EventRecord,
+    ObjectEvent,
+    Regarding,
+)
 from rollout_operator.model.decode.custom import decode_budget
+from rollout_operator.model.decode.objects import read_as
+from rollout_operator.model.decode.wire import WirePlaced
 from rollout_operator.model.description import BudgetDescription
-from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.names import ApiError, DecodeError, Denied, GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, selects
+from rollout_operator.model.outcome import REMEDIES, Code, Severity
 from rollout_operator.operator.context import Context, Feature
 from rollout_operator.planning.replicas import keeps_time
+from rollout_operator.planning.wording import camel_case, join_names
+from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.spans import trace_keys
 
 # Groups that are reconciled at a time. A worker mostly waits for the API server or for a token of
@@ -532,3 +547,78 @@ class Shadow(Feature):
     def _describe(self) -> str:
         total = self._differences.total
         return f"nothing is written; {total} differences from the operator that acts"
+
+
+# A person who waits for a policy looks at it sooner; the requests are few.
+EVERY: Final = timedelta(minutes=5)
+IF_DENIED: Final = timedelta(hours=1)
+# Of more policies the first say enough.
+MOST: Final = 20
+NOTE: Final = f"this operator obeys no MultiAZRollouts: {REMEDIES[Code.POLICY_NOT_OBEYED]}"
+_POLICY: Final = msgspec.json.Decoder(WirePlaced)
+
+
+class UnobeyedPolicies(Feature):
+    """Reports MultiAZRollouts where their flag is not set: otherwise they do nothing, silently."""
+
+    def __init__(self, context: Context, budgets: Budgets) -> None:
+        self._context = context
+        self._client = context.open("finding policies", Priority.LIST)
+
+    @property
+    def busy(self) -> int:
+        return 0
+
+    def start(self, tasks: TaskStack) -> None:
+        context = self._context
+        looking = report_unobeyed(
+            self._client, context.namespace, context.events.report, context.clock
+        )
+        tasks.start("policies that are not obeyed", looking)
+
+    def close(self) -> None:
+        """Do nothing: the task ends with the others, and leaves no work unfinished."""
+
+    async def finish(self) -> None:
+        pass
+
+
+async def report_unobeyed(
+    reader: Reader, namespace: str, report: Callable[[EventRecord], None], clock: Clock
+) -> NoReturn:
+    """Report each policy once, looking for new ones until cancelled."""
+    reported: Set[str] = frozenset()
+    wait = EVERY
+    while True:
+        try:
+            reported = await _report_new(reader, namespace, report, reported)
+            wait = EVERY
+        except Denied as error:
+            # A Role of grafana/rollout-operator, which works without this right.
+            if wait is EVERY:
+                log.debug("May not list MultiAZRollouts", err=error)
+            wait = IF_DENIED
+        except (ApiError, DecodeError) as error:
+            wait = EVERY  # mostly the kind is not installed
+            log.debug("Found no MultiAZRollouts", err=error)
+        await clock.sleep(wait)
+
+
+async def _report_new(
+    reader: Reader, namespace: str, report: Callable[[EventRecord], None], reported: Set[str]
+) -> Set[str]:
+    """Report the policies that are new; return the UIDs of all that exist."""
+    # Not at version 0, where the API server ignores the limit.
+    page = await reader.fetch_page(MULTI_AZ_ROLLOUTS, namespace, limit=MOST)
+    found = [read_as(MULTI_AZ_ROLLOUTS.kind, raw, _POLICY).metadata for raw in page.items]
+    new = [policy for policy in found if policy.uid not in reported]
+    if new:
+        names = join_names([policy.name for policy in new])
+        log.warn("Obeying no MultiAZRollouts", policies=names, reason=Code.POLICY_NOT_OBEYED)
+    for policy in new:
+        regarding = Regarding(EventKind.POLICY, policy.namespace, policy.name, Uid(policy.uid))
+        event = ObjectEvent(
+            reason=camel_case(Code.POLICY_NOT_OBEYED), note=NOTE, severity=Severity.WARN
+        )
+        report(event.record(regarding, EventAction.WAIT))
+    return {policy.uid for policy in found}

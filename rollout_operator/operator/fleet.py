@@ -28,21 +28,16 @@ Every client that reaches the port may name a namespace, also a namespace that n
 are believed at a time, and a namespace that has proven to hold something counts no more. Where that
 many are empty, another namespace is watched once the API server shows something in it, as long as
 not too many are read.
-
-Say of MultiAZRollouts that this operator does not obey them, while they are switched off.
-
-Their kind may be installed, and a policy be applied, long before the flag is set: nothing would
-happen, and nobody would say so. Without the right to list them nothing is said.
 """
 
 import asyncio
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Set
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
-from typing import Final, NoReturn, Protocol
+from typing import Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -54,11 +49,8 @@ from rollout_operator.kube.api import (
     MULTI_AZ_ROLLOUTS,
     PODS,
     ROLLOUTS,
-    SELF_ACCESS_REVIEWS,
     STATEFULSETS,
     ZONE_BUDGETS,
-    ApiClient,
-    JsonObject,
     Reader,
     Resource,
 )
@@ -67,26 +59,16 @@ from rollout_operator.kube.informer import Collection, Informer
 from rollout_operator.kube.kinds import ClusterKind, ClusterKinds, OptionalInformer
 from rollout_operator.kube.rate_limit import Priority
 from rollout_operator.kube.store import Cached, Store
-from rollout_operator.model.budget import (
-    EventAction,
-    EventKind,
-    EventRecord,
-    ObjectEvent,
-    Regarding,
-)
+from rollout_operator.model.budget import EventRecord
 from rollout_operator.model.decode.custom import decode_budget, decode_watched_policy
-from rollout_operator.model.decode.installation import decode_allowed
-from rollout_operator.model.decode.objects import decode_statefulset, place_decoder, read_as
-from rollout_operator.model.decode.wire import WirePlaced
+from rollout_operator.model.decode.objects import decode_statefulset, place_decoder
 from rollout_operator.model.description import Description
-from rollout_operator.model.names import ApiError, DecodeError, OperatorError, Uid
+from rollout_operator.model.names import ApiError, OperatorError
 from rollout_operator.model.objects import AnyWatched, StatefulSet, Unreadable
-from rollout_operator.model.outcome import REMEDIES, Code, Severity
-from rollout_operator.operator.context import Context, Feature, Process, Telemetry
+from rollout_operator.operator.context import Process, Telemetry
 from rollout_operator.operator.engine import BudgetReports, Engine, ReviewSource
-from rollout_operator.operator.features import Budgets
+from rollout_operator.operator.features import UnobeyedPolicies
 from rollout_operator.planning.describe_groups import merge_descriptions
-from rollout_operator.planning.wording import camel_case, join_names
 from rollout_operator.telemetry.logs import bind_keys, log
 from rollout_operator.telemetry.states import Health
 
@@ -549,96 +531,6 @@ class ReviewedNamespaces:
         if len(self._empty) > MOST_EMPTY:
             self._empty.popitem(last=False)
         return False
-
-
-# A person who waits for a policy looks at it sooner; the requests are few.
-EVERY: Final = timedelta(minutes=5)
-IF_DENIED: Final = timedelta(hours=1)
-# Of more policies the first say enough.
-MOST: Final = 20
-_POLICY: Final = msgspec.json.Decoder(WirePlaced)
-NOTE: Final = f"this operator obeys no MultiAZRollouts: {REMEDIES[Code.POLICY_NOT_OBEYED]}"
-
-
-class UnobeyedPolicies(Feature):
-    """Reports the policies of one namespace, in the process that acts."""
-
-    def __init__(self, context: Context, budgets: Budgets) -> None:
-        self._context = context
-        self._client = context.open("finding policies", Priority.LIST)
-
-    @property
-    def busy(self) -> int:
-        """Return that nothing is being reconciled."""
-        return 0
-
-    def start(self, tasks: TaskStack) -> None:
-        """Begin to look for policies."""
-        context = self._context
-        report = context.events.report
-        looking = report_unobeyed(self._client, context.namespace, report, context.clock)
-        tasks.start("policies that are not obeyed", looking)
-
-    def close(self) -> None:
-        """Go on: it ends with the other tasks."""
-
-    async def finish(self) -> None:
-        """Wait for nothing: a report is no work that is left unfinished."""
-
-
-async def report_unobeyed(
-    client: ApiClient, namespace: str, report: Callable[[EventRecord], None], clock: Clock
-) -> NoReturn:
-    """Report each policy once, now and then looking for more, until cancelled."""
-    reported: Set[str] = frozenset()
-    while True:
-        wait = EVERY
-        try:
-            if await _may_list(client, namespace):
-                reported = await _report_new(client, namespace, report, reported)
-            else:
-                wait = IF_DENIED
-        except (ApiError, DecodeError) as error:
-            # Mostly the kind is not installed.
-            log.debug("Found no MultiAZRollouts", err=error)
-        await clock.sleep(wait)
-
-
-async def _may_list(client: ApiClient, namespace: str) -> bool:
-    """Return whether we have the right, which is asked for: a request is not denied."""
-    right = {
-        "verb": "list",
-        "group": MULTI_AZ_ROLLOUTS.group,
-        "resource": MULTI_AZ_ROLLOUTS.plural,
-        "namespace": namespace,
-    }
-    review: JsonObject = {
-        "apiVersion": f"{SELF_ACCESS_REVIEWS.group}/{SELF_ACCESS_REVIEWS.version}",
-        "kind": SELF_ACCESS_REVIEWS.kind,
-        "spec": {"resourceAttributes": right},
-    }
-    body = await client.create(SELF_ACCESS_REVIEWS, "", review)
-    return decode_allowed(SELF_ACCESS_REVIEWS.kind, body)
-
-
-async def _report_new(
-    client: Reader, namespace: str, report: Callable[[EventRecord], None], reported: Set[str]
-) -> Set[str]:
-    """Report the policies that have not been; return those that are there, by UID."""
-    # Not at version 0, where the API server knows no limit.
-    page = await client.fetch_page(MULTI_AZ_ROLLOUTS, namespace, limit=MOST)
-    found = [read_as(MULTI_AZ_ROLLOUTS.kind, raw, _POLICY).metadata for raw in page.items]
-    new = [policy for policy in found if policy.uid not in reported]
-    if new:
-        names = join_names([policy.name for policy in new])
-        log.warn("Obeying no MultiAZRollouts", policies=names, reason=Code.POLICY_NOT_OBEYED)
-    for policy in new:
-        regarding = Regarding(EventKind.POLICY, policy.namespace, policy.name, Uid(policy.uid))
-        event = ObjectEvent(
-            reason=camel_case(Code.POLICY_NOT_OBEYED), note=NOTE, severity=Severity.WARN
-        )
-        report(event.record(regarding, EventAction.WAIT))
-    return {policy.uid for policy in found}
 
 
 class Namespaces:

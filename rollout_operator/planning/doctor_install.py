@@ -419,6 +419,8 @@ def list_rights(
         ]
     if is_on(arguments, POLICIES_FLAG, default=False):
         rights += [*_POLICIES, *(_NODES if needs.nodes else ())]
+    else:
+        rights += _UNOBEYED
     if is_on(arguments, RELEASES_FLAG, default=False):
         reads_secrets = needs.secrets and find_value(arguments, _METADATA_FLAG) != "none"
         rights += [
@@ -529,6 +531,9 @@ _POLICIES: Final = (
     *_optional(
         _of("patch", "apps", "statefulsets", "`manageUpdateStrategy` does not set `OnDelete`")
     ),
+)
+_UNOBEYED: Final = _optional(
+    _of("list", _POLICY_GROUP, "multiazrollouts", "MultiAZRollouts are ignored without a warning")
 )
 _NODES: Final = tuple(
     _optional(_of("list watch", "", "nodes", "zones that only nodes know are taken from names"))

@@ -3,16 +3,15 @@
 from datetime import timedelta
 from typing import Any
 
-import msgspec
 import pytest
 from rollout_lab.zones import three_zones
 
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, JsonObject, Page, Resource
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, Page, Resource
 from rollout_operator.model.budget import EventRecord
-from rollout_operator.model.names import ApiError, NotFound, Unreachable
-from rollout_operator.operator.fleet import EVERY, MOST, NOTE, UnobeyedPolicies, report_unobeyed
-from tests.operator.diagnosis.inspected import ObservedCluster, observed_cluster
+from rollout_operator.model.names import ApiError, Denied, NotFound, Unreachable
+from rollout_operator.operator.features import EVERY, MOST, NOTE, UnobeyedPolicies, report_unobeyed
+from tests.operator.diagnosis.inspected import observed_cluster
 from tests.virtual_time import VirtualClock, in_virtual_time
 
 
@@ -31,7 +30,7 @@ async def test_each_policy_is_reported_once_in_log_and_events(lines: list[str]) 
     async with observed_cluster() as world, TaskStack() as tasks:
         await world.create(MULTI_AZ_ROLLOUTS, policy("early"))
         clock, namespace = VirtualClock(), world.sandbox.namespace
-        tasks.start("x", report_unobeyed(Allowed(world), namespace, events.append, clock))  # type: ignore[arg-type]  # all that is used of it
+        tasks.start("x", report_unobeyed(world.client, namespace, events.append, clock))
         await clock.sleep(timedelta(seconds=30))
         await world.create(MULTI_AZ_ROLLOUTS, policy("late"))
         await clock.sleep(3 * EVERY)
@@ -53,54 +52,58 @@ async def test_of_very_many_policies_only_the_first_are_read_and_reported() -> N
         for number in range(MOST + 5):
             await world.create(MULTI_AZ_ROLLOUTS, policy(f"policy-{number:02}"))
         clock, namespace = VirtualClock(), world.sandbox.namespace
-        tasks.start("x", report_unobeyed(Allowed(world), namespace, events.append, clock))  # type: ignore[arg-type]  # all that is used of it
+        tasks.start("x", report_unobeyed(world.client, namespace, events.append, clock))
         await clock.sleep(3 * EVERY)
 
     assert [one.regarding.name for one in events] == [f"policy-{n:02}" for n in range(MOST)]
 
 
-class Allowed:
-    """A client that may list policies, or may not, or gets no answer to that question."""
+class Refusing:
+    """A reader that gives one answer to each list until it is told another."""
 
-    def __init__(self, world: ObservedCluster | None, answer: bool | ApiError = True) -> None:
-        self._world, self._answer = world, answer
-        self.questions: list[JsonObject] = []
+    def __init__(self, answer: ApiError) -> None:
+        self.answer = answer
         self.lists = 0
-
-    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
-        if isinstance(self._answer, ApiError):
-            raise self._answer
-        self.questions.append(msgspec.to_builtins(body["spec"])["resourceAttributes"])
-        return msgspec.json.encode({**body, "status": {"allowed": self._answer}})
 
     async def fetch_page(self, resource: Resource, namespace: str, **query: Any) -> Page:
         self.lists += 1
-        if self._world is None:
-            raise NotFound("no kind")
-        return await self._world.client.fetch_page(resource, namespace, **query)
+        raise self.answer
 
 
 @pytest.mark.parametrize(
-    ("answer", "questions", "lists"),
+    ("answer", "lists", "told"),
     [
-        pytest.param(True, 13, 13, id="the kind is not installed"),
-        pytest.param(False, 2, 0, id="no right to list it"),
-        pytest.param(Unreachable("down"), 0, 0, id="no answer"),
+        pytest.param(NotFound("no kind"), 13, 13, id="the kind is not installed"),
+        pytest.param(Unreachable("down"), 13, 13, id="no answer"),
+        pytest.param(Denied("forbidden"), 2, 1, id="a Role of grafana/rollout-operator"),
     ],
 )
 @in_virtual_time
-async def test_sec_17_no_request_is_sent_that_would_be_denied(
-    answer: bool | ApiError, questions: int, lists: int, lines: list[str]
+async def test_sec_17_it_is_silent_where_policies_may_not_be_listed(
+    answer: ApiError, lists: int, told: int, lines: list[str]
 ) -> None:
-    client = Allowed(None, answer)
+    reader = Refusing(answer)
     async with TaskStack() as tasks:
         clock = VirtualClock()
-        tasks.start("x", report_unobeyed(client, "prod", lambda event: None, clock))  # type: ignore[arg-type]  # all that is used of it
+        tasks.start("x", report_unobeyed(reader, "prod", lambda event: None, clock))  # type: ignore[arg-type]  # all that is used of it
         await clock.sleep(timedelta(minutes=62))
-    assert (len(client.questions), client.lists) == (questions, lists)
-    right = {"verb": "list", "group": "rollout.grafana.com", "resource": "multiazrollouts"}
-    assert all(question == {**right, "namespace": "prod"} for question in client.questions)
-    assert not [line for line in lines if "level=debug" not in line]
+    assert reader.lists == lists
+    assert ["level=debug" in line for line in lines] == [True] * told
+
+
+@in_virtual_time
+async def test_a_role_is_granted_and_taken_away_while_it_runs(lines: list[str]) -> None:
+    """Each refusal after an answer is a change that is told."""
+    reader = Refusing(Denied("forbidden"))
+    async with TaskStack() as tasks:
+        clock = VirtualClock()
+        tasks.start("x", report_unobeyed(reader, "prod", lambda event: None, clock))  # type: ignore[arg-type]  # all that is used of it
+        await clock.sleep(timedelta(minutes=1))
+        reader.answer = NotFound("no kind")
+        await clock.sleep(timedelta(minutes=60))
+        reader.answer = Denied("forbidden")
+        await clock.sleep(timedelta(minutes=200))
+    assert ["May not list" in line for line in lines] == [True, False, True]
 
 
 @in_virtual_time
@@ -109,7 +112,7 @@ async def test_it_looks_for_them_once_the_operator_acts(lines: list[str]) -> Non
         process = world.sandbox.process()
         process.start()
         process.add_feature(UnobeyedPolicies)
+        await world.create(MULTI_AZ_ROLLOUTS, policy("early"))
         await process.wait_ready()
         await VirtualClock().sleep(timedelta(seconds=30))
-    # The simulated API server knows no access reviews.
-    assert any("Found no MultiAZRollouts" in line for line in lines)
+    assert any("Obeying no MultiAZRollouts" in line for line in lines)

@@ -13,8 +13,9 @@ from rollout_lab.zones import ZoneSpec, three_zones
 
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
 from rollout_operator.model.names import TOPOLOGY_KEYS
+from tests.system.grants import without
 from tests.system.policy_surfaces import assert_paused_is_shown, has_series
-from tests.system.waits import show_columns, wait_reason, wait_true
+from tests.system.waits import show_columns, wait_line, wait_reason, wait_true
 from tests.world.api import EVENTS, LEASES, Json, Resource
 from tests.world.budgets import CRDS, install_kinds
 from tests.world.childproc import free_ports
@@ -139,6 +140,31 @@ async def test_mt71_the_name_of_the_operator_names_its_lease(world: World) -> No
     events = await world.api.items(EVENTS, world.namespace)
     ours = [one for one in events if one["reportingController"] == NAME]
     assert {one["reason"] for one in ours} >= {"PodOutdated"}
+
+
+async def test_without_the_flag_policies_are_reported_under_the_base_role(world: World) -> None:
+    """SEC-17: by a line of the log and an Event; a Role without the right costs only these."""
+    await install_kinds(world.api)
+    await _create_policy(world)
+    names = await world.create(*three_zones(replicas=1))
+    operator = await world.operator()
+    line = await wait_line(operator, "Obeying no MultiAZRollouts", "policies=db ")
+    assert "level=warn" in line
+
+    async def is_reported() -> bool:
+        events = await world.api.items(EVENTS, world.namespace)
+        return [
+            one["regarding"]["name"] for one in events if one["reason"] == "PolicyNotObeyed"
+        ] == ["db"]
+
+    await wait_true("no Event of the policy", is_reported)
+    await operator.terminate()
+    async with without(world, ("list", MULTI_AZ_ROLLOUTS.plural)):
+        operator = await world.operator()
+        await world.roll(names, "v2")
+        told = [one for one in operator.log_lines() if MULTI_AZ_ROLLOUTS.kind in one]
+        assert ["level=debug" in one for one in told] == [True]
+    await world.judge.assert_clean()
 
 
 async def _prepare(world: World) -> None:
