@@ -261,6 +261,39 @@ def test_a_key_without_a_value_is_an_empty_one() -> None:
     assert given == plain
 
 
+def _list_sections(values: Values, path: str = "") -> list[str]:
+    return [
+        place
+        for key, value in values.items()
+        if isinstance(value, dict) and value
+        for place in (f"{path}{key}", *_list_sections(value, f"{path}{key}."))
+    ]
+
+
+SECTIONS: Final = _list_sections(yaml.safe_load((CHART / "values.yaml").read_text()))
+
+
+@pytest.mark.parametrize("path", [*SECTIONS, "hostNetwork", "serviceAccount.create"])
+def test_dep82_a_section_without_a_value_is_left_out_or_refused_by_its_name(path: str) -> None:
+    """DEP-82: `releases:` with nothing behind it was an error of the template."""
+    error = _find_error(f"{path}=null")
+    assert error is None or f"): {path}: null, or missing in values of another" in error
+
+
+def _find_error(given: str) -> str | None:
+    try:
+        run_helm("template", RELEASE, CHART, "--set", given)
+    except ChartError as error:
+        return str(error)
+    return None
+
+
+def test_dep26_a_probe_can_be_switched_off() -> None:
+    objects = render_chart({"livenessProbe": None})
+    container = get_field(next(one for one in objects if one["kind"] == "Deployment"), CONTAINER)
+    assert {"startupProbe", "readinessProbe"} == {key for key in container if "Probe" in key}
+
+
 @pytest.mark.parametrize("given", TOGETHER)
 def test_dep82_values_that_contradict_are_refused(given: str) -> None:
     with pytest.raises(ChartError, match=TOGETHER[given]):

@@ -69,8 +69,16 @@ labels:
 
 {{/* What is right in itself and wrong together. The schema has refused what is wrong in itself. */}}
 {{- define "ro.check" -}}
-{{- if not (hasKey .Values "rbac") -}}
-{{- fail "values of another chart are kept: upgrade with --reset-then-reuse-values in place of --reuse-values" -}}
+{{- /* Helm drops what is null before the schema sees it. What holds others stands before them. */ -}}
+{{- range $path := list "rbac" "global" "image" "podDisruptionBudget" "hostNetwork" "log" "limits" "tracing"
+      "serviceAccount" "serviceAccount.create" "scaling" "mirroring" "multiAZRollout" "releases" "zoneTracker"
+      "webhooks" "webhooks.selfSignedCertSecretName" "webhooks.certificate" "webhooks.noDownscale"
+      "webhooks.noDownscale.deployments" "webhooks.clientCertificates" "hooks" -}}
+{{- $value := $.Values -}}
+{{- range splitList "." $path -}}{{- $value = index $value . -}}{{- end -}}
+{{- if kindIs "invalid" $value -}}
+{{- fail (printf "%s: null, or missing in values of another chart: leave it out, or upgrade with --reset-then-reuse-values in place of --reuse-values" $path) -}}
+{{- end -}}
 {{- end -}}
 {{- if and .Values.webhooks.clientCertificates.enabled (not .Values.webhooks.enabled) -}}
 {{- fail "webhooks.clientCertificates.enabled needs webhooks.enabled" -}}
