@@ -34,7 +34,7 @@ from rollout_operator.kube.rate_limit import Priority
 from rollout_operator.kube.store import PolicyStore
 from rollout_operator.model.decode.custom import decode_watched_policy
 from rollout_operator.model.description import PolicyDescription
-from rollout_operator.model.names import GroupName, Uid
+from rollout_operator.model.names import Denied, GroupName, Uid
 from rollout_operator.model.objects import LabelSelector, Pod, StatefulSet, Underway, Unreadable
 from rollout_operator.model.policy import Policy, PolicyScope, WatchedPolicy
 from rollout_operator.operator.context import Context, Feature
@@ -87,7 +87,9 @@ class Policies(Feature):
         """Return the policy that drives a group; empty where that is not known yet."""
         if self._follow.lack is None:
             return self.owners.find_driver(group)
-        return None if self._follow.is_forbidden else ""
+        # The base Role grants list alone, so that an informer may be refused at its first watch.
+        error = self.informer.last_error
+        return None if self._follow.is_forbidden or isinstance(error, Denied) else ""
 
     def describe(self) -> Iterator[PolicyDescription]:
         """Yield all policies by name, as this process knows them."""
