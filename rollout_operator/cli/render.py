@@ -679,13 +679,15 @@ class LiveFrame(msgspec.Struct):
         self._write(END)
 
     def draw(self, lines: Sequence[Line]) -> None:
-        """Show these lines; the last line counts those that do not fit."""
+        """Show these lines; the last line counts those that do not fit, and names their heads."""
         size = self.output.size()
         # The last row is the cursor's: a line feed there would scroll.
         room = max(size.lines - 1, 1)
         if len(lines) > room:
-            hidden = len(lines) - room + 1
-            lines = [*lines[: room - 1], ((f"... {hidden} more lines", Style.FAINT),)]
+            hidden = lines[room - 1 :]
+            names = [line[0][0] for line in hidden if line and line[0][1] is Style.BOLD]
+            text = f"... {len(hidden)} more lines{': ' if names else ''}{', '.join(names)}"
+            lines = [*lines[: room - 1], ((text, Style.FAINT),)]
         up = f"\x1b[{self._height}A" if self._height else ""
         texts = [
             render_line(line, size.columns, is_coloured=self.output.is_coloured) for line in lines

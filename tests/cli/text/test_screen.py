@@ -57,3 +57,14 @@ def test_a_frame_is_redrawn_in_place_and_never_higher_than_the_terminal() -> Non
             "\r\x1b[2Aline 0\x1b[K\nline 1\x1b[K\n... 7 more lines\x1b[K\n\x1b[J"
         )
     assert stream.getvalue().endswith("\x1b[?25h"), "the cursor is back"
+
+
+def test_what_does_not_fit_on_the_terminal_is_named() -> None:
+    stream = Terminal()
+    output = OutputStream(stream, True, False, lambda: os.terminal_size((40, 3)))
+    heads: list[Line] = [((name, Style.BOLD), ("  waiting", Style.RED)) for name in ("a", "b", "c")]
+    with LiveFrame(output) as frame:
+        frame.draw(
+            [line for head in heads for line in (head, ((f"  {head[0][0]}-0", Style.RED),), ())]
+        )
+    assert "a  waiting\x1b[K\n... 8 more lines: b, c\x1b[K\n" in stream.getvalue()
