@@ -1,28 +1,11 @@
-"""The admin server on -server.port: probes, metrics, status page.
+"""The admin server on -server.port: probes, metrics, and the status page.
 
-Plain HTTP on all addresses, read-only, and it shows nothing that a reader of the namespace could
-not see. It is started first and stopped last, so that probes and scrapes always get an answer.
-`show` says what the status page shows; until then the page says what is missing.
-
-The routes of the status page, and which clients share what.
-
-Nothing is described while no client sends a request. All requests within a second get renderings of
-one description, and each rendering is made once.
-
-The whole HTML page around sections: style, script, icons, and what a browser may do with it.
-
-It needs nothing from elsewhere: style sheet and script stand in the page, and the policy names them
-by their hashes. Without the script the page is loaded again every few seconds.
-
-The description as JSON, and the schema of that.
-
-News of the page for browsers that stay: server-sent events, to a bounded number of them.
-
-Each client has a place in the second, so that all of them together never keep the loop for long. A
-client is sent only what has changed since the last time, and nothing while that is still on its
-way; a client that takes nothing for a while is cut.
-
-All reasons with their meaning and remedy, as a page that links lead to.
+Plain HTTP and read-only; it shows nothing that a reader of the namespace could not see. All
+requests within a second share one description, and each rendering is made once. The page needs
+nothing from elsewhere: style and script are in it, and its policy names them by their hashes.
+Without the script it reloads every few seconds. Browsers that stay get server-sent events, and only
+what has changed: a bounded number of them, each at its own moment of a second, so that together
+they never hold the loop for long.
 """
 
 import asyncio
@@ -71,8 +54,7 @@ from rollout_operator.web.connection import (
 )
 from rollout_operator.web.middleware import ClusterRules, measure, validate_cluster
 
-RELOAD_SECONDS: Final = 5
-
+_RELOAD_SECONDS: Final = 5
 # Each in a square of 16, drawn with the colour of the text beside it.
 _ICONS: Final = {
     "done": '<path d="M3 8.5l3.5 3.5L13 4.5"/>',
@@ -93,18 +75,154 @@ _FAVICON: Final = (
     "%3Crect width='16' height='16' rx='3' fill='%230b6bcb'/%3E"
     "%3Cpath d='M4 4h8M4 8h8M4 12h5' stroke='white' stroke-width='2'/%3E%3C/svg%3E"
 )
+MOST_CLIENTS: Final = 256
+_INTERVAL: Final = timedelta(seconds=1)
+# So many clients are served each second: more of them have their turn more seldom.
+_CLIENTS_A_SECOND: Final = 50
+# Proxies cut what is silent for a minute or less; the page warns of a lost connection after 25 s.
+HEARTBEAT: Final = timedelta(seconds=10)
+# How long a browser waits until it connects again, also where it found no place.
+_RETRY: Final = timedelta(seconds=3)
+_RETRY_AFTER: Final = timedelta(seconds=10)
+_PLACES: Final = MOST_CLIENTS.bit_length() - 1
+_Describe = Callable[[], Awaitable[Description]]
+# Where grafana/rollout-operator has its page. Relative: a proxy may have put a path before ours.
+_ELSEWHERE: Final = {"/ui": "status", "/ui/status": "../status"}
+_HTML: Final = "text/html"
+_JSON: Final = "application/json"
+# As many connections may wait for being accepted; the operating system's own limit comes first.
+_BACKLOG: Final = 128
+# No client sends a body here.
+_MAX_BODY: Final = 1024
+# Answers are made from memory: an answer that takes longer waits for its client.
+_STOP_LIMIT: Final = timedelta(seconds=1)
+_NO_PROFILER: Final = """\
+There is no Go profiler here: this operator runs on Python, and it has no profiling endpoint.
+
+/metrics  time, memory and file descriptors of the process, lag of the event loop, queue
+/livez    why the process should be restarted
+/ready    what is missing
+/status   what each rollout group waits for; /status.json for programs
+/reasons  what the reasons mean, and what to do
+"""
+
+
+class AdminServer:
+    def __init__(
+        self,
+        port: int,
+        metrics: Metrics,
+        health: Health,
+        cluster: ClusterRules,
+    ) -> None:
+        """Port 0 takes a free one. Raises ConfigError where `cluster` holds a bad pattern."""
+        self._wanted_port = port
+        self._metrics = metrics
+        self._health = health
+        self._namespace = cluster.namespace
+        self._clock = LoopClock()
+        self._scrapes = {
+            content: Shared(partial(join_pieces, render), self._clock, keep_if_dear)
+            for content, render in (
+                (CONTENT_TYPE, metrics.render),
+                (OPENMETRICS_TYPE, metrics.render_openmetrics),
+            )
+        }
+        self._status = _StatusPages(self._describe_start, self._clock)
+        self._runner = web.AppRunner(
+            self._build(cluster), shutdown_timeout=_STOP_LIMIT.total_seconds()
+        )
+        self._listener: asyncio.Server | None = None
+        self._also: list[asyncio.Server] = []
+
+    @property
+    def port(self) -> int:
+        """Return the port, between `start` and `stop`."""
+        assert self._listener is not None, "start first"
+        port: int = self._listener.sockets[0].getsockname()[1]
+        return port
+
+    def show(self, describe: _Describe) -> None:
+        """Have the status page show what `describe` returns."""
+        self._status.show(describe)
+
+    async def start(self, host: str = "") -> None:
+        """Listen on `host`, or on all addresses. Raises ConfigError for a bad port."""
+        await self._runner.setup()
+        self._listener = await self._listen(self._wanted_port, "-server.port", host)
+
+    async def listen_also(self, port: int, variable: str) -> None:
+        """Listen on one more port. Raises ConfigError that names `variable`."""
+        self._also.append(await self._listen(port, variable))
+
+    async def stop(self) -> None:
+        """Give requests in flight a second, then close all connections."""
+        self._status.close()
+        listeners = [server for server in (self._listener, *self._also) if server is not None]
+        for listener in listeners:
+            listener.close()
+        await self._runner.cleanup()
+        for listener in listeners:
+            await listener.wait_closed()
+        self._listener = None
+        self._also.clear()
+
+    async def _listen(self, port: int, flag: str, host: str = "") -> asyncio.Server:
+        server = self._runner.server
+        assert server is not None, "set up before"
+        return await asyncio.get_running_loop().create_server(
+            lambda: Connection(server), sock=bind(port, flag=flag, host=host), backlog=_BACKLOG
+        )
+
+    def _build(self, cluster: ClusterRules) -> web.Application:
+        app = web.Application(
+            client_max_size=_MAX_BODY,
+            middlewares=[
+                end_silence,
+                measure(self._metrics, write_limit=WRITE_LIMIT),
+                validate_cluster(cluster, self._metrics),
+            ],
+        )
+        app.on_response_prepare.append(_add_headers)
+        app.router.add_get("/metrics", self._answer_metrics)
+        app.router.add_get("/ready", self._answer_ready)
+        app.router.add_get("/livez", self._answer_livez)
+        self._status.add_routes(app.router)
+        for path in ("/debug/pprof", "/debug/pprof/{name:.*}"):
+            app.router.add_get(path, _answer_profiler)
+        return app
+
+    async def _answer_metrics(self, request: web.Request) -> web.Response:
+        content = _choose_format(request.headers.get(hdrs.ACCEPT, ""))
+        page = await self._scrapes[content].get()
+        return web.Response(body=page, headers={hdrs.CONTENT_TYPE: content})
+
+    async def _answer_ready(self, request: web.Request) -> web.Response:
+        fine = "\n".join(["ready", *map(one_line, self._health.list_partial_lacks())])
+        return _answer_health(fine, self._health.list_missing())
+
+    async def _answer_livez(self, request: web.Request) -> web.Response:
+        return _answer_health("alive", self._health.list_faults())
+
+    async def _describe_start(self) -> Description:
+        """Describe an operator that has only its health to show."""
+        operator = self._health.describe(is_acting=False)
+        now = self._clock.now()
+        return Description(namespace=self._namespace, now=now, operator=operator)
 
 
 @cache
 def read_asset(name: str) -> str:
-    """Return a file that lies beside this module."""
     return files(__package__).joinpath(name).read_text("utf-8")
 
 
 @cache
 def make_policy() -> str:
-    """Return the Content-Security-Policy of every page here."""
-    style, script = (_hash(read_asset(name)) for name in ("page.css", "page.js"))
+    """Return the Content-Security-Policy of every page."""
+    style, script = (
+        f"sha256-{b64encode(sha256(read_asset(name).encode()).digest()).decode()}"
+        for name in ("page.css", "page.js")
+    )
     return "; ".join(
         (
             "default-src 'none'",
@@ -120,23 +238,14 @@ def make_policy() -> str:
 
 
 def list_page(namespace: str, now: datetime, sections: Iterable[str]) -> Iterator[bytes]:
-    """Yield the pieces of the status page."""
     yield _render_head(namespace, now).encode()
     yield from gather(sections)
     yield _render_foot().encode()
 
 
-def list_plain_page(title: str, body: Iterable[str]) -> Iterator[bytes]:
-    """Yield the pieces of a page that does not change while it is read."""
-    head = f"{_begin_document(title, '')}<body><main>"
-    yield head.encode()
-    yield from gather(body)
-    yield b"</main></body></html>\n"
-
-
 def _render_head(namespace: str, now: datetime) -> str:
     name = escape(namespace)
-    reload = f'<noscript><meta http-equiv="refresh" content="{RELOAD_SECONDS}"></noscript>'
+    reload = f'<noscript><meta http-equiv="refresh" content="{_RELOAD_SECONDS}"></noscript>'
     return (
         f"{_begin_document(f'{namespace} - rollout-operator', reload)}"
         f'<body data-now="{int(now.timestamp() * 1000)}">{_render_icons()}'
@@ -198,42 +307,29 @@ def _render_icons() -> str:
     return f'<svg class="icons" aria-hidden="true">{symbols}</svg>'
 
 
-def _hash(text: str) -> str:
-    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
-
-
 def list_document(description: Description) -> Iterator[bytes]:
-    """Yield the pieces of the JSON, one for each element of what the description lists.
-
-    A thousand groups take longer to encode than the loop may stand still.
-    """
+    """Yield the JSON in pieces: a thousand groups take longer to encode than the loop may stall."""
     for number, field in enumerate(msgspec.structs.fields(Description)):
         value = getattr(description, field.name)
         if value is msgspec.UNSET:
             continue
         yield b"%s%s:" % (b"," if number else b"{", msgspec.json.encode(field.encode_name))
-        if isinstance(value, tuple):
-            yield from _list_elements(value)
-        else:
+        if not isinstance(value, tuple):
             yield msgspec.json.encode(value)
+            continue
+        yield b"["
+        for position, element in enumerate(value):
+            yield (b"," if position else b"") + msgspec.json.encode(element)
+        yield b"]"
     yield b"}\n"
-
-
-def _list_elements(elements: tuple[object, ...]) -> Iterator[bytes]:
-    yield b"["
-    for number, element in enumerate(elements):
-        yield (b"," if number else b"") + msgspec.json.encode(element)
-    yield b"]"
 
 
 @cache
 def render_schema() -> bytes:
-    """Return the JSON schema of what `list_document` yields."""
     return render_schema_of(Description, f"rollout-operator /status.json, version {SCHEMA_VERSION}")
 
 
 def render_schema_of(kind: type[msgspec.Struct], title: str) -> bytes:
-    """Return the JSON schema of a type, with a title."""
     schema = msgspec.json.schema(kind)
     # Reasons are added without a new version: a program must not refuse an unknown reason.
     schema["$defs"][Code.__name__] = {"title": Code.__name__, "type": "string"}
@@ -245,25 +341,13 @@ def render_schema_of(kind: type[msgspec.Struct], title: str) -> bytes:
     return msgspec.json.format(msgspec.json.encode(titled), indent=2) + b"\n"
 
 
-MOST_CLIENTS: Final = 256
-INTERVAL: Final = timedelta(seconds=1)
-# So many clients are served each second: more of them have their turn more seldom.
-CLIENTS_A_SECOND: Final = 50
-# Proxies cut what is silent for a minute or less; the page warns of a lost connection after 25 s.
-HEARTBEAT: Final = timedelta(seconds=10)
-# How long a browser waits until it connects again, also where it found no place.
-RETRY: Final = timedelta(seconds=3)
-RETRY_AFTER: Final = timedelta(seconds=10)
-_PLACES: Final = MOST_CLIENTS.bit_length() - 1
-
-
 class EventStreams:
-    """The streams of one server. Must be used from one event loop."""
+    """The server-sent events of one server. Use from one event loop only."""
 
     def __init__(
         self, get: Callable[[], Awaitable[Fragment]], *, write_limit: timedelta = WRITE_LIMIT
     ) -> None:
-        """`get` returns what a page shows now; `write_limit` is a client's time to take a piece."""
+        """`get` returns what a page shows now; a client has `write_limit` to take a piece."""
         self._get = get
         self._write_limit = write_limit
         self._free = list(range(MOST_CLIENTS))
@@ -272,20 +356,18 @@ class EventStreams:
 
     @property
     def clients(self) -> int:
-        """Return how many streams there are."""
         return MOST_CLIENTS - len(self._free)
 
     def close(self) -> None:
-        """End all streams, and begin no other."""
         self._closing.set()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Send news until the client goes or the server stops; 503 where all places are taken."""
+        """Send news until the client leaves or the server stops; 503 when all places are taken."""
         if not self._free or self._closing.is_set():
             return web.Response(
                 status=HTTPStatus.SERVICE_UNAVAILABLE,
                 text="too many live pages: load /status again\n",
-                headers={hdrs.RETRY_AFTER: f"{RETRY_AFTER.total_seconds():.0f}"},
+                headers={hdrs.RETRY_AFTER: f"{_RETRY_AFTER.total_seconds():.0f}"},
             )
         place = heappop(self._free)
         try:
@@ -304,7 +386,7 @@ class EventStreams:
         client = _Client(response, transport, self._write_limit)
         try:
             await response.prepare(request)
-            await client.send(b"retry: %d\n\n" % (RETRY // timedelta(milliseconds=1)))
+            await client.send(b"retry: %d\n\n" % (_RETRY // timedelta(milliseconds=1)))
             while not transport.is_closing() and not self._closing.is_set():
                 if not client.is_behind():
                     await client.update(await self._get())
@@ -316,7 +398,7 @@ class EventStreams:
         return response
 
     def _choose_interval(self) -> float:
-        return max(INTERVAL.total_seconds(), self.clients / CLIENTS_A_SECOND)
+        return max(_INTERVAL.total_seconds(), self.clients / _CLIENTS_A_SECOND)
 
     async def _wait(self, seconds: float) -> None:
         try:
@@ -327,8 +409,6 @@ class EventStreams:
 
 
 class _Client:
-    """The last news to one client, and since when it takes nothing."""
-
     def __init__(
         self, response: web.StreamResponse, transport: asyncio.WriteTransport, limit: timedelta
     ) -> None:
@@ -337,10 +417,9 @@ class _Client:
         self._limit = limit.total_seconds()
         self._seen: Fragment | None = None
         self._sent = 0.0
-        """When something was sent last, on the loop's time."""
 
     def is_behind(self) -> bool:
-        """Return whether bytes still wait for the client. Raises TimeoutError after a while."""
+        """Return whether the client has yet to take bytes. Raises TimeoutError after a while."""
         if not self._transport.get_write_buffer_size():
             return False
         if _now() - self._sent > self._limit:
@@ -348,7 +427,7 @@ class _Client:
         return True
 
     async def update(self, fragment: Fragment) -> None:
-        """Send what has changed, or after some time without it that all is well."""
+        """Send what has changed, and now and then a sign of life."""
         if self._seen is None or fragment.number != self._seen.number:
             news = fragment.render_news(self._seen)
             self._seen = fragment
@@ -357,7 +436,6 @@ class _Client:
             await self.send(b"event: alive\ndata: 1\n\n")
 
     async def send(self, data: bytes) -> None:
-        """Send bytes. Raises TimeoutError and ConnectionError."""
         self._sent = _now()
         async with asyncio.timeout(self._limit):
             await write_pieces(self._response, data, len(data))
@@ -375,15 +453,14 @@ def _now() -> float:
 
 
 @cache
-def render_reasons() -> bytes:
-    """Return the page: one anchor for each code."""
-    return b"".join(list_plain_page("Reasons - rollout-operator", _list_codes()))
+def _render_reasons() -> bytes:
+    head = f"{_begin_document('Reasons - rollout-operator', '')}<body><main>"
+    return f"{head}{''.join(_list_codes())}</main></body></html>\n".encode()
 
 
 @cache
-def render_plain_reasons() -> str:
-    """Return the same as text."""
-    return "".join(f"{line}\n" for code in Code for line in _list_lines(code))
+def _render_plain_reasons() -> bytes:
+    return "".join(f"{line}\n" for code in Code for line in _list_lines(code)).encode()
 
 
 def _list_codes() -> Iterator[str]:
@@ -407,18 +484,8 @@ def _list_lines(code: Code) -> Iterator[str]:
         yield f"    To do: {REMEDIES[code]}"
 
 
-Describe = Callable[[], Awaitable[Description]]
-
-# Where grafana/rollout-operator has its page. Relative: a proxy may have put a path before ours.
-_ELSEWHERE: Final = {"/ui": "status", "/ui/status": "../status"}
-_HTML: Final = "text/html"
-_JSON: Final = "application/json"
-
-
-class StatusPages:
-    """The pages of one server."""
-
-    def __init__(self, describe: Describe, clock: Clock) -> None:
+class _StatusPages:
+    def __init__(self, describe: _Describe, clock: Clock) -> None:
         """`describe` is called at most once a second, and only for a request."""
         self._clock = clock
         self._describe = describe
@@ -426,17 +493,14 @@ class StatusPages:
         self._renderings = Shared(self._begin, clock)
         self._streams = EventStreams(self._get_fragment)
 
-    def show(self, describe: Describe) -> None:
-        """Show another description from now on."""
+    def show(self, describe: _Describe) -> None:
         self._describe = describe
         self._renderings = Shared(self._begin, self._clock)
 
     def close(self) -> None:
-        """End the streams of events."""
         self._streams.close()
 
     def add_routes(self, router: web.UrlDispatcher) -> None:
-        """Answer on the paths of the status page."""
         for path in ("/", "/status"):
             router.add_get(path, self._answer_status)
         for path, target in _ELSEWHERE.items():
@@ -454,7 +518,7 @@ class StatusPages:
 
     async def _answer_status(self, request: web.Request) -> web.Response:
         renderings = await self._renderings.get()
-        if wants_html(request):
+        if _wants_html(request):
             return _make_page(await renderings.page.get())
         return _make_text(await renderings.text.get())
 
@@ -464,7 +528,7 @@ class StatusPages:
 
 
 class _Renderings:
-    """One description, and its renderings as far as they were requested."""
+    """One description, and its renderings so far."""
 
     def __init__(self, description: Description, sections: SectionRenderer, clock: Clock) -> None:
         self._description = description
@@ -484,8 +548,8 @@ class _Renderings:
         return gather(f"{line}\n" for line in render_description(self._description))
 
 
-def wants_html(request: web.Request) -> bool:
-    """Return whether the client is a browser: it names HTML, and `*/*` is for all others."""
+def _wants_html(request: web.Request) -> bool:
+    """Return whether the client is a browser, which names HTML in `Accept`."""
     for choice in request.headers.get(hdrs.ACCEPT, "").split(","):
         kind, *parameters = (part.strip().lower() for part in choice.split(";"))
         if kind == _HTML and "q=0" not in parameters:
@@ -502,9 +566,9 @@ async def _answer_schema(request: web.Request) -> web.Response:
 
 
 async def _answer_reasons(request: web.Request) -> web.Response:
-    if wants_html(request):
-        return _make_page(render_reasons())
-    return _make_text(render_plain_reasons().encode())
+    if _wants_html(request):
+        return _make_page(_render_reasons())
+    return _make_text(_render_plain_reasons())
 
 
 def _make_page(body: bytes) -> web.Response:
@@ -522,137 +586,8 @@ def _make_text(body: bytes) -> web.Response:
     return response
 
 
-# As many connections may wait for being accepted; the operating system's own limit comes first.
-BACKLOG: Final = 128
-# No client sends a body here.
-MAX_BODY: Final = 1024
-# Answers are made from memory: an answer that takes longer waits for its client.
-STOP_LIMIT: Final = timedelta(seconds=1)
-_NO_PROFILER: Final = """\
-There is no Go profiler here: this operator runs on Python, and it has no profiling endpoint.
-
-/metrics  time, memory and file descriptors of the process, lag of the event loop, queue
-/livez    why the process should be restarted
-/ready    what is missing
-/status   what each rollout group waits for; /status.json for programs
-/reasons  what the reasons mean, and what to do
-"""
-
-
-class AdminServer:
-    """The HTTP server of one operator."""
-
-    def __init__(
-        self,
-        port: int,
-        metrics: Metrics,
-        health: Health,
-        cluster: ClusterRules,
-    ) -> None:
-        """Build the server; port 0 takes a free one.
-
-        Raises ConfigError where `cluster` holds a bad pattern.
-        """
-        self._wanted_port = port
-        self._metrics = metrics
-        self._health = health
-        self._namespace = cluster.namespace
-        self._clock = LoopClock()
-        self._scrapes = {
-            content: Shared(partial(join_pieces, render), self._clock, keep_if_dear)
-            for content, render in (
-                (CONTENT_TYPE, metrics.render),
-                (OPENMETRICS_TYPE, metrics.render_openmetrics),
-            )
-        }
-        self._status = StatusPages(self._describe_start, self._clock)
-        self._runner = web.AppRunner(
-            self._build(cluster), shutdown_timeout=STOP_LIMIT.total_seconds()
-        )
-        self._listener: asyncio.Server | None = None
-        self._also: list[asyncio.Server] = []
-
-    @property
-    def port(self) -> int:
-        """Return the port that is listened on. Only between `start` and `stop`."""
-        assert self._listener is not None, "start first"
-        port: int = self._listener.sockets[0].getsockname()[1]
-        return port
-
-    def show(self, describe: Describe) -> None:
-        """Let the status page show what `describe` returns, from now on."""
-        self._status.show(describe)
-
-    async def start(self, host: str = "") -> None:
-        """Listen on `host`, or on all addresses; when this returns, requests are answered.
-
-        Raises ConfigError for a bad port.
-        """
-        await self._runner.setup()
-        self._listener = await self._listen(self._wanted_port, "-server.port", host)
-
-    async def listen_also(self, port: int, variable: str) -> None:
-        """Answer on one more port, on all addresses. Raises ConfigError that names `variable`."""
-        self._also.append(await self._listen(port, variable))
-
-    async def stop(self) -> None:
-        """Stop listening, give requests under way a second, close all connections."""
-        self._status.close()
-        listeners = [server for server in (self._listener, *self._also) if server is not None]
-        for listener in listeners:
-            listener.close()
-        await self._runner.cleanup()
-        for listener in listeners:
-            await listener.wait_closed()
-        self._listener = None
-        self._also.clear()
-
-    async def _listen(self, port: int, flag: str, host: str = "") -> asyncio.Server:
-        server = self._runner.server
-        assert server is not None, "set up before"
-        return await asyncio.get_running_loop().create_server(
-            lambda: Connection(server), sock=bind(port, flag=flag, host=host), backlog=BACKLOG
-        )
-
-    def _build(self, cluster: ClusterRules) -> web.Application:
-        app = web.Application(
-            client_max_size=MAX_BODY,
-            middlewares=[
-                end_silence,
-                measure(self._metrics, write_limit=WRITE_LIMIT),
-                validate_cluster(cluster, self._metrics),
-            ],
-        )
-        app.on_response_prepare.append(_add_headers)
-        app.router.add_get("/metrics", self._answer_metrics)
-        app.router.add_get("/ready", self._answer_ready)
-        app.router.add_get("/livez", self._answer_livez)
-        self._status.add_routes(app.router)
-        for path in ("/debug/pprof", "/debug/pprof/{name:.*}"):
-            app.router.add_get(path, _answer_profiler)
-        return app
-
-    async def _answer_metrics(self, request: web.Request) -> web.Response:
-        content = _choose_format(request.headers.get(hdrs.ACCEPT, ""))
-        page = await self._scrapes[content].get()
-        return web.Response(body=page, headers={hdrs.CONTENT_TYPE: content})
-
-    async def _answer_ready(self, request: web.Request) -> web.Response:
-        fine = "\n".join(["ready", *map(one_line, self._health.list_partial_lacks())])
-        return _answer_health(fine, self._health.list_missing())
-
-    async def _answer_livez(self, request: web.Request) -> web.Response:
-        return _answer_health("alive", self._health.list_faults())
-
-    async def _describe_start(self) -> Description:
-        """Describe an operator that has nothing to show but its health so far."""
-        operator = self._health.describe(is_acting=False)
-        now = self._clock.now()
-        return Description(namespace=self._namespace, now=now, operator=operator)
-
-
 def _choose_format(accept: str) -> str:
-    """Return OpenMetrics where it is accepted and has more to say: exemplars, of what is traced."""
+    """Return OpenMetrics where it is accepted and traces give it exemplars."""
     is_open = tracing.is_on and "application/openmetrics-text" in accept
     return OPENMETRICS_TYPE if is_open else CONTENT_TYPE
 

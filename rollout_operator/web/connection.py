@@ -1,25 +1,12 @@
-"""Accepting TLS connections: one at a time, within limits that hold against any client.
+"""TLS connections, accepted one at a time within limits that hold against any client.
 
-Decides how connections come in: the certificate of the moment, the time for a handshake, what
-happens where the process has no file descriptors left. How many there may be, and which has to go,
-is decided in `connection`; the answers, in `webhooks`.
+Not aiohttp's runner, which accepts up to a hundred connections in a turn of the loop, each of up to
+300 KiB from the start of its handshake. Here one connection is accepted in a turn, the oldest idle
+one goes when there are too many, and no request head may take for ever: aiohttp bounds only the
+minutes between requests.
 
-Not a runner of aiohttp: that accepts a hundred connections in a turn of the loop, however many
-there are, and each costs up to 300 KiB from the start of its handshake. Here one connection is
-accepted in a turn, and the oldest idle connection goes where there are too many.
-
-Connections of our HTTP servers, none of which waits for ever.
-
-aiohttp bounds only the idle time between requests, which is minutes. Here the first whole request
-must come within a time limit as well, and on the webhook port each request head that began to come.
-`Connections` decides which connection has to go where there are too many. Clients of the admin
-server that read slowly are cut in `metrics.measure`.
-
-Send what may be large in pieces, each only when the last piece is on its way.
-
-One body is for many clients. Handed over whole, the part that a slow client has not taken yet is a
-copy of its own, with the headers before it: five hundred of them held gigabytes of one status page.
-In pieces each client holds two at most, and all share the body itself.
+Large bodies are sent in pieces that all clients share: handed over whole, what a slow client has
+not taken yet is a copy of its own, and five hundred of them held gigabytes.
 """
 
 import asyncio
@@ -43,45 +30,64 @@ from rollout_operator.model.names import ConfigError
 from rollout_operator.telemetry.logs import log
 
 # Time-outs that users know: idle connections of Prometheus and of the API server stay open.
-IDLE_LIMIT: Final = timedelta(minutes=3)
-READ_LIMIT: Final = timedelta(seconds=10)
+_IDLE_LIMIT: Final = timedelta(minutes=3)
+_READ_LIMIT: Final = timedelta(seconds=10)
 WRITE_LIMIT: Final = timedelta(seconds=10)
 # A request line or a header longer than this is refused with 400.
-LINE_LIMIT: Final = 8190
+_LINE_LIMIT: Final = 8190
 # After an answer that did not read the body, the rest of the body is read for this long.
-LINGER_LIMIT: Final = timedelta(seconds=1)
+_LINGER_LIMIT: Final = timedelta(seconds=1)
 # In place of aiohttp's header, which names versions.
 SERVER: Final = "rollout-operator"
 # Twice as much of a body is held while no review reads it.
-BUFFER: Final = 1 << 15
+_BUFFER: Final = 1 << 15
 # For connections to the webhook port that never sent a request. Those that did may idle as long as
 # those of the admin server: the API server closes them itself after 90 s, so that we never close
 # under a request on its way.
-SILENCE_LIMIT: Final = timedelta(seconds=60)
-HEAD_LIMIT: Final = timedelta(seconds=10)
+_SILENCE_LIMIT: Final = timedelta(seconds=60)
+_HEAD_LIMIT: Final = timedelta(seconds=10)
 # Requests sent before the answer to the first has come: API servers never do, and each is held.
-AHEAD_LIMIT: Final = 1 << 16
+_AHEAD_LIMIT: Final = 1 << 16
 # TLS records that wait for being read; a record has 16 KiB.
-RECORDS_LIMIT: Final = 1 << 15
+_RECORDS_LIMIT: Final = 1 << 15
+_logger: Final = logging.getLogger(__name__)
+FLAG: Final = "-server-tls.port"
+_HIGHEST_PORT: Final = 65535
+# An API server keeps a few; each costs up to 300 KiB, on the loop that uses most.
+_MAX_CONNECTIONS: Final = 256
+_HANDSHAKE_LIMIT: Final = timedelta(seconds=5)
+# How long a peer may take to confirm the end of a connection.
+_GOODBYE_LIMIT: Final = timedelta(seconds=1)
+# Connections that wait in the kernel: a flood must not keep good connections from being queued.
+_BACKLOG: Final = 1024
+# As much may lie unread in the kernel for each connection; inherited by accepted sockets.
+_RECEIVE_BUFFER: Final = 1 << 15
+# How often slow connections are looked for.
+_SWEEP: Final = timedelta(seconds=1)
+# After an accept that failed for want of file descriptors or memory.
+PAUSE: Final = timedelta(milliseconds=100)
+_OUT_OF: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+# Once aiohttp holds more than this, it waits for the transport.
+PIECE: Final = 1 << 16
 
 
 class Connection(web.RequestHandler):
-    """One client's connection; it is cut where no request has come within `read_limit`."""
+    """A client's connection, cut if no request comes within `read_limit`."""
 
     __slots__ = ("_read_limit", "_silence")
 
-    def __init__(self, server: web.Server, *, read_limit: timedelta = READ_LIMIT) -> None:
+    def __init__(self, server: web.Server, *, read_limit: timedelta = _READ_LIMIT) -> None:
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
             logger=_logger,
             access_log=None,  # type: ignore[arg-type]  # None turns it off, as `web.run_app` says
-            keepalive_timeout=IDLE_LIMIT.total_seconds(),
-            lingering_time=LINGER_LIMIT.total_seconds(),
-            max_line_size=LINE_LIMIT,
-            max_field_size=LINE_LIMIT,
+            keepalive_timeout=_IDLE_LIMIT.total_seconds(),
+            lingering_time=_LINGER_LIMIT.total_seconds(),
+            max_line_size=_LINE_LIMIT,
+            max_field_size=_LINE_LIMIT,
             auto_decompress=False,
-            read_bufsize=BUFFER,
+            read_bufsize=_BUFFER,
         )
         self._read_limit = read_limit
         self._silence: asyncio.TimerHandle | None = None
@@ -102,14 +108,13 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer what is no HTTP, without aiohttp's text: that quotes what was sent, bodies too."""
+        """Answer what is not HTTP, without aiohttp's text, which quotes what was sent."""
         brief = "malformed request\n" if isinstance(exc, HttpProcessingError) else message
         response = super().handle_error(request, status, exc, brief)
         response.headers[hdrs.SERVER] = SERVER
         return response
 
     def end_silence(self) -> None:
-        """Cut it no longer for its silence: a whole request head has come."""
         if self._silence is not None:
             self._silence.cancel()
             self._silence = None
@@ -117,21 +122,21 @@ class Connection(web.RequestHandler):
 
 @web.middleware
 async def end_silence(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Record on the connection that it is not silent; must come before every other middleware."""
+    """Record on the connection that a request head has come; precedes all other middlewares."""
     if isinstance(request.protocol, Connection):
         request.protocol.end_silence()
     return await handler(request)
 
 
 class _TlsTransport(asyncio.Transport):
-    """What transports of TLS connections have beyond others, in asyncio and in uvloop."""
+    """The methods of TLS transports, in asyncio and in uvloop."""
 
     def set_read_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Set how many encrypted bytes may wait until nothing more is received."""
 
 
 class ReviewConnection(Connection):
-    """A connection to the webhook port after its handshake; one of `connections`."""
+    """A connection to the webhook port after its handshake."""
 
     __slots__ = (
         "_ahead",
@@ -149,16 +154,12 @@ class ReviewConnection(Connection):
         server: web.Server,
         connections: "Connections",
         *,
-        idle_limit: timedelta = SILENCE_LIMIT,
-        head_limit: timedelta = HEAD_LIMIT,
+        idle_limit: timedelta = _SILENCE_LIMIT,
+        head_limit: timedelta = _HEAD_LIMIT,
         client_name: str = "",
         client_host: str = "",
     ) -> None:
-        """Make a connection.
-
-        With `client_name` or `client_host` only for clients whose certificate has that common name,
-        or that DNS name.
-        """
+        """`client_name` and `client_host` are a name in the client's certificate, empty for any."""
         super().__init__(server, read_limit=idle_limit)
         self._client_host = client_host
         self._client_name = client_name
@@ -186,7 +187,7 @@ class ReviewConnection(Connection):
         # Sending waits until all is on its way: no answer is held for a slow reader. Not high=0,
         # with TLS that would pause on an empty buffer, for ever.
         tls.set_write_buffer_limits(high=1, low=0)
-        tls.set_read_buffer_limits(high=RECORDS_LIMIT)
+        tls.set_read_buffer_limits(high=_RECORDS_LIMIT)
         self._tls = tls
         super().connection_made(tls)
         self._connections.add(self)
@@ -207,7 +208,7 @@ class ReviewConnection(Connection):
                 self._due = asyncio.get_running_loop().time() + self._head_limit
         elif self._content.is_eof():
             self._ahead += len(data)
-            if self._ahead > AHEAD_LIMIT:
+            if self._ahead > _AHEAD_LIMIT:
                 self.cut()
                 return
         super().data_received(data)
@@ -225,22 +226,20 @@ class ReviewConnection(Connection):
         self._connections.begin_review(self)
 
     def begin_answer(self, limit: timedelta) -> None:
-        """Begin with an answer, which must have been taken within `limit`."""
+        """Begin with an answer, which must be taken within `limit`."""
         self._due = asyncio.get_running_loop().time() + limit.total_seconds()
 
     def end(self) -> None:
-        """End a request, whose answer has gone."""
         self._due = None
         self._content = None
         self._connections.end_review(self)
 
     def cut(self) -> None:
-        """End the connection at once, whatever is on its way."""
         if self._tls is not None:
             self._tls.abort()
 
     def is_overdue(self, now: float) -> bool:
-        """Return whether a request head or the taking of an answer lasts for too long."""
+        """Return whether a request head or the taking of an answer takes too long."""
         return self._due is not None and self._due < now
 
 
@@ -263,9 +262,9 @@ class Connections:
     def make_room(self) -> bool:
         """Make room for one more; return whether there is.
 
-        Of those in a handshake and those that wait, the larger crowd loses its oldest; a connection
-        with a review in flight stays. Were handshakes always to go first, silent connections that
-        have shaken hands would keep every good one from getting through its own.
+        The larger crowd, of handshakes or of idle connections, loses its oldest; a connection with
+        a review in flight stays. If handshakes always went first, silent connections after their
+        handshake would keep every honest one out.
         """
         if len(self) < self._most:
             return True
@@ -281,36 +280,31 @@ class Connections:
         return False
 
     def begin_handshake(self, task: asyncio.Task[None]) -> None:
-        """Add a connection whose handshake `task` makes."""
         self._handshakes[task] = None
         task.add_done_callback(lambda task: self._handshakes.pop(task, None))
 
     def add(self, connection: ReviewConnection) -> None:
-        """Add a connection after its handshake."""
         self._waiting[connection] = None
         self._empty.clear()
 
     def remove(self, connection: ReviewConnection) -> None:
-        """Remove a connection that has ended."""
         self._waiting.pop(connection, None)
         self._busy.pop(connection, None)
         if not self._waiting and not self._busy:
             self._empty.set()
 
     def move_last(self, connection: ReviewConnection) -> None:
-        """Have a connection that is in use go after all others that wait."""
+        """Have a connection in use go after all idle ones."""
         if connection in self._waiting:
             del self._waiting[connection]
             self._waiting[connection] = None
 
     def begin_review(self, connection: ReviewConnection) -> None:
-        """Keep a connection while its review is in flight."""
         if connection in self._waiting:
             del self._waiting[connection]
             self._busy[connection] = None
 
     def end_review(self, connection: ReviewConnection) -> None:
-        """Have a connection wait again, after all others."""
         if connection in self._busy:
             del self._busy[connection]
             self._waiting[connection] = None
@@ -318,7 +312,7 @@ class Connections:
             self.move_last(connection)
 
     async def leave(self, limit: timedelta) -> None:
-        """Close all that wait for a request, let the others finish within `limit`, cut the rest."""
+        """Close idle connections, let the others finish within `limit`, and cut the rest."""
         self.is_leaving = True
         for connection in list(self._waiting):
             if not connection.is_busy:
@@ -332,7 +326,6 @@ class Connections:
             await self._empty.wait()
 
     def cut_overdue(self) -> None:
-        """Cut those that are slow with a request head or with taking an answer."""
         now = asyncio.get_running_loop().time()
         for connection in [*self._waiting, *self._busy]:
             if connection.is_overdue(now):
@@ -340,7 +333,6 @@ class Connections:
 
 
 def _list_names(tls: asyncio.Transport) -> list[str]:
-    """Return the common names in the certificate that the client has shown, which TLS verified."""
     certificate = tls.get_extra_info("peercert") or {}
     return [
         value
@@ -351,7 +343,6 @@ def _list_names(tls: asyncio.Transport) -> list[str]:
 
 
 def _list_hosts(tls: asyncio.Transport) -> list[str]:
-    """Return the DNS names in that certificate."""
     certificate = tls.get_extra_info("peercert") or {}
     return [value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"]
 
@@ -367,34 +358,13 @@ def _is_ours(record: logging.LogRecord) -> bool:
     return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
-_logger: Final = logging.getLogger(__name__)
 _logger.addFilter(_is_ours)
 
 
-FLAG: Final = "-server-tls.port"
-_HIGHEST_PORT: Final = 65535
-# An API server keeps a few; each costs up to 300 KiB, on the loop that uses most.
-MAX_CONNECTIONS: Final = 256
-HANDSHAKE_LIMIT: Final = timedelta(seconds=5)
-# How long a peer may take to confirm the end of a connection.
-GOODBYE_LIMIT: Final = timedelta(seconds=1)
-# Connections that wait in the kernel: a flood must not keep good connections from being queued.
-BACKLOG: Final = 1024
-# As much may lie unread in the kernel for each connection; inherited by accepted sockets.
-RECEIVE_BUFFER: Final = 1 << 15
-# How often slow connections are looked for.
-SWEEP: Final = timedelta(seconds=1)
-# After an accept that failed for want of file descriptors or memory.
-PAUSE: Final = timedelta(milliseconds=100)
-_OUT_OF: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-
-
 def bind(port: int, *, flag: str, host: str = "") -> socket.socket:
-    """Return a socket on `host`, or on all addresses, of IPv4 alone where IPv6 is off.
+    """Return a socket on `host`, or on all addresses, of IPv4 alone if IPv6 is off.
 
-    Port 0 takes a free one.
-
-    Raises ConfigError that names `flag`, e.g. `-server.port`.
+    Port 0 takes a free one. Raises ConfigError that names `flag`, e.g. `-server.port`.
     """
     if not 0 <= port <= _HIGHEST_PORT:
         raise ConfigError(f"{flag}: {port} is not within 0 and {_HIGHEST_PORT}")
@@ -410,18 +380,14 @@ def bind(port: int, *, flag: str, host: str = "") -> socket.socket:
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of connections, which tests shorten."""
-
-    connections: int = MAX_CONNECTIONS
-    handshake: timedelta = HANDSHAKE_LIMIT
-    idle: timedelta = SILENCE_LIMIT
-    head: timedelta = HEAD_LIMIT
-    sweep: timedelta = SWEEP
+    connections: int = _MAX_CONNECTIONS
+    handshake: timedelta = _HANDSHAKE_LIMIT
+    idle: timedelta = _SILENCE_LIMIT
+    head: timedelta = _HEAD_LIMIT
+    sweep: timedelta = _SWEEP
 
 
 class ConnectionListener:
-    """A listening port whose connections speak through `make_connection`."""
-
     def __init__(
         self,
         make_connection: Callable[[Connections], ReviewConnection],
@@ -442,29 +408,27 @@ class ConnectionListener:
 
     @property
     def port(self) -> int:
-        """Return the port that is listened on. Only between `start` and `stop`."""
+        """Return the port, between `start` and `stop`."""
         assert self._socket is not None, "start first"
         port: int = self._socket.getsockname()[1]
         return port
 
     @property
     def is_accepting(self) -> bool:
-        """Return whether new connections are accepted."""
         return self._tasks is not None and not self._tasks.list_dead()
 
     async def start(self, port: int, *, flag: str = FLAG) -> None:
-        """Listen; when this returns, connections are accepted. Raises ConfigError."""
         self._socket = bind(port, flag=flag)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
         self._socket.setblocking(False)
-        self._socket.listen(BACKLOG)
+        self._socket.listen(_BACKLOG)
         self._tasks = TaskStack()
         await self._tasks.__aenter__()
         self._tasks.start("webhook listener", self._run(self._socket))
         self._tasks.start("webhook sweep", self._cut_slow())
 
     async def stop(self) -> None:
-        """Accept nothing more, and end the handshakes under way."""
+        """Accept nothing more, and end the handshakes in progress."""
         if self._tasks is not None:
             await self._tasks.stop()
             self._tasks = None
@@ -525,7 +489,7 @@ class ConnectionListener:
                 accepted,
                 ssl=self._certificate(),
                 ssl_handshake_timeout=self._handshake,
-                ssl_shutdown_timeout=GOODBYE_LIMIT.total_seconds(),
+                ssl_shutdown_timeout=_GOODBYE_LIMIT.total_seconds(),
             )
         except OSError as error:  # of TLS and of time as well
             log.debug("Connection ended before its handshake", peer=peer, err=error)
@@ -538,12 +502,8 @@ def _name_peer(accepted: socket.socket) -> str:
         return ""
 
 
-# Once aiohttp holds more than this, it waits for the transport.
-PIECE: Final = 1 << 16
-
-
 async def write_pieces(response: web.StreamResponse, data: bytes, end: int) -> None:
-    """Write what comes before `end` to a response that has begun. Raises ConnectionError."""
+    """Write what comes before `end`, after the response has begun. Raises ConnectionError."""
     pieces = memoryview(data)
     for start in range(0, end, PIECE):
         await response.write(pieces[start : min(start + PIECE, end)])
@@ -552,7 +512,7 @@ async def write_pieces(response: web.StreamResponse, data: bytes, end: int) -> N
 
 
 async def send_all(request: web.Request, response: web.StreamResponse) -> None:
-    """Send a whole response; when this returns all of it is on its way. Raises ConnectionError."""
+    """Send a whole response. Raises ConnectionError."""
     await response.prepare(request)
     body = response.body if isinstance(response, web.Response) else None
     if not isinstance(body, bytes) or len(body) <= PIECE or request.method == hdrs.METH_HEAD:

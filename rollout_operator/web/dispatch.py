@@ -1,20 +1,10 @@
-"""One review in, one answer out, in time: what stands between a server and the hooks.
+"""One review in, one answer out, in time.
 
-Decides when the answer must be out, and what the answer is where a hook is late or breaks: always a
-refusal. The hooks decide what a verdict says, `answer` how it reads, and the server what is a
-review at all.
-
-The answer to an AdmissionReview, byte for byte as Go's encoder writes it.
-
-Decides how a verdict reads on the wire: order of keys, what is left out, escapes, lengths. What
-the verdict says is decided by the hooks; whether the webhook takes patches is said by the caller.
-
-The way of a review to the replica that decides it, over TLS that proves both sides.
-
-Decides how long that replica is waited for, how many reviews are on their way at a time, and what
-counts as an answer, which is passed back as it is. A review that cannot be passed on is refused, to
-be tried again. The Lease, which other clients may edit, says which replica leads: nothing is sent
-before the other side has shown a certificate of our CA for the name of our Service.
+Hooks decide the verdict. This module decides when the answer must be out, refuses where a hook is
+late or fails, writes the answer byte for byte as Go's encoder does, and passes reviews on to the
+elected replica. That replica is found by the Lease, which other clients may edit: nothing is sent
+before the other side has shown a certificate of our CA for the name of our Service. A review that
+cannot be passed on is refused for now.
 """
 
 import asyncio
@@ -56,7 +46,6 @@ MAX_WARNINGS: Final = 10
 MAX_WARNING: Final = 256
 # Texts may quote what tenants wrote, which may be 256 KiB.
 MAX_MESSAGE: Final = 4096
-
 _SCALE: Final = "Scale"
 _PATCHABLE: Final = frozenset({"CREATE", "UPDATE"})
 # Go escapes these inside of strings, so that JSON may stand inside of HTML and JavaScript; they
@@ -73,95 +62,37 @@ _HEADS: Final = {
     % (KIND.encode(), version.value.encode())
     for version in Version
 }
-
-
-def render_answer(review: Review, verdict: Verdict, *, may_patch: bool = False) -> bytes:
-    """Return the body of the answer; `may_patch` says whether the webhook takes patches."""
-    parts = [
-        _HEADS[review.version],
-        _json(review.uid),
-        b',"allowed":true' if verdict.is_allowed else b',"allowed":false',
-    ]
-    parts.extend(_render_status(verdict))
-    if may_patch and verdict.is_allowed and verdict.annotations:
-        parts.extend(_render_patch(review, verdict))
-    if verdict.warnings:
-        warnings = b",".join(_json(clip(text, MAX_WARNING)) for text in _first(verdict))
-        parts.append(b',"warnings":[%s]' % warnings)
-    parts.append(b"}}")
-    return b"".join(parts)
-
-
-def _render_status(verdict: Verdict) -> Iterable[bytes]:
-    text = verdict.reason.text
-    if verdict.is_allowed and not text and not verdict.code:
-        return
-    yield b',"status":{"metadata":{}'
-    if not text and not verdict.is_allowed:
-        text = f"refused: {verdict.reason.code.value}"
-    if text:
-        yield b',"message":' + _json(clip(text, MAX_MESSAGE))
-    if verdict.retry_after is not None and not verdict.is_allowed:
-        seconds = max(math.ceil(verdict.retry_after.total_seconds()), 1)
-        yield b',"details":{"retryAfterSeconds":%d}' % seconds
-    if verdict.code:
-        yield b',"code":%d' % verdict.code
-    yield b"}"
-
-
-def _render_patch(review: Review, verdict: Verdict) -> Iterable[bytes]:
-    if not isinstance(review.new, Scalable) or review.new.kind == _SCALE:
-        return
-    if review.operation not in _PATCHABLE:
-        return
-    patch = msgspec.json.encode(_plan_steps(review.new, verdict))
-    yield b',"patch":"%s","patchType":"JSONPatch"' % base64.b64encode(patch)
-
-
-def _plan_steps(new: Scalable, verdict: Verdict) -> list[dict[str, object]]:
-    root = "/metadata/annotations"
-    if not new.has_annotations:
-        # Adding to a map that is not there is an error.
-        return [{"op": "add", "path": root, "value": dict(verdict.annotations)}]
-    return [
-        {"op": "add", "path": f"{root}/{_pointer(key)}", "value": value}
-        for key, value in verdict.annotations.items()
-    ]
-
-
-def _pointer(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
-
-
-def _first(verdict: Verdict) -> tuple[str, ...]:
-    return verdict.warnings[:MAX_WARNINGS]
-
-
-def _json(text: str) -> bytes:
-    try:
-        encoded = msgspec.json.encode(text)
-    except UnicodeEncodeError:  # half a character, from bytes that are no UTF-8
-        encoded = msgspec.json.encode(text.encode("utf-8", "replace").decode())
-    for char, escape in _ESCAPES:
-        if char in encoded:
-            encoded = encoded.replace(char, escape)
-    return encoded
-
-
 # The API server stops waiting at its own limit; the answer has a tenth of the time for its way.
 SHARE: Final = 0.9
-
 _BUG: Final = "the review failed by a bug; see the operator's log"
+# On each path. More would take more connections and, with 128 KiB of each review, more memory; a
+# drain of a thousand pods evicts one after another.
+MOST: Final = 32
+# Those about objects that the cache does not confirm: any client can make them up, and the
+# elected replica lets them wait for a read.
+MOST_UNCONFIRMED: Final = 4
+# A message of 4 KiB, ten warnings and a patch, each character escaped.
+MOST_ANSWER: Final = 64 << 10
+# A pod that is gone answers nothing at all, and a handshake takes milliseconds.
+_CONNECT_LIMIT: Final = timedelta(seconds=2)
+# Before the answer must be out: for our refusal, where no answer has come; and by how much earlier
+# the other replica has to give its own.
+_RETURN: Final = timedelta(milliseconds=100)
+_HEAD_START: Final = timedelta(milliseconds=150)
+# Idle connections are closed by this side first: a server closes them after three minutes.
+_KEEP_WARM: Final = timedelta(minutes=1)
+# Clients of Kubernetes repeat a request ten times by themselves: longer than it takes until another
+# replica leads.
+_AGAIN: Final = timedelta(seconds=2)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class ReviewHook(Protocol):
-    """Answers the reviews of one path."""
-
     async def review(self, review: Review, until: timedelta) -> Verdict | bytes:
         """Return the verdict, or the body of another replica's answer, before `until`.
 
-        That is on `clock.elapsed()`. Cancelled then, and where the client has gone: in both cases
-        the request that is under review does not happen by this review.
+        `until` is on `clock.elapsed()`. It is cancelled then, or when the client has gone: either
+        way the request does not go through by this review.
         """
         ...
 
@@ -177,24 +108,20 @@ class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
     """Answers the reviews of one operator."""
 
     hooks: Mapping[str, ReviewHook]
-    """By path."""
     request_timeout: timedelta
-    """How long the answer to any request may take at most."""
     clock: Clock
     keeps: Callable[[str], bool] = lambda path: False
-    """Says whether reviews on a path hold what was sent, to be passed on."""
+    """Whether reviews on a path keep their body, to be passed on."""
     may_patch: Callable[[str], bool] = lambda path: False
-    """Says whether the webhook of a path takes patches: a mutating webhook does."""
+    """Whether the webhook of a path is a mutating one."""
     on_verdict: Callable[[str, Review, Verdict], None] = lambda path, review, verdict: None
-    """Called with the path for each review that is answered."""
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Return the paths that are answered."""
         return tuple(self.hooks)
 
     def set_deadline(self, begin: timedelta, query: str) -> Deadline:
-        """Return when the answer must be out to a request with this query that began then."""
+        """Return the deadline of a request with this query that began then."""
         wanted = _read_timeout(query) if query else None
         most = self.request_timeout
         span = (most if wanted is None or wanted > most else wanted) * SHARE
@@ -243,9 +170,75 @@ class Reviewer(msgspec.Struct, frozen=True, kw_only=True):
             return refuse(Code.CANNOT_CHECK, _BUG, status=503)
 
 
+def render_answer(review: Review, verdict: Verdict, *, may_patch: bool = False) -> bytes:
+    parts = [
+        _HEADS[review.version],
+        _json(review.uid),
+        b',"allowed":true' if verdict.is_allowed else b',"allowed":false',
+    ]
+    parts.extend(_render_status(verdict))
+    if may_patch and verdict.is_allowed and verdict.annotations:
+        parts.extend(_render_patch(review, verdict))
+    if verdict.warnings:
+        warnings = b",".join(
+            _json(clip(text, MAX_WARNING)) for text in verdict.warnings[:MAX_WARNINGS]
+        )
+        parts.append(b',"warnings":[%s]' % warnings)
+    parts.append(b"}}")
+    return b"".join(parts)
+
+
+def _render_status(verdict: Verdict) -> Iterable[bytes]:
+    text = verdict.reason.text
+    if verdict.is_allowed and not text and not verdict.code:
+        return
+    yield b',"status":{"metadata":{}'
+    if not text and not verdict.is_allowed:
+        text = f"refused: {verdict.reason.code.value}"
+    if text:
+        yield b',"message":' + _json(clip(text, MAX_MESSAGE))
+    if verdict.retry_after is not None and not verdict.is_allowed:
+        seconds = max(math.ceil(verdict.retry_after.total_seconds()), 1)
+        yield b',"details":{"retryAfterSeconds":%d}' % seconds
+    if verdict.code:
+        yield b',"code":%d' % verdict.code
+    yield b"}"
+
+
+def _render_patch(review: Review, verdict: Verdict) -> Iterable[bytes]:
+    if not isinstance(review.new, Scalable) or review.new.kind == _SCALE:
+        return
+    if review.operation not in _PATCHABLE:
+        return
+    patch = msgspec.json.encode(_plan_steps(review.new, verdict))
+    yield b',"patch":"%s","patchType":"JSONPatch"' % base64.b64encode(patch)
+
+
+def _plan_steps(new: Scalable, verdict: Verdict) -> list[dict[str, object]]:
+    root = "/metadata/annotations"
+    if not new.has_annotations:
+        # Adding to a map that is not there is an error.
+        return [{"op": "add", "path": root, "value": dict(verdict.annotations)}]
+    return [
+        {"op": "add", "path": f"{root}/{key.replace('~', '~0').replace('/', '~1')}", "value": value}
+        for key, value in verdict.annotations.items()
+    ]
+
+
+def _json(text: str) -> bytes:
+    try:
+        encoded = msgspec.json.encode(text)
+    except UnicodeEncodeError:  # half a character, from bytes that are no UTF-8
+        encoded = msgspec.json.encode(text.encode("utf-8", "replace").decode())
+    for char, escape in _ESCAPES:
+        if char in encoded:
+            encoded = encoded.replace(char, escape)
+    return encoded
+
+
 @lru_cache(maxsize=32)
 def _read_timeout(query: str) -> timedelta | None:
-    """Return the `timeout` that the API server appends to the path, None where there is none."""
+    """Return the `timeout` that the API server appends to the path."""
     try:
         span = parse_duration(parse_qs(query, max_num_fields=16).get("timeout", [""])[0])
     except (InvalidInput, ValueError):
@@ -256,7 +249,6 @@ def _read_timeout(query: str) -> timedelta | None:
 def _describe_review(
     path: str, review: Review, verdict: Verdict | bytes
 ) -> Mapping[str, Attribute]:
-    """Return what a trace shows of a review and its answer."""
     attributes: dict[str, Attribute] = {
         "hook": path,
         "operation": review.operation,
@@ -277,7 +269,6 @@ def _name_resource(review: Review) -> str:
 
 
 def _log_verdict(path: str, review: Review, verdict: Verdict, keys: Mapping[str, str]) -> None:
-    """Log one decision; `keys` are those of its trace."""
     is_news = verdict.reason.code is Code.PODS_PREPARED or bool(verdict.warnings)
     write = log.debug if verdict.is_allowed and not is_news else log.info
     write(
@@ -301,40 +292,14 @@ def _replicas(scaled: Scalable | Unusable) -> int | None:
     return scaled.replicas if isinstance(scaled, Scalable) else None
 
 
-# On each path. More would take more connections and, with 128 KiB of each review, more memory; a
-# drain of a thousand pods evicts one after another.
-MOST: Final = 32
-# Those about objects that the cache does not confirm: any client can make them up, and the
-# elected replica lets them wait for a read.
-MOST_UNCONFIRMED: Final = 4
-# A message of 4 KiB, ten warnings and a patch, each character escaped.
-MOST_ANSWER: Final = 64 << 10
-# A pod that is gone answers nothing at all, and a handshake takes milliseconds.
-CONNECT_LIMIT: Final = timedelta(seconds=2)
-# Before the answer must be out: for our refusal, where no answer has come; and by how much earlier
-# the other replica has to give its own.
-RETURN: Final = timedelta(milliseconds=100)
-HEAD_START: Final = timedelta(milliseconds=150)
-# Idle connections are closed by this side first: a server closes them after three minutes.
-KEEP_WARM: Final = timedelta(minutes=1)
-
-# Clients of Kubernetes repeat a request ten times by themselves: longer than it takes until another
-# replica leads.
-AGAIN: Final = timedelta(seconds=2)
-
-_MILLISECOND: Final = timedelta(milliseconds=1)
-
-
 @unique
 class ForwardOutcome(StrEnum):
-    """The outcome of a review that was to be passed on."""
-
     ANSWERED = "answered"
     UNREACHABLE = "unreachable"
-    """No connection, a certificate that is not ours, or a connection that broke."""
+    """No connection, a broken one, or a certificate that is not ours."""
     LATE = "late"
     UNUSABLE = "unusable"
-    """The other replica's answer is none to the review."""
+    """The body is no answer to the review."""
     TOO_MANY = "too_many"
 
 
@@ -342,18 +307,15 @@ class Peers(msgspec.Struct, frozen=True, kw_only=True):
     """The other replicas, as far as they are known."""
 
     find_leader: Callable[[], Lease | None]
-    """Returns the Lease of the replica that leads; its address may be empty."""
+    """Returns the Lease of the elected replica; its address may be empty."""
     trust: Callable[[], ssl.SSLContext | None]
-    """Returns the context that judges the certificate of another replica, and shows ours; None
-    where ours cannot be shown."""
+    """Returns the context that judges the other certificate and shows ours; None without ours."""
     host: str
-    """The name that such a certificate is for."""
+    """The name that such a certificate must be for."""
     namespace: str
 
 
 class _NotPassedOnError(OperatorError):
-    """There is no answer; the message says why."""
-
     def __init__(self, outcome: ForwardOutcome, why: str, *, was_sent: bool = True) -> None:
         super().__init__(why)
         self.outcome = outcome
@@ -361,24 +323,23 @@ class _NotPassedOnError(OperatorError):
 
 
 class Forwarder:
-    """Passes reviews on. The first review opens the session that all share."""
+    """Passes reviews on, over one session that the first of them opens."""
 
     def __init__(
         self, peers: Peers, clock: Clock, count: Callable[[str, ForwardOutcome], None]
     ) -> None:
-        """`count` is called with path and outcome of each review."""
         self._peers = peers
         self._clock = clock
         self._count = count
         self._in_flight: Counter[tuple[str, bool]] = Counter()
         """By path, and whether the cache confirms the object under review."""
         self._failing = ""
-        """Holder of the Lease that could not be reached last, until one answers."""
+        """The Lease holder that failed last, until one answers."""
         self._session: aiohttp.ClientSession | None = None
         self._is_closed = False
 
     def find_leader(self) -> Lease | None:
-        """Return the Lease of the replica that leads, None without an address of it."""
+        """Return the Lease of the elected replica if it holds an address."""
         lease = self._peers.find_leader()
         is_known = lease is not None and lease.address and self._peers.trust() is not None
         return lease if is_known else None
@@ -404,20 +365,21 @@ class Forwarder:
             self._count(path, error.outcome)
             self._record_failure(leader, error)
             text = f"this replica does not decide that, and {leader.holder}, which does,"
-            return refuse_unelected(f"{text} {error}; try again")
+            return _refuse_unelected(f"{text} {error}; try again")
         self._count(path, ForwardOutcome.ANSWERED)
-        self._record_answer(leader)
+        if self._failing:
+            self._failing = ""
+            log.info("Reviews are answered by the replica that leads again", leader=leader.holder)
         return answer
 
     async def close(self) -> None:
-        """Close all connections; nothing is passed on after that."""
         self._is_closed = True
         if self._session is not None:
             await self._session.close()
 
     async def _send(self, leader: Lease, path: str, review: Review, until: timedelta) -> bytes:
-        left = until - RETURN - self._clock.elapsed()
-        wanted = (left - HEAD_START) / SHARE
+        left = until - _RETURN - self._clock.elapsed()
+        wanted = (left - _HEAD_START) / SHARE
         if wanted < _MILLISECOND:
             why = "cannot be called in the time that is left"
             raise _NotPassedOnError(ForwardOutcome.LATE, why, was_sent=False)
@@ -441,7 +403,7 @@ class Forwarder:
         return body
 
     async def _post(self, where: str, content: bytes) -> tuple[int, bytes]:
-        """Return status and body, an empty body where it is too long."""
+        """Return status and body, an empty body if it is too long."""
         trust = self._peers.trust()
         if trust is None or self._is_closed:
             raise aiohttp.ClientConnectionError("no certificate to show, or stopping")
@@ -475,11 +437,6 @@ class Forwarder:
         finally:
             self._in_flight[kind] -= 1
 
-    def _record_answer(self, leader: Lease) -> None:
-        if self._failing:
-            self._failing = ""
-            log.info("Reviews are answered by the replica that leads again", leader=leader.holder)
-
     def _record_failure(self, leader: Lease, error: _NotPassedOnError) -> None:
         """Log a failure, as a warning once for each replica until one answers."""
         is_new = self._failing != leader.holder and error.was_sent
@@ -492,9 +449,8 @@ class Forwarder:
         )  # fmt: skip
 
 
-def refuse_unelected(text: str) -> Verdict:
-    """Return the refusal of a replica that does not lead."""
-    return replace(refuse(Code.NOT_ELECTED, text, status=RETRY), retry_after=AGAIN)
+def _refuse_unelected(text: str) -> Verdict:
+    return replace(refuse(Code.NOT_ELECTED, text, status=RETRY), retry_after=_AGAIN)
 
 
 def _open_session(namespace: str) -> aiohttp.ClientSession:
@@ -502,18 +458,17 @@ def _open_session(namespace: str) -> aiohttp.ClientSession:
         resolver=NoResolver(),
         use_dns_cache=False,
         limit=0,  # by `MOST`
-        keepalive_timeout=KEEP_WARM.total_seconds(),
+        keepalive_timeout=_KEEP_WARM.total_seconds(),
     )
     return make_session(
         namespace,
         connector,
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_LIMIT.total_seconds()),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_LIMIT.total_seconds()),
         read_bufsize=MOST_ANSWER,
     )
 
 
 def _render(error: Exception) -> str:
-    """Return what kept a review from being passed on, for the sender of the request."""
     match error:
         case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
             return "did not prove to be one of ours"
@@ -524,34 +479,29 @@ def _render(error: Exception) -> str:
 
 
 class LeaderOnly(msgspec.Struct, frozen=True, kw_only=True):
-    """Answers by a hook where this process leads; elsewhere the review is passed on, or refused.
+    """Answers where this process is elected; elsewhere the review is passed on or refused.
 
-    For hooks whose answer rests on what one process remembers.
+    For hooks whose answer needs the memory of one process.
     """
 
     path: str
     hook: ReviewHook
     is_leading: Callable[[], bool]
     describe: Callable[[], str]
-    """Says which process leads."""
+    """Says which process is elected."""
     assess: Callable[[Review], Verdict | None] = lambda review: None
-    """Returns the verdict where the review alone decides, so that any process can give it."""
+    """Returns the verdict if the review alone decides, so that any process can give it."""
     confirms: Callable[[Review], bool] = lambda review: True
     """Says whether the cache shows the object under review."""
     forwarder: Forwarder | None = None
-    """The way to the process that leads, None where reviews are not passed on."""
+    """None where reviews are not passed on."""
 
     @property
     def forwards(self) -> bool:
-        """Return whether a review would be passed on now."""
-        return (
-            not self.is_leading()
-            and self.forwarder is not None
-            and self.forwarder.find_leader() is not None
-        )
+        forwarder = None if self.is_leading() else self.forwarder
+        return forwarder is not None and forwarder.find_leader() is not None
 
     async def review(self, review: Review, until: timedelta) -> Verdict | bytes:
-        """Return the verdict or the answer; it must be out `until`, on the clock's `elapsed`."""
         if self.is_leading():
             return await self.hook.review(review, until)
         if (verdict := self.assess(review)) is not None:
@@ -563,4 +513,4 @@ class LeaderOnly(msgspec.Struct, frozen=True, kw_only=True):
                 leader, self.path, review, until, is_confirmed=is_confirmed
             )
         text = f"this replica does not decide that; try again (who does: {self.describe()})"
-        return refuse_unelected(text)
+        return _refuse_unelected(text)

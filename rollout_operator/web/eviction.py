@@ -1,14 +1,9 @@
-"""The hook pod-eviction: requests from the arbiter that a pod may go.
+"""The hooks pod-eviction and zpdb-validation.
 
-Decides for which pods the arbiter decides, and reads live where the cache cannot know: a pod that
-it does not show, or shows as not running, and an owner that is no StatefulSet. How often the API
-server is read for that is left to `read_shares`.
-
-The hook zpdb-validation: a budget that cannot be obeyed is not stored.
-
-Decides which reviews are about a budget of ours. What a budget must be like is decided in
-`model.decode.custom` and `planning.budgets`. Nothing that it does can be seen from
-outside, and it calls no server: what it knows of pods and other budgets is what the caches hold.
+`pod-eviction` asks the arbiter whether a pod may go, and reads live what the cache cannot know: a
+pod that is missing there or not running, and an owner that is no StatefulSet. `zpdb-validation`
+refuses a budget that cannot be obeyed, as `model.decode.custom` and `planning.budgets` judge it; it
+has no side effects and makes no calls.
 """
 
 import asyncio
@@ -26,13 +21,7 @@ from rollout_operator.model.budget import Budget, DisruptionSource
 from rollout_operator.model.decode.custom import parse_budget
 from rollout_operator.model.decode.objects import decode_pod
 from rollout_operator.model.decode.review import decode_owner
-from rollout_operator.model.names import (
-    ABSENT_PEERS,
-    ApiError,
-    InvalidInput,
-    NotFound,
-    OperatorError,
-)
+from rollout_operator.model.names import ABSENT_PEERS, ApiError, InvalidInput, NotFound
 from rollout_operator.model.objects import LEFT_OUT, Pod, Unreadable, selects
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.scaling import Review
@@ -57,11 +46,12 @@ from rollout_operator.web.no_downscale import Standing, UnknownPods
 _TO_DECIDE: Final = timedelta(milliseconds=200)
 _NO_OWNER: Final = 500
 _MARGIN: Final = timedelta(milliseconds=500)
+# A few milliseconds; other reviews are answered in between.
+_STEP: Final = 500
+_JUDGED: Final = frozenset({"CREATE", "UPDATE"})
 
 
 class PodEviction(msgspec.Struct, frozen=True, kw_only=True):
-    """Answers reviews of evictions."""
-
     arbiter: Arbiter
     pods: PodStore
     sets: StatefulSetStore
@@ -71,7 +61,6 @@ class PodEviction(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
 
     async def review(self, review: Review, until: timedelta) -> Verdict:
-        """Return the verdict; `until`, on the clock's `elapsed`, is when it must be out."""
         verdict = assess_request(review, self.namespace)
         if verdict is None:
             pod = self.pods.get(review.namespace, review.name)
@@ -85,7 +74,8 @@ class PodEviction(msgspec.Struct, frozen=True, kw_only=True):
                 text = f"the API server did not answer in time what {review.name} is"
                 verdict = refuse(Code.CANNOT_CHECK, text, status=RETRY)
             except (ApiError, InvalidInput) as error:
-                verdict = _cannot_check(review, error)
+                text = f"it is unknown whether {review.name} may go: {error}"
+                verdict = refuse(Code.CANNOT_CHECK, text, status=RETRY)
         self.metrics.count(verdict.reason.code, 0 if verdict.is_allowed else verdict.code)
         return verdict
 
@@ -110,7 +100,7 @@ class PodEviction(msgspec.Struct, frozen=True, kw_only=True):
     async def _answer_live(
         self, cached: Pod | Unreadable | None, review: Review, left: timedelta
     ) -> Verdict:
-        """Return the verdict on a pod that the arbiter has no part in.
+        """Return the verdict on a pod that the arbiter does not decide on.
 
         Raises ApiError, and InvalidInput where the pod cannot be read.
         """
@@ -152,22 +142,12 @@ def _refuse(refusal: Refusal) -> Verdict:
     )
 
 
-def _cannot_check(review: Review, error: OperatorError) -> Verdict:
-    text = f"it is unknown whether {review.name} may go: {error}"
-    return refuse(Code.CANNOT_CHECK, text, status=RETRY)
-
-
 def _hint(again: timedelta | None) -> timedelta | None:
-    """Return when the client is to try again, where that is a matter of a moment.
+    """Return when the client should retry, if that is a matter of a moment.
 
-    Clients obey such a hint without a word to their user: longer hints are for people only.
+    Clients obey such a hint silently, so longer ones are left to the message.
     """
     return again if again is not None and again <= timedelta(seconds=1) else None
-
-
-# A few milliseconds; other reviews are answered in between.
-_STEP: Final = 500
-_JUDGED: Final = frozenset({"CREATE", "UPDATE"})
 
 
 class _Annotations(msgspec.Struct):
@@ -187,15 +167,12 @@ _DECODER: Final = msgspec.json.Decoder(_Object)
 
 
 class ZpdbValidation:
-    """Answers reviews of budgets."""
-
     def __init__(self, catalog: BudgetCatalog, pods: PodStore, *, namespace: str) -> None:
         self._catalog = catalog
         self._pods = pods
         self._namespace = namespace
 
     async def review(self, review: Review, until: timedelta) -> Verdict:
-        """Return the verdict; it takes milliseconds and waits for no call."""
         if review.operation not in _JUDGED or review.subresource:
             return allow(Code.BUDGET_VALID)
         if review.namespace != self._namespace:
@@ -218,7 +195,7 @@ class ZpdbValidation:
         return assess_budget(draft)
 
     def _list_selected(self, budget: Budget) -> Iterable[Pod]:
-        """Yield the pods that it selects: a pod that it only may select refuses no budget."""
+        """Yield the pods that a budget certainly selects: one that it may select refuses none."""
         for pod in self._pods.list_all():
             if not isinstance(pod, Pod) or LEFT_OUT in pod.labels:
                 continue
@@ -236,7 +213,6 @@ class ZpdbValidation:
 
 
 def _read_head(body: bytes) -> _Head:
-    """Return the metadata, an empty one where it cannot be read."""
     try:
         return _DECODER.decode(body).metadata or _Head()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,13 +1,9 @@
-"""Request metrics: the names that they show, and how requests are counted and timed.
+"""Middlewares of both servers: request metrics and cluster validation.
 
-A route that is hot keeps its meter: looking a metric up by its labels costs as much as counting
-does. Metrics and buckets are in `telemetry.metrics`.
-
-Cluster validation: a request for another cluster's operator is turned away.
-
-Decides by the header that every operator sends along. Paths whose callers never send it (the API
-server, the kubelet, Prometheus, people) are exempt; given exclusions replace only the admission
-paths, never our own pages.
+A hot route keeps its meter: finding a metric by its labels costs as much as counting does. A
+request for another cluster's operator is turned away by the header that every operator sends. Paths
+whose callers never send it (the API server, the kubelet, Prometheus, people) are exempt; configured
+exclusions replace only those of the admission paths.
 """
 
 import asyncio
@@ -31,13 +27,27 @@ from rollout_operator.web.connection import send_all
 UNMATCHED: Final = "other"
 # The trace that a request belongs to, by which a duration names an example.
 TRACE: Final = web.RequestKey("trace", dict[str, str])
-
 # A client may send any word as method; a label must have few values.
 _METHODS: Final = frozenset(
     {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"}
 )
 _VARIABLE: Final = re.compile(r"\{[^}]*\}")
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+")
+_REJECTED: Final = 511
+_ADMISSION_PATHS: Final = (
+    "admission/no-downscale",
+    "admission/prepare-downscale",
+    "admission/pod-eviction",
+    "admission/zpdb-validation",
+)
+# A path is exempt where one of these follows a slash anywhere in it, as users' exclusions are.
+_OWN_FRAGMENTS: Final = ("metrics", "ready", "livez", "debug/pprof", "status", "reasons", "ui")
+_ROOT: Final = "/"
+# Senders choose the label: so many different labels are shown in the metric, the rest under one.
+MAX_LABELS: Final = 100
+_OTHER_LABELS: Final = "other"
+# The longest name of a namespace.
+_MAX_LABEL: Final = 63
 
 
 @lru_cache(maxsize=64)
@@ -47,20 +57,16 @@ def name_route(template: str) -> str:
     return _NOT_IN_NAMES.sub("_", plain).strip("_") or "root"
 
 
-def get_route(request: web.Request) -> str:
-    """Return the name of the route that answers a request, `other` where none does."""
+def _get_route(request: web.Request) -> str:
     resource = request.match_info.route.resource
     return UNMATCHED if resource is None else name_route(resource.canonical)
 
 
 def name_method(request: web.BaseRequest) -> str:
-    """Return the method, `other` for a method that is not of HTTP."""
     return request.method if request.method in _METHODS else UNMATCHED
 
 
 class Meter:
-    """Counts requests of one method on one route."""
-
     __slots__ = ("_durations", "_inflight", "_received", "_sent", "method", "metrics", "route")
 
     def __init__(self, metrics: Metrics, method: str, route: str) -> None:
@@ -73,11 +79,9 @@ class Meter:
         self._durations: dict[tuple[int, str], Histogram] = {}
 
     def begin(self) -> None:
-        """Count a request that has come."""
         self._inflight.inc()
 
     def end(self, request: web.BaseRequest, status: int, seconds: float) -> None:
-        """Count a request that is over, and the bytes of its body."""
         self._inflight.dec()
         self._received.observe(request.content.total_bytes)
         upgrade = request.headers.get(hdrs.UPGRADE, "").lower()
@@ -90,20 +94,18 @@ class Meter:
         duration.observe(seconds, request.get(TRACE))
 
     def sent(self, size: int) -> None:
-        """Count an answer that was sent, and the bytes of its body."""
         self._sent.observe(size)
 
 
 def measure(metrics: Metrics, *, write_limit: timedelta) -> Middleware:
-    """Return the outermost middleware; answers not taken within `write_limit` end the connection.
+    """Return the outermost middleware; an answer must be taken within `write_limit`.
 
-    The answer is sent in here, so that the time includes the client's reading. Answers raised as
-    web.HTTPException are sent like others.
+    The answer is sent here, so that the time includes the client's reading.
     """
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-        meter = Meter(metrics, name_method(request), get_route(request))
+        meter = Meter(metrics, name_method(request), _get_route(request))
         loop = asyncio.get_running_loop()
         begin = loop.time()
         status = 500  # what the server answers where the handler raises
@@ -147,32 +149,12 @@ async def _send(request: web.Request, response: web.StreamResponse, limit: timed
         return  # the client has gone; the server sees the same and cleans up
 
 
-REJECTED: Final = 511
-ADMISSION_PATHS: Final = (
-    "admission/no-downscale",
-    "admission/prepare-downscale",
-    "admission/pod-eviction",
-    "admission/zpdb-validation",
-)
-# A path is exempt where one of these follows a slash anywhere in it, as users' exclusions are.
-_OWN_FRAGMENTS: Final = ("metrics", "ready", "livez", "debug/pprof", "status", "reasons", "ui")
-_ROOT: Final = "/"
-
-# Senders choose the label: so many different labels are shown in the metric, the rest under one.
-MAX_LABELS: Final = 100
-_OTHER_LABELS: Final = "other"
-# The longest name of a namespace.
-_MAX_LABEL: Final = 63
-
-
 class ClusterRules(msgspec.Struct, frozen=True, kw_only=True):
-    """Which requests must name which cluster."""
-
     namespace: str
-    """Of the operator: the one right value of the header."""
+    """The operator's: the only right value of the header."""
     enabled: bool = False
     soft: bool = False
-    """Count and log only."""
+    """Only count and log."""
     excluded_paths: Sequence[str] = ()
     """Literal parts of paths; empty stands for all admission paths."""
     excluded_user_agents: Sequence[str] = ()
@@ -185,20 +167,18 @@ def validate_cluster(rules: ClusterRules, metrics: Metrics) -> Middleware:
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-        rejection = check.assess(request, get_route(request))
+        rejection = check.assess(request, _get_route(request))
         return await handler(request) if rejection is None else rejection
 
     return middleware
 
 
 class ClusterCheck:
-    """The compiled rules, and the labels seen so far."""
-
     def __init__(self, rules: ClusterRules, metrics: Metrics) -> None:
-        """Compile the patterns. Raises ConfigError for a bad pattern."""
+        """Raises ConfigError for a bad pattern."""
         self._rules = rules
         self._counter = metrics.server_invalid_cluster
-        paths = rules.excluded_paths or ADMISSION_PATHS
+        paths = rules.excluded_paths or _ADMISSION_PATHS
         self._fragments = tuple(f"/{path.lstrip('/')}" for path in (*_OWN_FRAGMENTS, *paths))
         self._agents = tuple(_compile(pattern) for pattern in rules.excluded_user_agents)
         self._labels: set[str] = set()
@@ -247,7 +227,7 @@ class ClusterCheck:
 def _reject(error: str, route: str) -> web.Response:
     answer = {"cluster_validation_error_message": error, "route": route}
     body = json.dumps(answer, separators=(",", ":"), ensure_ascii=False).encode()
-    return web.Response(status=REJECTED, body=body, content_type="application/json")
+    return web.Response(status=_REJECTED, body=body, content_type="application/json")
 
 
 def _compile(pattern: str) -> Callable[[str], bool]:
@@ -259,8 +239,5 @@ def _compile(pattern: str) -> Callable[[str], bool]:
 
 
 def clean_header(value: str) -> str:
-    """Return a header's value without the lone surrogates that stand for bytes not UTF-8.
-
-    They cannot be written to a log, a metric or a response.
-    """
+    """Return a header's value without lone surrogates, which no log or response can hold."""
     return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

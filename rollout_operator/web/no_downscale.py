@@ -1,24 +1,15 @@
-"""The hook no-downscale: refuses fewer replicas of objects that carry the label.
+"""The hook no-downscale, and the objects behind the Scales that both downscale hooks review.
 
-Decides the verdict on a Scale whose object cannot be read: it is allowed where the API server does
-not give the object, and refused, to be tried again, where the operator itself had no room or time
-to read it (D-20). All else is decided in `planning.requests`.
+A Scale whose object the API server does not give is allowed. One that the operator itself had no
+room or time to read is refused for now (D-20). `planning.requests` decides the rest.
 
-The object behind a Scale: its labels, from the cache where that is certainly fresh enough.
+A Scale carries the UID and version of its object: a cache with that version, or a newer one, is
+fresh enough, and so is the answer to a read for another review, because a write admitted against an
+older version cannot be committed. Otherwise the object is read, once for all waiting reviews.
 
-A Scale carries the UID and the version of its object, so that no clock is needed: a cache that has
-that version, or a newer, is fresh, and so is the answer to a read that another review began (a
-write that was admitted against an older version cannot be committed). Otherwise the object is read,
-once for all reviews that wait for it: the number of reads is bounded by the objects that reviews
-name, and not by how many reviews there are.
-
-Reads of the API server that reviews cause: a share of the rate limit for each cause.
-
-Decides how much of it a client of the port can use up. A review goes before rollouts, and any
-client can send one: of objects that never were, of real objects with false counts, and of real
-objects again and again. Objects that the cache confirms are read as ever. All other reads wait for
-a small bucket of their own, so that rollouts and honest reviews keep the rest; a review whose turn
-comes too late is refused at once, to be tried again.
+Any client may send a review: of objects that never were, or of real ones again and again. Reads of
+objects that the cache does not confirm therefore wait for a small bucket of their own, and rollouts
+and honest reviews keep the rest of the rate limit.
 """
 
 import asyncio
@@ -73,13 +64,25 @@ _AGAIN_BURST: Final = 10
 _READ_AGAIN: Final = "downscales that are requested again"
 # The first read of the group of a set in so long a time takes from no bucket of repetitions.
 LATELY: Final = timedelta(minutes=1)
+_RESOURCES: Final[Mapping[str, Resource]] = {
+    resource.plural: resource for resource in (STATEFULSETS, DEPLOYMENTS, REPLICASETS)
+}
+# A watch is milliseconds behind what was just written: waiting is cheaper than a read.
+CATCH_UP: Final = tuple(timedelta(milliseconds=span) for span in (5, 10, 20, 40))
+# A read without an answer ends so long before the review does: its verdict is decided here, and not
+# by the server, which refuses whatever is late.
+_TO_DECIDE: Final = timedelta(milliseconds=200)
+# What clients wait before they send the request again; one read serves all that come meanwhile.
+_AGAIN: Final = timedelta(seconds=1)
+# Load, which the sender of requests can make: no reason to let a request pass.
+_Overload = Throttled | TooManyRequests | DeadlinePassed
 
 
 class Standing(StrEnum):
-    """The standing of an object that the cache cannot confirm."""
+    """How far the cache confirms an object."""
 
     SHOWN = "that the cache shows otherwise"
-    """It has the name and the UID of the review: there are only so many of them."""
+    """It has the name and the UID of the review: there are only so many."""
     UNKNOWN = "that the cache does not show"
     """Perhaps made up: there is no end of them."""
     UNCACHED = "of kinds without a cache"
@@ -89,9 +92,8 @@ class Standing(StrEnum):
 class UnconfirmedReads:
     """Reads objects that the cache does not confirm, for all hooks of a process.
 
-    Each kind has a bucket for objects that the cache shows and a bucket for all others, so that
-    made-up names delay no reviews of real objects, and those of one kind none of another. Kinds
-    without a cache share one.
+    Each kind has a bucket for objects that the cache shows and one for the others, so that made-up
+    names delay no real objects, and one kind no other. Kinds without a cache share one.
     """
 
     def __init__(self, qps: float) -> None:
@@ -109,9 +111,9 @@ class UnconfirmedReads:
         standing: Standing,
         within: timedelta,
     ) -> bytes:
-        """Return an object as the store has it.
+        """Return an object as stored.
 
-        Raises as `Reader.fetch`, and Throttled where its turn comes only after `within`.
+        Raises as `Reader.fetch`, and Throttled if its turn would come only after `within`.
         """
         if standing is Standing.UNCACHED:
             await self._uncached.take(standing, Priority.READ, within)
@@ -130,10 +132,7 @@ class UnknownPods:
         self._reads: SingleFlight[str, bytes | ApiError] = SingleFlight()
 
     async def fetch(self, name: str, standing: Standing, within: timedelta) -> bytes:
-        """Return a pod, from a read that was sent after the call.
-
-        Raises as `UnconfirmedReads.fetch`.
-        """
+        """Return a pod by a read sent after the call. Raises as `UnconfirmedReads.fetch`."""
         answer = await self._reads.share(
             name, lambda: self._fetch(name, standing, within), lambda begun_before: False
         )
@@ -151,11 +150,10 @@ class UnknownPods:
 
 
 class RepeatedReads:
-    """Paces the live reads that reviews of confirmed sets lead to.
+    """Paces the live reads for reviews of confirmed StatefulSets.
 
-    A client that knows a name, a UID and a count can send reviews of that set for ever. The first
-    read in a minute is free, so that no other client's repetitions keep a set from its first
-    answer.
+    A client that knows name, UID and count can repeat such a review for ever. The first read in a
+    minute is free, so that others' repetitions do not delay the first answer about a StatefulSet.
     """
 
     def __init__(self, qps: float, clock: Clock) -> None:
@@ -163,12 +161,12 @@ class RepeatedReads:
         self._limits = RateLimiter(qps * _AGAIN_SHARE, _AGAIN_BURST)
         self._clock = clock
         self._free: dict[Uid, timedelta] = {}
-        """When each set had a free read, the oldest first."""
+        """When each StatefulSet had a free read, the oldest first."""
 
     async def wait_turn(self, set_uid: Uid, within: timedelta) -> None:
-        """Wait until the group of a set may be read.
+        """Wait for a read of the StatefulSet's group.
 
-        Raises Throttled where that is only after `within`.
+        Raises Throttled if that would be only after `within`.
         """
         now = self._clock.elapsed()
         self._forget_before(now - LATELY)
@@ -184,16 +182,7 @@ class RepeatedReads:
             del self._free[uid]
 
 
-RESOURCES: Final[Mapping[str, Resource]] = {
-    resource.plural: resource for resource in (STATEFULSETS, DEPLOYMENTS, REPLICASETS)
-}
-# A watch is milliseconds behind what was just written: waiting is cheaper than a read.
-CATCH_UP: Final = tuple(timedelta(milliseconds=span) for span in (5, 10, 20, 40))
-
-
 class Parent(msgspec.Struct, frozen=True, kw_only=True):
-    """Labels and annotations of the object behind a Scale."""
-
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
 
@@ -211,13 +200,12 @@ class _Object(msgspec.Struct):
 
 _OBJECT: Final = msgspec.json.Decoder(_Object)
 
+
 _Answer: TypeAlias = StatefulSet | _Metadata | OperatorError
-"""The answer to a read; all reviews that waited for it share an error."""
+"""The answer to a read; all waiting reviews share an error."""
 
 
 class Parents:
-    """Finds the object that a review of a Scale is about."""
-
     def __init__(
         self,
         sets: StatefulSetStore,
@@ -235,12 +223,12 @@ class Parents:
         self._reads: SingleFlight[tuple[str, str, str], _Answer] = SingleFlight()
 
     async def fetch(self, review: Review, until: timedelta) -> Parent:
-        """Return labels and annotations of the object.
+        """Return labels and annotations of the object under review.
 
-        Raises InvalidInput for another kind, Denied for another namespace, DecodeError, and what
-        `Reader.fetch` raises; DeadlinePassed where there was no answer before `until`.
+        Raises InvalidInput for another kind, Denied for another namespace, DecodeError, what
+        `Reader.fetch` raises, and DeadlinePassed if there was no answer before `until`.
         """
-        resource = RESOURCES.get(review.resource)
+        resource = _RESOURCES.get(review.resource)
         if resource is None:
             raise InvalidInput(f"unsupported resource {review.resource}")
         if resource is STATEFULSETS:
@@ -251,7 +239,7 @@ class Parents:
         return Parent(labels=parent.labels or {}, annotations=parent.annotations or {})
 
     async def get_set(self, review: Review, until: timedelta) -> StatefulSet:
-        """Return the StatefulSet itself, at least as new as the review. Raises as `find`."""
+        """Return the StatefulSet, at least as new as the review. Raises as `fetch`."""
         cached = await self._find_cached(review, until)
         if cached is not None:
             return cached
@@ -260,7 +248,6 @@ class Parents:
         return parent
 
     def _choose_standing(self, resource: Resource, review: Review) -> Standing:
-        """Return the standing of the object to read: names are easily guessed, UIDs not."""
         if resource is not STATEFULSETS:
             return Standing.UNCACHED
         if not isinstance(review.old, Scalable):
@@ -286,7 +273,7 @@ class Parents:
     async def _read(
         self, resource: Resource, review: Review, until: timedelta
     ) -> StatefulSet | _Metadata:
-        """Return the object, from a read that other reviews may share."""
+        """Return the object by a read that other reviews may share."""
         if review.namespace != self._namespace:
             raise Denied(f"namespace {review.namespace} is not looked after")
         key = (resource.plural, review.namespace, review.name)
@@ -327,7 +314,7 @@ class Parents:
 def _is_fresh(answer: _Answer, review: Review) -> bool:
     """Return whether the answer to a read sent before the review came is new enough for it.
 
-    An error proves nothing: the object may have been created since, or the right been granted.
+    An error is not: the object may have been created since, or the right been granted.
     """
     old = review.old
     if isinstance(answer, OperatorError) or not isinstance(old, Scalable) or not old.uid:
@@ -339,25 +326,12 @@ def _covers(version: str, wanted: str) -> bool:
     return bool(wanted) and (version == wanted or is_older(wanted, than=version))
 
 
-# A read without an answer ends so long before the review does: its verdict is decided here, and not
-# by the server, which refuses whatever is late.
-_TO_DECIDE: Final = timedelta(milliseconds=200)
-# What clients wait before they send the request again; one read serves all that come meanwhile.
-_AGAIN: Final = timedelta(seconds=1)
-
-# Load, which the sender of requests can make: no reason to let a request pass.
-_Overload = Throttled | TooManyRequests | DeadlinePassed
-
-
 class NoDownscale:
-    """Answers reviews. Nothing that it does can be seen from outside."""
-
     def __init__(self, parents: Parents, *, fails_closed: bool) -> None:
         self._parents = parents
         self._fails_closed = fails_closed
 
     async def review(self, review: Review, until: timedelta) -> Verdict:
-        """Return the verdict; `until`, on the clock's `elapsed`, is when it must be out."""
         change = assess_no_downscale_change(review, fails_closed=self._fails_closed)
         if isinstance(change, Verdict):
             return change

@@ -1,14 +1,8 @@
-"""The webhook server on -server-tls.port: one request in, one answer out.
+"""The webhook server on -server-tls.port: which requests are reviews, and how much they may send.
 
-Decides which requests are worth a review. How a review is answered, and when at the latest, is
-decided in `web.dispatch`, which clients may connect in `web.connection`, how much may be
-sent in `web.webhooks`.
-
-Bodies of reviews: read within limits of size, memory and time, and decoded.
-
-Decides how much one body may have, how fast it must come, where it is decoded, and how much memory
-all large bodies may take together: by what has arrived, never by what was announced. What a body
-means is decided in `model.decode.review`.
+Bodies are read within limits of size, memory and time. All large bodies share one room of memory,
+by what has arrived and never by what was announced. `web.dispatch` answers the reviews,
+`web.connection` accepts the clients.
 """
 
 import asyncio
@@ -60,316 +54,16 @@ MAX_BODIES: Final = 16 << 20
 MAX_ON_LOOP: Final = 256 << 10
 # How often the rate of a large body is measured, and how many bytes must have come in each such
 # time since its first: on average, and of late where others wait for room.
-BEAT: Final = timedelta(seconds=1)
+_BEAT: Final = timedelta(seconds=1)
 LEAST: Final = 64 << 10
 LEAST_CROWDED: Final = 1 << 20
 # A body that waits still has its first 64 KiB, and as much again in the buffers of its connection.
 MAX_WAITING: Final = 32
-
-
-class Rejected(OperatorError):
-    """A request that is no review: its answer is an HTTP status and this text.
-
-    `closes` says whether the connection ends with the answer.
-    """
-
-    def __init__(self, status: int, text: str, *, closes: bool = False) -> None:
-        super().__init__(text)
-        self.status = status
-        self.closes = closes
-
-
-class Bodies:
-    """Reads bodies; those that are not small take of one room."""
-
-    def __init__(self, clock: Clock, thread: Executor | None = None) -> None:
-        """Make a reader that decodes large bodies in `thread`, which it ends with itself."""
-        self._clock = clock
-        self.room: Final = Room(MAX_BODIES, largest=MAX_BODY)
-        # One: several would only wait for each other, and the loop for all of them.
-        self._thread = thread or ThreadPoolExecutor(max_workers=1, thread_name_prefix="bodies")
-
-    def close(self) -> None:
-        """End the thread after what it decodes."""
-        self._thread.shutdown(wait=False)
-
-    async def read(
-        self, request: web.BaseRequest, until: timedelta, *, keeps: bool = False
-    ) -> Review:
-        """Return the review in the body, which must be there `until`, on `clock.elapsed()`.
-
-        With `keeps` it can be passed on. Raises Rejected.
-        """
-        content = request.content
-        if content.is_eof() and content.total_bytes <= SMALL:
-            # The common case: it has come whole with its head.
-            body = _decode(content.read_nowait(), keeps=keeps)
-        else:
-            body = await self._read_slowly(request, until, keeps=keeps)
-        if isinstance(body, str):
-            raise Rejected(400, body)
-        return body
-
-    async def _read_slowly(
-        self, request: web.BaseRequest, until: timedelta, *, keeps: bool
-    ) -> Review | str:
-        share = RoomShare(self.room, _size(request))
-        body = _Body(share.announced)
-        try:
-            await self._collect(request, body, share, until)
-            if body.size > MAX_ON_LOOP:
-                return await self._decode_beside(body, share, keeps=keeps)
-            return _decode(body.take(), keeps=keeps)
-        finally:
-            # Not left to the garbage collector: a task that was cancelled is part of a cycle.
-            body.take()
-            share.leave()
-
-    async def _decode_beside(
-        self, body: "_Body", share: "RoomShare", *, keeps: bool
-    ) -> Review | str:
-        decoding = asyncio.wrap_future(self._thread.submit(_decode, body.take(), keeps=keeps))
-        # A thread goes on where the task that waits for it is cancelled.
-        decoding.add_done_callback(share.hold())
-        return await asyncio.shield(decoding)
-
-    async def _collect(
-        self, request: web.BaseRequest, body: "_Body", share: "RoomShare", until: timedelta
-    ) -> None:
-        content = request.content
-        if content.is_eof():
-            body.add(content.read_nowait())
-            return
-        is_large = request.content_length is not None and share.announced > SMALL
-        rate = _BodyRate(self._clock.elapsed(), is_large=is_large)
-        try:
-            while not content.at_eof():
-                body.add(await self._receive(content, rate, until))
-                if body.size > share.announced:
-                    raise _too_large()
-                if body.size > SMALL:
-                    await self._take(share, body.size, rate, until)
-                rate.add(self._clock.elapsed(), body.size, is_crowded=self.room.is_crowded)
-        except web.RequestPayloadError as error:
-            raise Rejected(400, "the body is broken", closes=True) from error
-
-    async def _receive(self, content: StreamReader, rate: "_BodyRate", until: timedelta) -> bytes:
-        """Return the next part of the body."""
-        while True:
-            try:
-                async with asyncio.timeout(self._left(min(until, rate.due))):
-                    return await content.readany()
-            except TimeoutError as error:
-                now = self._clock.elapsed()
-                if now >= until:
-                    raise Rejected(408, "the body did not come in time", closes=True) from error
-                rate.check(now, is_crowded=self.room.is_crowded)
-
-    async def _take(
-        self, share: "RoomShare", size: int, rate: "_BodyRate", until: timedelta
-    ) -> None:
-        """Take room for what has come of the body."""
-        begin = self._clock.elapsed()
-        try:
-            async with asyncio.timeout(self._left(until)):
-                await self.room.take(share, size - share.size)
-        except (TimeoutError, RoomFullError) as error:
-            raise _too_many() from error
-        rate.pause(self._clock.elapsed() - begin)
-
-    def _left(self, until: timedelta) -> float:
-        return (until - self._clock.elapsed()).total_seconds()
-
-
-class _Body:
-    """The part of a body that has come. A large body lies in memory of its own.
-
-    As bytes it would be copied whenever it grows, and its memory would stay with the process.
-    """
-
-    __slots__ = ("_memory", "_parts", "announced", "size")
-
-    def __init__(self, announced: int) -> None:
-        self.announced = announced
-        self.size = 0
-        self._parts: list[bytes] = []
-        self._memory: mmap.mmap | None = None
-
-    def add(self, part: bytes) -> None:
-        """Put a part behind the others; beyond the length announced it is only counted."""
-        begin, self.size = self.size, self.size + len(part)
-        if self._memory is None and self.size <= SMALL:
-            self._parts.append(part)
-        elif self.size <= self.announced:
-            if self._memory is None:
-                # Pages are there from when something is written to them.
-                self._memory = mmap.mmap(-1, self.announced)
-                self._memory[:begin] = b"".join(self._parts)
-                self._parts.clear()
-            self._memory[begin : self.size] = part
-
-    def take(self) -> bytes | memoryview:
-        """Return the bytes that have come, and keep none of them."""
-        memory, parts = self._memory, self._parts
-        self._memory, self._parts = None, []
-        return b"".join(parts) if memory is None else memoryview(memory)[: self.size]
-
-
-class _BodyRate:
-    """The rate at which a body comes, without the time in which it waits for room.
-
-    Raises Rejected where that is too slow. A body that may be small has time enough.
-    """
-
-    __slots__ = ("_before", "_begin", "_is_large", "_size", "due")
-
-    def __init__(self, begin: timedelta, *, is_large: bool) -> None:
-        self._begin = begin
-        self._is_large = is_large
-        self._size = self._before = 0
-        self.due = begin + BEAT
-        """When it is measured next."""
-
-    def add(self, now: timedelta, size: int, *, is_crowded: bool) -> None:
-        """Take in how much has come."""
-        self._size = size
-        self._is_large = self._is_large or size > SMALL
-        if now >= self.due:
-            self.check(now, is_crowded=is_crowded)
-
-    def check(self, now: timedelta, *, is_crowded: bool) -> None:
-        """Compare what has come since the last time with the least rate."""
-        if self._is_large and self._size < LEAST * ((now - self._begin) / BEAT):
-            raise Rejected(408, f"the body comes with less than {LEAST} bytes/s", closes=True)
-        if self._is_large and is_crowded and self._size - self._before < LEAST_CROWDED:
-            raise _too_many()
-        self._before, self.due = self._size, now + BEAT
-
-    def pause(self, span: timedelta) -> None:
-        """Leave out a time in which nothing was read."""
-        self._begin += span
-        self.due += span
-
-
-def _size(request: web.BaseRequest) -> int:
-    """Return how large the body is: as it says, or the most where it does not say."""
-    size = request.content_length
-    if size is None:
-        return MAX_BODY if request.can_read_body else 0
-    if size > MAX_BODY:
-        raise _too_large()
-    return size
-
-
-def _decode(body: bytes | memoryview, *, keeps: bool) -> Review | str:
-    """Return the review, or why it is none: an exception would keep the body by its traceback."""
-    try:
-        return decode_review(body, keeps=keeps)
-    except DecodeError as error:
-        return str(error)
-
-
-def _too_large() -> Rejected:
-    return Rejected(413, f"request body: more than {MAX_BODY} bytes", closes=True)
-
-
-def _too_many() -> Rejected:
-    return Rejected(429, "too many large requests at a time; try again", closes=True)
-
-
-class RoomFullError(Exception):
-    """There is no room, and too many bodies wait for it already."""
-
-
-class RoomShare:
-    """What one body takes of the room. It releases all when `leave` was called by each holder."""
-
-    __slots__ = ("_holders", "_room", "announced", "size")
-
-    def __init__(self, room: "Room", announced: int) -> None:
-        self._room = room
-        self._holders = 1
-        self.announced = announced
-        self.size = 0
-
-    def hold(self) -> Callable[[object], None]:
-        """Keep the share for another holder; return the callback by which that holder leaves."""
-        self._holders += 1
-        return lambda _: self.leave()
-
-    def leave(self) -> None:
-        """Give up the share for one holder."""
-        self._holders -= 1
-        if not self._holders:
-            self._room.release(self)
-
-
-class Room:
-    """Memory for bodies: `size` bytes at a time, for bodies of at most `largest` each.
-
-    Where it is used up, bodies wait with what they have; one of them goes on, so that half of each
-    never keeps all from being whole.
-    """
-
-    def __init__(self, most: int, *, largest: int) -> None:
-        # Any body can become whole in what is left beyond that.
-        self._common = most - largest
-        self._used = 0
-        self._favourite: RoomShare | None = None
-        self._waiting: dict[RoomShare, tuple[int, asyncio.Future[None]]] = {}
-
-    @property
-    def used(self) -> int:
-        """Return how many bytes are taken."""
-        return self._used
-
-    @property
-    def is_crowded(self) -> bool:
-        """Return whether bodies wait."""
-        return bool(self._waiting)
-
-    async def take(self, share: "RoomShare", size: int) -> None:
-        """Give a share `size` bytes more. Raises RoomFullError."""
-        if self._give(share, size):
-            return
-        if len(self._waiting) >= MAX_WAITING:
-            raise RoomFullError
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[share] = (size, turn)
-        try:
-            await turn
-        finally:
-            self._waiting.pop(share, None)
-
-    def release(self, share: "RoomShare") -> None:
-        """End a share, and let waiting bodies go on that now fit."""
-        self._used -= share.size
-        share.size = 0
-        if self._favourite is share:
-            self._favourite = None
-        # The body that lacks least is whole soonest, and then there is more room.
-        for waiting in sorted(self._waiting, key=lambda share: share.announced - share.size):
-            size, turn = self._waiting[waiting]
-            if not turn.done() and self._give(waiting, size):
-                del self._waiting[waiting]
-                turn.set_result(None)
-
-    def _give(self, share: "RoomShare", size: int) -> bool:
-        if self._used + size > self._common:
-            self._favourite = self._favourite or share
-            if self._favourite is not share:
-                return False
-        self._used += size
-        share.size += size
-        return True
-
-
-JSON: Final = "application/json"
-STOP_LIMIT: Final = timedelta(seconds=1)
+_JSON: Final = "application/json"
+_STOP_LIMIT: Final = timedelta(seconds=1)
 # nginx's number for a client that went away before the answer.
-GONE: Final = 499
-
-_ANSWER: Final = {hdrs.CONTENT_TYPE: JSON, hdrs.SERVER: SERVER}
+_GONE: Final = 499
+_ANSWER: Final = {hdrs.CONTENT_TYPE: _JSON, hdrs.SERVER: SERVER}
 _TEXT: Final = {
     hdrs.CONTENT_TYPE: "text/plain; charset=utf-8",
     "X-Content-Type-Options": "nosniff",
@@ -378,12 +72,10 @@ _TEXT: Final = {
 
 
 class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options that most servers leave at their defaults."""
-
     client_name: str = ""
-    """Common name that a client's certificate must have; empty: any, or none at all."""
+    """Common name that a client's certificate must have; empty for any, or none at all."""
     client_host: str = ""
-    """DNS name that a client's certificate must be for; empty: any, or none at all."""
+    """DNS name that a client's certificate must be for; empty for any, or none at all."""
     flag: str = FLAG
     """The flag that sets the port."""
     write_limit: timedelta = WRITE_LIMIT
@@ -391,8 +83,6 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WebhookServer:
-    """The TLS server of one operator."""
-
     def __init__(
         self,
         port: int,
@@ -404,10 +94,9 @@ class WebhookServer:
         clock: Clock,
         options: ServerOptions | None = None,
     ) -> None:
-        """Build the server; port 0 takes a free one.
+        """Port 0 takes a free one; `certificate` is called for each new connection.
 
-        `certificate` is read for each new connection. Raises ConfigError where `cluster` holds a
-        bad pattern.
+        Raises ConfigError where `cluster` holds a bad pattern.
         """
         self._wanted_port = port
         self._options = options or ServerOptions()
@@ -426,7 +115,7 @@ class WebhookServer:
 
     @property
     def port(self) -> int:
-        """Return the port that is listened on. Only between `start` and `stop`."""
+        """Return the port, between `start` and `stop`."""
         return self._listener.port
 
     @property
@@ -435,31 +124,28 @@ class WebhookServer:
         return self._listener.is_accepting
 
     async def start(self) -> None:
-        """Listen; when this returns, reviews are answered. Raises ConfigError for a bad port."""
         self._server = web.Server(self._answer, handler_cancellation=True)
         await self._listener.start(self._wanted_port, flag=self._options.flag)
 
     def leave(self) -> None:
-        """End each connection with its next answer, which says so; others are still accepted.
+        """End each connection with its next answer, which says so; new ones are still accepted.
 
-        A connection that is closed while it waits may just be used for the next review: that fails
-        then, as a client does not send a POST twice.
+        Closing an idle connection could hit the next review, and clients do not repeat a POST.
         """
         self._listener.connections.is_leaving = True
 
     async def drain(self, limit: timedelta) -> None:
         """Accept nothing more, answer all requests that came, and close each connection after that.
 
-        A request that is not answered within `limit` is cancelled.
+        A request not answered within `limit` is cancelled.
         """
         await self._listener.stop()
         await self._listener.connections.leave(limit)
 
     async def stop(self) -> None:
-        """Drain within a second and end."""
-        await self.drain(STOP_LIMIT)
+        await self.drain(_STOP_LIMIT)
         if self._server is not None:
-            await self._server.shutdown(STOP_LIMIT.total_seconds())
+            await self._server.shutdown(_STOP_LIMIT.total_seconds())
             self._server = None
         self._bodies.close()
 
@@ -483,7 +169,7 @@ class WebhookServer:
         path, _, query = request.raw_path.partition("?")
         meter = self._choose_meter(request, path)
         meter.begin()
-        status = GONE
+        status = _GONE
         try:
             deadline = self._reviewer.set_deadline(begin, query)
             response = await self._decide(request, path, meter.route, deadline)
@@ -537,6 +223,296 @@ class WebhookServer:
             return  # the client has gone; the server sees the same and cleans up
 
 
+class Rejected(OperatorError):
+    """A request that is no review: its answer is an HTTP status and this text.
+
+    `closes` ends the connection with the answer.
+    """
+
+    def __init__(self, status: int, text: str, *, closes: bool = False) -> None:
+        super().__init__(text)
+        self.status = status
+        self.closes = closes
+
+
+class Bodies:
+    """Reads bodies; large ones share one room."""
+
+    def __init__(self, clock: Clock, thread: Executor | None = None) -> None:
+        """Large bodies are decoded in `thread`, which `close` ends."""
+        self._clock = clock
+        self.room: Final = _Room(MAX_BODIES, largest=MAX_BODY)
+        # One: several would only wait for each other, and the loop for all of them.
+        self._thread = thread or ThreadPoolExecutor(max_workers=1, thread_name_prefix="bodies")
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False)
+
+    async def read(
+        self, request: web.BaseRequest, until: timedelta, *, keeps: bool = False
+    ) -> Review:
+        """Return the review in the body, which must have come by `until` on `clock.elapsed()`.
+
+        With `keeps` it can be passed on. Raises Rejected.
+        """
+        content = request.content
+        if content.is_eof() and content.total_bytes <= SMALL:
+            # The common case: it has come whole with its head.
+            body = _decode(content.read_nowait(), keeps=keeps)
+        else:
+            body = await self._read_slowly(request, until, keeps=keeps)
+        if isinstance(body, str):
+            raise Rejected(400, body)
+        return body
+
+    async def _read_slowly(
+        self, request: web.BaseRequest, until: timedelta, *, keeps: bool
+    ) -> Review | str:
+        share = _RoomShare(self.room, _size(request))
+        body = _Body(share.announced)
+        try:
+            await self._collect(request, body, share, until)
+            if body.size > MAX_ON_LOOP:
+                return await self._decode_beside(body, share, keeps=keeps)
+            return _decode(body.take(), keeps=keeps)
+        finally:
+            # Not left to the garbage collector: a task that was cancelled is part of a cycle.
+            body.take()
+            share.leave()
+
+    async def _decode_beside(
+        self, body: "_Body", share: "_RoomShare", *, keeps: bool
+    ) -> Review | str:
+        decoding = asyncio.wrap_future(self._thread.submit(_decode, body.take(), keeps=keeps))
+        # A thread goes on where the task that waits for it is cancelled.
+        decoding.add_done_callback(share.hold())
+        return await asyncio.shield(decoding)
+
+    async def _collect(
+        self, request: web.BaseRequest, body: "_Body", share: "_RoomShare", until: timedelta
+    ) -> None:
+        content = request.content
+        if content.is_eof():
+            body.add(content.read_nowait())
+            return
+        is_large = request.content_length is not None and share.announced > SMALL
+        rate = _BodyRate(self._clock.elapsed(), is_large=is_large)
+        try:
+            while not content.at_eof():
+                body.add(await self._receive(content, rate, until))
+                if body.size > share.announced:
+                    raise _too_large()
+                if body.size > SMALL:
+                    await self._take(share, body.size, rate, until)
+                rate.add(self._clock.elapsed(), body.size, is_crowded=self.room.is_crowded)
+        except web.RequestPayloadError as error:
+            raise Rejected(400, "the body is broken", closes=True) from error
+
+    async def _receive(self, content: StreamReader, rate: "_BodyRate", until: timedelta) -> bytes:
+        while True:
+            try:
+                async with asyncio.timeout(self._left(min(until, rate.due))):
+                    return await content.readany()
+            except TimeoutError as error:
+                now = self._clock.elapsed()
+                if now >= until:
+                    raise Rejected(408, "the body did not come in time", closes=True) from error
+                rate.check(now, is_crowded=self.room.is_crowded)
+
+    async def _take(
+        self, share: "_RoomShare", size: int, rate: "_BodyRate", until: timedelta
+    ) -> None:
+        begin = self._clock.elapsed()
+        try:
+            async with asyncio.timeout(self._left(until)):
+                await self.room.take(share, size - share.size)
+        except (TimeoutError, _RoomFullError) as error:
+            raise _too_many() from error
+        rate.pause(self._clock.elapsed() - begin)
+
+    def _left(self, until: timedelta) -> float:
+        return (until - self._clock.elapsed()).total_seconds()
+
+
+class _Body:
+    """The part of a body that has come.
+
+    Large ones have memory of their own: as bytes they would be copied at each growth, and their
+    memory would stay with the process.
+    """
+
+    __slots__ = ("_memory", "_parts", "announced", "size")
+
+    def __init__(self, announced: int) -> None:
+        self.announced = announced
+        self.size = 0
+        self._parts: list[bytes] = []
+        self._memory: mmap.mmap | None = None
+
+    def add(self, part: bytes) -> None:
+        """Append a part; what exceeds the announced length is only counted."""
+        begin, self.size = self.size, self.size + len(part)
+        if self._memory is None and self.size <= SMALL:
+            self._parts.append(part)
+        elif self.size <= self.announced:
+            if self._memory is None:
+                # Pages are there from when something is written to them.
+                self._memory = mmap.mmap(-1, self.announced)
+                self._memory[:begin] = b"".join(self._parts)
+                self._parts.clear()
+            self._memory[begin : self.size] = part
+
+    def take(self) -> bytes | memoryview:
+        """Return the bytes and keep none of them."""
+        memory, parts = self._memory, self._parts
+        self._memory, self._parts = None, []
+        return b"".join(parts) if memory is None else memoryview(memory)[: self.size]
+
+
+class _BodyRate:
+    """The rate at which a body comes, without the time spent waiting for room.
+
+    Raises Rejected if it is too slow. A body that may be small has time enough.
+    """
+
+    __slots__ = ("_before", "_begin", "_is_large", "_size", "due")
+
+    def __init__(self, begin: timedelta, *, is_large: bool) -> None:
+        self._begin = begin
+        self._is_large = is_large
+        self._size = self._before = 0
+        self.due = begin + _BEAT
+        """When it is measured next."""
+
+    def add(self, now: timedelta, size: int, *, is_crowded: bool) -> None:
+        self._size = size
+        self._is_large = self._is_large or size > SMALL
+        if now >= self.due:
+            self.check(now, is_crowded=is_crowded)
+
+    def check(self, now: timedelta, *, is_crowded: bool) -> None:
+        if self._is_large and self._size < LEAST * ((now - self._begin) / _BEAT):
+            raise Rejected(408, f"the body comes with less than {LEAST} bytes/s", closes=True)
+        if self._is_large and is_crowded and self._size - self._before < LEAST_CROWDED:
+            raise _too_many()
+        self._before, self.due = self._size, now + _BEAT
+
+    def pause(self, span: timedelta) -> None:
+        """Leave out a time in which nothing was read."""
+        self._begin += span
+        self.due += span
+
+
+def _size(request: web.BaseRequest) -> int:
+    """Return the announced size, the largest one where none is announced."""
+    size = request.content_length
+    if size is None:
+        return MAX_BODY if request.can_read_body else 0
+    if size > MAX_BODY:
+        raise _too_large()
+    return size
+
+
+def _decode(body: bytes | memoryview, *, keeps: bool) -> Review | str:
+    """Return the review, or why it is none: an exception would keep the body by its traceback."""
+    try:
+        return decode_review(body, keeps=keeps)
+    except DecodeError as error:
+        return str(error)
+
+
+def _too_large() -> Rejected:
+    return Rejected(413, f"request body: more than {MAX_BODY} bytes", closes=True)
+
+
+def _too_many() -> Rejected:
+    return Rejected(429, "too many large requests at a time; try again", closes=True)
+
+
+class _RoomFullError(Exception):
+    """There is no room, and too many bodies already wait for it."""
+
+
+class _RoomShare:
+    """One body's share of the room, released when each holder has called `leave`."""
+
+    __slots__ = ("_holders", "_room", "announced", "size")
+
+    def __init__(self, room: "_Room", announced: int) -> None:
+        self._room = room
+        self._holders = 1
+        self.announced = announced
+        self.size = 0
+
+    def hold(self) -> Callable[[object], None]:
+        """Add a holder; return the callback by which it leaves."""
+        self._holders += 1
+        return lambda _: self.leave()
+
+    def leave(self) -> None:
+        self._holders -= 1
+        if not self._holders:
+            self._room.release(self)
+
+
+class _Room:
+    """Memory for bodies: `size` bytes at a time, for bodies of at most `largest` each.
+
+    When it is used up, bodies wait with what they have. One of them always goes on, so that halves
+    of many bodies never block each other.
+    """
+
+    def __init__(self, most: int, *, largest: int) -> None:
+        # Any body can become whole in what is left beyond that.
+        self._common = most - largest
+        self._used = 0
+        self._favourite: _RoomShare | None = None
+        self._waiting: dict[_RoomShare, tuple[int, asyncio.Future[None]]] = {}
+
+    @property
+    def used(self) -> int:
+        return self._used
+
+    @property
+    def is_crowded(self) -> bool:
+        return bool(self._waiting)
+
+    async def take(self, share: "_RoomShare", size: int) -> None:
+        """Give a share `size` more bytes. Raises _RoomFullError."""
+        if self._give(share, size):
+            return
+        if len(self._waiting) >= MAX_WAITING:
+            raise _RoomFullError
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[share] = (size, turn)
+        try:
+            await turn
+        finally:
+            self._waiting.pop(share, None)
+
+    def release(self, share: "_RoomShare") -> None:
+        """End a share, and let waiting bodies go on that now fit."""
+        self._used -= share.size
+        share.size = 0
+        if self._favourite is share:
+            self._favourite = None
+        # The body that lacks least is whole soonest, and then there is more room.
+        for waiting in sorted(self._waiting, key=lambda share: share.announced - share.size):
+            size, turn = self._waiting[waiting]
+            if not turn.done() and self._give(waiting, size):
+                del self._waiting[waiting]
+                turn.set_result(None)
+
+    def _give(self, share: "_RoomShare", size: int) -> bool:
+        if self._used + size > self._common:
+            self._favourite = self._favourite or share
+            if self._favourite is not share:
+                return False
+        self._used += size
+        share.size += size
+        return True
+
+
 def _keep_trace(request: web.BaseRequest, keys: Mapping[str, str]) -> None:
     request[TRACE] = dict(keys)
 
@@ -545,7 +521,7 @@ def _check(request: web.BaseRequest) -> None:
     """Raise Rejected where a request is not of a webhook."""
     if request.method != hdrs.METH_POST:
         raise Rejected(405, "method not allowed")
-    if request.headers.getall(hdrs.CONTENT_TYPE, ()) != [JSON]:
+    if request.headers.getall(hdrs.CONTENT_TYPE, ()) != [_JSON]:
         raise Rejected(400, "wrong content type")
 
 
