@@ -34,9 +34,8 @@ from rollout_operator.model.description import Description
 from rollout_operator.model.lease import Identity
 from rollout_operator.model.names import DecodeError, OperatorError
 from rollout_operator.operator.context import Clients, Context, Feature, Process, Telemetry
-from rollout_operator.operator.engine import Engine
 from rollout_operator.operator.features import Budgets
-from rollout_operator.operator.fleet import Fleet
+from rollout_operator.operator.fleet import Engine, Fleet
 from rollout_operator.operator.reviews import Configurations, Reviews
 from rollout_operator.telemetry.metrics import GroupState
 from rollout_operator.web.dispatch import Reviewer

@@ -172,19 +172,6 @@ class Reader(Protocol):
         ...
 
 
-async def list_items(
-    reader: Reader, resource: Resource, namespace: str, *, selector: str = ""
-) -> list[msgspec.Raw]:
-    """Return the objects of all pages of a list. Raises as `Reader.fetch_page`."""
-    items: list[msgspec.Raw] = []
-    token = ""
-    while True:
-        page = await reader.fetch_page(resource, namespace, selector=selector, token=token)
-        items += page.items
-        if not (token := page.next_token):
-            return items
-
-
 class LiveReader(Reader, Protocol):
     async def wait_turn(self, resource: Resource, namespace: str) -> None:
         """Wait until the process's own rate limits let one more read of this kind be sent.
@@ -614,3 +601,35 @@ OCI_REPOSITORIES: Final = tuple(
 KUSTOMIZATIONS: Final = (
     Resource("kustomize.toolkit.fluxcd.io", "v1", "kustomizations", "Kustomization"),
 )
+
+
+async def list_items(
+    reader: Reader, resource: Resource, namespace: str, *, selector: str = ""
+) -> list[msgspec.Raw]:
+    """Return the objects of all pages of a list. Raises as `Reader.fetch_page`."""
+    pages = iterate_pages(reader, resource, namespace, selector=selector)
+    return [raw async for page in pages for raw in page.items]
+
+
+async def iterate_pages(
+    client: Reader,
+    resource: Resource,
+    namespace: str,
+    *,
+    selector: str = "",
+    resource_version: str | None = None,
+) -> AsyncIterator[Page]:
+    """Yield all pages of a list. Raises ApiError."""
+    token = ""
+    while True:
+        page = await client.fetch_page(
+            resource,
+            namespace,
+            selector=selector,
+            token=token,
+            resource_version=resource_version,
+        )
+        yield page
+        token = page.next_token
+        if not token:
+            return

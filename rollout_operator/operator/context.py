@@ -1,17 +1,8 @@
-"""The context of all features of one namespace: its clients, caches, locks and records.
+"""The features of one namespace share a `Context`: its clients, caches, locks and records.
 
-Each feature (`rollout`, `scaling`, `budgets`, `reviews`) takes it whole and adds its own callbacks;
-the order of start and stop is decided in `engine`.
-
-What the namespaces of one process share: its clients, its clock, the election, and its end.
-
-What belongs to one namespace stands in `context`, the order of start and stop in `fleet`.
-
-Composition of Events: what the parts of an operator do, reported where it can be read.
-
-Takes steps and decisions, and has `planning.events` choose which of them are reported. No
-task waits for it, and nothing is decided by it. Start: before all else. Stop: after all else that
-calls the API server. The process that acts reports what no single process has done.
+The namespaces of one process share a `Process`: clients, clock, election, and whether it is
+stopping. Each feature takes its context whole and adds its own callbacks. Events are written in the
+background, and nothing waits for them.
 """
 
 import asyncio
@@ -81,50 +72,57 @@ if TYPE_CHECKING:
     from rollout_operator.model.release_plan import CheckFinding, HealthCheck
     from rollout_operator.model.releases import ReleaseRollout
 
-
 # Dozens of namespaces begin at the same time, and a page of pods is about 5 MB. One namespace lists
 # its StatefulSets and its pods at once.
-PAGES: Final = 2
+_PAGES: Final = 2
+# The group that was used longest ago is forgotten first.
+MOST_GROUPS: Final = 4096
+_NOTHING: Final = ReportedGroup()
+# So many time-outs after a call was given up, the pod has handled it or never will.
+_LATE_TIMEOUTS: Final = 2
+# A watch that fails for this long, other than by the API server's own failure, calls for a restart.
+_BROKEN_LIMIT: Final = timedelta(minutes=3)
 
 
 class Feature(ABC):
-    """A part of the operator that works once this process acts, by workers of its own."""
+    """Works by workers of its own once this process acts."""
 
     _workers: Workers[Any]
-    """Set by each feature."""
+
+    def _list_workers(self) -> Sequence[Workers[Any]]:
+        return (self._workers,)
 
     @property
     def busy(self) -> int:
-        """Return how many keys are reconciled now."""
-        return self._workers.busy
+        """Return how many keys are being reconciled."""
+        return sum(workers.busy for workers in self._list_workers())
 
     @abstractmethod
-    def start(self, tasks: TaskStack) -> None:
-        """Begin to work."""
+    def start(self, tasks: TaskStack) -> None: ...
 
     def close(self) -> None:
-        """Begin nothing new from now on."""
-        self._workers.close()
+        """Begin nothing new."""
+        for workers in self._list_workers():
+            workers.close()
 
     async def finish(self) -> None:
-        """Wait until no key is reconciled."""
-        await self._workers.wait_idle()
+        """Wait until no key is being reconciled."""
+        for workers in self._list_workers():
+            await workers.wait_idle()
 
 
 class NamespaceChecks(Protocol):
-    """The HealthChecks of one namespace, for Rollouts of others as well."""
+    """The HealthChecks of one namespace, which Rollouts of other namespaces may select."""
 
     @property
-    def namespace(self) -> str:
-        """Return the namespace."""
-        ...
+    def namespace(self) -> str: ...
 
     def find_stall(self, group: str) -> "CheckFinding | None":
-        """Return why a rollout group of this namespace is held until a person acts."""
+        """Return why a rollout group of this namespace needs a person."""
         ...
 
     def list_selecting(self, check: "HealthCheck") -> list["ReleaseRollout"]:
-        """Return the Rollouts of this namespace that may select a check of another namespace."""
+        """Return the Rollouts of this namespace that may select a check of another."""
         ...
 
     def describe_wait(self, rollout: "ReleaseRollout") -> str:
@@ -132,32 +130,29 @@ class NamespaceChecks(Protocol):
         ...
 
     def wake(self, rollouts: Sequence["ReleaseRollout"]) -> None:
-        """Reconcile the checks that Rollouts of any namespace may select."""
+        """Reconcile the checks that these Rollouts, of any namespace, may select."""
         ...
 
 
 class Clients(msgspec.Struct, frozen=True, kw_only=True):
-    """The clients of an operator: to the cluster, to pods, time and random numbers."""
+    """Access to the cluster, to pods, time and random numbers."""
 
     open: Callable[[str, Priority, Fence], ApiClient]
     """Opens a client of the API server for one component; all share the rate limits of the process.
 
-    The name says for what: `following`, `observing`, `acting`, `checking`, ... The priority is that
-    of its reads. The fence is called before each of its writes.
+    The name says what it is for: `following`, `acting`, ... The priority is that of its reads. The
+    fence is called before each of its writes.
     """
     clock: Clock
     rng: Callable[[], float]
-    """Returns numbers in 0..1."""
     open_pods: Callable[[str], Sender]
-    """Opens a client of the pods of a namespace, with connections of its own."""
+    """Opens a client of the pods of a namespace, with its own connections."""
     identity: Identity
-    """The identity of this process among the replicas."""
     writes_events: bool = False
-    """Whether it writes Kubernetes Events."""
 
 
 class Telemetry(msgspec.Struct, frozen=True):
-    """Metrics, states and health of an operator; they exist before any client is open."""
+    """Metrics, states and health of an operator, which exist before any client."""
 
     metrics: Metrics
     health: Health
@@ -165,11 +160,11 @@ class Telemetry(msgspec.Struct, frozen=True):
 
     @classmethod
     def begin(cls, clock: Clock) -> "Telemetry":
-        """Return the telemetry of an operator that has done nothing yet; needs a running loop."""
+        """Return the telemetry of a new operator; needs a running loop."""
         return cls._make(Metrics(), Health(clock), clock)
 
     def for_namespace(self, namespace: str, clock: Clock) -> "Telemetry":
-        """Return the telemetry of one of several namespaces, which says what it lacks by itself."""
+        """Return the telemetry of one of several namespaces, with its own health."""
         return self._make(
             self.metrics.for_namespace(namespace), Health(clock, is_whole=False), clock
         )
@@ -183,7 +178,6 @@ class Process:
     """One running operator, whatever namespaces it watches."""
 
     def __init__(self, settings: Config, clients: Clients, telemetry: Telemetry) -> None:
-        """`settings` name the namespace of the operator itself."""
         self.settings = settings
         self.namespace = settings.namespace
         self.clients = clients
@@ -192,19 +186,16 @@ class Process:
         self.metrics = telemetry.metrics
         self.health = telemetry.health
         self.address = clients.identity.address
-        """Where this process answers other replicas, `IP:port`; empty for nowhere."""
-        self.pages = asyncio.Semaphore(PAGES)
-        """Entered while a page of a list of StatefulSets or pods is held."""
+        """Where other replicas reach this process, `IP:port`; empty for nowhere."""
+        self.pages = asyncio.Semaphore(_PAGES)
+        """Held with each page of a list of StatefulSets or pods."""
         self.cluster: ClusterKinds | None = None
-        """Kinds that are followed in the whole cluster, where all namespaces are watched."""
+        """Kinds followed for the whole cluster, where all namespaces are watched."""
         self.followed_schedules: list[FollowedKind] = []
-        """Schedules of releases, of each namespace and of the cluster."""
         self.wide_schedules: WideSchedules | None = None
-        """Those of the cluster, as the Rollouts of all namespaces obey them."""
         self.health_checks: list[NamespaceChecks] = []
-        """The HealthChecks of each namespace: a Rollout may select checks of several."""
         self.stopping_since: timedelta | None = None
-        """Since when nothing new is begun, on the clock's `elapsed`."""
+        """When the stop began, on the clock's `elapsed`."""
         self.election = Election(
             self.open_unfenced("election", Priority.ANSWER),
             namespace=self.namespace,
@@ -220,20 +211,16 @@ class Process:
 
     @property
     def is_stopping(self) -> bool:
-        """Return whether nothing new is begun any more."""
         return self.stopping_since is not None
 
     @property
     def drives_policies(self) -> bool:
-        """Return whether it drives MultiAZRollouts; a shadow drives nothing."""
+        """Return whether it acts for MultiAZRollouts."""
         return self.settings.drives_policies and not self.settings.is_shadow
 
     @cached_property
     def nodes(self) -> "FollowedNodes":
-        """Return the nodes, which are the cluster's: all namespaces share them.
-
-        `fleet` has them followed, from the first use on.
-        """
+        """Return the nodes of the cluster, which are followed from the first use on."""
         # Not before: most operators never need it.
         from rollout_operator.kube.nodes import FollowedNodes
 
@@ -244,7 +231,7 @@ class Process:
 
     @cached_property
     def wide_checks(self) -> "WideChecks":
-        """Return the HealthChecks of all namespaces, which are followed like the nodes."""
+        """Return the HealthChecks of all namespaces, which are followed from the first use on."""
         from rollout_operator.controllers.release_sources import build_wide_checks
 
         client = self.open("following health of the cluster", Priority.LIST)
@@ -253,11 +240,11 @@ class Process:
         )
 
     def open(self, name: str, reads: Priority) -> ApiClient:
-        """Return the client of a component; it writes only where this process leads."""
+        """Return a client whose writes are refused unless this process leads."""
         return self.clients.open(name, reads, self.election.check)
 
     def open_unfenced(self, name: str, reads: Priority) -> ApiClient:
-        """Return the client of a component that writes in each replica."""
+        """Return a client that every replica may write with."""
         return self.clients.open(name, reads, no_fence)
 
     def refine_time(self, client: ApiClient) -> datetime:
@@ -265,18 +252,13 @@ class Process:
         return refine_time(client.server_time(), self.clock.now())
 
     def _describe_election(self) -> str:
-        """Say which process acts, and that its own page alone shows what it does."""
+        """Return which process acts: only its own page shows what it does."""
         where = "" if self.election.leader is None else "; what it does is on its own page"
         return f"acts: {self.election.text}{where}"
 
 
-# The group that was used longest ago is forgotten first.
-MOST_GROUPS: Final = 4096
-_NOTHING: Final = ReportedGroup()
-
-
 class Events:
-    """The Events of one operator; without a sender it does nothing at all."""
+    """Reports steps and decisions as Kubernetes Events; does nothing without a sender."""
 
     def __init__(
         self,
@@ -298,18 +280,16 @@ class Events:
         self._waiting: WorkQueue[GroupName] = WorkQueue()
 
     def start(self, tasks: TaskStack) -> None:
-        """Begin to write."""
         if self._sender is not None:
             tasks.start("events", self._sender.run())
             tasks.start("events of waits", self._report_waits())
 
     async def flush(self) -> None:
-        """Write the Events that are left, for a moment at most, once the tasks have ended."""
+        """Write the remaining Events within a moment, once the tasks have ended."""
         if self._sender is not None:
             await self._sender.flush()
 
     def on_step(self, group: Group, step: Replacement | RecordRevision) -> None:
-        """Report a step of a rollout."""
         if self._sender is None:
             return
         reported = self._get_reported(group.name)
@@ -322,11 +302,10 @@ class Events:
         self._take(group.name, choice)
 
     def on_scaled(self, action: ScaleZone) -> None:
-        """Report that a count was written."""
         self._record(render_scaled(action))
 
     def on_post(self, subject: Subject, plan: Plan, state: GroupState) -> None:
-        """Report the end of a rollout, and in a while what the group waits for if it still does."""
+        """Report the end of a rollout, or what the group waits for if it still does in a while."""
         if self._sender is None:
             return
         reported = record_waits(self._get_reported(plan.group), state.plan)
@@ -342,9 +321,9 @@ class Events:
         self._report_wait(state)
 
     def on_refusal(self, review: Review, verdict: Verdict) -> None:
-        """Report a refusal at the object under review, where that is in a group or under a budget.
+        """Report a refusal, at an object that is in a group or under a budget.
 
-        A client that reaches the port may send a review of any object.
+        Anybody who reaches the port may send a review of any object.
         """
         sender = self._sender
         if sender is None or review.dry_run or not is_reported(verdict):
@@ -366,12 +345,11 @@ class Events:
             self._record(choose_budget_event(old, new))
 
     def report_budgets(self, budgets: Iterable[AnyBudget]) -> None:
-        """Report which budgets cannot be obeyed, once this process acts."""
+        """Report the budgets that cannot be obeyed, once this process acts."""
         for budget in budgets:
             self._record(choose_budget_event(None, budget))
 
     def report(self, event: EventRecord) -> None:
-        """Report an Event that was chosen elsewhere."""
         self._record(event)
 
     async def _report_waits(self) -> NoReturn:
@@ -383,7 +361,6 @@ class Events:
             self._waiting.done(group)
 
     def _report_wait(self, state: GroupState) -> None:
-        """Report what a group waits for, now or when it has stood long enough."""
         plan = state.plan
         reported = self._get_reported(plan.group)
         wait = next_wait_report(reported, plan, self._clock.now() - state.since)
@@ -411,17 +388,8 @@ class Events:
             self._sender.record(event)
 
 
-# So many time-outs after a call was given up, the pod has handled it or never will.
-LATE_TIMEOUTS: Final = 2
-# A watch that fails for this long, other than by the API server's own failure, calls for a restart.
-BROKEN_LIMIT: Final = timedelta(minutes=3)
-
-
 class Context:
-    """The clients, caches, locks and records of one namespace."""
-
     def __init__(self, settings: Config, process: Process, telemetry: Telemetry) -> None:
-        """`settings` name the namespace, `telemetry` takes its metrics and states."""
         self.settings = settings
         self.namespace = settings.namespace
         self.process = process
@@ -430,11 +398,10 @@ class Context:
         self.metrics = telemetry.metrics
         self.health = telemetry.health
         self.group_states = telemetry.group_states
-        self.late_calls = settings.pods_timeout * LATE_TIMEOUTS
-        """After what time no call reaches a pod any more whose caller has given up."""
+        self.late_calls = settings.pods_timeout * _LATE_TIMEOUTS
+        """How long a call may still reach a pod after its caller has given up."""
         self.has_begun = False
-        """Whether the downscales and grants of an earlier process are known, and controllers
-        run."""
+        """Set once controllers run, and know the grants and downscales of an earlier process."""
         self.election = process.election
         self.sets = StatefulSetStore()
         self.pods = PodStore()
@@ -471,55 +438,48 @@ class Context:
 
     @property
     def is_stopping(self) -> bool:
-        """Return whether nothing new is begun any more."""
         return self.process.is_stopping
 
     @property
     def is_leading(self) -> bool:
-        """Return whether this process decides, and knows all that it needs for that."""
+        """Return whether this process decides, and knows all that it needs to."""
         return self.has_begun and self.election.may_act
 
     def open(self, name: str, reads: Priority) -> ApiClient:
-        """Return the client of a component; it writes only where this process leads."""
+        """Return a client whose writes are refused unless this process leads."""
         return self.process.open(name, reads)
 
     def open_unfenced(self, name: str, reads: Priority) -> ApiClient:
-        """Return the client of a component that writes in each replica."""
+        """Return a client that every replica may write with."""
         return self.process.open_unfenced(name, reads)
 
     @property
     def age(self) -> timedelta:
-        """Return how old the caches of sets and pods may be."""
+        """Return the age of the caches of StatefulSets and pods."""
         return max(self.set_informer.age, self.pod_informer.age)
 
     async def wait_known(self) -> None:
-        """Wait until sets and pods are known."""
         await self.set_informer.wait_synced()
         await self.pod_informer.wait_synced()
 
     def find_lack(self) -> str | None:
-        """Say why sets or pods are not known yet, None where they are."""
+        """Return why StatefulSets or pods are not known yet."""
         return _describe_unsynced(self.set_informer) or _describe_unsynced(self.pod_informer)
 
     def on_stale(self, callback: Callable[[], None]) -> None:
-        """Call back when the caches of sets or pods become too old to decide by."""
+        """Call back when these caches become too old to decide by."""
         self.set_informer.staleness.add(SNAPSHOT_LIMIT, callback)
         self.pod_informer.staleness.add(SNAPSHOT_LIMIT, callback)
 
     def refresh(self, cause: str) -> None:
-        """List sets and pods anew."""
         self.set_informer.refresh(cause)
         self.pod_informer.refresh(cause)
 
     def get_time(self, client: ApiClient) -> datetime:
-        """Return the API server's time, which each client knows by the answers to all clients.
-
-        Ours before the first answer: it may be wrong, and may jump.
-        """
+        """Return the API server's time; before its first answer ours, which may be wrong."""
         return client.server_time() or self.clock.now()
 
     def make_observer(self, client: ApiClient) -> Observer:
-        """Return an observer of groups, with live reads by this client."""
         return Observer(
             namespace=self.namespace,
             reader=client,
@@ -536,7 +496,6 @@ class Context:
         )
 
     def make_records(self, client: ApiClient) -> DownscaleTimes:
-        """Return the records of the times of downscales, read and written by this client."""
         if not self.settings.zone_tracker:
             return AnnotationTimes(client, self.downscales)
         return Tracker(
@@ -548,7 +507,6 @@ class Context:
         )
 
     def make_pod_client(self) -> PodClient:
-        """Return a client of pods with connections of its own."""
         return PodClient(
             self.process.clients.open_pods(self.namespace),
             timeout=self.settings.pods_timeout,
@@ -558,7 +516,6 @@ class Context:
         )
 
     def make_informer(self, client: ApiClient, collection: Collection[Cached]) -> Informer[Cached]:
-        """Return an informer of a collection by this client."""
         return Informer(client, collection, self.metrics, self.clock, self.rng)
 
     def share_informer(
@@ -567,19 +524,13 @@ class Context:
         collection: Collection[Cached],
         choose: "Callable[[ClusterKinds], ClusterKind[Cached]]",
     ) -> AnyInformer[Cached]:
-        """Return an informer of a collection: a share in the informer of all namespaces.
-
-        Else this client follows it. `choose` returns the kind.
-        """
+        """Return this namespace's share of the cluster's informer, or else its own informer."""
         cluster = self.process.cluster
         share = None if cluster is None else choose(cluster).find_share(collection, self.metrics)
         return share or self.make_informer(client, collection)
 
     def _make_event_sender(self) -> EventSender | None:
-        """Return the writer of Events; None in shadow mode, which writes nothing.
-
-        Unfenced: the deeds of this process stay true when it no longer acts.
-        """
+        """Return the writer of Events, unfenced: what this process has done stays true."""
         if self.settings.is_shadow:
             return None
         client = self.open_unfenced("events", Priority.RECORD)
@@ -593,7 +544,7 @@ class Context:
         )
 
     def make_name(self) -> str:
-        """Return a name for a writer of records: no two processes of a namespace have the same."""
+        """Return a name for a writer of records that no other process of the namespace has."""
         return f"{self.rng():.16f}"[2:]
 
     def _follow_sets(self, client: ApiClient) -> AnyInformer[StatefulSet | Unreadable]:
@@ -601,10 +552,9 @@ class Context:
         return self._report(of, self.share_informer(client, of, lambda cluster: cluster.sets))
 
     def _follow_pods(self, client: ApiClient) -> AnyInformer[Pod | Unreadable]:
-        """Return an informer of pods: those of this namespace alone, wherever others are.
+        """Return an informer of the pods of this namespace alone.
 
-        A cluster has any number of pods in namespaces that are not watched, and each list and
-        change of theirs would be read here.
+        A cluster-wide watch would decode the pods of all namespaces that are not watched.
         """
         of = self._collect(PODS, decode_pod, self.pods)
         return self._report(of, self.make_informer(client, of))
@@ -633,7 +583,7 @@ class Context:
         return informer
 
     def _watch_changes(self) -> None:
-        """Keep in memory what comes and goes; what departs before what it has had is forgotten."""
+        """Connect records to changes; departures before arrivals are forgotten."""
         arrivals, departed = self.arrivals, self.departed
         self.set_informer.on_change(departed.on_set)
         self.pod_informer.on_change(departed.on_pod)
@@ -650,7 +600,7 @@ def _describe_unsynced(informer: AnyInformer[Cached]) -> str | None:
 
 
 def _describe_age(informer: AnyInformer[Cached]) -> str | None:
-    """Say how old a cache may be, and why it is not newer."""
+    """Return how old a cache may be, and why it is not newer."""
     if not informer.has_synced:
         return None
     age = f"proved live {informer.age.total_seconds():.0f} s ago"
@@ -658,9 +608,9 @@ def _describe_age(informer: AnyInformer[Cached]) -> str | None:
 
 
 def _describe_broken(informer: AnyInformer[Cached]) -> str | None:
-    """Say what is wrong with a watch that a restart may mend, unless the server fails."""
+    """Return what is wrong with a watch that a restart may mend, unless the server fails."""
     broken_for = informer.broken_for
-    if broken_for is None or broken_for < BROKEN_LIMIT:
+    if broken_for is None or broken_for < _BROKEN_LIMIT:
         return None
     if isinstance(informer.last_error, Unreachable | TooManyRequests | Throttled):
         return None

@@ -1,7 +1,6 @@
-"""Copy the objects that decide in a namespace, with rights to read: for commands that try things.
+"""Copy the objects on which a namespace is decided, with rights to read, for `simulate`.
 
-Decides which objects are read, and which of them may be missing: without StatefulSets and pods
-nothing can be said. Nothing is ever written.
+StatefulSets and pods are required; all other kinds may be missing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,6 +28,7 @@ from rollout_operator.kube.api import (
     ApiClient,
     JsonObject,
     Resource,
+    list_items,
 )
 from rollout_operator.kube.responses import KindCatalog
 from rollout_operator.kube.scales import check_kind
@@ -43,38 +43,32 @@ _OPTIONAL: Final = (
     *(ZONE_BUDGETS, NATIVE_BUDGETS, VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS, NODES),
     MULTI_AZ_ROLLOUTS,
 )
-
-
 _OF_RELEASES: Final = (
     *((kinds.ROLLOUT_GATES,), (kinds.ROLLOUT_SCHEDULES,), (kinds.CLUSTER_ROLLOUT_SCHEDULES,)),
     *((kinds.HEALTH_CHECKS,), kinds.IMAGE_POLICIES, kinds.OCI_REPOSITORIES, kinds.KUSTOMIZATIONS),
     (NAMESPACES,),
 )
 _ALL_CHECKS: Final = replace(kinds.HEALTH_CHECKS, is_namespaced=False)
+_Found = tuple[Resource, msgspec.Raw]
 
 
 class NotRead(msgspec.Struct, frozen=True):
-    """Objects of a kind that could not be read."""
-
     kind: str
     text: str
-    """The sentence that names them, and says why."""
 
 
 class ObjectsCopy(msgspec.Struct, frozen=True, kw_only=True):
-    """Objects as they were at one moment."""
-
     objects: Sequence[JsonObject]
     read_at: datetime
     known: frozenset[str] = frozenset()
-    """Kinds of which it has all objects, also where there is none."""
+    """Kinds that were read completely, even if there is no object."""
     absent: frozenset[str] = frozenset()
-    """Kinds of Flux that the cluster does not have, in any version."""
+    """Kinds of Flux that the cluster does not serve in any version."""
     unread: tuple[NotRead, ...] = ()
 
 
 async def copy_namespace(client: ApiClient, namespace: str, clock: Clock) -> ObjectsCopy:
-    """Return the objects that decide in a namespace. Raises ApiError without sets or pods."""
+    """Return the objects of a namespace. Raises ApiError without StatefulSets or pods."""
     reading = _Reading(client, namespace, clock)
     sets = await reading.list_all(STATEFULSETS)
     others = [entry for kind in _OPTIONAL for entry in await reading.list_optional(kind)]
@@ -120,9 +114,6 @@ async def copy_releases(client: ApiClient, namespace: str, clock: Clock) -> Obje
     )
 
 
-_Found = tuple[Resource, msgspec.Raw]
-
-
 @dataclass(slots=True)
 class _Reading:
     client: ApiClient
@@ -133,20 +124,13 @@ class _Reading:
     unread: list[NotRead] = field(default_factory=list)
 
     async def list_all(self, resource: Resource) -> list[_Found]:
-        """Return all objects of a kind. Raises ApiError."""
-        copies: list[_Found] = []
-        token = ""
         namespace = self.namespace if resource.is_namespaced else ""
-        while True:
-            page = await self.client.fetch_page(resource, namespace, token=token)
-            copies.extend((resource, raw) for raw in page.items)
-            token = page.next_token
-            if not token:
-                self.known.add(resource.kind)
-                return copies
+        items = await list_items(self.client, resource, namespace)
+        self.known.add(resource.kind)
+        return [(resource, raw) for raw in items]
 
     async def list_optional(self, resource: Resource) -> list[_Found]:
-        """Return the same; empty where they may not be read, which is recorded."""
+        """Return all objects of a kind; record why, and return none, if they may not be read."""
         try:
             return await self.list_all(resource)
         except NotFound:
@@ -162,7 +146,7 @@ class _Reading:
         self.unread.append(NotRead(kind, f"{what} left out: {error}"))
 
     async def list_served(self, versions: Sequence[Resource]) -> list[_Found]:
-        """Return all objects in the first version that is served; empty as in `list_optional`."""
+        """Return all objects in the first served version, as `list_optional` does."""
         for resource in versions:
             try:
                 return await self.list_all(resource)
@@ -175,17 +159,13 @@ class _Reading:
         return []
 
     async def fetch_served(self, versions: Sequence[Resource], name: str) -> list[_Found]:
-        """Return one object in the first version in which it is there."""
         for resource in versions:
             if found := await self.fetch_optional(resource, name):
                 return found
         return []
 
     async def _is_missing(self, resource: Resource) -> bool:
-        """Return whether a kind is not installed: an API server answers that with 403 too.
-
-        Few clusters have it, and an absent kind is not left out.
-        """
+        """Return whether a kind is not installed, which the API server may answer by a 403."""
         try:
             served = await KindCatalog(self.client, self.clock).find(resource.group, resource.kind)
         except ApiError:
@@ -193,7 +173,7 @@ class _Reading:
         return served is None
 
     async def fetch_optional(self, resource: Resource, name: str) -> list[_Found]:
-        """Return one object; empty where it is absent or may not be read, which is recorded."""
+        """Return one object; record why, and return none, if it may not be read."""
         try:
             raw = await self.client.fetch(resource, self.namespace, name)
             return [(resource, msgspec.Raw(raw))]
@@ -204,7 +184,6 @@ class _Reading:
             return []
 
     async def fetch_mirrored(self, reference: Reference) -> list[_Found]:
-        """Return the object that zones mirror; empty where it cannot be read."""
         catalog = KindCatalog(self.client, self.clock)
         try:
             served = await catalog.find(reference.group, reference.kind)
@@ -218,7 +197,6 @@ class _Reading:
 
 
 def _get_field(obj: JsonObject, *path: str) -> object:
-    """Return a field of a spec; None where it has no such field, or is no object."""
     found: object = obj.get("spec")
     for key in path:
         found = found.get(key) if isinstance(found, dict) else None
@@ -231,7 +209,7 @@ def _list_references(sets: Sequence[_Found]) -> Sequence[Reference]:
 
 
 def _decode(raw: msgspec.Raw, resource: Resource) -> JsonObject:
-    """Return an object with its type, which objects in a list do not have."""
+    """Return an object with its type, which objects in a list lack."""
     version = f"{resource.group}/{resource.version}" if resource.group else resource.version
     head: Mapping[str, object] = {"apiVersion": version, "kind": resource.kind}
     return {**msgspec.json.decode(raw, type=dict[str, object]), **head}

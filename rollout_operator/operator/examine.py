@@ -1,32 +1,20 @@
-"""Read one installation for `rollout-operator doctor`: rights to read are enough for most of it.
+"""Read one installation for `rollout-operator doctor`; rights to read are enough for most of it.
 
-Decides what is read. A part that may not be read is recorded in the snapshot and is no failure;
-further requests to the API server are in `access_reviews` and `dry_runs`, the findings from all of
-it are decided in `planning.diagnosis`.
-
-The reads of `doctor` about releases: few where there is none, and no operator makes them.
-
-Read what the operator's ServiceAccount may do, for `rollout-operator doctor`.
-
-An administrator may read the rights of any account, a user of the namespace those that belong to
-it, and the account its own: the first way that is allowed is taken.
-
-Requests that try what an installation answers: the API server, its webhooks, and pods.
-
-Each dry run passes admission and is not stored, and no webhook has side effects. A GET goes to pods
-where they are to be prepared for a downscale. What the answers say is judged in
-`planning.diagnosis`: in `webhooks` that of dry runs, in `preparing` that of pods.
+A part that may not be read is recorded in the snapshot and fails nothing. Rights of the operator's
+ServiceAccount are read as an administrator, a user of the namespace or the account itself may: the
+first way that is allowed is taken. Dry runs pass admission and are not stored. The findings are
+decided in `planning`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
-from msgspec import structs
 from msgspec.structs import replace
 
 from rollout_operator.aio.tasks import gather_all
@@ -53,8 +41,10 @@ from rollout_operator.kube.api import (
     DryRunner,
     JsonObject,
     PodProxy,
+    Reader,
     Resource,
     Writer,
+    iterate_pages,
 )
 from rollout_operator.kube.election import decode_lease
 from rollout_operator.model.decode.custom import decode_budget, decode_watched_policy
@@ -93,7 +83,6 @@ from rollout_operator.model.diagnosis import (
     Right,
     RightAnswer,
     Source,
-    ZoneSet,
 )
 from rollout_operator.model.names import (
     ApiError,
@@ -110,7 +99,7 @@ from rollout_operator.model.names import (
 from rollout_operator.model.policy import PolicyStatus
 from rollout_operator.model.release_plan import gather_releases
 from rollout_operator.model.units import format_duration, parse_rfc3339
-from rollout_operator.operator.inspect import ExaminingClient, Lister, Reading, ReleaseReader
+from rollout_operator.operator.inspect import Decoded, Decoder, Lister, ReleaseReader
 from rollout_operator.pki.certificates import read_bundle
 from rollout_operator.planning.describe_policies import find_disobedience
 from rollout_operator.planning.doctor import diagnose, explain_unknown, plan_questions
@@ -146,10 +135,103 @@ _OTHERS: Final = (
     *(kinds.IMAGE_POLICIES, kinds.IMAGE_REPOSITORIES),
     *(kinds.OCI_REPOSITORIES, kinds.KUSTOMIZATIONS),
 )
+# Of an operator that watches dozens, those that are checked say enough.
+_MOST_NAMESPACES: Final = 8
+_ACCOUNTS: Final = "system:serviceaccount"
+# How manifests and charts call the account, mostly with the name of a release before it.
+_PROGRAM: Final = "rollout-operator"
+# Zones of a group are alike: what refuses pods of the twentieth refuses those of an earlier zone.
+_MOST_SETS: Final = 20
+_NAME: Final = "rollout-operator-doctor"
+# The schema of each release takes it, and so does none of its webhooks: there is no ninth group.
+_BAD_BUDGET: Final[JsonObject] = {
+    "apiVersion": f"{ZONE_BUDGETS.group}/{ZONE_BUDGETS.version}",
+    "kind": ZONE_BUDGETS.kind,
+    "metadata": {"name": _NAME},
+    "spec": {
+        "selector": {"matchLabels": {_NAME: "none"}},
+        "maxUnavailable": 1,
+        "podNamePartitionRegex": "(x)",
+        "podNameRegexGroup": 9,
+    },
+}
+# As long as the operator itself gives a pod, unless flags say otherwise.
+_LIMIT: Final = timedelta(seconds=5)
+# A namespace may have many sets, and the API server other work.
+_AT_ONCE: Final = 10
+# Checks that are left out where their ground could not be read.
+_OF_ACCOUNTS: Final = (Source.RIGHTS, Source.CLUSTER_RIGHTS)
+_RESTS_ON: Final = {
+    **dict.fromkeys(_OF_ACCOUNTS, Source.DEPLOYMENTS),
+    Source.REACH: Source.WEBHOOKS,
+    Source.POD_TRIALS: Source.STATEFULSETS,
+}
+# Credentials that the API server does not take at all.
+_UNAUTHORIZED: Final = 401
 
 
-async def add_releases(reading: Reading, installation: Installation) -> Installation:
-    """Return an installation with its releases; unchanged where there are none."""
+class ExaminingClient(Reader, Writer, DryRunner, PodProxy, Protocol):
+    def server_time(self) -> datetime | None:
+        """Return what the API server's clock shows; None before its first answer."""
+
+
+async def examine(client: ExaminingClient, namespace: str, now: datetime) -> Diagnosis:
+    """Return what is wrong with the installation of a namespace.
+
+    `now` counts where the API server gives no time. Raises OperatorError where the API server
+    cannot be reached.
+    """
+    return diagnose(await read_installation(client, namespace, now))
+
+
+async def read_installation(client: ExaminingClient, namespace: str, now: datetime) -> Installation:
+    """Return the snapshot of a namespace. Raises OperatorError as `examine`."""
+    reading = _Reading(client, namespace)
+    labels = await reading.fetch_namespace_labels()
+    if labels is None and Source.NAMESPACE not in reading.unread:
+        return Installation(namespace=namespace, now=now)
+    sets = await reading.list_all(
+        Source.STATEFULSETS, STATEFULSETS, lambda raw: (decode_zone_set(raw), bytes(raw))
+    )
+    installation = Installation(
+        namespace=namespace,
+        now=client.server_time() or now,
+        namespace_labels=labels,
+        operators=await reading.list_operators(),
+        sets=tuple(sts for sts, _ in sets),
+        pods=await reading.list_all(Source.PODS, PODS, decode_labelled_pod),
+        services=await reading.list_all(Source.SERVICES, SERVICES, decode_service),
+        ready_endpoints=await reading.count_endpoints(),
+        native_budgets=await reading.list_all(
+            Source.NATIVE_BUDGETS, NATIVE_BUDGETS, decode_native_budget
+        ),
+        zone_budgets=await reading.list_all(Source.ZONE_BUDGETS, ZONE_BUDGETS, decode_budget),
+    )
+    arguments = [
+        word for operator in list_acting(installation)[:1] for word in list_arguments(operator)
+    ]
+    policies = await reading.list_all(Source.POLICIES, MULTI_AZ_ROLLOUTS, decode_watched_policy)
+    if not obeys(installation):
+        reading.unread.pop(Source.POLICIES, None)  # most users need no right to read them
+    installation = replace(
+        installation,
+        policies=tuple(policy.policy for policy in policies),
+        unobeyed=frozenset(
+            policy.name
+            for policy in policies
+            if find_disobedience(policy, installation.now) is not None
+        ),
+        policy_kind=await reading.fetch_policy_kind(is_obeyed=obeys(installation)),
+        lease=await reading.fetch_lease(find_value(arguments, LEASE_FLAG) or DEFAULT_LEASE),
+        hooks=await reading.list_hooks(_choose_secret(arguments)),
+    )
+    installation = await _add_releases(reading, installation)
+    raw_sets = [raw for sts, raw in sets if sts.sts.group is not None]
+    return await _fetch_last(reading, installation, raw_sets)
+
+
+async def _add_releases(reading: "_Reading", installation: Installation) -> Installation:
+    """Return the installation with its releases, unchanged where there are none."""
     reader = ReleaseReader(Lister(reading.client, None), reading.namespace)
     objects = await reader.list_all((kinds.ROLLOUTS,))
     if not objects and not makes(installation):
@@ -167,25 +249,18 @@ async def add_releases(reading: Reading, installation: Installation) -> Installa
     )
 
 
-async def _list_kuberik(reading: Reading) -> tuple[str, ...]:
+async def _list_kuberik(reading: "_Reading") -> tuple[str, ...]:
     """Return Deployments of the cluster; where they may not be listed none, without a remark."""
-    own = Reading(reading.client, reading.namespace)
+    own = _Reading(reading.client, reading.namespace)
     return tuple(filter(None, await own.list_all(Source.RELEASES, _DEPLOYMENTS, decode_kuberik)))
 
 
-# Of an operator that watches dozens, those that are checked say enough.
-MOST_NAMESPACES: Final = 8
-_ACCOUNTS: Final = "system:serviceaccount"
-# How manifests and charts call the account, mostly with the name of a release before it.
-_PROGRAM: Final = "rollout-operator"
-
-
-async def fetch_rights(
+async def _fetch_rights(
     client: Writer, installation: Installation, *, is_namespaced: bool
 ) -> tuple[RightAnswer, ...]:
-    """Return which of its needed rights an operator has; of several operators, the first.
+    """Return which needed rights the first operator has, in the namespace or in the cluster.
 
-    Either the rights in the namespace or those in the cluster. Raises OperatorError.
+    Raises OperatorError.
     """
     namespace = installation.namespace
     caller = await _fetch_caller(client)
@@ -215,13 +290,13 @@ async def fetch_rights(
         for right in list_rights(arguments, home, needs):
             if right.is_namespaced is is_namespaced:
                 is_single = right.is_of_process or not is_namespaced
-                places = (home,) if is_single else watched[:MOST_NAMESPACES]
+                places = (home,) if is_single else watched[:_MOST_NAMESPACES]
                 answers += [await reader.fetch(right, place) for place in places]
     return tuple(answers)
 
 
 async def _fetch_caller(client: Writer) -> str:
-    """Return the name by which the API server knows the caller, empty where it does not say."""
+    """Return the caller's name at the API server, empty where it does not say."""
     try:
         return decode_username(await client.create(SELF_REVIEWS, "", _body(SELF_REVIEWS)))
     except ApiError:  # before 1.28
@@ -230,15 +305,12 @@ async def _fetch_caller(client: Writer) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _RightsReader:
-    """Reads the rights of one account of a namespace."""
-
     client: Writer
     home: str
     account: str
     is_self: bool = field(kw_only=True)
 
     async def fetch(self, right: Right, namespace: str) -> RightAnswer:
-        """Return whether the account has a right in a namespace. Raises OperatorError."""
         return RightAnswer(
             account=self.account,
             namespace="" if namespace == self.home else namespace,
@@ -283,25 +355,8 @@ def _render_attributes(namespace: str, right: Right) -> JsonObject:
     }
 
 
-# Zones of a group are alike: what refuses pods of the twentieth refuses those of an earlier zone.
-_MOST_SETS: Final = 20
-_NAME: Final = "rollout-operator-doctor"
-# The schema of each release takes it, and so does none of its webhooks: there is no ninth group.
-_BAD_BUDGET: Final[JsonObject] = {
-    "apiVersion": f"{ZONE_BUDGETS.group}/{ZONE_BUDGETS.version}",
-    "kind": ZONE_BUDGETS.kind,
-    "metadata": {"name": _NAME},
-    "spec": {
-        "selector": {"matchLabels": {_NAME: "none"}},
-        "maxUnavailable": 1,
-        "podNamePartitionRegex": "(x)",
-        "podNameRegexGroup": 9,
-    },
-}
-
-
-async def try_webhooks(client: DryRunner, installation: Installation) -> tuple[ReachAnswer, ...]:
-    """Return how the API server answers requests that the webhooks of this namespace review.
+async def _try_webhooks(client: DryRunner, installation: Installation) -> tuple[ReachAnswer, ...]:
+    """Return the answers to requests that the webhooks of this namespace review.
 
     Raises OperatorError where none of them is allowed.
     """
@@ -329,7 +384,7 @@ async def _try_budget(client: DryRunner, installation: Installation) -> list[Rea
 
 
 async def _try_scale(client: DryRunner, installation: Installation) -> list[ReachAnswer]:
-    """Scale a member of a group down by one: what the webhooks say does not matter."""
+    """Scale a member of a group down by one, whatever the webhooks answer."""
     registered = {hook.path for hook in installation.own_hooks}
     paths = tuple(
         path for path in (NO_DOWNSCALE_PATH, PREPARE_DOWNSCALE_PATH) if path in registered
@@ -344,7 +399,7 @@ async def _try_scale(client: DryRunner, installation: Installation) -> list[Reac
 
 
 async def _try_eviction(client: DryRunner, installation: Installation) -> list[ReachAnswer]:
-    """Evict a pod of a member: what the webhook says does not matter."""
+    """Evict a pod of a member, whatever the webhook answers."""
     names = {pod.name for pod in installation.pods}
     firsts = (f"{member.sts.name}-{member.sts.first_ordinal}" for member in installation.members)
     pod = next((name for name in firsts if name in names), "")
@@ -373,10 +428,10 @@ async def _answer(dry_run: ReachAnswer, request: Awaitable[None]) -> ReachAnswer
     return dry_run
 
 
-async def try_pods(
+async def _try_pods(
     client: DryRunner, namespace: str, raw_sets: Sequence[bytes]
 ) -> tuple[PodTrial, ...]:
-    """Return how the API server answers the creation of a pod of each of these StatefulSets.
+    """Return the answers to the creation of a pod of each of these StatefulSets.
 
     Raises OperatorError where that is not allowed.
     """
@@ -390,12 +445,6 @@ async def _try_pod(client: DryRunner, namespace: str, raw: bytes) -> PodTrial:
     except Refused as error:
         return PodTrial(set_name=name, error=f"{error}")
     return PodTrial(set_name=name)
-
-
-# As long as the operator itself gives a pod, unless flags say otherwise.
-_LIMIT: Final = timedelta(seconds=5)
-# A namespace may have many sets, and the API server other work.
-_AT_ONCE: Final = 10
 
 
 async def probe_paths(
@@ -431,86 +480,16 @@ async def _probe(client: PodProxy, namespace: str, question: PathQuestion) -> Pa
     return PathAnswer(question=question, problem=problem, is_lost=is_lost)
 
 
-_ALL_DEPLOYMENTS: Final = structs.replace(DEPLOYMENTS, is_namespaced=False)
-# Checks that are left out where their ground could not be read.
-_OF_ACCOUNTS: Final = (Source.RIGHTS, Source.CLUSTER_RIGHTS)
-_RESTS_ON: Final = {
-    **dict.fromkeys(_OF_ACCOUNTS, Source.DEPLOYMENTS),
-    Source.REACH: Source.WEBHOOKS,
-    Source.POD_TRIALS: Source.STATEFULSETS,
-}
-# Credentials that the API server does not take at all.
-_UNAUTHORIZED: Final = 401
-
-
-async def examine(client: ExaminingClient, namespace: str, now: datetime) -> Diagnosis:
-    """Return what is wrong with the installation of a namespace.
-
-    `now` counts where the API server does not give the time. Raises OperatorError where the API
-    server cannot be reached at all.
-    """
-    return diagnose(await read_installation(client, namespace, now))
-
-
-async def read_installation(client: ExaminingClient, namespace: str, now: datetime) -> Installation:
-    """Return the snapshot of a namespace. Raises OperatorError as `examine`."""
-    reading = _InstallationReading(client, namespace)
-    labels = await reading.fetch_namespace_labels()
-    if labels is None and Source.NAMESPACE not in reading.unread:
-        return Installation(namespace=namespace, now=now)
-    sets = await reading.list_all(Source.STATEFULSETS, STATEFULSETS, _decode_set)
-    installation = Installation(
-        namespace=namespace,
-        now=client.server_time() or now,
-        namespace_labels=labels,
-        operators=await reading.list_operators(),
-        sets=tuple(sts for sts, _ in sets),
-        pods=await reading.list_all(Source.PODS, PODS, decode_labelled_pod),
-        services=await reading.list_all(Source.SERVICES, SERVICES, decode_service),
-        ready_endpoints=await reading.count_endpoints(),
-        native_budgets=await reading.list_all(
-            Source.NATIVE_BUDGETS, NATIVE_BUDGETS, decode_native_budget
-        ),
-        zone_budgets=await reading.list_all(Source.ZONE_BUDGETS, ZONE_BUDGETS, decode_budget),
-    )
-    arguments = [
-        word for operator in list_acting(installation)[:1] for word in list_arguments(operator)
-    ]
-    policies = await reading.list_all(Source.POLICIES, MULTI_AZ_ROLLOUTS, decode_watched_policy)
-    if not obeys(installation):
-        reading.unread.pop(Source.POLICIES, None)  # most users need no right to read them
-    installation = replace(
-        installation,
-        policies=tuple(policy.policy for policy in policies),
-        unobeyed=frozenset(
-            policy.name
-            for policy in policies
-            if find_disobedience(policy, installation.now) is not None
-        ),
-        policy_kind=await reading.fetch_policy_kind(is_obeyed=obeys(installation)),
-        lease=await reading.fetch_lease(find_value(arguments, LEASE_FLAG) or DEFAULT_LEASE),
-        hooks=await reading.list_hooks(_choose_secret(arguments)),
-    )
-    installation = await add_releases(reading, installation)
-    raw_sets = [raw for sts, raw in sets if sts.sts.group is not None]
-    return await _fetch_last(reading, installation, raw_sets)
-
-
 def _choose_secret(arguments: Sequence[str]) -> str:
-    """Return the name of the Secret with the certificate; empty where files have it."""
     if not is_on(arguments, SELF_SIGNED_FLAG, default=True):
         return ""
     return find_value(arguments, SECRET_FLAG) or DEFAULT_SECRET
 
 
-def _decode_set(raw: msgspec.Raw) -> tuple[ZoneSet, bytes]:
-    return decode_zone_set(raw), bytes(raw)
-
-
 async def _fetch_last(
-    reading: "_InstallationReading", installation: Installation, raw_sets: Sequence[bytes]
+    reading: "_Reading", installation: Installation, raw_sets: Sequence[bytes]
 ) -> Installation:
-    """Return the snapshot with the last answers, to requests that rest on the rest."""
+    """Return the snapshot with the answers to requests that depend on the rest."""
     client = reading.client
     rights: list[RightAnswer] = []
     reach: tuple[ReachAnswer, ...] = ()
@@ -518,11 +497,11 @@ async def _fetch_last(
     paths: tuple[PathAnswer, ...] = ()
     for source, is_namespaced in ((Source.RIGHTS, True), (Source.CLUSTER_RIGHTS, False)):
         with reading.recording(source):
-            rights += await fetch_rights(client, installation, is_namespaced=is_namespaced)
+            rights += await _fetch_rights(client, installation, is_namespaced=is_namespaced)
     with reading.recording(Source.REACH):
-        reach = await try_webhooks(client, installation)
+        reach = await _try_webhooks(client, installation)
     with reading.recording(Source.POD_TRIALS):
-        trials = await try_pods(client, installation.namespace, raw_sets)
+        trials = await _try_pods(client, installation.namespace, raw_sets)
     with reading.recording(Source.PREPARE_PATHS):
         paths = await probe_paths(client, installation.namespace, plan_questions(installation))
     if untold := explain_unknown(paths):
@@ -541,13 +520,45 @@ async def _fetch_last(
     )
 
 
-class _InstallationReading(Reading):
-    """The reads that no single feature needs."""
+@dataclass(slots=True)
+class _Reading:
+    """The reads of one snapshot, and what could not be read."""
+
+    client: ExaminingClient
+    namespace: str
+    unread: dict[Source, str] = field(default_factory=dict)
+    unknown: set[Resource] = field(default_factory=set)
+    """Kinds that the API server does not know."""
+
+    @contextmanager
+    def recording(self, source: Source) -> Iterator[None]:
+        try:
+            yield
+        except OperatorError as error:
+            self.record(source, error)
+
+    def record(self, source: Source, error: OperatorError) -> None:
+        denied = isinstance(error, Denied) and error.call
+        self.unread[source] = f"may not {denied}" if denied else f"{error}"
+
+    async def list_all(
+        self, source: Source, resource: Resource, decode: Decoder[Decoded]
+    ) -> tuple[Decoded, ...]:
+        """Return all objects of a kind; empty where the cluster does not know the kind."""
+        objects: list[Decoded] = []
+        namespace = self.namespace if resource.is_namespaced else ""
+        with self.recording(source):
+            try:
+                async for page in iterate_pages(self.client, resource, namespace):
+                    objects += [decode(raw) for raw in page.items]
+            except NotFound:
+                self.unknown.add(resource)
+        return tuple(objects)
 
     async def fetch_namespace_labels(self) -> dict[str, str] | None:
-        """Return the labels of the namespace, None where there is none, or it may not be read.
+        """Return the labels of the namespace, None where it may not be read.
 
-        It is the first read: raises OperatorError where the API server cannot be reached at all.
+        The first read: raises OperatorError where the API server cannot be reached.
         """
         try:
             return decode_namespace_labels(await self.client.fetch(NAMESPACES, "", self.namespace))
@@ -560,12 +571,12 @@ class _InstallationReading(Reading):
             return None
 
     async def list_operators(self) -> tuple[OperatorDeployment, ...]:
-        """Return the operators of the namespace; where it has none, those that watch it."""
+        """Return the operators of the namespace, or those elsewhere that watch it."""
         operators = await self.list_all(Source.DEPLOYMENTS, DEPLOYMENTS, decode_operator)
         own = [replace(operator, namespace="") for operator in operators if operator is not None]
         if own or Source.DEPLOYMENTS in self.unread:
             return tuple(own)
-        everywhere = await self.list_all(Source.DEPLOYMENTS, _ALL_DEPLOYMENTS, decode_operator)
+        everywhere = await self.list_all(Source.DEPLOYMENTS, _DEPLOYMENTS, decode_operator)
         self.unread.pop(Source.DEPLOYMENTS, None)  # most people may not list those of others
         return tuple(
             operator
@@ -574,7 +585,6 @@ class _InstallationReading(Reading):
         )
 
     async def count_endpoints(self) -> dict[str, int]:
-        """Return how many endpoints are ready behind each Service."""
         counts: dict[str, int] = {}
         for service, ready in await self.list_all(
             Source.ENDPOINTS, ENDPOINT_SLICES, decode_endpoints
@@ -583,7 +593,6 @@ class _InstallationReading(Reading):
         return counts
 
     async def fetch_lease(self, name: str) -> HeldLease | None:
-        """Return the Lease of the operators, None where there is none."""
         try:
             lease = decode_lease(await self.client.fetch(LEASES, self.namespace, name))
         except NotFound:
@@ -618,7 +627,6 @@ class _InstallationReading(Reading):
             return PolicyKind(is_served=is_served)
 
     async def list_hooks(self, secret: str) -> tuple[HookRegistration, ...]:
-        """Return the webhooks of all rollout operators of the cluster."""
         certificate = await self._fetch_certificate(secret)
         kinds = [
             await self.list_all(Source.WEBHOOKS, resource, partial(decode_hooks, resource.kind))
@@ -640,7 +648,6 @@ class _InstallationReading(Reading):
         )
 
     async def _fetch_certificate(self, secret: str) -> bytes:
-        """Return the certificate that the operator serves, empty where it may not be read."""
         if not secret:
             return b""
         try:

@@ -1,33 +1,28 @@
-"""Composition of rollouts: what wakes a group, the controller, and the executor of its plans.
+"""The controllers of one namespace and what wakes them: rollouts, scaling, budgets, shadow mode.
 
-Composition of the controller that moves replica counts through the zones of a group.
-
-Always there: it costs nothing where no zone follows another and none mirrors anything. Start: with
-the workers of rollouts, once the caches are filled and reviews are served, because counts that we
-write come back as reviews. Stop: with them.
-
-Composition of disruption budgets: their caches, the arbiter, and the release of grants.
-
-Always there, also without webhooks: a rollout uses the arbiter as evictions do. It costs one watch
-where the kind is installed, and nothing for pods that no budget selects.
-
-Composition of shadow mode: what wakes a group, and the controllers that decide without acting.
-
-In place of the composition of rollouts and of scaling; caches and budgets are the same.
+Scaling and budgets always run: they cost nothing for groups that do not follow another zone, and
+one watch of a kind that may not be installed. Scaling starts with rollouts, after reviews are
+served, because counts that we write come back as reviews. In shadow mode controllers that only
+decide replace those of rollouts and scaling.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Set
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import msgspec
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.aio.queue import AT_ONCE, BUGS, Backoff, WorkQueue
 from rollout_operator.aio.tasks import TaskStack
-from rollout_operator.controllers.budgets import DisruptionController, PodKey
+from rollout_operator.controllers.budgets import (
+    SETTLE,
+    BudgetStatuses,
+    DisruptionController,
+    PodKey,
+)
 from rollout_operator.controllers.executor import Executor, LabelRule
 from rollout_operator.controllers.observe import Observer, choose_most_live_reads
 from rollout_operator.controllers.replicas import IntentWriter, Removals, Replicas, ScalingWrites
@@ -39,7 +34,13 @@ from rollout_operator.controllers.shadow import (
     ShadowScalingController,
 )
 from rollout_operator.controllers.worker import Attempts, Result, Waker, Workers
-from rollout_operator.guards.arbiter import Accounts, Arbiter, ArbiterContext, BudgetCatalog
+from rollout_operator.guards.arbiter import (
+    Accounts,
+    Arbiter,
+    ArbiterContext,
+    BudgetAccount,
+    BudgetCatalog,
+)
 from rollout_operator.guards.departed import BUDGET, GROUP, AnySet
 from rollout_operator.guards.grants import Recorder
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, ZONE_BUDGETS, Reader
@@ -72,12 +73,25 @@ from rollout_operator.telemetry.spans import trace_keys
 # Groups that are reconciled at a time. A worker mostly waits for the API server or for a token of
 # our rate limits, so that many cost nothing: a worker that records a revision keeps no delete
 # waiting.
-ROLLOUT_WORKERS: Final = 128
+_ROLLOUT_WORKERS: Final = 128
+# Groups whose counts are reconciled at a time; each mostly waits for the API server.
+_SCALING_WORKERS: Final = 32
+# Sets whose pods are called at a time: a pod that is slow to answer holds one of these.
+_CALLERS: Final = 64
+# Pods whose grants are reconciled at a time; each mostly waits for the API server.
+_BUDGET_WORKERS: Final = 4
+# Groups that are reconciled at a time; it costs no request but those for the zone tracker.
+_SHADOW_WORKERS: Final = 8
+# A person who waits for a policy looks at it sooner; the requests are few.
+EVERY: Final = timedelta(minutes=5)
+_IF_DENIED: Final = timedelta(hours=1)
+# Of more policies the first say enough.
+MOST: Final = 20
+NOTE: Final = f"this operator obeys no MultiAZRollouts: {REMEDIES[Code.POLICY_NOT_OBEYED]}"
+_POLICY: Final = msgspec.json.Decoder(WirePlaced)
 
 
 class Rollouts(Feature):
-    """The controller of rollouts, with what wakes it."""
-
     def __init__(self, context: Context, arbiter: Arbiter) -> None:
         self._context = context
         self._queue: WorkQueue[GroupName] = WorkQueue(
@@ -105,7 +119,7 @@ class Rollouts(Feature):
         self._workers: Workers[GroupName] = Workers(
             self._queue,
             trace_keys("reconcile rollout", self._build_controller(arbiter, longest).reconcile),
-            count=ROLLOUT_WORKERS,
+            count=_ROLLOUT_WORKERS,
             backoff=Backoff(first=BUGS.first, most=max(BUGS.first, longest)),
             rng=context.rng,
         )
@@ -113,12 +127,10 @@ class Rollouts(Feature):
         context.metrics.workers_busy.set_function(lambda: self._workers.busy)
 
     def start(self, tasks: TaskStack) -> None:
-        """Begin to reconcile groups."""
         self._others.begin()
         tasks.start("workers", self._workers.run())
 
     def wake_all(self, after: timedelta = AT_ONCE) -> None:
-        """Reconcile all groups again, after a while."""
         for group in self._context.sets.list_groups():
             self._queue.add_after(group, after)
 
@@ -155,7 +167,7 @@ class Rollouts(Feature):
     def _on_set(
         self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
     ) -> None:
-        """Wake the group of a set; not for marks of ours, which come and go with each attempt."""
+        """Wake the group of a StatefulSet, unless only our own marks on it changed."""
         is_ours = (
             isinstance(old, StatefulSet)
             and isinstance(new, StatefulSet)
@@ -175,17 +187,9 @@ class Rollouts(Feature):
             self._queue.add(sts.group)
 
 
-# Groups whose counts are reconciled at a time; each mostly waits for the API server.
-SCALING_WORKERS: Final = 32
-# Sets whose pods are called at a time: a pod that is slow to answer holds one of these.
-CALLERS: Final = 64
-
-
 class Scaling(Feature):
-    """The controller of replica counts, with its clients and workers."""
-
     def __init__(self, context: Context, process: str) -> None:
-        """`process` names it: no two processes of a namespace have the same name."""
+        """`process` is a name that no other process of the namespace has."""
         self._context = context
         self._queue: WorkQueue[GroupName] = WorkQueue()
         self._client = client = context.open("scaling", Priority.READ)
@@ -237,13 +241,13 @@ class Scaling(Feature):
             self._queue,
             trace_keys("reconcile scaling", self._controller.reconcile),
             # Answers of pods and live reads must still count when the count is written.
-            count=min(SCALING_WORKERS, choose_most_live_reads(context.settings.client_qps)),
+            count=min(_SCALING_WORKERS, choose_most_live_reads(context.settings.client_qps)),
             rng=context.rng,
         )
         self._callers: Workers[Uid] = Workers(
             self._pod_calls.queue,
             trace_keys("call pods", self._pod_calls.reconcile),
-            count=CALLERS,
+            count=_CALLERS,
             rng=context.rng,
         )
         context.downscales.on_change(lambda uid, group: self._wake_set(uid))
@@ -253,18 +257,16 @@ class Scaling(Feature):
         context.departed.on_change(GROUP, lambda name: self._wake(GroupName(name)))
 
     def start(self, tasks: TaskStack) -> None:
-        """Begin to reconcile groups."""
         tasks.start("references", self._references.run())
         tasks.start("scaling workers", self._workers.run())
         tasks.start("pod callers", self._callers.run())
 
     def close(self) -> None:
-        """Begin nothing new from now on."""
         super().close()
         self._callers.close()
 
     async def finish(self) -> None:
-        """Wait until no group is reconciled; calls to pods are not waited for."""
+        """Wait for reconciles; calls to pods are cut off."""
         await super().finish()
         await self._calls.close()
 
@@ -289,13 +291,13 @@ class Scaling(Feature):
             self._wake(group)
 
     def _wake(self, group: GroupName) -> None:
-        """Reconcile a group, unless no count of it is ours: most events are of such groups."""
+        """Reconcile a group if we manage one of its counts: most events are of other groups."""
         members = self._context.sets.list_group(group)
         if self._controller.knows(group) or is_scaled(members):
             self._queue.add(group)
 
     def _record_downscale(self, old: StatefulSet, new: StatefulSet) -> None:
-        """Keep the time of a downscale that no other process keeps (SEED-066)."""
+        """Record the time of a downscale that nothing else records (SEED-066)."""
         if old.uid != new.uid or new.replicas >= old.replicas or new.group is None:
             return
         group = self._context.sets.list_group(new.group)
@@ -325,12 +327,8 @@ class Scaling(Feature):
         )
 
 
-# Pods whose grants are reconciled at a time; each mostly waits for the API server.
-BUDGET_WORKERS: Final = 4
-
-
 class Budgets(Feature):
-    """Watched budgets, the arbiter before them, and the controller behind them."""
+    """Watched budgets, the arbiter, and the controller that releases grants."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -388,33 +386,26 @@ class Budgets(Feature):
         self._workers = Workers(
             self._queue,
             trace_keys("reconcile budgets", controller.reconcile),
-            count=BUDGET_WORKERS,
+            count=_BUDGET_WORKERS,
             rng=context.rng,
         )
         context.in_flight.on_change(lambda pod: self._queue.add((pod.namespace, pod.name)))
         context.pod_informer.on_change(self._on_pod)
 
     def follow(self, tasks: TaskStack) -> None:
-        """Begin to follow budgets."""
         tasks.start("budget informer", self._follow.run(self._context.clock))
 
     async def wait_known(self) -> None:
-        """Wait until the budgets are known, or that there are none."""
         await self._follow.wait_answered()
 
     def start(self, tasks: TaskStack) -> None:
-        """Begin to decide, and to release grants that are not used."""
         self.arbiter.begin()
         self._context.events.report_budgets(self._store.list_all())
         tasks.start("disruption workers", self._workers.run())
         tasks.start("releases of grants", self.arbiter.run())
 
     def describe(self) -> Iterator[BudgetDescription]:
-        """Yield the description of each budget, by name.
-
-        Each takes milliseconds: other tasks run in between. Empty where budgets are not
-        known.
-        """
+        """Yield the budgets by name; each takes milliseconds."""
         return self.accounts.list_descriptions()
 
     def _on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
@@ -423,7 +414,7 @@ class Budgets(Feature):
                 self._queue.add((pod.namespace, pod.name))
 
     def _on_budget(self, old: AnyBudget | None, new: AnyBudget | None) -> None:
-        """Take over a budget; what it selects no more may be a zone that is short."""
+        """Take over a budget; a zone that it no longer selects may be short."""
         version = new or old
         name = "" if version is None else version.name
         before = self._find_selector(name)
@@ -436,7 +427,6 @@ class Budgets(Feature):
                 self._context.departed.on_left([(BUDGET, name)], sts, sts)
 
     def _find_selector(self, name: str) -> Mapping[str, str] | None:
-        """Return what selects the zones of a budget, by the version that is in force."""
         versions = self.catalog.get(name)
         return None if versions is None or versions.budget is None else versions.budget.selector
 
@@ -459,13 +449,7 @@ class Budgets(Feature):
         return self._follow.lack
 
 
-# Groups that are reconciled at a time; it costs no request but those for the zone tracker.
-SHADOW_WORKERS: Final = 8
-
-
 class Shadow(Feature):
-    """The controllers that only observe, with what wakes them."""
-
     def __init__(self, context: Context, arbiter: Arbiter) -> None:
         self._context = context
         client = context.open("observing", Priority.READ)
@@ -507,29 +491,15 @@ class Shadow(Feature):
         self._references.on_change(self._wake)
         context.health.part("shadow mode", describe=self._describe)
 
-    @property
-    def busy(self) -> int:
-        """Return how many groups are reconciled now."""
-        return sum(workers.busy for workers in self._both_workers)
+    def _list_workers(self) -> Sequence[Workers[Any]]:
+        return self._both_workers
 
     def start(self, tasks: TaskStack) -> None:
-        """Begin to reconcile groups."""
         tasks.start("references", self._references.run())
         for name, workers in zip(("workers", "scaling workers"), self._both_workers, strict=True):
             tasks.start(name, workers.run())
 
-    def close(self) -> None:
-        """Begin nothing new from now on."""
-        for workers in self._both_workers:
-            workers.close()
-
-    async def finish(self) -> None:
-        """Wait until no group is being reconciled."""
-        for workers in self._both_workers:
-            await workers.wait_idle()
-
     def wake_all(self, after: timedelta = AT_ONCE) -> None:
-        """Reconcile all groups again, after a while."""
         for group in self._context.sets.list_groups():
             for queue in self._queues:
                 queue.add_after(group, after)
@@ -538,7 +508,7 @@ class Shadow(Feature):
         queue: WorkQueue[GroupName] = WorkQueue()
         self._queues.append(queue)
         shadowed = trace_keys("reconcile shadow", reconcile)
-        return Workers(queue, shadowed, count=SHADOW_WORKERS, rng=self._context.rng)
+        return Workers(queue, shadowed, count=_SHADOW_WORKERS, rng=self._context.rng)
 
     def _wake(self, group: GroupName) -> None:
         for queue in self._queues:
@@ -549,25 +519,91 @@ class Shadow(Feature):
         return f"nothing is written; {total} differences from the operator that acts"
 
 
-# A person who waits for a policy looks at it sooner; the requests are few.
-EVERY: Final = timedelta(minutes=5)
-IF_DENIED: Final = timedelta(hours=1)
-# Of more policies the first say enough.
-MOST: Final = 20
-NOTE: Final = f"this operator obeys no MultiAZRollouts: {REMEDIES[Code.POLICY_NOT_OBEYED]}"
-_POLICY: Final = msgspec.json.Decoder(WirePlaced)
+class BudgetReports(Feature):
+    """Writes the status of each budget, in the process that acts; no decision rests on it."""
+
+    def __init__(self, context: Context, budgets: Budgets) -> None:
+        self._budgets = budgets
+        self._queue: WorkQueue[str] = WorkQueue()
+        # The budgets that select a StatefulSet, and the other way round, as they were last seen.
+        self._names: dict[Uid, set[str]] = {}
+        self._zones: dict[str, tuple[Uid, ...]] = {}
+        client = context.open("reporting budgets", Priority.REPORT)
+        statuses = BudgetStatuses(
+            client=client,
+            namespace=context.namespace,
+            find_account=self._find_account,
+            now=partial(context.get_time, client),
+            clock=context.clock,
+        )
+        reconcile = trace_keys("reconcile budget status", statuses.reconcile)
+        self._workers = Workers(self._queue, reconcile, count=1, rng=context.rng)
+        context.set_informer.on_change(self._on_set)
+        context.pod_informer.on_change(self._on_pod)
+        context.in_flight.on_change(lambda pod: self._wake_owners([pod.owner_uid]))
+        context.downscales.on_change(lambda uid, group: self._wake_owners([uid]))
+        budgets.informer.on_change(lambda old, new: self._wake_all())
+        self._is_running = False
+
+    def start(self, tasks: TaskStack) -> None:
+        self._is_running = True
+        self._wake_all()
+        tasks.start("budget status", self._workers.run())
+
+    async def finish(self) -> None:
+        """Return at once: the next process repeats a write that is cut off."""
+
+    def _find_account(self, name: str) -> BudgetAccount | None:
+        """Return the account of a budget, and remember whose changes concern it."""
+        account = self._budgets.accounts.find(name)
+        zones = () if account is None else account.zones
+        for uid in self._zones.pop(name, ()):
+            self._names[uid].discard(name)
+            if not self._names[uid]:
+                del self._names[uid]
+        if account is not None:
+            self._zones[name] = zones
+        for uid in zones:
+            self._names.setdefault(uid, set()).add(name)
+        return account
+
+    def _on_set(
+        self, old: StatefulSet | Unreadable | None, new: StatefulSet | Unreadable | None
+    ) -> None:
+        sets = [version for version in (old, new) if version is not None]
+        self._wake_owners(sts.uid for sts in sets)
+        for budget in self._budgets.catalog.list_all():
+            # A StatefulSet that it did not select before.
+            if any(selects(own, sts.labels) for own in budget.selectors for sts in sets):
+                self._wake(budget.name)
+
+    def _on_pod(self, old: Pod | Unreadable | None, new: Pod | Unreadable | None) -> None:
+        self._wake_owners({version.owner_uid for version in (old, new) if version is not None})
+
+    def _wake_owners(self, owners: Iterable[Uid | None]) -> None:
+        for owner in owners:
+            for name in self._names.get(owner, ()) if owner is not None else ():
+                self._wake(name)
+
+    def _wake_all(self) -> None:
+        """Reconcile all budgets, since those that overlap with a changed one change as well."""
+        for name in {*self._zones, *(budget.name for budget in self._budgets.catalog.list_all())}:
+            self._wake(name)
+
+    def _wake(self, name: str) -> None:
+        if self._is_running:
+            self._queue.add_after(name, SETTLE)
 
 
 class UnobeyedPolicies(Feature):
-    """Reports MultiAZRollouts where their flag is not set: otherwise they do nothing, silently."""
+    """Warns of MultiAZRollouts while their flag is not set."""
 
     def __init__(self, context: Context, budgets: Budgets) -> None:
         self._context = context
         self._client = context.open("finding policies", Priority.LIST)
 
-    @property
-    def busy(self) -> int:
-        return 0
+    def _list_workers(self) -> Sequence[Workers[Any]]:
+        return ()
 
     def start(self, tasks: TaskStack) -> None:
         context = self._context
@@ -575,12 +611,6 @@ class UnobeyedPolicies(Feature):
             self._client, context.namespace, context.events.report, context.clock
         )
         tasks.start("policies that are not obeyed", looking)
-
-    def close(self) -> None:
-        """Do nothing: the task ends with the others, and leaves no work unfinished."""
-
-    async def finish(self) -> None:
-        pass
 
 
 async def report_unobeyed(
@@ -597,7 +627,7 @@ async def report_unobeyed(
             # A Role of grafana/rollout-operator, which works without this right.
             if wait is EVERY:
                 log.debug("May not list MultiAZRollouts", err=error)
-            wait = IF_DENIED
+            wait = _IF_DENIED
         except (ApiError, DecodeError) as error:
             wait = EVERY  # mostly the kind is not installed
             log.debug("Found no MultiAZRollouts", err=error)

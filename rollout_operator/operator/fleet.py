@@ -1,45 +1,25 @@
-"""The life of the operator between its clients: the order of start and of stop.
+"""All namespaces of one process: which are watched, and the order of start and stop.
 
-Where the clients lead is decided by their opener: `operator.main` to a cluster, `lab.world` to a
-simulated one. Start: caches filled, reviews served, ready, elected, workers. Stop: not ready,
-workers finish the group they are at and begin nothing new, what is being prepared is finished, the
-lease is released, reviews get their answer until API servers call others, the server ends. Each
-step waits for a bounded time.
+Start: caches filled, reviews served, ready, elected, controllers. Stop: not ready, controllers
+finish their key, pods are prepared to the end, the Lease is released, reviews are answered until
+API servers call another replica, the server closes. Each step has a time limit.
 
-Of several namespaces none waits for another: a namespace whose objects may not be read holds
-nothing but itself, and joins when they may be.
-
-The namespaces of one process: an engine for each of them, and one description of all.
-
-Decides what each namespace has for itself. One namespace alone has the metrics and the health of
-the process; several have their own, so that each says what it lacks.
-
-Finds the namespaces of a whole cluster that the operator has to watch.
-
-Decides what makes a namespace one of those: a StatefulSet of a rollout group, a budget, a policy
-or, where releases are switched on, a Rollout. The first three are followed here for all namespaces,
-each of which has a share in them: `kube.kinds`. Where StatefulSets of the cluster may not
-be listed, nothing is found, and the operator watches its own namespace.
-
-Which namespaces of a cluster this process watches because a review has named them.
-
-Others are found by the objects in them; these may hold a Deployment that is not to be scaled down.
-Every client that reaches the port may name a namespace, also a namespace that never was. So many
-are believed at a time, and a namespace that has proven to hold something counts no more. Where that
-many are empty, another namespace is watched once the API server shows something in it, as long as
-not too many are read.
+A namespace whose objects may not be read holds up no other, and joins once they may. Namespaces of
+a cluster are found by their StatefulSets in rollout groups, budgets, policies and Rollouts, and by
+reviews: a namespace may hold only a Deployment that must not be scaled down.
 """
 
 import asyncio
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
@@ -62,36 +42,129 @@ from rollout_operator.kube.store import Cached, Store
 from rollout_operator.model.budget import EventRecord
 from rollout_operator.model.decode.custom import decode_budget, decode_watched_policy
 from rollout_operator.model.decode.objects import decode_statefulset, place_decoder
-from rollout_operator.model.description import Description
+from rollout_operator.model.description import Description, GroupDescription
 from rollout_operator.model.names import ApiError, OperatorError
-from rollout_operator.model.objects import AnyWatched, StatefulSet, Unreadable
-from rollout_operator.operator.context import Process, Telemetry
-from rollout_operator.operator.engine import BudgetReports, Engine, ReviewSource
-from rollout_operator.operator.features import UnobeyedPolicies
-from rollout_operator.planning.describe_groups import merge_descriptions
+from rollout_operator.model.objects import AnyWatched, Group, StatefulSet, Unreadable
+from rollout_operator.operator.context import Context, Feature, Process, Telemetry
+from rollout_operator.operator.features import (
+    BudgetReports,
+    Budgets,
+    Rollouts,
+    Scaling,
+    Shadow,
+    UnobeyedPolicies,
+)
+from rollout_operator.planning.describe_groups import describe_group, merge_descriptions, share_pods
+from rollout_operator.planning.rollout import plan_group
 from rollout_operator.telemetry.logs import bind_keys, log
 from rollout_operator.telemetry.states import Health
 
+if TYPE_CHECKING:
+    from rollout_operator.operator.policies import Policies
+    from rollout_operator.operator.releases import ClusterSchedules, OtherHealthChecks, Releases
+    from rollout_operator.operator.reviews import Reviews
+
+_Described = TypeVar("_Described")
+ReviewSource = Callable[[Context, Budgets], "Reviews"]
 # The kubelet kills us after 30 s (`terminationGracePeriodSeconds`); this much is for the workers.
-FINISH_LIMIT: Final = timedelta(seconds=20)
+_FINISH_LIMIT: Final = timedelta(seconds=20)
 # Of that for reviews in flight: no less than the default time of a review.
-REVIEW_LIMIT: Final = timedelta(seconds=12)
+_REVIEW_LIMIT: Final = timedelta(seconds=12)
 # How long the first of several namespaces wait for the others: reviews are served after that.
-TOGETHER: Final = timedelta(seconds=5)
+_TOGETHER: Final = timedelta(seconds=5)
+_Question = Callable[[Health], tuple[str, ...]]
+# A kind that is not listed by then has no share for the namespaces that begin now.
+_LISTED_WITHIN: Final = timedelta(seconds=5)
+# Namespaces in which nothing has been seen, and which are watched all the same.
+MOST_UNPROVEN: Final = 64
+# A request for each kind, in all this time: a client that makes up names has no more of our tokens.
+PAUSE: Final = timedelta(seconds=1)
+# The review waits for it.
+ANSWER_WITHIN: Final = timedelta(seconds=1)
+# A namespace in which nothing was is not read again so soon.
+EMPTY_LASTS: Final = timedelta(seconds=30)
+MOST_EMPTY: Final = 256
 
-Question = Callable[[Health], tuple[str, ...]]
+
+class Namespaces:
+    def __init__(
+        self, config: Config, process: Process, telemetry: Telemetry, reviews: ReviewSource | None
+    ) -> None:
+        self._config = config
+        self._process = process
+        self._telemetry = telemetry
+        self._reviews = reviews
+        self.fleet = Fleet(process, is_several=config.watches_several)
+        self._discovery: _Discovery | None = None
+        self._reviewed: ReviewedNamespaces | None = None
+        for namespace in config.namespaces or (config.namespace,):
+            self.add(namespace)
+
+    def discover(self) -> Mapping[str, Coroutine[None, None, None]]:
+        """Return the task that finds namespaces, where all of the cluster are watched."""
+        if not self._config.watches_all:
+            return {}
+        self._discovery = discovery = _Discovery(self._process, self.add)
+        self._reviewed = ReviewedNamespaces(
+            self._process.open("checking namespaces of reviews", Priority.LIST),
+            self._process.clock,
+            begin=self.add,
+            is_empty=lambda namespace: self.fleet.engines[namespace].is_empty,
+        )
+        self.fleet.wait_for(discovery.wait_answered)
+        return {"namespaces": discovery.run()}
+
+    async def add_for_review(self, namespace: str) -> None:
+        """Watch a namespace that a review has named."""
+        discovery, reviewed = self._discovery, self._reviewed
+        if discovery is None or reviewed is None or discovery.is_forbidden:
+            return
+        if is_label(namespace):
+            await reviewed.add(namespace)
+
+    def add(self, namespace: str) -> None:
+        if namespace in self.fleet.engines:
+            return
+        if not self._config.watches_several:
+            self._add(namespace, self._telemetry)
+            return
+        with bind_keys(namespace=namespace):
+            self._add(namespace, self._telemetry.for_namespace(namespace, self._process.clock))
+
+    async def describe(self) -> Description:
+        engines = tuple(self.fleet.engines.values())
+        if not self._config.watches_several:
+            return await engines[0].describe()
+        own = Description(
+            namespace=self._process.namespace,
+            now=self._process.clock.now(),
+            operator=self._process.health.describe(
+                is_acting=any(engine.is_leading for engine in self.fleet.engines.values())
+            ),
+        )
+        return merge_descriptions(own, [await engine.describe() for engine in engines])
+
+    def _add(self, namespace: str, telemetry: Telemetry) -> None:
+        settings = dataclasses.replace(self._config, namespace=namespace)
+        engine = Engine(settings, self._process, telemetry)
+        if not settings.is_shadow:
+            engine.add_feature(BudgetReports)
+            if not self._process.drives_policies:
+                engine.add_feature(UnobeyedPolicies)
+        if self._reviews is not None:
+            engine.add_reviews(self._reviews)
+        self.fleet.add(engine)
 
 
-class StartError(OperatorError):
-    """The operator could not start; the message says what to change."""
+class StartError(OperatorError): ...
 
 
 class Superseded(OperatorError):
-    """Another process leads: this process has to begin anew, with nothing that it remembers."""
+    """Another process leads: this one has to start anew and forget everything."""
 
 
 class ReviewServer(Protocol):
-    """The server of the reviews of all namespaces, where webhooks are switched on."""
+    """The review server of all namespaces, where webhooks are switched on."""
 
     async def start(self, stack: AsyncExitStack, tasks: TaskStack) -> None:
         """Serve reviews; the caches must be filled. Raises ConfigError and ApiError."""
@@ -102,38 +175,178 @@ class ReviewServer(Protocol):
         ...
 
     async def drain(self, limit: timedelta) -> None:
-        """Answer for as long as API servers may still call, then the reviews in flight, and end.
+        """Answer while API servers may still call, then finish the reviews in flight, and close.
 
-        The latter takes at most `limit`. The lease has been released by then.
+        Only the reviews in flight have the limit. The Lease has been released by then.
         """
         ...
 
 
-class ClusterPart(Protocol):
-    """A part of the operator that looks after objects of the whole cluster."""
+class Engine:
+    def __init__(self, settings: Config, process: Process, telemetry: Telemetry) -> None:
+        self._context = context = Context(settings, process, telemetry)
+        self._budgets = Budgets(context)
+        is_shadow = settings.is_shadow
+        self._policies = self._build_policies()
+        self._releases = self._build_releases(settings)
+        self._rollouts = (Shadow if is_shadow else Rollouts)(context, self._budgets.arbiter)
+        self._features: tuple[Feature, ...] = (self._rollouts,)
+        if is_shadow:
+            self._budgets.close()  # grants are not its own to release
+        else:
+            scaling = Scaling(context, self._budgets.process)
+            self._features = (self._rollouts, self._budgets, scaling)
+        if self._policies is not None:
+            self._features = (*self._features, self._policies)
+            self._policies.on_change(self._rollouts.wake_all)
+        if self._releases is not None:
+            self._features = (*self._features, self._releases)
+        self._budgets.informer.on_change(lambda old, new: self._rollouts.wake_all())
+        self._reviews: Reviews | None = None
+        self._observer = context.make_observer(context.following)
+        self.health = context.health
+        self.known = asyncio.Event()
+        """Set once caches are filled."""
+        self.ready = asyncio.Event()
+        """Set once caches are filled, reviews are served and groups are reconciled."""
+        context.health.part(
+            "workers", is_ready=lambda: None if self.ready.is_set() else "not started"
+        )
 
-    async def follow(self) -> None:
-        """Follow what it needs, until cancelled."""
-        ...
+    @property
+    def namespace(self) -> str:
+        return self._context.namespace
 
-    def start(self, tasks: TaskStack) -> None:
-        """Begin to act."""
-        ...
+    @property
+    def is_leading(self) -> bool:
+        return self._context.is_leading
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether no StatefulSet and no pod has been seen."""
+        return not (len(self._context.sets) or len(self._context.pods))
+
+    @property
+    def busy(self) -> int:
+        also = (self._policies, self._releases)
+        return self._rollouts.busy + sum(part.busy for part in also if part is not None)
+
+    async def describe(self) -> Description:
+        """Return the namespace as it is now.
+
+        Yields to other tasks between groups and budgets: a thousand of them take a second.
+        """
+        context, policies, releases = self._context, self._policies, self._releases
+        groups: list[GroupDescription] = []
+        most_pods = share_pods(sum(sts.group is not None for sts in context.sets.list_all()))
+        for name in sorted(context.sets.list_groups()):
+            group = self._observer.observe(name)
+            if group.zones or group.unreadable:
+                groups.append(self._describe_group(group, most_pods))
+            await asyncio.sleep(0)
+        described = Description(
+            namespace=context.namespace,
+            now=context.clock.now(),
+            operator=context.health.describe(is_acting=context.is_leading),
+            groups=tuple(groups),
+            budgets=await _list_slowly(self._budgets.describe()),
+            policies=UNSET if policies is None else await _list_slowly(policies.describe()),
+        )
+        if releases is None:
+            return described
+        return msgspec.structs.replace(
+            described,
+            releases=await _list_slowly(releases.describe_releases()),
+            schedules=await _list_slowly(releases.describe_schedules()),
+            health_checks=await _list_slowly(releases.describe_checks()),
+        )
+
+    def report(self, event: EventRecord) -> None:
+        self._context.events.report(event)
+
+    def add_reviews(self, build: ReviewSource) -> None:
+        self._reviews = build(self._context, self._budgets)
+
+    def add_feature(self, build: Callable[[Context, Budgets], Feature]) -> None:
+        """Have another feature start once this process acts."""
+        self._features = (*self._features, build(self._context, self._budgets))
+
+    def follow(self, tasks: TaskStack) -> None:
+        """Begin to fill the caches."""
+        self._context.events.start(tasks)
+        tasks.start("statefulset informer", self._context.set_informer.run())
+        tasks.start("pod informer", self._context.pod_informer.run())
+        self._budgets.follow(tasks)
+        for part in (self._policies, self._releases):
+            if part is not None:
+                part.follow(tasks)
+
+    async def wait_known(self) -> None:
+        await self._context.wait_known()
+        await self._budgets.wait_known()
+        self._context.departed.begin()
+        self.known.set()
+
+    def lead(self, tasks: TaskStack) -> None:
+        """Act from now on; the caches must be filled."""
+        if self._reviews is not None:
+            self._reviews.lead(tasks)
+        for feature in self._features:
+            feature.start(tasks)
+        self._context.has_begun = True
 
     def close(self) -> None:
-        """Begin nothing new from now on."""
-        ...
+        for feature in self._features:
+            feature.close()
 
     async def finish(self) -> None:
-        """Wait until no object is reconciled."""
-        ...
+        for feature in self._features:
+            await feature.finish()
+
+    async def flush(self) -> None:
+        await self._context.events.flush()
+
+    def _describe_group(self, group: Group, most_pods: int) -> GroupDescription:
+        state = self._context.group_states.find_newest(group.name)
+        if state is None:
+            now = self._context.clock.now()
+            return describe_group(group, plan_group(group), now, most_pods=most_pods)
+        return describe_group(
+            group,
+            state.plan,
+            state.looked,
+            state.since,
+            is_underway=state.is_underway,
+            most_pods=most_pods,
+        )
+
+    def _build_policies(self) -> "Policies | None":
+        if not self._context.process.drives_policies:
+            return None
+        # Not before: most operators never need it.
+        from rollout_operator.operator.policies import Policies
+
+        return Policies(self._context, self._budgets.arbiter)
+
+    def _build_releases(self, settings: Config) -> "Releases | None":
+        if not settings.drives_releases:
+            return None
+        from rollout_operator.operator.releases import Releases
+
+        return Releases(self._context)
+
+
+async def _list_slowly(described: Iterable[_Described]) -> tuple[_Described, ...]:
+    """Return the items, yielding to other tasks after each."""
+    descriptions: list[_Described] = []
+    for part in described:
+        descriptions.append(part)
+        await asyncio.sleep(0)
+    return tuple(descriptions)
 
 
 class Fleet:
-    """The engines of all namespaces of one process."""
-
     def __init__(self, process: Process, *, is_several: bool = False) -> None:
-        """Several namespaces have telemetry of their own, each; a single one has the process's."""
         self._process = process
         self._is_several = is_several
         self._engines: dict[str, Engine] = {}
@@ -143,18 +356,17 @@ class Fleet:
         self._is_serving = asyncio.Event()
         self._is_acting = asyncio.Event()
         self._has_known = asyncio.Event()
-        """Whether any namespace is known."""
+        """Set once any namespace is known."""
         self._cluster_parts = self._build_cluster_parts()
         if is_several:
             process.health.part("namespaces", is_ready=self._find_lack, is_alive=self._find_fault)
 
     @property
     def engines(self) -> Mapping[str, Engine]:
-        """Return all engines by namespace."""
         return self._engines
 
     def add(self, engine: Engine) -> None:
-        """Add a namespace; where several are watched, also while the others are served."""
+        """Add a namespace, at any time where several are watched."""
         self._engines[engine.namespace] = engine
         if not self._is_several:
             return
@@ -167,11 +379,10 @@ class Fleet:
             self._begin(engine, self._tasks)
 
     def wait_for(self, wait: Callable[[], Awaitable[None]]) -> None:
-        """Become ready after `wait`, which waits until all namespaces are added."""
+        """Become ready only after `wait`, which ends once all namespaces have been found."""
         self._wait_found = wait
 
     def serve_reviews(self, server: ReviewServer) -> None:
-        """Serve reviews as well."""
         self._server = server
 
     async def serve(
@@ -182,7 +393,7 @@ class Fleet:
     ) -> None:
         """Run until `stop` is set, with the tasks `also` beside its own.
 
-        Caches may take `sync_limit` to fill. Raises StartError, ConfigError, ApiError and TaskDied,
+        Caches must fill within `sync_limit`. Raises StartError, ConfigError, ApiError and TaskDied,
         and Superseded where another process acts now.
         """
         health = self._process.health
@@ -220,7 +431,7 @@ class Fleet:
             tasks.start(f"namespace {engine.namespace}", self._join(engine, tasks))
 
     async def _join(self, engine: Engine, tasks: TaskStack) -> None:
-        """Have a namespace take part once it is known, and this process acts."""
+        """Start a namespace once it is known and this process acts."""
         await engine.wait_known()
         self._has_known.set()
         await self._is_serving.wait()
@@ -239,7 +450,7 @@ class Fleet:
         log.info("Rollout operator is ready")
 
     async def _take_part(self, stop: asyncio.Event, tasks: TaskStack) -> str:
-        """Follow until this process is elected, then act; return why it ended."""
+        """Follow until elected, then act; return why it ended."""
         election, died = self._process.election, tasks.watch
         if election.state is ElectionState.FOLLOWING:
             tasks.start("election", election.run())
@@ -255,46 +466,41 @@ class Fleet:
         return await race(stop=stop.wait(), died=died(), superseded=election.wait_superseded())
 
     async def _get_ready(self, stack: AsyncExitStack, tasks: TaskStack, limit: timedelta) -> None:
-        """Wait for the caches, then serve reviews where webhooks are switched on.
-
-        Raises StartError that says which cache is not filled, and why.
-        """
+        """Wait for the caches, then serve reviews. Raises StartError naming the missing cache."""
         try:
             async with asyncio.timeout(limit.total_seconds()):
-                await (self._wait_any_known() if self._is_several else self._wait_all_known())
+                if self._is_several:
+                    await self._wait_any_known()
+                else:
+                    for engine in self._engines.values():
+                        await engine.wait_known()
         except TimeoutError as error:
             why = "; ".join(self._process.health.list_missing())
             raise StartError(f"not ready within {limit.total_seconds():g} s: {why}") from error
         if self._server is not None:
             await self._server.start(stack, tasks)
 
-    async def _wait_all_known(self) -> None:
-        for engine in self._engines.values():
-            await engine.wait_known()
-
     async def _wait_any_known(self) -> None:
-        """Wait for all namespaces for a moment, then for any."""
         if self._wait_found is not None:
             await self._wait_found()
         with suppress(TimeoutError):
-            async with asyncio.timeout(TOGETHER.total_seconds()):
+            async with asyncio.timeout(_TOGETHER.total_seconds()):
                 for engine in tuple(self._engines.values()):
                     await engine.known.wait()
         await self._has_known.wait()
 
     async def _finish_work(self) -> None:
-        """Begin nothing new, and wait a bounded time for work under way."""
         self._process.stopping_since = self._process.clock.elapsed()
         for engine in self._engines.values():
             engine.close()
         for part in self._cluster_parts.values():
             part.close()
         try:
-            async with asyncio.timeout(FINISH_LIMIT.total_seconds()):
+            async with asyncio.timeout(_FINISH_LIMIT.total_seconds()):
                 await self._for_each(Engine.finish)
                 for part in self._cluster_parts.values():
                     await part.finish()
-                left = REVIEW_LIMIT
+                left = _REVIEW_LIMIT
                 if self._server is not None:
                     left = await self._server.settle(left)
                 await self._process.election.release()
@@ -302,10 +508,10 @@ class Fleet:
                     await self._server.drain(left)
         except TimeoutError:
             busy = sum(engine.busy for engine in self._engines.values())
-            log.warn("Leaving unfinished work", groups=busy, after=FINISH_LIMIT)
+            log.warn("Leaving unfinished work", groups=busy, after=_FINISH_LIMIT)
 
     async def _for_each(self, step: Callable[[Engine], Awaitable[None]]) -> None:
-        """Take a step with all namespaces at the same time."""
+        """Run a step for all namespaces at once."""
 
         async def take(engine: Engine) -> None:
             with bind_keys(namespace=engine.namespace):
@@ -317,8 +523,7 @@ class Fleet:
         for engine in self._engines.values():
             await step(engine)
 
-    def _build_cluster_parts(self) -> Mapping[str, ClusterPart]:
-        """Return the parts for schedules and health, where releases are switched on."""
+    def _build_cluster_parts(self) -> "Mapping[str, ClusterSchedules | OtherHealthChecks]":
         if not self._process.settings.drives_releases:
             return {}
         # Not before: most operators never need them.
@@ -330,29 +535,28 @@ class Fleet:
         }
 
     def _report(self, event: EventRecord) -> None:
-        """Have an Event about an object of the cluster written, by any namespace's sender."""
+        """Write an Event about an object of the cluster through any namespace's sender."""
         engine = next(iter(self._engines.values()), None)
         if engine is not None:
             engine.report(event)
 
     def _find_lack(self) -> str | None:
-        """Say what keeps all namespaces: a namespace that is held alone holds no other."""
+        """Return what all namespaces lack: one that lacks something holds up no other."""
         if self._has_known.is_set():
             return None
         return f"none is followed yet: {'; '.join(self._collect_all(Health.list_missing))}"
 
     def _find_fault(self) -> str | None:
-        """Say what is broken in all namespaces: a restart for one of them costs the others."""
+        """Return what is broken in all namespaces: a restart for one would disturb the others."""
         faults = self._collect_all(Health.list_faults)
         return "; ".join(faults) if faults and len(faults) == len(self._engines) else None
 
-    def _collect_all(self, question: Question) -> list[str]:
-        """Return the answers of all namespaces that have one."""
+    def _collect_all(self, question: _Question) -> list[str]:
         answers = ((engine, _name_answer(engine, question)) for engine in self._engines.values())
         return [f"namespace {other.namespace}: {answer}" for other, answer in answers if answer]
 
 
-def _name_answer(engine: Engine, question: Question) -> str | None:
+def _name_answer(engine: Engine, question: _Question) -> str | None:
     with bind_keys(namespace=engine.namespace):
         return "; ".join(question(engine.health)) or None
 
@@ -362,20 +566,19 @@ def _name_dead(tasks: TaskStack) -> str | None:
     return f"ended: {', '.join(dead)}" if dead else None
 
 
-# A kind that is not listed by then has no share for the namespaces that begin now.
-LISTED_WITHIN: Final = timedelta(seconds=5)
-
-
 class _Located(Protocol):
     @property
     def namespace(self) -> str: ...
 
 
-class Discovery:
-    """Follows the objects of all namespaces by which a namespace has to be watched."""
+class _Discovery:
+    """Finds the namespaces of a cluster by the objects in them.
+
+    Where StatefulSets of the cluster may not be listed, the operator watches its own namespace.
+    """
 
     def __init__(self, process: Process, found: Callable[[str], None]) -> None:
-        """`found` is called with a namespace for each of its objects, any number of times."""
+        """`found` is called for each object, any number of times with the same namespace."""
         self._process = process
         self._found = found
         self._client = process.open("following the cluster", Priority.LIST)
@@ -394,15 +597,12 @@ class Discovery:
 
     @property
     def is_forbidden(self) -> bool:
-        """Return whether the objects of the cluster may not be listed."""
         return self._kinds.sets.follow.is_forbidden
 
     async def wait_answered(self) -> None:
-        """Wait until the namespaces with rollout groups are found, or may not be."""
         await self._answered.wait()
 
     async def run(self) -> None:
-        """Follow until cancelled."""
         kinds, clock = self._kinds, self._process.clock
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(kinds.sets.follow.run(clock), name="StatefulSets of the cluster")
@@ -414,7 +614,7 @@ class Discovery:
             if self._rollouts is not None:
                 tasks.create_task(self._rollouts.run(clock), name="Rollouts of the cluster")
             with suppress(TimeoutError):
-                async with asyncio.timeout(LISTED_WITHIN.total_seconds()):
+                async with asyncio.timeout(_LISTED_WITHIN.total_seconds()):
                     await kinds.budgets.follow.wait_answered()
                     await kinds.policies.follow.wait_answered()
             self._process.cluster = kinds
@@ -423,7 +623,6 @@ class Discovery:
             self._answered.set()
 
     async def _wait_permitted(self) -> None:
-        """Wait until the StatefulSets of the cluster are known."""
         sets = self._kinds.sets
         await sets.follow.wait_answered()
         if self.is_forbidden:
@@ -473,35 +672,26 @@ class Discovery:
             self._found(new.namespace)
 
 
-# Namespaces in which nothing has been seen, and which are watched all the same.
-MOST_UNPROVEN: Final = 64
-# A request for each kind, in all this time: a client that makes up names has no more of our tokens.
-PAUSE: Final = timedelta(seconds=1)
-# The review waits for it.
-ANSWER_WITHIN: Final = timedelta(seconds=1)
-# A namespace in which nothing was is not read again so soon.
-EMPTY_LASTS: Final = timedelta(seconds=30)
-MOST_EMPTY: Final = 256
-
-
 @dataclass(slots=True)
 class ReviewedNamespaces:
-    """Watches namespaces of which a review is the first sign. For one event loop."""
+    """Watches the namespaces that only reviews have named.
+
+    Any client that reaches the port may name a namespace that does not exist, so few are watched on
+    the word of a review. One that proves to hold objects no longer counts. When too many are empty,
+    another is watched only after a read shows an object in it.
+    """
 
     reader: Reader
     clock: Clock
     _: KW_ONLY
     begin: Callable[[str], None]
-    """Watches a namespace."""
     is_empty: Callable[[str], bool]
-    """Says that nothing has been seen in a namespace."""
     _unproven: set[str] = field(default_factory=set, init=False)
     _empty: OrderedDict[str, timedelta] = field(default_factory=OrderedDict, init=False)
-    """When nothing was found, by namespace."""
+    """Namespaces without objects, and when they were read."""
     _next_at: timedelta = field(default=timedelta(0), init=False)
 
     async def add(self, namespace: str) -> None:
-        """Watch a namespace, if it is believed."""
         self._unproven = {*filter(self.is_empty, self._unproven)}
         if len(self._unproven) < MOST_UNPROVEN:
             self._unproven.add(namespace)
@@ -531,78 +721,3 @@ class ReviewedNamespaces:
         if len(self._empty) > MOST_EMPTY:
             self._empty.popitem(last=False)
         return False
-
-
-class Namespaces:
-    """The watched namespaces."""
-
-    def __init__(
-        self, config: Config, process: Process, telemetry: Telemetry, reviews: ReviewSource | None
-    ) -> None:
-        """`reviews` makes the reviews of each namespace, where webhooks are switched on."""
-        self._config = config
-        self._process = process
-        self._telemetry = telemetry
-        self._reviews = reviews
-        self.fleet = Fleet(process, is_several=config.watches_several)
-        self._discovery: Discovery | None = None
-        self._reviewed: ReviewedNamespaces | None = None
-        for namespace in config.namespaces or (config.namespace,):
-            self.add(namespace)
-
-    def discover(self) -> Mapping[str, Coroutine[None, None, None]]:
-        """Return the task that finds all namespaces of the cluster, where all are watched."""
-        if not self._config.watches_all:
-            return {}
-        self._discovery = discovery = Discovery(self._process, self.add)
-        self._reviewed = ReviewedNamespaces(
-            self._process.open("believing reviews", Priority.LIST),
-            self._process.clock,
-            begin=self.add,
-            is_empty=lambda namespace: self.fleet.engines[namespace].is_empty,
-        )
-        self.fleet.wait_for(discovery.wait_answered)
-        return {"namespaces": discovery.run()}
-
-    async def add_for_review(self, namespace: str) -> None:
-        """Watch a namespace of the cluster of whose objects a review is the first sign."""
-        discovery, reviewed = self._discovery, self._reviewed
-        if discovery is None or reviewed is None or discovery.is_forbidden:
-            return
-        if is_label(namespace):
-            await reviewed.add(namespace)
-
-    def add(self, namespace: str) -> None:
-        """Watch a namespace from now on."""
-        if namespace in self.fleet.engines:
-            return
-        if not self._config.watches_several:
-            self._add(namespace, self._telemetry)
-            return
-        with bind_keys(namespace=namespace):
-            self._add(namespace, self._telemetry.for_namespace(namespace, self._process.clock))
-
-    async def describe(self) -> Description:
-        """Return the description of all its namespaces, for people; at any time."""
-        engines = tuple(self.fleet.engines.values())
-        if not self._config.watches_several:
-            return await engines[0].describe()
-        own = Description(
-            namespace=self._process.namespace,
-            now=self._process.clock.now(),
-            operator=self._process.health.describe(
-                is_acting=any(engine.is_leading for engine in self.fleet.engines.values())
-            ),
-        )
-        return merge_descriptions(own, [await engine.describe() for engine in engines])
-
-    def _add(self, namespace: str, telemetry: Telemetry) -> None:
-        settings = dataclasses.replace(self._config, namespace=namespace)
-        engine = Engine(settings, self._process, telemetry)
-        if not settings.is_shadow:
-            engine.add_feature(BudgetReports)
-            if not self._process.drives_policies:
-                engine.add_feature(UnobeyedPolicies)
-        if self._reviews is not None:
-            engine.add_reviews(self._reviews)
-        self.fleet.add(engine)

@@ -1,32 +1,17 @@
 """Observe a namespace from outside, with rights to read: for commands that people type.
 
-The objects are listed and the operator's own core decides on them, so that it works where the
-operator is down. What the operator knows beyond the objects is read from itself, through the API
-server's proxy, where that is allowed. Nothing is ever written.
-
-List all objects of a kind once, for commands that people type.
-
-`doctor` reads most kinds of a namespace: there a part that may not be read is recorded, and is no
-failure.
-
-Decisions on objects that were listed once: the operator's own code, without caches.
-
-Nothing is written: the arbiter says what it would grant, and no pod is called.
-
-The releases of a namespace from one list: described as the operator describes them.
-
-Statuses say what was decided, so that nothing is decided anew. An object that may not be read is
-left out, with a remark where a Rollout rests on it: most people need no right to any of these
-kinds.
+The objects are listed once, without caches, and the operator's own core decides on them, so that it
+works where the operator is down. The operator's own description is read through the API server's
+proxy, where that is allowed. Nothing is written, and no pod is called. Objects that may not be read
+are left out, with a remark.
 """
 
 import asyncio
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -51,11 +36,9 @@ from rollout_operator.kube.api import (
     STATEFULSETS,
     ZONE_BUDGETS,
     ApiClient,
-    DryRunner,
-    PodProxy,
     Reader,
     Resource,
-    Writer,
+    iterate_pages,
 )
 from rollout_operator.kube.election import decode_lease
 from rollout_operator.kube.scales import ScaleReader
@@ -76,7 +59,7 @@ from rollout_operator.model.description import (
     ScheduleDescription,
     Waiting,
 )
-from rollout_operator.model.diagnosis import OPERATOR, STATUS_PORT, CallableService, Source
+from rollout_operator.model.diagnosis import OPERATOR, STATUS_PORT, CallableService
 from rollout_operator.model.lease import LEASE_DURATION, Lease
 from rollout_operator.model.names import (
     GROUP_LABEL,
@@ -120,14 +103,33 @@ from rollout_operator.telemetry.metrics import Metrics, merge_plans
 
 Decoded = TypeVar("Decoded")
 Decoder = Callable[[msgspec.Raw], Decoded]
+ALL_ROLLOUTS: Final = replace(kinds.ROLLOUTS, is_namespaced=False)
+_ROLLOUTS: Final = (kinds.ROLLOUTS,)
+_SHOWN: Final = (
+    *((kinds.ROLLOUT_GATES,), (kinds.HEALTH_CHECKS,), (kinds.ROLLOUT_SCHEDULES,)),
+    *((kinds.CLUSTER_ROLLOUT_SCHEDULES,), kinds.OCI_REPOSITORIES, kinds.KUSTOMIZATIONS),
+    kinds.IMAGE_POLICIES,
+)
+_WIDE: Final = ((replace(kinds.HEALTH_CHECKS, is_namespaced=False),), (NAMESPACES,))
+# Few people may read these: what rests on them says so itself.
+_QUIET: Final = (kinds.ROLLOUTS, kinds.CLUSTER_ROLLOUT_SCHEDULES, kinds.IMAGE_POLICIES[0])
+_DEFAULT_SERVICE: Final = f"{OPERATOR}:{STATUS_PORT}"
+# Whoever may make Services could make any number of them look like an operator's.
+_MOST_SERVICES: Final = 3
+# The operator's own description is worth less than an answer now.
+_OWN_LIMIT: Final = timedelta(seconds=3)
+# The times of a Lease are of its holder's clock, which may be wrong.
+_STOPPED_AFTER: Final = 2
+# Of all namespaces in one list.
+_ALL_SETS: Final = replace(STATEFULSETS, is_namespaced=False)
+_ALL_POLICIES: Final = replace(MULTI_AZ_ROLLOUTS, is_namespaced=False)
+_DESCRIPTION: Final = msgspec.json.Decoder(Description)
 
 
 class Lister(msgspec.Struct, frozen=True):
-    """Lists objects by one client."""
-
     client: Reader
     version: str | None
-    """None for what is stored, "0" for what the API server has cached."""
+    """None for a consistent read, "0" for the API server's cache."""
 
     async def list_all(
         self,
@@ -137,89 +139,20 @@ class Lister(msgspec.Struct, frozen=True):
         selector: str = "",
     ) -> list[Decoded | Unreadable]:
         """Return all objects, those that cannot be decoded among them. Raises ApiError."""
-        objects: list[Decoded | Unreadable] = []
-        token = ""
-        while True:
-            page = await self.client.fetch_page(
-                resource,
-                namespace,
-                selector=selector,
-                token=token,
-                resource_version=self.version,
-            )
-            objects.extend(decode_or_salvage(resource.kind, decode, raw) for raw in page.items)
-            token = page.next_token
-            if not token:
-                return objects
-
-
-class ExaminingClient(Reader, Writer, DryRunner, PodProxy, Protocol):
-    """The requests to the API server."""
-
-    def server_time(self) -> datetime | None:
-        """Return what the API server's clock shows; None before its first answer."""
-        ...
-
-
-@dataclass(slots=True)
-class Reading:
-    """The reads of one snapshot, and what could not be read."""
-
-    client: ExaminingClient
-    namespace: str
-    unread: dict[Source, str] = field(default_factory=dict)
-    unknown: set[Resource] = field(default_factory=set)
-    """Kinds that the API server does not know."""
-
-    @contextmanager
-    def recording(self, source: Source) -> Iterator[None]:
-        """Record an error inside the block as a part that could not be read."""
-        try:
-            yield
-        except OperatorError as error:
-            self.record(source, error)
-
-    def record(self, source: Source, error: OperatorError) -> None:
-        """Record why a part could not be read; where it is not allowed, the call says all."""
-        denied = isinstance(error, Denied) and error.call
-        self.unread[source] = f"may not {denied}" if denied else f"{error}"
-
-    async def list_all(
-        self, source: Source, resource: Resource, decode: Decoder[Decoded]
-    ) -> tuple[Decoded, ...]:
-        """Return all objects of a kind; empty where the cluster does not know the kind."""
-        objects: list[Decoded] = []
-        namespace = self.namespace if resource.is_namespaced else ""
-        with self.recording(source):
-            token = ""
-            while True:
-                try:
-                    page = await self.client.fetch_page(resource, namespace, token=token)
-                except NotFound:
-                    self.unknown.add(resource)
-                    break
-                objects += [decode(raw) for raw in page.items]
-                token = page.next_token
-                if not token:
-                    break
-        return tuple(objects)
-
-
-class ObjectsFrom(msgspec.Struct, frozen=True):
-    """The source of the objects of all snapshots."""
-
-    client: ApiClient
-    namespace: str
-    clock: Clock
-    metrics: Metrics = msgspec.field(default_factory=Metrics)
-    """Not shown anywhere; making them takes longer than a snapshot."""
+        pages = iterate_pages(
+            self.client, resource, namespace, selector=selector, resource_version=self.version
+        )
+        return [
+            decode_or_salvage(resource.kind, decode, raw)
+            async for page in pages
+            for raw in page.items
+        ]
 
 
 class DrivenSets(msgspec.Struct, frozen=True, kw_only=True):
     """The sets that one policy owns, and the plan for it now."""
 
     key: str
-    """Its namespace and name."""
     group: Group
     plan: PolicyPlan
 
@@ -227,25 +160,48 @@ class DrivenSets(msgspec.Struct, frozen=True, kw_only=True):
 class ObservedNamespace:
     """The objects of one namespace at one moment."""
 
-    def __init__(self, source: ObjectsFrom, now: datetime) -> None:
+    def __init__(
+        self, client: ApiClient, namespace: str, clock: Clock, metrics: Metrics, now: datetime
+    ) -> None:
         """`now` is the API server's time; the client gets no request here."""
-        self._source = source
         self.now = now
-        clock = source.clock
         self.sets = StatefulSetStore()
         self.pods = PodStore()
-        self._in_flight = InFlight(self.pods, OwnDeletes(self.pods, clock), clock)
-        self._downscales = Downscales(clock, late_calls=timedelta(0))
-        self.budgets = BudgetCatalog(source.metrics)
+        self.budgets = BudgetCatalog(metrics)
         self.policies = PolicyStore()
         self._owners = Owners(self.policies, self.sets, clock)
-        self._observer = self._make_observer()
-        common = self._make_context()
+        in_flight = InFlight(self.pods, OwnDeletes(self.pods, clock), clock)
+        find_downscale = Downscales(clock, late_calls=timedelta(0)).find_underway
+        self._observer = Observer(
+            namespace=namespace,
+            reader=client,
+            clock=clock,
+            sets=self.sets,
+            pods=self.pods,
+            watches=(),
+            in_flight=in_flight,
+            now=lambda: self.now,
+            find_downscale=find_downscale,
+            find_driver=self._find_driver,
+        )
+        common = ArbiterContext(
+            budgets=self.budgets,
+            find_lack=lambda source: None,
+            sets=self.sets,
+            pods=self.pods,
+            reader=self._observer,
+            in_flight=in_flight,
+            recorder=Recorder(client, clock, ""),
+            find_downscale=find_downscale,
+            age=lambda: timedelta(0),
+            now=lambda: self.now,
+            clock=clock,
+            metrics=metrics,
+        )
         self._arbiter = Arbiter(common)
         self._accounts = Accounts(common)
 
     def take_budget(self, budget: AnyBudget) -> None:
-        """Take over a budget."""
         self.budgets.on_change(None, budget)
 
     def list_driven(self) -> Sequence[DrivenSets]:
@@ -291,21 +247,19 @@ class ObservedNamespace:
         return tuple(described) or UNSET
 
     def observe(self) -> Mapping[GroupName, Group]:
-        """Return all groups by name."""
         return {name: self._observer.observe(name) for name in sorted(self.sets.list_groups())}
 
     def describe_budgets(self) -> tuple[BudgetDescription, ...]:
-        """Return all budgets, by name."""
         return tuple(self._accounts.list_descriptions())
 
     async def assess_eviction(self, pod: Pod) -> Reason | None:
-        """Return why an eviction of a pod would be refused by a budget, None where it would not."""
+        """Return the reason by which a budget would refuse to evict a pod, if any."""
         request = DisruptionRequest(pod=pod, engine=DisruptionSource.EVICTION)
         [refusal] = await self._arbiter.assess_all([request])
         return None if refusal is None else refusal.reason
 
     async def plan(self, group: Group, scaling: ScalingPlan) -> Plan:
-        """Return the plan of the operator for a group now, of rollout and of scaling."""
+        """Return what the operator would plan for a group now, rollout and scaling together."""
         failing = tuple(problem for problem in scaling.problems if problem.zone in scaling.failed)
         odd = tuple(problem for problem in scaling.problems if problem not in failing)
         # Due and not done: the operator does it at once, or is not there.
@@ -328,20 +282,6 @@ class ObservedNamespace:
                 actions.append(replace(action, shares=(going,)))
         return dataclasses.replace(plan, actions=tuple(actions), waits=(*held, *plan.waits))
 
-    def _make_observer(self) -> Observer:
-        return Observer(
-            namespace=self._source.namespace,
-            reader=self._source.client,
-            clock=self._source.clock,
-            sets=self.sets,
-            pods=self.pods,
-            watches=(),
-            in_flight=self._in_flight,
-            now=lambda: self.now,
-            find_downscale=self._downscales.find_underway,
-            find_driver=self._find_driver,
-        )
-
     def _find_driver(self, group: GroupName) -> str | None:
         """Return the policy that replaces the pods of a group, as its status proves."""
         key = self._owners.find_driver(group)
@@ -351,37 +291,9 @@ class ObservedNamespace:
         is_served = isinstance(policy, WatchedPolicy) and policy.status.observed_generation > 0
         return key if is_served else None
 
-    def _make_context(self) -> ArbiterContext:
-        return ArbiterContext(
-            budgets=self.budgets,
-            find_lack=lambda source: None,
-            sets=self.sets,
-            pods=self.pods,
-            reader=self._observer,
-            in_flight=self._in_flight,
-            recorder=Recorder(self._source.client, self._source.clock, ""),
-            find_downscale=self._downscales.find_underway,
-            age=lambda: timedelta(0),
-            now=lambda: self.now,
-            clock=self._source.clock,
-            metrics=self._source.metrics,
-        )
-
-
-ALL_ROLLOUTS: Final = replace(kinds.ROLLOUTS, is_namespaced=False)
-_ROLLOUTS: Final = (kinds.ROLLOUTS,)
-_SHOWN: Final = (
-    *((kinds.ROLLOUT_GATES,), (kinds.HEALTH_CHECKS,), (kinds.ROLLOUT_SCHEDULES,)),
-    *((kinds.CLUSTER_ROLLOUT_SCHEDULES,), kinds.OCI_REPOSITORIES, kinds.KUSTOMIZATIONS),
-    kinds.IMAGE_POLICIES,
-)
-_WIDE: Final = ((replace(kinds.HEALTH_CHECKS, is_namespaced=False),), (NAMESPACES,))
-# Few people may read these: what rests on them says so itself.
-_QUIET: Final = (kinds.ROLLOUTS, kinds.CLUSTER_ROLLOUT_SCHEDULES, kinds.IMAGE_POLICIES[0])
-
 
 class ReleaseReader(msgspec.Struct, frozen=True):
-    """Lists objects of releases in one namespace. What is absent, or fails, holds no other."""
+    """Lists objects of releases in one namespace; a kind that cannot be read is left out."""
 
     lister: Lister
     namespace: str
@@ -390,7 +302,7 @@ class ReleaseReader(msgspec.Struct, frozen=True):
     failures: list[tuple[Resource, ApiError]] = []
 
     async def list_all(self, *wanted: Sequence[Resource]) -> list[AnyWatched]:
-        """Return the objects of all these kinds, each in the first version that is served."""
+        """Return the objects of all these kinds, each in its first served version."""
         objects: list[AnyWatched] = []
         read = await gather_all(map(self._list, wanted))
         for versions, found in zip(wanted, read, strict=True):
@@ -415,13 +327,10 @@ class ReleaseReader(msgspec.Struct, frozen=True):
         return absence
 
 
-async def read_shown_releases(
+async def _read_shown_releases(
     lister: Lister, namespace: str, remarks: list[str]
 ) -> "ObservedReleases":
-    """Return what is shown; nothing where there is no Rollout, or none may be read.
-
-    `remarks` takes what could not be read.
-    """
+    """Return the releases of a namespace, none where they are not installed or may not be read."""
     reader = ReleaseReader(lister, namespace)
     objects = await reader.list_all(_ROLLOUTS)
     if objects:
@@ -441,13 +350,12 @@ def _explain_failures(failures: Sequence[tuple[Resource, ApiError]]) -> Iterator
 
 
 class ObservedReleases(msgspec.Struct, frozen=True):
-    """Describes the listed objects of one namespace."""
+    """Describes releases by their statuses: nothing is decided anew."""
 
     objects: ReleaseObjects
     namespace: str
 
     def describe_releases(self) -> tuple[ReleaseDescription, ...] | UnsetType:
-        """Return all Rollouts by name; UNSET where there is none."""
         list_flux = index_flux(self.objects.flux)
         broken = self.objects.list_unreadable(kinds.ROLLOUTS.kind)
         described = [
@@ -460,11 +368,10 @@ class ObservedReleases(msgspec.Struct, frozen=True):
         return tuple(sorted(described, key=lambda each: each.name)) or UNSET
 
     def describe_schedules(self) -> tuple[ScheduleDescription, ...] | UnsetType:
-        """Return the schedules of the namespace, and those of the cluster; UNSET for none."""
+        """Return the schedules of the namespace and of the cluster."""
         return tuple(map(describe_schedule, order_schedules(self.objects.schedules))) or UNSET
 
     def describe_checks(self) -> tuple[HealthCheckDescription, ...] | UnsetType:
-        """Return the HealthChecks of the namespace by name; UNSET where there is none."""
         rollouts, labels = self.objects.list_obeyed(), self.objects.namespaces
         own = (each for each in self.objects.checks if each.head.namespace == self.namespace)
         described = (
@@ -482,40 +389,21 @@ def _list_targets(
     return list_targets(name, tag, gather_flux(name, list_flux))
 
 
-DEFAULT_SERVICE: Final = f"{OPERATOR}:{STATUS_PORT}"
-# Whoever may make Services could make any number of them look like an operator's.
-MOST_SERVICES: Final = 3
-# The operator's own description is worth less than an answer now.
-OWN_LIMIT: Final = timedelta(seconds=3)
-# The times of a Lease are of its holder's clock, which may be wrong.
-STOPPED_AFTER: Final = 2
-# Of all namespaces in one list.
-_ALL_SETS: Final = replace(STATEFULSETS, is_namespaced=False)
-_ALL_POLICIES: Final = replace(MULTI_AZ_ROLLOUTS, is_namespaced=False)
-_DESCRIPTION: Final = msgspec.json.Decoder(Description)
-
-
 class Inspection(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one inspection of a namespace."""
-
     description: Description
     """Computed from the objects; `operator` is the operator's own description."""
     own: Description | None
-    """The description by the operator that acts; None where it was not reached."""
+    """The description by the acting operator; None where it was not reached."""
     groups: Mapping[GroupName, Group]
     """The snapshots behind the description."""
     plans: Mapping[GroupName, Plan]
-    """The plans that the operator would make of them now."""
     driven: Sequence[DrivenSets]
-    """The sets that policies own, by their names."""
     observed: ObservedNamespace
-    """All listed objects."""
     remarks: tuple[str, ...] = ()
-    """What could not be read, and why."""
 
     @property
     def best(self) -> Description:
-        """Return the operator's own description, which knows more, or else the computed one."""
+        """Return the operator's own description, completed by the computed one."""
         own, computed = self.own, self.description
         if own is None:
             return computed
@@ -532,7 +420,7 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     async def assess_eviction(self, pod: Pod) -> Reason | Waiting | None:
-        """Return why an eviction of a pod would be refused by a budget, None where it would not."""
+        """Return the reason by which a budget would refuse to evict a pod, if any."""
         names = {state.name for state in self.observed.budgets.list_selecting(pod.labels)}
         budgets = () if self.own is None else self.own.budgets
         # Only the operator knows of zones that are gone.
@@ -546,44 +434,37 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_settled(group: Group) -> bool:
-    """Return whether the status of each of its StatefulSets shows the newest spec."""
+    """Return whether each StatefulSet's status shows its newest spec."""
     return all(zone.sts.observed_generation >= zone.sts.generation for zone in group.zones)
 
 
 class Inspector:
-    """Observes one namespace by one client, again and again."""
-
     def __init__(
         self, client: ApiClient, namespace: str, clock: Clock, *, service: str | None, lease: str
     ) -> None:
-        """`service` is the operator's, as `NAME:PORT`, empty for none; `lease` its Lease.
-
-        Where the operator is in another namespace, the service names it: `NAMESPACE/NAME:PORT`.
-        None: it is searched for.
-        """
+        """`service` is the operator's, `[NAMESPACE/]NAME:PORT`: empty for none, None to search."""
         self._client = client
         self._namespace = namespace
         self._clock = clock
         self._is_searched = service is None
-        home, _, named = (DEFAULT_SERVICE if service is None else service).rpartition("/")
+        home, _, named = (_DEFAULT_SERVICE if service is None else service).rpartition("/")
         self._services: Sequence[str] = [named] if named else []
-        """To be tried, in this order."""
         self._advice = ""
-        """What helps where none of them is the operator's."""
         self._home = home or namespace
         self._lease = lease
-        self._source = ObjectsFrom(client, namespace, clock)
+        # Shown nowhere; making them takes longer than a snapshot.
+        self._metrics = Metrics()
         self._scales = ScaleReader(client, namespace, clock)
 
     async def inspect(self, *, is_fresh: bool = True) -> Inspection:
-        """Return the present state; where not `is_fresh`, as the API server has it cached.
+        """Return the present state, or the state in the API server's cache.
 
-        Raises ApiError where sets or pods cannot be listed.
+        Raises ApiError where StatefulSets or pods cannot be listed.
         """
         remarks: list[str] = []
         lister = Lister(self._client, None if is_fresh else "0")
         reading = both(
-            self._read(lister, remarks), read_shown_releases(lister, self._namespace, remarks)
+            self._read(lister, remarks), _read_shown_releases(lister, self._namespace, remarks)
         )
         (seen, releases), own = await both(reading, self._fetch_own(remarks))
         groups, driven = seen.observe(), seen.list_driven()
@@ -626,7 +507,7 @@ class Inspector:
             lister.list_all(PODS, namespace, decode_pod), self._list_budgets(lister, remarks)
         )
         now = self._client.server_time() or self._clock.now()
-        seen = ObservedNamespace(self._source, now)
+        seen = ObservedNamespace(self._client, namespace, self._clock, self._metrics, now)
         seen.sets.replace_all(sets)
         seen.pods.replace_all(pods)
         seen.policies.replace_all(policies)
@@ -650,7 +531,6 @@ class Inspector:
     async def _list_policies(
         self, lister: Lister, remarks: list[str]
     ) -> Sequence[WatchedPolicy | Unreadable]:
-        """Return the MultiAZRollouts; most people need no right to list them."""
         try:
             return await lister.list_all(MULTI_AZ_ROLLOUTS, self._namespace, decode_watched_policy)
         except (NotFound, Denied):
@@ -660,7 +540,6 @@ class Inspector:
             return ()
 
     async def _fetch_own(self, remarks: list[str]) -> Description | None:
-        """Return the operator's own description."""
         if not self._services:
             return None
         whys: list[str] = []
@@ -672,7 +551,7 @@ class Inspector:
                 is_absent = True
                 whys.append(f"{error}")
             except OperatorError as error:
-                is_default = service == DEFAULT_SERVICE or service in f"{error}"
+                is_default = service == _DEFAULT_SERVICE or service in f"{error}"
                 whys.append(f"{error}" if is_default else f"{service}: {error}")
         if is_absent and self._is_searched and await self._search():
             return await self._fetch_own(remarks)
@@ -682,17 +561,16 @@ class Inspector:
         return None
 
     async def _fetch_from(self, service: str) -> Description:
-        """Return what the operator behind a Service says of the namespace.
+        """Return the description of this namespace by the operator behind a Service.
 
-        Raises NotFound where it is none of this namespace, another OperatorError where it does not
-        say anything that can be used.
+        Raises NotFound where there is none, another OperatorError where the answer is of no use.
         """
         try:
-            async with asyncio.timeout(OWN_LIMIT.total_seconds()):
+            async with asyncio.timeout(_OWN_LIMIT.total_seconds()):
                 body = await self._client.fetch(SERVICES, self._home, service, "proxy/status.json")
             own = select_namespace(_read_description(body), self._namespace)
         except TimeoutError:
-            raise Unreachable(f"no answer within {OWN_LIMIT.total_seconds():g} s") from None
+            raise Unreachable(f"no answer within {_OWN_LIMIT.total_seconds():g} s") from None
         except Denied as error:
             raise Denied(f"it takes the right to get services/proxy of {service}") from error
         except NotFound as error:
@@ -705,7 +583,7 @@ class Inspector:
         return own
 
     async def _search(self) -> bool:
-        """Search once for Services of operators; return whether there are others to try."""
+        """Search once for Services of operators; return whether new ones were found."""
         self._is_searched = False
         self._advice = "-service=[NAMESPACE/]NAME:PORT names one of another name or namespace"
         try:
@@ -720,11 +598,10 @@ class Inspector:
             if isinstance(service, CallableService) and service.status_port
         ]
         others = [service for service in found if service not in self._services]
-        self._services = others[:MOST_SERVICES] or self._services
+        self._services = others[:_MOST_SERVICES] or self._services
         return bool(others)
 
     async def _fetch_holder(self) -> Sequence[str]:
-        """Return a remark that names the process that holds the Lease."""
         try:
             lease = decode_lease(await self._client.fetch(LEASES, self._home, self._lease))
         except (ApiError, DecodeError):
@@ -733,7 +610,7 @@ class Inspector:
             return (f"no process holds the Lease {self._lease}",)
         held = f"the Lease {self._lease} is held by {lease.holder}"
         age = _compute_age(lease, self._client.server_time() or self._clock.now())
-        if age > STOPPED_AFTER * max(lease.lasts, LEASE_DURATION):
+        if age > _STOPPED_AFTER * max(lease.lasts, LEASE_DURATION):
             held += f" and was renewed last at {lease.renewed}: no operator seems to act"
         return (held,)
 
@@ -741,7 +618,7 @@ class Inspector:
 def _hold_plans(
     plans: Mapping[GroupName, Plan], own: Description
 ) -> Iterator[tuple[GroupName, Plan]]:
-    """Yield the plans that zones hold which are gone: only the operator knows of them."""
+    """Yield the plans of groups held by zones that are gone, which only the operator knows of."""
     for group in own.groups:
         left = tuple(
             Reason(wait.code, wait.text, wait.severity, wait.zone)
@@ -755,7 +632,7 @@ def _hold_plans(
 
 
 def _compute_age(lease: Lease, now: datetime) -> timedelta:
-    """Return how long ago a Lease was renewed, by two clocks; zero where that is not known."""
+    """Return the time since a Lease was renewed, by two clocks; zero where it is unknown."""
     try:
         return now - parse_rfc3339(lease.renewed)
     except InvalidInput:
@@ -772,9 +649,9 @@ def _read_description(body: bytes) -> Description:
 
 
 async def list_namespaces(client: ApiClient, *, is_fresh: bool = True) -> Sequence[str]:
-    """Return the namespaces with rollout groups, and those with policies or releases.
+    """Return the namespaces with rollout groups, policies or releases.
 
-    The last two only where they may be read. Raises ApiError.
+    Policies and releases count where they may be listed. Raises ApiError.
     """
     lister = Lister(client, None if is_fresh else "0")
     names: set[str] = set()

@@ -1,7 +1,6 @@
-"""Composition root: opens the clients to a cluster, serves, and ends with a signal.
+"""Composition root: open the clients of a cluster, serve, and end on a signal.
 
-Start: admin server, then the start of `operator.fleet`, with the webhooks of `operator.webhooks` in
-it. Stop: in reverse.
+The admin server starts first and stops last; `operator.fleet` orders the rest.
 """
 
 import asyncio
@@ -42,10 +41,8 @@ if TYPE_CHECKING:
 
 
 class LifeLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of the life cycle that tests shorten."""
-
     sync: timedelta = timedelta(seconds=60)
-    """How long the caches may take to fill before the process gives up and says why."""
+    """How long the caches may take to fill before the process gives up."""
 
 
 def run(config: Config, limits: LifeLimits | None = None) -> int:
@@ -74,7 +71,6 @@ def _run(config: Config, limits: LifeLimits) -> int:
 
 
 def _log_environment(config: Config) -> None:
-    """Log the settings that variables of the environment have changed."""
     environment = config.environment
     for warning in environment.warnings:
         log.warn("Variable of the environment is not as it should be", why=warning)
@@ -90,7 +86,7 @@ def _log_environment(config: Config) -> None:
 
 
 def _choose_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return uvloop's factory, None for asyncio's own loop where uvloop does not install."""
+    """Return uvloop's factory, None where it is not installed."""
     try:
         import uvloop
     except ImportError:
@@ -131,7 +127,7 @@ async def _serve(config: Config, limits: LifeLimits) -> None:
 
 
 async def listen_also(admin: AdminServer, config: Config) -> None:
-    """Listen on the port of `METRICS_PORT` as well; its default may be taken, its value not."""
+    """Listen on `METRICS_PORT` as well; only a port that the user chose must be free."""
     if not config.extra_port:
         return
     try:
@@ -145,7 +141,6 @@ async def listen_also(admin: AdminServer, config: Config) -> None:
 def _build_namespaces(
     config: Config, transport: Transport, clock: Clock, telemetry: Telemetry
 ) -> Namespaces:
-    """Return the engines of all namespaces on the clients of a real cluster."""
     timeouts = Timeouts().at_most(config.client_timeout)
     limits = RateLimits(config.client_qps, config.client_burst)
     telemetry.health.part("API client", describe=limits.describe_line)
@@ -184,9 +179,8 @@ def _build_webhooks(config: Config, process: Process) -> "Webhooks":
 def choose_identity(environment: Mapping[str, str], port: int, pod_name: str = "") -> Identity:
     """Return the identity of this process among the replicas.
 
-    `pod_name` or the Deployment names the pod (`POD_NAME`, by the downward API); elsewhere it is
-    the machine, and two processes of one machine are distinguished by random identities. It also
-    says the pod's address (`POD_IP`), where other replicas are answered on `port`.
+    The pod's name comes from `pod_name`, `POD_NAME` or else the machine's; a random part tells two
+    processes of one machine apart. Other replicas are answered at `POD_IP` on `port`.
     """
     pod = pod_name or environment.get("POD_NAME", "")
     return Identity(

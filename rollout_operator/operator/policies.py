@@ -1,8 +1,8 @@
-"""Composition of MultiAZRollouts: their caches, what wakes a policy, and the controller.
+"""MultiAZRollouts: their cache, what wakes a policy, and the controller.
 
-Built only where they are switched on. The kind may be missing, or appear later: then there are no
-policies. Where the role does not show them, there are none either, and one line says so. Until that
-is known no rollout group is replaced by its label, because a policy might own it.
+Imported only where they are switched on. Where the kind is not installed, or the Role does not show
+it, there are no policies. Until that is known no group is replaced by its label, because a policy
+may own it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -44,12 +44,10 @@ from rollout_operator.telemetry.extra import PolicyMetrics
 from rollout_operator.telemetry.spans import trace_keys
 
 # Policies that are reconciled at a time; each mostly waits for the API server.
-WORKERS: Final = 16
+_WORKERS: Final = 16
 
 
 class Policies(Feature):
-    """The controller of the MultiAZRollouts of one namespace, with what wakes it."""
-
     def __init__(self, context: Context, arbiter: Arbiter) -> None:
         self._context = context
         client = context.open("following policies", Priority.LIST)
@@ -74,7 +72,7 @@ class Policies(Feature):
         self._workers = Workers(
             self._queue,
             trace_keys("reconcile policy", self._controller.reconcile),
-            count=WORKERS,
+            count=_WORKERS,
             rng=context.rng,
         )
         self._connect()
@@ -92,7 +90,6 @@ class Policies(Feature):
         return None if self._follow.is_forbidden or isinstance(error, Denied) else ""
 
     def describe(self) -> Iterator[PolicyDescription]:
-        """Yield all policies by name, as this process knows them."""
         for policy in sorted(self.store.list_all(), key=lambda each: each.name):
             if isinstance(policy, Unreadable):
                 yield describe_unreadable_policy(policy)
@@ -102,16 +99,13 @@ class Policies(Feature):
                 yield describe_policy(newest or policy, scope, waits, now=self._context.clock.now())
 
     def follow(self, tasks: TaskStack) -> None:
-        """Begin to follow policies."""
         tasks.start("policy informer", self._follow.run(self._context.clock))
 
     def start(self, tasks: TaskStack) -> None:
-        """Begin to act for policies."""
         self._wake_all()
         tasks.start("policy workers", self._workers.run())
 
     def _connect(self) -> None:
-        """Have every change wake the policies and groups that it concerns."""
         context = self._context
         context.find_driver = self.find_driver
         # Owners first: keys that the same change wakes read them.
@@ -142,7 +136,7 @@ class Policies(Feature):
     def _record_left(
         self, old: WatchedPolicy | Unreadable | None, new: WatchedPolicy | Unreadable | None
     ) -> None:
-        """Record what a policy selects no more: what is in an open batch may be down (MAZ-46)."""
+        """Record StatefulSets no longer selected: an open batch may have pods down (MAZ-46)."""
         before, after = _get_selector(old), _get_selector(new)
         if old is None or before is None or before == after:
             return

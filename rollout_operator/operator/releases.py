@@ -1,26 +1,8 @@
-"""Composition of release rollouts in one namespace: caches, controllers, and what describes them.
+"""Release rollouts: what wakes the controllers of Rollouts, HealthChecks and schedules.
 
-Built only where they are switched on. Any of their kinds may be missing, or come and go. Statuses
-say what the process decided that acts: for a description nothing is requested of the API server.
-
-Composition of Rollouts: what wakes a Rollout, the look-ups in registries, and the controller.
-
-Composition of HealthChecks: what wakes a check, and the controllers.
-
-A Rollout may select checks of namespaces that this process does not look after otherwise. These
-have one part for all of them, which is told of changes by the followed checks of the whole cluster.
-
-Composition of schedules: what wakes a schedule, and the controller of its gates.
-
-The same for schedules of one namespace and of the cluster, which differ in their caches.
-
-Composition of the schedules of the cluster, once for all namespaces of a process.
-
-An account that may not list them tries again now and then, and else they cost nothing. The
-Rollouts, gates and namespaces of the cluster that they depend on are followed from the first
-schedule on.
-
-The rules by which releases are decided, as the flags say.
+Imported only where releases are switched on. Any of the kinds may be missing, or come and go. A
+Rollout may select HealthChecks of namespaces that this process does not watch: one part serves them
+all. ClusterRolloutSchedules have one controller for all namespaces of the process.
 """
 
 import asyncio
@@ -137,47 +119,55 @@ from rollout_operator.telemetry.extra import ReleaseCounters, show_releases, sho
 from rollout_operator.telemetry.logs import bind_keys, log
 from rollout_operator.telemetry.spans import trace_keys
 
+# Rollouts that are reconciled at a time; each mostly waits for the API server.
+_RELEASE_WORKERS: Final = 16
+# All of them together read four registries at a time.
+_REGISTRY_WORKERS: Final = 4
+# The limit of one request to a registry, its whole answer included.
+_REQUEST_LIMIT: Final = timedelta(seconds=15)
+# Outcomes of look-ups that say nothing of a registry.
+_OTHER_RESULTS: Final = ("invalid", "cancelled")
+# HealthChecks that are reconciled at a time; each mostly waits for the API server.
+_CHECK_WORKERS: Final = 8
+# Schedules that are reconciled at a time; each mostly waits for the API server.
+_SCHEDULE_WORKERS: Final = 4
+# A role, or a definition, is changed by a person.
+_CHECK_INTERVAL: Final = timedelta(minutes=1)
+# Rollouts wait for the answer.
+_TRY_AGAIN: Final = timedelta(seconds=5)
+_RESOURCE: Final = kinds.CLUSTER_ROLLOUT_SCHEDULES
+
 
 def get_compat(system: str, order: str) -> ReleaseCompat:
-    """Return the rules: ours, kuberik's, or ours with versions as they are announced (RELB-03).
-
-    The arguments are the values of `-releases.compat` and `-releases.order`.
-    """
+    """Return the rules for the values of `-releases.compat` and `-releases.order` (RELB-03)."""
     compat = KUBERIK if system == FOLLOWING else OURS
     if order == AS_ANNOUNCED:
         return msgspec.structs.replace(compat, compares_versions=False)
     return compat
 
 
-# Rollouts that are reconciled at a time; each mostly waits for the API server.
-RELEASE_WORKERS: Final = 16
-# All of them together read four registries at a time.
-REGISTRY_WORKERS: Final = 4
-# The limit of one request to a registry, its whole answer included.
-REQUEST_LIMIT: Final = timedelta(seconds=15)
-# Outcomes of look-ups that say nothing of a registry.
-_OTHER_RESULTS: Final = ("invalid", "cancelled")
-
-
 class RolloutReleases(Feature):
-    """The controller of the Rollouts of one namespace."""
-
     def __init__(self, context: Context, caches: ReleaseCaches) -> None:
         self._context = context
         self._caches = caches
         self._counters = ReleaseCounters(
             context.metrics.registry, context.namespace, ("ok", *RESULTS.values(), *_OTHER_RESULTS)
         )
-        self._sender = RegistrySender(REQUEST_LIMIT)
+        self._sender = RegistrySender(_REQUEST_LIMIT)
         self._queue: WorkQueue[str] = WorkQueue()
-        self._flux = self._build_flux()
+        self._flux = FluxObjects(
+            context.open("writing objects of Flux", Priority.READ),
+            context.namespace,
+            caches.oci_repositories,
+            caches.kustomizations,
+        )
         reads_registries = context.settings.release_metadata == REGISTRY
         self._look_ups = self._build_look_ups() if reads_registries else None
         self._controller = self._build_controller()
         self._workers = Workers(
             self._queue,
             trace_keys("reconcile release", self._controller.reconcile),
-            count=RELEASE_WORKERS,
+            count=_RELEASE_WORKERS,
             rng=context.rng,
         )
         for kind in caches.list_kinds():
@@ -193,27 +183,29 @@ class RolloutReleases(Feature):
                 wide.kinds.namespaces.on_news(self._wake_all)
 
     def start(self, tasks: TaskStack) -> None:
-        """Begin to act."""
         self._wake_all()
         if self._look_ups is not None:
             tasks.start("registry connections", self._keep_connections())
-            tasks.start("look-ups of releases", self._query_registries(self._look_ups))
+            look_ups = self._look_ups
+            workers = Workers(
+                look_ups.queue, look_ups.look_up, count=_REGISTRY_WORKERS, rng=self._context.rng
+            )
+            tasks.start("look-ups of releases", workers.run())
         tasks.start("release workers", self._workers.run())
 
     def close(self) -> None:
-        """Begin nothing new from now on."""
         super().close()
         if self._look_ups is not None:
             self._look_ups.queue.close()
 
     def list_targets(self, rollout: ReleaseRollout) -> tuple[FluxTarget, ...]:
-        """Return the places that carry the tag of a Rollout, as they are known here."""
+        """Return the known places that carry the tag of a Rollout."""
         current, name = rollout.status.current, rollout.head.name
         tag = None if current is None else current.version.tag
         return list_targets(name, tag, self._flux.get_flux(name))
 
     def get_error(self, name: str) -> str:
-        """Return why the last pass over a Rollout failed; empty where it did not."""
+        """Return why the last reconcile of a Rollout failed; empty where it did not."""
         return self._controller.get_error(name)
 
     def _build_look_ups(self) -> ReleaseLookUps:
@@ -226,15 +218,6 @@ class RolloutReleases(Feature):
             context.open("reading pull secrets", Priority.READ),
             context.clock,
             self._queue.add_after,
-        )
-
-    def _build_flux(self) -> FluxObjects:
-        context, caches = self._context, self._caches
-        return FluxObjects(
-            context.open("writing objects of Flux", Priority.READ),
-            context.namespace,
-            caches.oci_repositories,
-            caches.kustomizations,
         )
 
     def _build_controller(self) -> ReleaseController:
@@ -282,13 +265,13 @@ class RolloutReleases(Feature):
                 self._queue.add(name)
 
     def _on_schedule(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
-        """Wake the Rollouts that a schedule held, or is to hold; its status opens nothing."""
+        """Wake the Rollouts that a schedule held or will hold, unless only its status changed."""
         before, after = _drop_status(old), _drop_status(new)
         if before is None or before != after:
             self._on_change(old, new)
 
     def _on_namespace(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
-        """Wake all Rollouts where other schedules of the cluster may select their namespace."""
+        """Wake all Rollouts: schedules of the cluster select namespaces by label."""
         if self._context.namespace in {version.name for version in (old, new) if version}:
             self._wake_all()
 
@@ -307,13 +290,7 @@ class RolloutReleases(Feature):
         rollouts = self._caches.list_rollouts()
         return [rollout for rollout in rollouts if selects_namespaces(rollout)]
 
-    async def _query_registries(self, look_ups: ReleaseLookUps) -> None:
-        await Workers(
-            look_ups.queue, look_ups.look_up, count=REGISTRY_WORKERS, rng=self._context.rng
-        ).run()
-
     async def _keep_connections(self) -> None:
-        """Close the connections to registries after their last use."""
         try:
             await asyncio.get_running_loop().create_future()
         finally:
@@ -321,19 +298,12 @@ class RolloutReleases(Feature):
 
 
 def _drop_status(schedule: AnyWatched | None) -> ScheduleObject | None:
-    """Return a schedule as its writers have it; None where there is none, or it is unreadable."""
     for decoded in list_decoded([schedule], ScheduleObject):
         return msgspec.structs.replace(decoded, status=ScheduleStatus())
     return None
 
 
-# HealthChecks that are reconciled at a time; each mostly waits for the API server.
-CHECK_WORKERS: Final = 8
-
-
-class HealthChecks(Feature):
-    """The controller of the HealthChecks of one namespace."""
-
+class _HealthChecks(Feature):
     def __init__(self, context: Context, caches: ReleaseCaches) -> None:
         self._context = context
         self._caches = caches
@@ -344,7 +314,7 @@ class HealthChecks(Feature):
         self._workers = Workers(
             self._queue,
             trace_keys("reconcile health check", self._controller.reconcile),
-            count=CHECK_WORKERS,
+            count=_CHECK_WORKERS,
             rng=context.rng,
         )
         context.process.health_checks.append(self)
@@ -355,25 +325,23 @@ class HealthChecks(Feature):
 
     @property
     def namespace(self) -> str:
-        """Return the namespace."""
         return self._context.namespace
 
     def start(self, tasks: TaskStack) -> None:
-        """Begin to act."""
         for watched in self._caches.checks.store.list_all():
             self._queue.add(watched.name)
         tasks.start("health workers", self._workers.run())
 
     def _build_controller(self) -> CheckController:
         context = self._context
-        return build_controller(
+        return _build_controller(
             context.process,
             context.namespace,
             self._client,
             CheckReader(
                 self._client,
                 KindCatalog(self._client, context.clock),
-                partial(find_stall, context.process),
+                partial(_find_stall, context.process),
                 self._compat,
             ),
             get_cached=self._caches.checks.store.get,
@@ -382,19 +350,16 @@ class HealthChecks(Feature):
         )
 
     def list_selecting(self, check: HealthCheck) -> list[ReleaseRollout]:
-        """Return the Rollouts of this namespace that may select a check of another namespace."""
         return [
             rollout for rollout in self._caches.list_selecting(check) if selects_namespaces(rollout)
         ]
 
     def wake(self, rollouts: Sequence[ReleaseRollout]) -> None:
-        """Reconcile the checks that Rollouts of any namespace may select."""
         for check in list_decoded(self._caches.checks.store.list_all(), HealthCheck):
             if any(takes_check(rollout, check) for rollout in rollouts):
                 self._queue.add(check.head.name)
 
     def describe_wait(self, rollout: ReleaseRollout) -> str:
-        """Return what Flux has yet to do for a Rollout of this namespace."""
         current = rollout.status.current
         if current is None or not current.is_active:
             return ""
@@ -403,25 +368,23 @@ class HealthChecks(Feature):
         return describe_flux_wait(rollout, tag, targets, self._compat)
 
     def _observe(self, check: HealthCheck) -> CheckSnapshot:
-        """Return the Rollouts that may select a check. Raises Unreachable."""
         selected: list[tuple[NamespaceChecks, ReleaseRollout]] = [
             (self, rollout) for rollout in self._caches.list_selecting(check)
         ]
         for other in self._context.process.health_checks:
             if other is not self:
                 selected += [(other, rollout) for rollout in other.list_selecting(check)]
-        return take_snapshot(self._context.process, self._client, selected)
+        return _take_snapshot(self._context.process, self._client, selected)
 
     def find_stall(self, group: str) -> CheckFinding | None:
-        """Return why a rollout group of this namespace is held until a person acts."""
         state = self._context.group_states.find(GroupName(group))
         return None if state is None else describe_stall(state.plan.waits, state.since)
 
     def _on_check(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
-        """Wake a check that has changed, after a moment where others have written its status.
+        """Wake a changed check, a moment later where somebody else wrote its status.
 
-        It may be of before a deployment, or contradict an evaluation. The moment bounds what a
-        client with a slow clock, which answers each reset at once, makes of it.
+        Such a status may precede a deployment or contradict an evaluation. The moment keeps a
+        client with a slow clock, which answers each reset at once, from making this a busy loop.
         """
         if old is not None and new is not None and _get_wish(old) == _get_wish(new):
             if not self._controller.has_written(new):
@@ -456,10 +419,10 @@ class HealthChecks(Feature):
 
 
 class OtherHealthChecks(Feature):
-    """The controllers of the HealthChecks that Rollouts select in all other namespaces.
+    """The HealthChecks of all other namespaces that Rollouts select.
 
-    What these checks look at is not followed: they are evaluated at their interval, and as soon as
-    a Rollout waits for nothing else.
+    The objects of these checks are not followed: checks are evaluated at their interval, and as
+    soon as a Rollout waits for nothing else.
     """
 
     namespace: Final = ""
@@ -469,41 +432,35 @@ class OtherHealthChecks(Feature):
         self._client = process.open("evaluating health elsewhere", Priority.LIST)
         compat = get_compat(process.settings.release_compat, process.settings.release_order)
         catalog = KindCatalog(self._client, process.clock)
-        self._reader = CheckReader(self._client, catalog, partial(find_stall, process), compat)
+        self._reader = CheckReader(self._client, catalog, partial(_find_stall, process), compat)
         self._controllers: dict[str, CheckController] = {}
         self._queue: WorkQueue[tuple[str, str]] = WorkQueue()
         self._workers = Workers(
             self._queue,
             trace_keys("reconcile health check", self._reconcile),
-            count=CHECK_WORKERS,
+            count=_CHECK_WORKERS,
             rng=process.rng,
         )
         process.health_checks.append(self)
         process.wide_checks.on_change(self._on_check, self._wake_all)
 
     async def follow(self) -> None:
-        """Follow the checks of all namespaces, once they are needed, until cancelled."""
         await self._process.wide_checks.run(self._process.clock)
 
     def start(self, tasks: TaskStack) -> None:
-        """Begin to act."""
         self._wake_all()
         tasks.start("health workers of other namespaces", self._workers.run())
 
     def find_stall(self, group: str) -> CheckFinding | None:
-        """Return nothing: the groups of these namespaces are not known."""
         return None
 
     def list_selecting(self, check: HealthCheck) -> list[ReleaseRollout]:
-        """Return none: there are no Rollouts in these namespaces."""
         return []
 
     def describe_wait(self, rollout: ReleaseRollout) -> str:
-        """Return nothing, for no Rollout."""
         return ""
 
     def wake(self, rollouts: Sequence[ReleaseRollout]) -> None:
-        """Reconcile the checks that Rollouts may select."""
         for check in self._process.wide_checks.list_checks():
             if any(takes_check(rollout, check) for rollout in rollouts):
                 self._add(check)
@@ -515,7 +472,7 @@ class OtherHealthChecks(Feature):
         controller = self._controllers.get(namespace)
         if controller is None:
             wide = self._process.wide_checks
-            controller = self._controllers[namespace] = build_controller(
+            controller = self._controllers[namespace] = _build_controller(
                 self._process,
                 namespace,
                 self._client,
@@ -534,10 +491,10 @@ class OtherHealthChecks(Feature):
             for checks in self._process.health_checks
             for rollout in checks.list_selecting(check)
         ]
-        return take_snapshot(self._process, self._client, selected)
+        return _take_snapshot(self._process, self._client, selected)
 
     def _on_check(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
-        """Wake a check that has changed; what others write matters where it has to be reset."""
+        """Wake a changed check; a status that somebody else wrote counts where it must be reset."""
         for check in list_decoded((new or old,), HealthCheck):
             if old is not None and new is not None and _get_wish(old) == _get_wish(new):
                 if self._needs_reset(check):
@@ -563,7 +520,7 @@ class OtherHealthChecks(Feature):
         return all(checks.namespace != namespace for checks in self._process.health_checks)
 
 
-def build_controller(
+def _build_controller(
     process: Process,
     namespace: str,
     client: ApiClient,
@@ -574,7 +531,6 @@ def build_controller(
     observe: Callable[[HealthCheck], CheckSnapshot],
     is_elsewhere: bool = False,
 ) -> CheckController:
-    """Return the controller of the HealthChecks of a namespace."""
     newest = NewestObjects(get_cached, namespace, client, DECODERS["HealthCheck"])
     longest = process.settings.reconcile_interval
     return CheckController(
@@ -589,12 +545,12 @@ def build_controller(
     )
 
 
-def take_snapshot(
+def _take_snapshot(
     process: Process, client: ApiClient, selected: Sequence[tuple[NamespaceChecks, ReleaseRollout]]
 ) -> CheckSnapshot:
-    """Return the Rollouts that may select a check, each with what knows its namespace.
+    """Return the Rollouts that may select a check.
 
-    Labels of namespaces are empty where they may not be read, as Rollouts say. Raises Unreachable.
+    Namespace labels are empty where they may not be read. Raises Unreachable.
     """
     namespaces: Mapping[str, Labels] = {}
     wide = process.wide_checks
@@ -608,8 +564,7 @@ def take_snapshot(
     )
 
 
-def find_stall(process: Process, place: FluxReference) -> CheckFinding | None:
-    """Return why a group, of any namespace that this process acts for, waits for a person."""
+def _find_stall(process: Process, place: FluxReference) -> CheckFinding | None:
     for checks in process.health_checks:
         if checks.namespace == place.namespace:
             return checks.find_stall(place.name)
@@ -617,7 +572,6 @@ def find_stall(process: Process, place: FluxReference) -> CheckFinding | None:
 
 
 def _get_wish(watched: AnyWatched) -> object:
-    """Return a check without its status."""
     decoded = watched.decoded if isinstance(watched, WatchedObject) else watched
     if not isinstance(decoded, HealthCheck):
         return decoded
@@ -625,7 +579,7 @@ def _get_wish(watched: AnyWatched) -> object:
 
 
 def _get_cause(rollout: ReleaseRollout) -> object:
-    """Return the parts of a Rollout that make its checks start anew, or wait."""
+    """Return the parts of a Rollout that restart its checks or make them wait."""
     current = rollout.status.current
     entry = None if current is None else (current.id, current.version.tag, current.timestamp)
     retry = None if current is None else (current.last_retry_timestamp, current.bake_status)
@@ -635,12 +589,8 @@ def _get_cause(rollout: ReleaseRollout) -> object:
     return entry, retry, wait, rollout.spec.checks, rollout.waits_for_flux
 
 
-# Schedules that are reconciled at a time; each mostly waits for the API server.
-SCHEDULE_WORKERS: Final = 4
-
-
-class Schedules(Feature):
-    """The controller of schedules, of one namespace or of the cluster."""
+class _Schedules(Feature):
+    """The controller of the schedules of one namespace, or of the cluster."""
 
     def __init__(
         self,
@@ -652,7 +602,7 @@ class Schedules(Feature):
         *,
         namespace: str = "",
     ) -> None:
-        """`record` has an Event written soon; `namespace` is empty for schedules of the cluster."""
+        """`namespace` is empty for schedules of the cluster."""
         self._process = process
         self._client = client
         self._resource = resource
@@ -663,7 +613,7 @@ class Schedules(Feature):
         self._workers = Workers(
             self._queue,
             trace_keys("reconcile schedule", self._build_controller().reconcile),
-            count=SCHEDULE_WORKERS,
+            count=_SCHEDULE_WORKERS,
             rng=process.rng,
         )
         kinds.schedules.on_change(self._on_schedule)
@@ -673,7 +623,6 @@ class Schedules(Feature):
             kinds.namespaces.on_change(lambda old, new: self._wake_all())
 
     def start(self, tasks: TaskStack) -> None:
-        """Begin to act."""
         self._wake_all()
         tasks.start("schedule workers", self._workers.run())
 
@@ -709,7 +658,7 @@ class Schedules(Feature):
                 self._queue.add(name)
 
     def _on_rollout(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
-        """Wake the schedules that select a Rollout, which its status never changes."""
+        """Wake the schedules that select a Rollout, unless only its status changed."""
         before, after = read_gated(old), read_gated(new)
         if before == after:
             return
@@ -725,8 +674,7 @@ class Schedules(Feature):
         return list_decoded(self._kinds.schedules.store.list_all(), ScheduleObject)
 
 
-def build_caches(context: Context, client: ApiClient) -> ReleaseCaches:
-    """Return the caches of all kinds; this client fills them once `follow` is called."""
+def _build_caches(context: Context, client: ApiClient) -> ReleaseCaches:
     make_informer = partial(context.make_informer, client)
 
     def follow_here(*resources: Resource) -> FollowedKind:
@@ -744,22 +692,58 @@ def build_caches(context: Context, client: ApiClient) -> ReleaseCaches:
     )
 
 
-def follow(caches: ReleaseCaches, context: Context, tasks: TaskStack) -> None:
-    """Begin to follow all kinds."""
-    for kind in caches.list_kinds():
-        tasks.start(f"{kind.kind} informer", kind.run(context.clock))
+class Releases(Feature):
+    """All controllers of releases, and the caches that they share."""
 
-
-class DescribedReleases:
-    """Describes the Rollouts, schedules and HealthChecks of one namespace."""
-
-    def __init__(self, context: Context, caches: ReleaseCaches, rollouts: RolloutReleases) -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
-        self._caches = caches
-        self._rollouts = rollouts
+        self._caches = _build_caches(context, context.open("following releases", Priority.LIST))
+        caches = self._caches
+        show_releases(
+            context.metrics.registry,
+            lambda: list_decoded(caches.rollouts.store.list_all(), ReleaseRollout, RefusedRelease),
+            lambda: list_decoded(caches.checks.store.list_all(), HealthCheck),
+        )
+        self._rollouts = RolloutReleases(context, caches)
+        self._controllers = (
+            self._rollouts,
+            self._build_schedules(),
+            _HealthChecks(context, caches),
+        )
+
+    def _build_schedules(self) -> _Schedules:
+        context, caches = self._context, self._caches
+        context.process.followed_schedules.append(caches.schedules)
+        return _Schedules(
+            context.process,
+            context.open("keeping gates", Priority.READ),
+            kinds.ROLLOUT_SCHEDULES,
+            ScheduleKinds(schedules=caches.schedules, rollouts=caches.rollouts, gates=caches.gates),
+            context.events.report,
+            namespace=context.namespace,
+        )
+
+    @property
+    def busy(self) -> int:
+        return sum(controller.busy for controller in self._controllers)
+
+    def follow(self, tasks: TaskStack) -> None:
+        for kind in self._caches.list_kinds():
+            tasks.start(f"{kind.kind} informer", kind.run(self._context.clock))
+
+    def start(self, tasks: TaskStack) -> None:
+        for controller in self._controllers:
+            controller.start(tasks)
+
+    def close(self) -> None:
+        for controller in self._controllers:
+            controller.close()
+
+    async def finish(self) -> None:
+        for controller in self._controllers:
+            await controller.finish()
 
     def describe_releases(self) -> Iterator[ReleaseDescription]:
-        """Yield all Rollouts by name."""
         common = ReleaseObjects(schedules=self._list_schedules(), checks=self._list_checks())
         for watched in sorted(self._caches.rollouts.store.list_all(), key=lambda each: each.name):
             if isinstance(watched, Unreadable):
@@ -768,17 +752,15 @@ class DescribedReleases:
                 yield self._describe_release(watched.decoded, common)
 
     def describe_schedules(self) -> Iterator[ScheduleDescription]:
-        """Yield the schedules of the namespace, and those of the cluster."""
         return map(describe_schedule, self._list_schedules())
 
     def describe_checks(self) -> Iterator[HealthCheckDescription]:
-        """Yield all HealthChecks by name."""
         labels = self._context.process.wide_checks.map_labels()
         for check in self._list_checks():
             yield describe_check(check, self._list_selecting(check), labels)
 
     def _list_selecting(self, check: HealthCheck) -> Iterator[ReleaseRollout]:
-        """Yield the Rollouts that may select a check, those of other namespaces as well."""
+        """Yield the Rollouts of any namespace that may select a check."""
         yield from self._caches.list_selecting(check)
         for other in self._context.process.health_checks:
             for rollout in other.list_selecting(check):
@@ -815,92 +797,29 @@ class DescribedReleases:
         return order_schedules(each for each in schedules if each.head.namespace in here)
 
 
-class Releases(Feature):
-    """All controllers of releases, and their shared caches."""
+class ClusterSchedules(_Schedules):
+    """The controller of ClusterRolloutSchedules.
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._caches = build_caches(context, context.open("following releases", Priority.LIST))
-        caches = self._caches
-        show_releases(
-            context.metrics.registry,
-            lambda: list_decoded(caches.rollouts.store.list_all(), ReleaseRollout, RefusedRelease),
-            lambda: list_decoded(caches.checks.store.list_all(), HealthCheck),
-        )
-        rollouts = RolloutReleases(context, self._caches)
-        self.describer = DescribedReleases(context, self._caches, rollouts)
-        self._controllers = (
-            rollouts,
-            self._build_schedules(),
-            HealthChecks(context, self._caches),
-        )
-
-    def _build_schedules(self) -> Schedules:
-        context, caches = self._context, self._caches
-        context.process.followed_schedules.append(caches.schedules)
-        return Schedules(
-            context.process,
-            context.open("keeping gates", Priority.READ),
-            kinds.ROLLOUT_SCHEDULES,
-            ScheduleKinds(schedules=caches.schedules, rollouts=caches.rollouts, gates=caches.gates),
-            context.events.report,
-            namespace=context.namespace,
-        )
-
-    @property
-    def busy(self) -> int:
-        """Return how many objects are reconciled now."""
-        return sum(controller.busy for controller in self._controllers)
-
-    def follow(self, tasks: TaskStack) -> None:
-        """Begin to follow all that releases depend on."""
-        follow(self._caches, self._context, tasks)
-
-    def start(self, tasks: TaskStack) -> None:
-        """Begin to act."""
-        for controller in self._controllers:
-            controller.start(tasks)
-
-    def close(self) -> None:
-        """Begin nothing new from now on."""
-        for controller in self._controllers:
-            controller.close()
-
-    async def finish(self) -> None:
-        """Wait until no object is reconciled."""
-        for controller in self._controllers:
-            await controller.finish()
-
-
-# A role, or a definition, is changed by a person.
-CHECK_INTERVAL: Final = timedelta(minutes=1)
-# Rollouts wait for the answer.
-TRY_AGAIN: Final = timedelta(seconds=5)
-_RESOURCE: Final = kinds.CLUSTER_ROLLOUT_SCHEDULES
-
-
-class ClusterSchedules:
-    """The controller of the ClusterRolloutSchedules of a process."""
+    The right to list them is checked now and then, since a denied list would count as an error.
+    Rollouts, gates and namespaces of the cluster are followed from the first schedule on.
+    """
 
     def __init__(self, process: Process, record: Callable[[EventRecord], None]) -> None:
-        """`record` has an Event written soon."""
-        self._process = process
-        self._client = process.open("keeping gates of the cluster", Priority.READ)
+        client = process.open("keeping gates of the cluster", Priority.READ)
+        kinds = _follow_cluster(process)
+        super().__init__(process, client, _RESOURCE, kinds, record)
         # Each replica checks its rights, whether or not it acts.
         self._rights_client = process.open_unfenced("reading rights", Priority.LIST)
         self._wanted = asyncio.Event()
-        self._kinds = self._follow_kinds()
-        self._wide = process.wide_schedules = WideSchedules(self._kinds)
-        self._schedules = Schedules(process, self._client, _RESOURCE, self._kinds, record)
-        self._kinds.schedules.on_change(lambda old, new: self._wanted.set())
-        process.followed_schedules.append(self._kinds.schedules)
-        show_schedules(process.metrics.registry, self._list_schedules)
+        self._wide = process.wide_schedules = WideSchedules(kinds)
+        kinds.schedules.on_change(lambda old, new: self._wanted.set())
+        process.followed_schedules.append(kinds.schedules)
+        show_schedules(process.metrics.registry, self._list_followed)
 
     async def follow(self) -> None:
-        """Follow what schedules of the cluster need, until cancelled."""
         clock = self._process.clock
         while not await self._may_follow():
-            await clock.sleep(CHECK_INTERVAL if self._wide.problem is None else TRY_AGAIN)
+            await clock.sleep(_CHECK_INTERVAL if self._wide.problem is None else _TRY_AGAIN)
         first, *others = self._kinds.list_kinds()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(first.run(clock), name=f"{first.kind} informer")
@@ -908,25 +827,11 @@ class ClusterSchedules:
             for kind in others:
                 tasks.create_task(kind.run(clock), name=f"{kind.kind} informer of the cluster")
 
-    def start(self, tasks: TaskStack) -> None:
-        """Begin to act."""
-        self._schedules.start(tasks)
-
-    def close(self) -> None:
-        """Begin nothing new from now on."""
-        self._schedules.close()
-
-    async def finish(self) -> None:
-        """Wait until no schedule is reconciled."""
-        await self._schedules.finish()
-
-    def _list_schedules(self) -> Iterator[ScheduleObject]:
-        """Yield the schedules of all namespaces, and of the cluster."""
+    def _list_followed(self) -> Iterator[ScheduleObject]:
         for kind in self._process.followed_schedules:
             yield from list_decoded(kind.store.list_all(), ScheduleObject)
 
     async def _may_follow(self) -> bool:
-        """Return whether the kind is there, and may be listed: a forbidden list is not tried."""
         problem = None
         try:
             is_there = await self._is_granted()
@@ -952,20 +857,20 @@ class ClusterSchedules:
             return True  # rights cannot be checked: the list shows them
         return decode_allowed(SELF_ACCESS_REVIEWS.kind, answer)
 
-    def _follow_kinds(self) -> ScheduleKinds:
-        process = self._process
-        client = process.open("following releases of the cluster", Priority.LIST)
 
-        def follow(resource: Resource) -> FollowedKind:
-            return follow_kind(
-                [resource],
-                client,
-                lambda of: Informer(client, of, process.metrics, process.clock, process.rng),
-            )
+def _follow_cluster(process: Process) -> ScheduleKinds:
+    client = process.open("following releases of the cluster", Priority.LIST)
 
-        return ScheduleKinds(
-            schedules=follow(_RESOURCE),
-            rollouts=follow(kinds.ROLLOUTS),
-            gates=follow(kinds.ROLLOUT_GATES),
-            namespaces=follow(NAMESPACES),
+    def follow(resource: Resource) -> FollowedKind:
+        return follow_kind(
+            [resource],
+            client,
+            lambda of: Informer(client, of, process.metrics, process.clock, process.rng),
         )
+
+    return ScheduleKinds(
+        schedules=follow(_RESOURCE),
+        rollouts=follow(kinds.ROLLOUTS),
+        gates=follow(kinds.ROLLOUT_GATES),
+        namespaces=follow(NAMESPACES),
+    )

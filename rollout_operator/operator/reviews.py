@@ -1,23 +1,16 @@
-"""Composition of the reviews of a namespace, and of the controller of granted downscales.
+"""The reviews of each namespace, and the controller of the downscales that they allow.
 
-Between its clients: which server serves the reviews, and under which certificate, is decided in
-`operator.webhooks`. Start: downscales of an earlier process adopted, then the controller. Stop: no
-new downscale is begun, those whose pods are being called are waited for.
-
-Which namespace answers a review: that of its object, where several are watched.
-
-A review of an object elsewhere is answered by the first of them, as a process of one namespace
-does: it says that the namespace is not watched. A review of a namespace that is not followed yet is
-refused, to be tried again.
-
-The webhook configurations of the cluster, followed once for all namespaces of the process.
-
-They are of the cluster, and a role may forbid them: nothing waits for them.
+Which server serves them is decided in `operator.webhooks`. A review is answered by the namespace of
+its object. One of a namespace that is not watched is answered by the first namespace, which says
+so; one of a namespace whose caches are not filled yet is refused for now. Webhook configurations
+are cluster-scoped: they are followed once for all namespaces, and nothing waits for them because a
+Role may forbid them.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -65,7 +58,20 @@ from rollout_operator.web.no_downscale import (
 )
 from rollout_operator.web.prepare_downscale import PrepareContext, PrepareDownscale
 
-OnConfiguration = Callable[[Configuration | None, Configuration | None], None]
+_OnConfiguration = Callable[[Configuration | None, Configuration | None], None]
+_NO_DOWNSCALE_PATH: Final = "/admission/no-downscale"
+PREPARE_PATH: Final = "/admission/prepare-downscale"
+EVICTION_PATH: Final = "/admission/pod-eviction"
+_BUDGETS_PATH: Final = "/admission/zpdb-validation"
+LED_PATHS: Final = (PREPARE_PATH, EVICTION_PATH)
+"""Paths of reviews that only the elected replica decides."""
+# Sets whose downscales are reconciled at a time; each mostly waits for pods.
+_WORKERS: Final = 8
+# After its last review a request is written within moments, where nothing else holds it up.
+_WRITE_LIMIT: Final = timedelta(seconds=1)
+# A namespace of which a review is the first sign is listed in a few milliseconds.
+_KNOWN_WITHIN: Final = timedelta(seconds=1)
+Begin = Callable[[str], Awaitable[None]]
 
 
 class Configurations:
@@ -78,7 +84,6 @@ class Configurations:
         self._stores: list[ConfigurationStore] = []
 
     def list_all(self) -> list[Configuration]:
-        """Return the cached configurations."""
         return [configuration for store in self._stores for configuration in store.list_all()]
 
     def collect_kinds(self, path: str) -> set[str]:
@@ -92,8 +97,7 @@ class Configurations:
             if hook.path == path
         }
 
-    def follow(self, tasks: TaskStack, on_change: OnConfiguration) -> None:
-        """Begin to follow them, and call back with each change."""
+    def follow(self, tasks: TaskStack, on_change: _OnConfiguration) -> None:
         process = self._process
         client = process.open("following configurations", Priority.LIST)
         for resource in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS):
@@ -121,22 +125,7 @@ class Configurations:
         return Informer(client, collection, process.metrics, process.clock, process.rng)
 
 
-NO_DOWNSCALE_PATH: Final = "/admission/no-downscale"
-PREPARE_PATH: Final = "/admission/prepare-downscale"
-EVICTION_PATH: Final = "/admission/pod-eviction"
-BUDGETS_PATH: Final = "/admission/zpdb-validation"
-LED_PATHS: Final = (PREPARE_PATH, EVICTION_PATH)
-"""Paths of reviews that only the replica that leads decides."""
-
-# Sets whose downscales are reconciled at a time; each mostly waits for pods.
-WORKERS: Final = 8
-# After its last review a request is written within moments, where nothing else holds it up.
-WRITE_LIMIT: Final = timedelta(seconds=1)
-
-
 class Reviews:
-    """The hooks of one namespace, and the controller of the downscales that they grant."""
-
     def __init__(
         self,
         config: Config,
@@ -145,7 +134,7 @@ class Reviews:
         configurations: Configurations,
         forwarder: Forwarder | None = None,
     ) -> None:
-        """Build all hooks; `forwarder` passes reviews on to the replica that leads."""
+        """`forwarder` passes reviews on to the elected replica."""
         self._config = config
         self._context = context
         self._configurations = configurations
@@ -173,8 +162,9 @@ class Reviews:
             ),
         }
         self.reviewer = self._build_reviewer(budgets)
-        self.peer_reviewer = self._build_peer_reviewer()
-        """Answers reviews that other replicas pass on, and passes none on again."""
+        # Reviews that another replica has passed on are not passed on again.
+        hooks = {path: replace(led, forwarder=None) for path, led in self._led.items()}
+        self.peer_reviewer = replace(self.reviewer, hooks=hooks, keeps=lambda path: False)
         for path in self.reviewer.paths:
             context.metrics.denials.begin(name_route(path))
         context.set_informer.on_change(self._on_set)
@@ -182,11 +172,10 @@ class Reviews:
 
     @property
     def namespace(self) -> str:
-        """Return the namespace whose objects are reviewed."""
         return self._context.namespace
 
     async def is_known(self, within: timedelta) -> bool:
-        """Return whether objects are known, waiting so long for that."""
+        """Wait at most so long for the caches; return whether they are filled."""
         if self.find_lack() is None:
             return True
         try:
@@ -197,28 +186,24 @@ class Reviews:
         return True
 
     def find_lack(self) -> str | None:
-        """Say why objects are not known yet, None where they are."""
         return self._context.find_lack()
 
     async def close(self) -> None:
-        """Close the connections to pods."""
         await self._calls.close()
 
     async def settle(self, limit: timedelta) -> timedelta:
-        """Wait until nothing is being prepared, at most for `limit`; return the time that is left.
+        """Wait until nothing is being prepared, for at most `limit`; return the time left.
 
-        A request whose pods are being called comes back for its next review, `no-downscale`: with
-        the server closed before, fifty pods would have been prepared for nothing. Calls to pods
-        that are under way are finished, all others are left to the next process.
+        A request whose pods have been called comes back for its next review, `no-downscale`: if the
+        server closed before, fifty pods would have been prepared for nothing.
         """
         clock = self._context.clock
         end = clock.elapsed() + limit
         await self._wait_none(ReservationState.PREPARING, limit)
-        await self._wait_none(ReservationState.OPEN, min(WRITE_LIMIT, end - clock.elapsed()))
+        await self._wait_none(ReservationState.OPEN, min(_WRITE_LIMIT, end - clock.elapsed()))
         return max(end - clock.elapsed(), timedelta(0))
 
     async def finish(self) -> None:
-        """Reconcile no downscale any more, once those underway are done."""
         self._queue.close()
         if self._workers is not None:
             await self._workers.wait_idle()
@@ -239,7 +224,6 @@ class Reviews:
                 self._queue.add(uid)
 
     async def _wait_none(self, state: ReservationState, limit: timedelta) -> None:
-        """Wait until no downscale is at this stage, at most for `limit`."""
         downscales, changed = self._context.downscales, asyncio.Event()
         downscales.on_change(lambda uid, group: changed.set())
         try:
@@ -262,7 +246,7 @@ class Reviews:
             pod_records=PodRecords(self._reviewing, self._name),
             pods=self._calls,
             clock=context.clock,
-            server_time=self._get_server_time,
+            server_time=partial(context.get_time, self._reviewing),
             namespace=context.namespace,
             cluster_domain=config.cluster_domain,
             is_stopping=lambda: context.is_stopping,
@@ -287,9 +271,9 @@ class Reviews:
         checked = self._make_parents(self._checking)
         return Reviewer(
             hooks={
-                NO_DOWNSCALE_PATH: NoDownscale(checked, fails_closed=config.fails_closed),
+                _NO_DOWNSCALE_PATH: NoDownscale(checked, fails_closed=config.fails_closed),
                 **self._led,
-                BUDGETS_PATH: ZpdbValidation(
+                _BUDGETS_PATH: ZpdbValidation(
                     budgets.catalog, context.pods, namespace=context.namespace
                 ),
             },
@@ -301,18 +285,14 @@ class Reviews:
         )
 
     def _shows_set(self, review: Review) -> bool:
-        """Return whether the cache shows the set under review: UIDs are not guessed."""
+        """Return whether the cache holds the StatefulSet under review: UIDs cannot be guessed."""
         sts = self._context.sets.get(review.namespace, review.name)
         return sts is not None and isinstance(review.old, Scalable) and sts.uid == review.old.uid
 
     def _shows_pod(self, review: Review) -> bool:
-        """Return whether the cache shows a running pod: the replica that leads reads no other."""
+        """Return whether the cache holds a running pod: the elected replica ignores others."""
         pod = self._context.pods.get(review.namespace, review.name)
         return isinstance(pod, Pod) and is_running(pod)
-
-    def _build_peer_reviewer(self) -> Reviewer:
-        hooks = {path: replace(led, forwarder=None) for path, led in self._led.items()}
-        return replace(self.reviewer, hooks=hooks, keeps=lambda path: False)
 
     def _for_leader(self, path: str, hook: ReviewHook) -> LeaderOnly:
         context = self._context
@@ -334,9 +314,6 @@ class Reviews:
             clock=context.clock,
         )
 
-    def _get_server_time(self) -> datetime:
-        return self._context.get_time(self._reviewing)
-
     def _count_verdict(self, path: str, review: Review, verdict: Verdict) -> None:
         metrics = self._context.metrics
         if not verdict.is_allowed:
@@ -351,15 +328,13 @@ class Reviews:
         counter.inc()
 
     def _may_patch(self, path: str) -> bool:
-        """Return whether the webhook of this path takes patches: a mutating webhook, and no other.
+        """Return whether the webhook of this path is a mutating one, as our configurations say.
 
-        A validating webhook whose answer holds a patch fails. A review does not name its webhook,
-        our configurations do.
+        An answer with a patch would fail a validating webhook, and a review names no webhook.
         """
         return self._configurations.collect_kinds(path) == {MUTATING_WEBHOOKS.kind}
 
     def lead(self, tasks: TaskStack) -> None:
-        """Begin to reconcile downscales; the caches must be filled."""
         context = self._context
         downscales = context.downscales
         controller = DownscaleController(
@@ -372,7 +347,7 @@ class Reviews:
             calls=self._calls,
             client=self._settling,
             clock=context.clock,
-            server_time=self._get_server_time,
+            server_time=partial(context.get_time, self._reviewing),
             cluster_domain=context.settings.cluster_domain,
         )
         # Before any rollout is reconciled: a downscale underway holds its group back.
@@ -383,7 +358,7 @@ class Reviews:
         self._workers = Workers(
             self._queue,
             trace_keys("reconcile downscales", controller.reconcile),
-            count=WORKERS,
+            count=_WORKERS,
             rng=context.rng,
         )
         tasks.start("downscale workers", self._workers.run())
@@ -405,16 +380,10 @@ class Reviews:
         self._context.health.part("pods", describe=downscales.backlog.describe_unreached)
 
 
-# A namespace of which a review is the first sign is listed in a few milliseconds.
-KNOWN_WITHIN: Final = timedelta(seconds=1)
-
 Choose = Callable[[Reviews], Reviewer]
-Begin = Callable[[str], Awaitable[None]]
 
 
 class _Routes(msgspec.Struct, frozen=True):
-    """The reviews of all namespaces; more may come."""
-
     reviews: Mapping[str, Reviews]
     choose: Choose
     begin: Begin
@@ -425,7 +394,6 @@ class _Routes(msgspec.Struct, frozen=True):
         return next(iter(self.reviews.values())) if reviews is None else reviews
 
     def count(self, path: str, review: Review, verdict: Verdict) -> None:
-        """Count a verdict where it was made."""
         self.choose(self.get(review.namespace)).on_verdict(path, review, verdict)
 
 
@@ -439,7 +407,7 @@ class _RoutedHook(msgspec.Struct, frozen=True):
         if review.namespace not in self.routes.reviews:
             await self.routes.begin(review.namespace)
         reviews = self.routes.get(review.namespace)
-        if review.namespace == reviews.namespace and not await reviews.is_known(KNOWN_WITHIN):
+        if review.namespace == reviews.namespace and not await reviews.is_known(_KNOWN_WITHIN):
             text = f"namespace {review.namespace} is not followed yet: {reviews.find_lack()}"
             return refuse(Code.CANNOT_CHECK, f"{text}; try again", status=RETRY)
         with bind_keys(namespace=review.namespace):
@@ -449,7 +417,7 @@ class _RoutedHook(msgspec.Struct, frozen=True):
 def route_reviews(reviews: Mapping[str, Reviews], choose: Choose, begin: Begin) -> Reviewer:
     """Return a reviewer that has each namespace answer its reviews; there must be one at least.
 
-    `begin` is called with a namespace that is not among them, and may add it.
+    `begin` is called with an unknown namespace, and may add it.
     """
     routes = _Routes(reviews, choose, begin)
     first = choose(next(iter(reviews.values())))

@@ -1,8 +1,8 @@
-"""Composition of the webhook servers: certificate, CA bundle, the reviews of `operator.reviews`.
+"""The webhook servers of one process: certificate, CA bundle, listeners.
 
-Start: the reviews, certificate served, CA bundle injected, the server for other replicas, the
-server for the API server. Stop: no new downscale is begun, reviews are answered until API servers
-call others, those in flight get their answer.
+Start: reviews, certificate, CA bundle, the server for other replicas, the server for the API
+server. Stop: no new downscale begins, reviews are answered until API servers call another replica,
+reviews in flight get their answer.
 """
 
 import ssl
@@ -39,17 +39,17 @@ from rollout_operator.web.dispatch import Forwarder, ForwardOutcome, Peers, Revi
 from rollout_operator.web.middleware import ClusterRules, name_route
 from rollout_operator.web.webhooks import ServerOptions, WebhookServer
 
-PEER_FLAG: Final = "-server-tls.peer-port"
+_PEER_FLAG: Final = "-server-tls.peer-port"
 # The next elected process is known within a second; a read of one object costs next to nothing.
-POLL_EVERY: Final = timedelta(milliseconds=500)
-SELF_SIGNED_FLAG: Final = "-server-tls.self-signed-cert.enabled"
+_POLL_EVERY: Final = timedelta(milliseconds=500)
+_SELF_SIGNED_FLAG: Final = "-server-tls.self-signed-cert.enabled"
 
 
 class Webhooks:
-    """All parts of the webhooks of one process, wired: a `ReviewServer` of the fleet."""
+    """Implements `ReviewServer` of the fleet."""
 
     def __init__(self, config: Config, process: Process, cluster: ClusterRules) -> None:
-        """Build everything; needs a running loop. Raises ConfigError for an unreadable file."""
+        """Needs a running loop. Raises ConfigError for an unreadable file."""
         self._config = config
         self._process = process
         self._cluster = cluster
@@ -60,23 +60,21 @@ class Webhooks:
         self._configurations = Configurations(process, config.bundle_names)
         self._reviews: dict[str, Reviews] = {}
         self.begin_namespace: Begin = _begin_none
-        """Called with each namespace of which a review is the first sign."""
+        """Called with each namespace that a review names and this process does not watch."""
         self._injector = (
             self._build_injector() if config.updates_bundle and config.self_signed else None
         )
         self._server: WebhookServer | None = None
         self._peer_server: WebhookServer | None = None
         self._has_others = False
-        """Whether another process may answer reviews once this process ends."""
+        """Whether another process may answer reviews once this one ends."""
 
     def make_reviews(self, context: Context, budgets: Budgets) -> Reviews:
-        """Return the reviews of another namespace, also while others are served."""
         reviews = Reviews(self._config, context, budgets, self._configurations, self._forwarder)
         self._reviews[reviews.namespace] = reviews
         return reviews
 
     def report_to(self, health: Health) -> None:
-        """Have `health` show what is missing or broken."""
         health.part(
             "webhooks",
             is_ready=self._find_lack,
@@ -103,7 +101,7 @@ class Webhooks:
                 self._config.peer_port,
                 self._route(lambda reviews: reviews.peer_reviewer),
                 lambda: self._serving.peers.accepting,
-                ServerOptions(client_host=self._names[0], flag=PEER_FLAG),
+                ServerOptions(client_host=self._names[0], flag=_PEER_FLAG),
             )
             log.info("Answering other replicas", address=self._process.address)
         elif self._config.lease:
@@ -128,9 +126,9 @@ class Webhooks:
         return left
 
     async def drain(self, limit: timedelta) -> None:
-        """Answer for as long as API servers may still call, then the reviews in flight, and end.
+        """Answer while API servers may still call, then finish the reviews in flight, and close.
 
-        The latter takes at most `limit`; no connection is accepted meanwhile.
+        Only the reviews in flight have the limit; no connection is accepted meanwhile.
         """
         if self._has_others:
             await self._linger()
@@ -150,10 +148,10 @@ class Webhooks:
         return [server for server in (self._server, self._peer_server) if server is not None]
 
     async def _linger(self) -> None:
-        """Go on answering until no API server sends reviews to this process any more.
+        """Go on answering until no API server calls this process any more.
 
-        API servers learn of its end some moments later than the process itself. Reviews for the
-        replica that leads go to the next leader as soon as it is known.
+        API servers learn that it ends some moments later. Reviews for the elected replica go to the
+        next one as soon as it is known.
         """
         clock, election = self._process.clock, self._process.election
         for server in self._servers:
@@ -161,7 +159,7 @@ class Webhooks:
         end = (self._process.stopping_since or clock.elapsed()) + self._config.shutdown_delay
         while (left := end - clock.elapsed()) > timedelta(0):
             await election.read_leader()
-            await clock.sleep(min(POLL_EVERY, left))
+            await clock.sleep(min(_POLL_EVERY, left))
 
     async def _serve(
         self,
@@ -195,14 +193,10 @@ class Webhooks:
         return f"no certificate yet: {error}" if error else "not served yet"
 
     def _describe_certificate(self) -> str | None:
-        """Say what is wrong with the certificate that is served: a restart may find none."""
-        if (
-            self._server is None
-            or self._certificates is None
-            or self._certificates.last_error is None
-        ):
+        error = None if self._certificates is None else self._certificates.last_error
+        if self._server is None or error is None:
             return None
-        return f"served, but not as they should be: {self._certificates.last_error}"
+        return f"served, but not as they should be: {error}"
 
     def _find_fault(self) -> str | None:
         is_ending = self._process.is_stopping
@@ -211,9 +205,9 @@ class Webhooks:
 
     def _explain_no_address(self) -> str:
         if not self._config.self_signed:
-            return f"the certificate is not of a CA of ours: {SELF_SIGNED_FLAG} is false"
+            return f"the certificate is not of a CA of ours: {_SELF_SIGNED_FLAG} is false"
         if not self._config.peer_port:
-            return f"{PEER_FLAG} is 0"
+            return f"{_PEER_FLAG} is 0"
         return "POD_IP in the environment is not the address of a pod"
 
     def _build_forwarder(self) -> Forwarder | None:
@@ -229,10 +223,10 @@ class Webhooks:
         for path in LED_PATHS:
             for outcome in ForwardOutcome:
                 process.metrics.forwarded_reviews.labels(name_route(path), outcome)
-        return Forwarder(peers, process.clock, self._count_forwarded)
-
-    def _count_forwarded(self, path: str, outcome: ForwardOutcome) -> None:
-        self._process.metrics.forwarded_reviews.labels(name_route(path), outcome).inc()
+        count = process.metrics.forwarded_reviews.labels
+        return Forwarder(
+            peers, process.clock, lambda path, outcome: count(name_route(path), outcome).inc()
+        )
 
     def _build_injector(self) -> BundleInjector:
         process = self._process
@@ -261,7 +255,7 @@ class Webhooks:
         tasks.start("certificate files", files.run())
 
     async def _start_own_certificate(self, tasks: TaskStack) -> None:
-        process, config = self._process, self._config
+        process, config, injector = self._process, self._config, self._injector
         wanted = Wanted(
             names=self._names,
             organisation=config.organisation,
@@ -271,8 +265,8 @@ class Webhooks:
         client = process.open_unfenced("certificate", Priority.READ)
         store = SecretStore(client, namespace=process.namespace, name=config.secret_name)
         callbacks = CertificateCallbacks(
-            holds=self._holds_bundle,
-            on_change=self._wake_injector,
+            holds=lambda bundle: injector is None or injector.holds(bundle),
+            on_change=lambda: None if injector is None else injector.wake(),
             record_expiry=self._record_expiry,
         )
         self._certificates = CertificateController(
@@ -280,31 +274,23 @@ class Webhooks:
         )
         await self._certificates.start()
         tasks.start("certificate manager", self._certificates.run())
-        if self._injector is not None:
-            tasks.start("CA bundle injector", self._injector.run())
+        if injector is not None:
+            tasks.start("CA bundle injector", injector.run())
 
     def _record_expiry(self, which: str, not_after: datetime) -> None:
         gauge = self._process.metrics.certificate_expiry
         gauge.labels(which).set(not_after.timestamp())
 
-    def _holds_bundle(self, bundle: bytes) -> bool:
-        return self._injector is None or self._injector.holds(bundle)
-
     async def _confirm_bundle(self) -> None:
         if self._certificates is not None:
             await self._certificates.confirm()
 
-    def _wake_injector(self) -> None:
-        if self._injector is not None:
-            self._injector.wake()
 
-
-async def _begin_none(namespace: str) -> None:
-    """Add no namespace to those that were named."""
+async def _begin_none(namespace: str) -> None: ...
 
 
 def make_serving(client_ca_file: str) -> ServingCertificate:
-    """Return the certificate to serve; with a file only to clients with one of its CAs.
+    """Return the certificate to serve; with a file, only to clients with one of its CAs.
 
     Raises ConfigError: a file without a certificate would let every client in.
     """

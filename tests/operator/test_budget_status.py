@@ -14,7 +14,7 @@ from rollout_lab.world import Sandbox
 from rollout_lab.zones import ZoneSpec
 
 from rollout_operator.kube.api import ZONE_BUDGETS
-from rollout_operator.operator.engine import BudgetReports
+from rollout_operator.operator.features import BudgetReports
 from tests.operator.acting import call, change, create, patch
 from tests.simulation.drainers import zone_budget
 from tests.virtual_time import in_virtual_time

@@ -20,7 +20,7 @@ OF_RELEASES: Final = (
 PROGRAM: Final = f"""
 import sys
 import rollout_operator.operator.main
-import rollout_operator.operator.engine
+import rollout_operator.operator.fleet
 import rollout_operator.cli.run
 print([one for one in sys.modules if one.startswith({OF_RELEASES!r})])
 """
