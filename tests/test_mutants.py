@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tests.code_rules import PACKAGE
+from tests.code_rules import ROOT
 from tests.judge.promises import Verdict, Violation
 from tests.mutants.__main__ import is_enough, main, render_total
 from tests.mutants.catalogue import ALL, CATALOGUE
@@ -38,7 +38,7 @@ HARMLESS = replace(
 )
 
 
-SOURCES = read_sources(PACKAGE)
+SOURCES = read_sources(ROOT)
 
 
 def test_every_mutant_changes_one_place_and_is_still_code() -> None:
@@ -119,11 +119,11 @@ def test_an_error_that_is_none_survives(base: Path) -> None:
 
 
 def test_the_checkout_is_never_changed(base: Path) -> None:
-    before = read_sources(base / "rollout_operator")
+    before = read_sources(base)
 
     Runner(base, Budget(schedules=0, has_plans=False)).judge(MUTANT)
 
-    assert read_sources(base / "rollout_operator") == before == read_sources(PACKAGE)
+    assert read_sources(base) == before == read_sources(ROOT)
 
 
 def test_what_the_package_shows_without_a_mutant_says_nothing(base: Path, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def run_all(mutants: Sequence[Mutant], budget: Budget, jobs: int | None = None) 
     """Judge all mutants, `jobs` at a time, and report each as it ends. Raises OutOfDate."""
     results: list[Result] = []
     with copied() as base, ThreadPoolExecutor(jobs or os.cpu_count()) as threads:
-        sources = read_sources(base / "rollout_operator")
+        sources = read_sources(base)
         for mutant in mutants:  # before any of them takes its time
             mutant.change(sources)
         runner = Runner(base, budget)

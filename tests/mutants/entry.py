@@ -9,6 +9,8 @@ import msgspec
 
 from tests.simulation.runtime import DEFECT
 
+PACKAGES: Final = ("rollout_operator", "lab/rollout_lab")
+
 
 class OutOfDate(Exception):
     """The catalogue is out of date: a text that a mutant changes is not there exactly once."""
@@ -73,18 +75,22 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
         if len(files) != 1:
             places = ", ".join(map(str, files)) or "none"
             raise OutOfDate(
-                f"the catalogue is out of date: {self.name}: not in one place of rollout_operator,"
+                f"the catalogue is out of date: {self.name}: not in one place of the sources,"
                 f" but in {len(files)} ({places}): {self.old!r}"
             )
         return files[0], sources[files[0]].replace(self.old, self.new)
 
-    def apply(self, package: Path) -> Path:
-        """Put the error into a copy of the package; return the file. Raises OutOfDate."""
-        file, source = self.change(read_sources(package))
-        (package / file).write_text(source)
+    def apply(self, folder: Path) -> Path:
+        """Put the error into a copy of the checkout; return the file. Raises OutOfDate."""
+        file, source = self.change(read_sources(folder))
+        (folder / file).write_text(source)
         return file
 
 
-def read_sources(package: Path) -> dict[Path, str]:
-    """Return the sources of a package by their paths below it."""
-    return {path.relative_to(package): path.read_text() for path in sorted(package.rglob("*.py"))}
+def read_sources(folder: Path) -> dict[Path, str]:
+    """Return the sources of a checkout's packages by their paths below it.
+
+    The lab is among them: its processes are put together of the operator's parts.
+    """
+    files = (path for part in PACKAGES for path in sorted((folder / part).rglob("*.py")))
+    return {path.relative_to(folder): path.read_text() for path in files}

@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tests.code_rules import ROOT
-from tests.mutants.entry import Mutant
+from tests.mutants.entry import PACKAGES, Mutant
 from tests.mutants.trial import Line, PodAnswer, Question
 from tests.simulation.campaign import Job
 
@@ -68,7 +68,7 @@ class Runner(msgspec.Struct):
         with TemporaryDirectory(prefix=f"mutant-{mutant.name}-") as name:
             copy = Path(name)
             shutil.copytree(self.base, copy, dirs_exist_ok=True)
-            mutant.apply(copy / "rollout_operator")
+            mutant.apply(copy)
             return Result(mutant=mutant, simulation=self._request_simulation(mutant, copy))
 
     def _request_simulation(self, mutant: Mutant, copy: Path) -> str:
@@ -104,11 +104,11 @@ def copied() -> Iterator[Path]:
     """Give a folder with the package and its tests, compiled, for as long as the context lasts."""
     with TemporaryDirectory(prefix="mutants-base-") as name:
         base = Path(name)
-        for part in ("rollout_operator", "tests"):
+        for part in (*PACKAGES, "tests"):
             shutil.copytree(ROOT / part, base / part, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", base)
         # Copies keep the time of their sources, so that only the mutant's file is compiled anew.
-        parts = ("rollout_operator", "tests/judge", "tests/simulation", "tests/world")
+        parts = (*PACKAGES, "tests/judge", "tests/simulation", "tests/world")
         _run([sys.executable, "-m", "compileall", "-q", *parts], base)
         yield base
 
@@ -131,8 +131,9 @@ def _run_trial(folder: Path, question: Question) -> tuple[Line, int]:
 
 
 def _run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command where the folder's own package is the first that is found."""
-    environ = {**os.environ, "PYTHONPATH": str(folder), "PYTHONHASHSEED": "0"}
+    """Run a command where the folder's own packages are the first that are found."""
+    path = os.pathsep.join((str(folder), str(folder / "lab")))
+    environ = {**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0"}
     return subprocess.run(
         words, cwd=folder, env=environ, capture_output=True, text=True, check=False
     )
