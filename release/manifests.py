@@ -21,8 +21,8 @@ def build_install(source: Source, folder: Path, *, kubectl: str, image: str) -> 
     ).stdout
     text, count = _IMAGE.subn(rf"\g<1>{image}", rendered)
     assert count == 1, "one container runs the operator's image"
-    # Which namespace it is for, and how another one is named, stands in docs/kustomize.md.
-    head = f"# rollout-operator {source.version}, kinds and webhooks: see docs/kustomize.md\n"
+    # Which namespace it is for, and how another one is named, stands in docs/install.md.
+    head = f"# rollout-operator {source.version}, kinds and webhooks: see docs/install.md\n"
     written = folder / "install.yaml"
     written.write_text(head + text)
     return written

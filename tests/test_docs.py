@@ -12,14 +12,15 @@ from rollout_operator.planning.events import NAMED_REASONS
 from rollout_operator.planning.wording import camel_case
 from rollout_operator.telemetry.metrics import EVENT_OUTCOMES, WAIT_CODES
 from tests.own_metrics import make_all_metrics
+from tests.pages import chapter_of
 from tests.world.manifests import read_manifests
 
 ROOT = Path(__file__).parent.parent
 FLAGS = (ROOT / "docs/flags.md").read_text()
 INSTALL = (ROOT / "docs/install.md").read_text()
-METRICS = (ROOT / "docs/metrics.md").read_text()
-REASONS = (ROOT / "docs/reasons.md").read_text()
-EVENTS = (ROOT / "docs/events.md").read_text()
+METRICS = chapter_of("monitoring.md", "Metrics")
+REASONS = chapter_of("monitoring.md", "Reasons")
+EVENTS = chapter_of("monitoring.md", "Events")
 
 
 def test_the_flag_table_is_that_of_the_code() -> None:
@@ -33,7 +34,7 @@ def test_every_reason_is_explained_once(code: Code) -> None:
     """D-40: one vocabulary, documented."""
     rows = REASONS.count(f"| `{code}` |")
     assert rows == 1, (
-        f"docs/reasons.md has {rows} rows of it: see 'Add a reason' in CONTRIBUTING.md"
+        f"docs/monitoring.md has {rows} rows of it: see 'Add a reason' in CONTRIBUTING.md"
     )
 
 
@@ -46,7 +47,7 @@ def test_the_codes_that_never_hold_stand_apart() -> None:
 
     Missing pods are odd, and hold a group all the same.
     """
-    chapters = REASONS.split("\n## ")
+    chapters = REASONS.split("\n### ")
     apart = [chapter for chapter in chapters if chapter.startswith(("Moving", "Odd"))]
     codes = re.findall(r"^\| `(\w+)` \|", "\n".join(apart), re.MULTILINE)
 

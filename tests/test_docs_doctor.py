@@ -1,11 +1,11 @@
-"""`docs/doctor.md` says of each finding what the command says, and of flags what there is."""
+"""`docs/commands.md` says of each finding what the command says, and of flags what there is."""
 
 from rollout_operator.cli.doctor import OUTPUT, STRICT, render_usage
 from rollout_operator.planning.doctor import CHECKS
 from rollout_operator.planning.doctor_remedies import render_table
 from tests.code_rules import ROOT
 
-PAGE = (ROOT / "docs/doctor.md").read_text()
+PAGE = (ROOT / "docs/commands.md").read_text()
 
 
 def test_the_table_of_findings_is_that_of_the_code() -> None:

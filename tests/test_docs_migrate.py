@@ -1,4 +1,4 @@
-"""`docs/migrate.md` says of findings, rights and messages what is there, and in short sentences."""
+"""`docs/moving.md` says of findings, rights and messages what is there, and in short sentences."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from rollout_operator.model.outcome import Code
 from tests.code_rules import ROOT
 from tests.system.grants import shipped_grants
 
-PAGE: Final = (ROOT / "docs/migrate.md").read_text()
+PAGE: Final = (ROOT / "docs/moving.md").read_text().partition("\n## Shadow mode\n")[0]
 COMPONENTS: Final = ("webhooks", "scaling", "mirroring", "zone-tracker")
 VERBS: Final = r"\b(?:get|list|watch|delete|patch|update|create)\b"
 LONGEST: Final = 30

@@ -6,6 +6,7 @@ from typing import Final
 import pytest
 
 from tests.code_rules import ROOT
+from tests.pages import chapter_of
 
 README: Final = (ROOT / "README.md").read_text()
 HELM: Final = (
@@ -50,10 +51,10 @@ def test_what_tries_a_command_is_there(file: str) -> None:
 
 
 def test_both_tables_of_the_comparison_have_the_same_rows() -> None:
-    """README has some rows of docs/comparison.md, which has the sources."""
-    page = (ROOT / "docs" / "comparison.md").read_text()
+    """README has some rows of docs/moving.md, which has the sources."""
+    page = chapter_of("moving.md", "How it compares")
     known = {line.split("|")[1].strip() for line in page.splitlines() if line.startswith("| ")}
-    rows = README.partition("## How it compares")[2].partition("\n[docs/comparison")[0]
+    rows = README.partition("## How it compares")[2].partition("\n[docs/moving")[0]
     shown = [line.split("|")[1].strip() for line in rows.splitlines() if line.startswith("| ")]
 
     assert [row for row in shown[2:] if row not in known and not row.startswith("3 ")] == []

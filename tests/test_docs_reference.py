@@ -15,11 +15,12 @@ from rollout_operator.web.admin import AdminServer
 from rollout_operator.web.middleware import ClusterRules
 from tests.code_rules import ROOT
 from tests.own_metrics import make_all_metrics
+from tests.pages import chapter_of
 from tests.site.reference import PAGE, render_page
 
 LABELS: Final = (ROOT / "docs/labels.md").read_text()
-METRICS: Final = (ROOT / "docs/metrics.md").read_text()
-ENDPOINTS: Final = (ROOT / "docs/endpoints.md").read_text()
+METRICS: Final = chapter_of("monitoring.md", "Metrics")
+ENDPOINTS: Final = chapter_of("monitoring.md", "Endpoints")
 
 
 def test_custom_resources_are_those_that_are_shipped() -> None:
@@ -80,6 +81,6 @@ def test_the_webhooks_are_those_that_are_served() -> None:
 
 def collect_paths(port: str) -> set[str]:
     """Return the paths that the page names below the heading of a port."""
-    (section,) = (part for part in ENDPOINTS.split("\n## ") if part.startswith(port))
+    (section,) = (part for part in ENDPOINTS.split("\n### ") if part.startswith(port))
     rows = re.findall(r"^\| (`/[^|]*) \|", section, re.MULTILINE)
     return {path for row in rows for path in re.findall(r"`([^`]+)`", row)}

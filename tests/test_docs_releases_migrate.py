@@ -93,7 +93,7 @@ def test_each_flag_of_kuberiks_controller_has_its_counterpart() -> None:
     known = set(re.findall(r"^\| `(-[^`]+)`", (ROOT / "docs/flags.md").read_text(), re.MULTILINE))
     assert ours
     assert ours <= known
-    assert "rollout_operator_release_" in (ROOT / "docs/metrics.md").read_text()
+    assert "rollout_operator_release_" in (ROOT / "docs/monitoring.md").read_text()
 
 
 def list_differences() -> Iterator[tuple[str, bool, frozenset[str]]]:

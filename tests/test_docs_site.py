@@ -7,8 +7,9 @@ import pytest
 import yaml
 
 from tests.code_rules import ROOT
+from tests.prose import collect_anchors
 from tests.site.__main__ import list_faults
-from tests.site.forge import DOCS, FORGE, TOP, adapt, fill
+from tests.site.forge import DOCS, FORGE, MOVED, TOP, adapt, fill, render_redirect
 
 
 class PlainLoader(yaml.SafeLoader):
@@ -44,6 +45,15 @@ def test_every_page_is_in_the_navigation_once() -> None:
 def test_the_navigation_names_nothing_that_is_not_there() -> None:
     entries = {*list_entries(read_settings()["nav"])} - {*TOP.values()}
     assert {entry for entry in entries if not (DOCS / entry).exists()} == set()
+
+
+@pytest.mark.parametrize(("old", "target"), MOVED.items())
+def test_an_old_address_leads_to_where_its_text_is(old: str, target: str) -> None:
+    page, _, anchor = target.partition("#")
+
+    assert not (DOCS / old).exists()
+    assert not anchor or anchor in collect_anchors((DOCS / page).read_text())
+    assert f'"../{page.removesuffix(".md")}/"' in render_redirect(target)
 
 
 def test_nothing_is_sent_to_others_by_settings() -> None:

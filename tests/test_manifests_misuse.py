@@ -38,7 +38,7 @@ AFTER_WEBHOOKS: Final = (LEAST, DEPLOYMENTS, CERTIFICATES)
 ANYWHERE: Final = {PRIORITY}
 # What they add a second time is what is there.
 TWICE: Final = (LEAST, PRIORITY, CERTIFICATES)
-PAGE: Final = (ROOT / "docs" / "kustomize.md").read_text()
+PAGE: Final = (ROOT / "docs" / "install.md").read_text()
 
 
 @pytest.mark.parametrize("component", sorted({*COMPONENTS} - ANYWHERE - {*AFTER_WEBHOOKS}))

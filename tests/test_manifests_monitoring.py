@@ -19,13 +19,14 @@ from tests.expressions import (
     metrics_of,
 )
 from tests.kustomize import Object, render
+from tests.pages import chapter_of
 from tests.rendered import MANIFESTS, MONITORING, NAMESPACE, by_name, container_of, install
 
 pytestmark = pytest.mark.controlplane  # for kubectl, which is built like it
 
 FOLDER: Final = MANIFESTS / "components" / MONITORING
 PREFIX: Final = "rollout-operator"
-ALERTS_PAGE: Final = "docs/alerts.md"
+ALERTS_PAGE: Final = "docs/monitoring.md"
 # Of the API server, of kube-state-metrics, and what Prometheus itself knows of its targets.
 OTHERS: Final = {
     "apiserver_admission_webhook_rejection_count",
@@ -87,7 +88,7 @@ def test_dep74_dep75_the_job_is_what_dashboards_select_by(
 def test_dep77_the_alerts_that_are_promised() -> None:
     """DEP-77, section 16.1: upstream's three and Mimir's under their names, and ours."""
     rules = {rule["alert"].removeprefix(PREFIX): rule for rule in load_rules()}
-    headings = re.findall(r"^## (\w+)$", (ROOT / ALERTS_PAGE).read_text(), re.MULTILINE)
+    headings = re.findall(r"^### (\w+)$", chapter_of("monitoring.md", "Alerts"), re.MULTILINE)
 
     assert headings == [*rules], "each is explained, and no others"
     assert len(rules) == len(load_rules())
@@ -147,7 +148,7 @@ def test_runbooks_lead_to_the_status_page_of_the_operator_that_is_meant(tmp_path
 
 
 def test_another_page_is_named_as_the_document_says(tmp_path: Path) -> None:
-    """The block in docs/alerts.md, as it stands there."""
+    """The block in docs/monitoring.md, as it stands there."""
     install(tmp_path, MONITORING)
     (block,) = [
         textwrap.dedent(one)

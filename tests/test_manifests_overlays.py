@@ -47,7 +47,7 @@ def test_one_file_is_the_kinds_and_the_overlay_with_webhooks() -> None:
 
 
 def test_one_file_is_moved_to_another_namespace_by_one_word(tmp_path: Path) -> None:
-    """D-78: the word stands for the namespace and nothing else; docs/kustomize.md relies on it.
+    """D-78: the word stands for the namespace and nothing else; docs/install.md relies on it.
 
     But for the end of the name of a kind.
     """

@@ -59,7 +59,7 @@ Exit codes:
   0 if nothing is wrong, 1 if something is, or could not be read at all, 2 if the command line is
   wrong, 124 if the API server does not reach a webhook in time.
 
-Each finding is explained in docs/doctor.md.
+Each finding is explained in docs/commands.md.
 """
 
 

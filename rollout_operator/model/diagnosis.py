@@ -1,7 +1,7 @@
 """What `rollout-operator doctor` finds: frozen data that the command renders and never words.
 
 Which findings follow from what was read is decided in `planning.diagnosis`; what each code means,
-and what to do about it, stands in `planning.doctor_remedies` and in `docs/doctor.md`.
+and what to do about it, stands in `planning.doctor_remedies` and in `docs/commands.md`.
 
 What `rollout-operator doctor` has read of one namespace: the frozen snapshot that checks judge.
 

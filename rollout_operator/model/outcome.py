@@ -1,11 +1,11 @@
 """What a decision says: actions, and the reason for each action and for each inaction.
 
 One `Reason` feeds log, metric, status page, Event and denial message. `Code` is for machines and is
-documented in `docs/reasons.md`; the text is for people, with the numbers that decided.
+documented in `docs/monitoring.md`; the text is for people, with the numbers that decided.
 
-What each reason means, in one line. `docs/reasons.md` says the same, and more.
+What each reason means, in one line. `docs/monitoring.md` says the same, and more.
 
-What a person can do about each reason, in one line. `docs/reasons.md` says the same and more.
+What a person can do about each reason, in one line. `docs/monitoring.md` says the same and more.
 
 Which of the reasons of a group a person reads first: the same reason in every outlet.
 

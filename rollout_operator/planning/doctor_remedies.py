@@ -1,4 +1,4 @@
-"""What each finding means and what to do about it, once: `docs/doctor.md` shows the same."""
+"""What each finding means and what to do about it, once: `docs/commands.md` shows the same."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -26,7 +26,7 @@ def make_finding(code: FindingCode, obj: str, text: str) -> Finding:
 
 
 def render_table() -> str:
-    """Return all codes as the table of `docs/doctor.md`."""
+    """Return all codes as the table of `docs/commands.md`."""
     rows = [
         f"| `{code}` | {explanation.severity} | {explanation.meaning} | {explanation.remedy} |\n"
         for code, explanation in EXPLANATIONS.items()

@@ -14,6 +14,26 @@ TOP: Final = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
 }
+# Pages that were merged into others, by where links to them lead now.
+MOVED: Final = {
+    "alerts.md": "monitoring.md#alerts",
+    "availability.md": "install.md#availability",
+    "comparison.md": "moving.md#how-it-compares",
+    "compatibility.md": "moving.md#compatibility",
+    "demo.md": "tutorial.md#the-demo",
+    "doctor.md": "commands.md#doctor",
+    "endpoints.md": "monitoring.md#endpoints",
+    "events.md": "monitoring.md#events",
+    "faq.md": "troubleshooting.md#questions",
+    "kustomize.md": "install.md#kustomize-or-one-file",
+    "metrics.md": "monitoring.md#metrics",
+    "migrate.md": "moving.md",
+    "namespaces.md": "install.md#several-namespaces",
+    "reasons.md": "monitoring.md#reasons",
+    "shadow.md": "moving.md#shadow-mode",
+    "status-page.md": "commands.md#the-status-page",
+    "tracing.md": "monitoring.md#tracing",
+}
 RELATIVE: Final = re.compile(r"(!?\[[^\]]*\]\()(?![a-z]+:|#|/)([^)#\s]+)")
 DIAGRAM: Final = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BOX: Final = re.compile(r'^\s*(\w+)\["<b>(\w+)</b>', re.MULTILINE)
@@ -25,6 +45,19 @@ def adapt(markdown: str, own: str) -> str:
     source = {made: name for name, made in TOP.items()}.get(own, f"docs/{own}")
     linked = RELATIVE.sub(lambda link: link[1] + _lead(source, own, link[2]), markdown)
     return DIAGRAM.sub(lambda found: _tabulate(found[1]), linked)
+
+
+def render_redirect(target: str) -> str:
+    """Return a page that leads to `PAGE.md#ANCHOR`; an anchor of the old address wins."""
+    page, _, anchor = target.partition("#")
+    url = f"../{page.removesuffix('.md')}/"
+    whole = f"{url}#{anchor}" if anchor else url
+    return (
+        f'<!doctype html><meta charset="utf-8"><title>Moved</title>'
+        f'<script>location.replace("{url}" + (location.hash || "{"#" + anchor if anchor else ""}"))'
+        f'</script><noscript><meta http-equiv="refresh" content="0; url={whole}"></noscript>'
+        f'<p>This page has moved to <a href="{whole}">{whole}</a>.</p>\n'
+    )
 
 
 def fill(entry: Any) -> list[Any]:

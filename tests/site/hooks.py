@@ -7,6 +7,7 @@ that would look otherwise here than on the forge ends a strict build.
 
 import logging
 import re
+from pathlib import Path
 from typing import Final
 
 from markdown_it import MarkdownIt
@@ -15,7 +16,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from tests.code_rules import ROOT
-from tests.site.forge import TOP, adapt, fill
+from tests.site.forge import MOVED, TOP, adapt, fill, render_redirect
 
 log: Final = logging.getLogger("mkdocs.site")
 
@@ -36,6 +37,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Return the text of a page as the site wants it."""
     return adapt(markdown, page.file.src_uri)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Leave a page that leads on at each address that has moved."""
+    for old, target in MOVED.items():
+        path = Path(config.site_dir, old.removesuffix(".md"), "index.html")
+        path.parent.mkdir()
+        path.write_text(render_redirect(target), "utf-8")
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:

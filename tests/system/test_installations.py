@@ -43,7 +43,7 @@ from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 
-PAGE: Final = "kustomize.md"
+PAGE: Final = "install.md"
 SHIPPED: Final = "rollouts"
 OPERATOR: Final = "rollout-operator"
 OVERLAYS: Final = sorted(
@@ -112,9 +112,9 @@ async def test_d78_components_leave_pods_alone(
 
 
 async def test_d78_the_page_shows_what_works(world: World, tmp_path: Path) -> None:
-    """D-78: the two kustomizations of docs/kustomize.md, as they stand there."""
+    """D-78: the two kustomizations of docs/install.md, as they stand there."""
     shutil.copytree(MANIFESTS, tmp_path / "manifests")
-    inner, outer = (example_of(PAGE, word) for word in ("namespace: mimir", "- operator"))
+    inner, outer = (example_of(PAGE, word) for word in ("namespace: mimir", "- ../manifests/crds"))
     (tmp_path / "mimir" / "operator").mkdir(parents=True)
     at = tmp_path / "mimir"
     (at / "operator" / "kustomization.yaml").write_text(inner.replace("mimir", world.namespace))

@@ -33,7 +33,7 @@ from tests.world.world import World
 pytestmark = [pytest.mark.controlplane, pytest.mark.slow]
 
 RATE: Final = 10
-"""Of each kind, a second. Measured with 50, too: docs/availability.md."""
+"""Of each kind, a second. Measured with 50, too: docs/install.md."""
 UPGRADES: Final = 2
 DRAIN_LIMIT: Final = timedelta(seconds=120)
 ALL_HOOKS: Final = (NO_DOWNSCALE, PREPARE_DOWNSCALE, POD_EVICTION, ZPDB_VALIDATION)

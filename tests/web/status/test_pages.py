@@ -13,6 +13,7 @@ from rollout_operator.model.description import Description
 from rollout_operator.model.outcome import Code
 from rollout_operator.web.admin import render_schema
 from tests.code_rules import ROOT
+from tests.pages import chapter_of
 from tests.web.admin_world import World, serving
 from tests.web.status.descriptions import (
     HOSTILE,
@@ -117,7 +118,7 @@ async def test_the_schema_is_served_and_stands_in_the_documents(admin: World) ->
 
 
 def test_every_field_is_explained() -> None:
-    page = (ROOT / "docs" / "status-page.md").read_text()
+    page = chapter_of("commands.md", "The status page")
     definitions = msgspec.json.decode(render_schema())["$defs"]
     fields = {name for one in definitions.values() for name in one.get("properties", {})}
 
