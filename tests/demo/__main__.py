@@ -80,7 +80,8 @@ async def open_cluster(
             await world.create(*_list_zones(settings))
         with _step(screen, "the operator with its webhooks, under the shipped Roles"):
             await world.grant_webhooks()
-            operator = await world.operator(*TLS_FLAGS)
+            await world.grant("multi-az-rollouts")
+            operator = await world.operator(*TLS_FLAGS, "-multi-az-rollouts.enabled")
             hooks = await world.register(Registration(port=operator.tls_port, hooks=HOOKS))
             await hooks.wait_injected()
             await hooks.wait_called(ZONES[0])

@@ -1,4 +1,4 @@
-"""docs/tutorial.md, each command of it run on a cluster that `make demo-cluster` would keep."""
+"""The tutorials, each command of them run on a cluster that `make demo-cluster` would keep."""
 
 import io
 import re
@@ -16,17 +16,20 @@ from tests.system.pages import DOCS, Terminal
 from tests.world.plane import ControlPlane
 
 TUTORIAL: Final = DOCS / "tutorial.md"
+POLICIES: Final = DOCS / "tutorial-policies.md"
 NAMESPACE: Final = "demo"
 
 
 @pytest.mark.controlplane
 @pytest.mark.slow
-async def test_every_command_does_what_the_tutorial_says(plane: ControlPlane) -> None:
+async def test_every_command_does_what_the_tutorials_say(plane: ControlPlane) -> None:
     """SEED-001: after the story, on the same cluster, with kubectl and our own commands."""
     settings = Settings(ready_after=timedelta(milliseconds=700), is_kept=True)
     async with open_cluster(plane, settings, Plain(io.StringIO()), NAMESPACE) as cluster:
         config = write_kubeconfig(cluster.world)
-        await Terminal(kubeconfig=config, folder=cluster.world.folder).follow(TUTORIAL)
+        terminal = Terminal(kubeconfig=config, folder=cluster.world.folder)
+        await terminal.follow(TUTORIAL)
+        await terminal.follow(POLICIES)
         await cluster.world.judge.assert_clean()
 
 
