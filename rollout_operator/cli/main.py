@@ -156,6 +156,9 @@ def _run(command: Command, arguments: Sequence[str]) -> int:
         return ExitCode.DONE
     except ConfigError as error:
         return _refuse(error, command.help_words)
+    except NotInstalled as error:
+        _complain(str(error))
+        return ExitCode.BAD_COMMAND_LINE
     except OperatorError as error:
         _complain(_chain(error))
     except KeyboardInterrupt:

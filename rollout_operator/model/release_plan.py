@@ -9,7 +9,7 @@ What one decision on a Rollout is made of, and what comes out of it.
 
 The objects of releases that were read once, for commands that people type.
 
-What `doctor` checks, `status` describes and forecasts begin with is all of this shape.
+What `doctor` checks and `status` describes is all of this shape.
 """
 
 from collections.abc import Iterable, Mapping

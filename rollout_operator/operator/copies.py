@@ -9,16 +9,13 @@ from datetime import datetime
 from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.config.flags import get_flag
-from rollout_operator.kube import api as kinds
 from rollout_operator.kube.api import (
     CONFIG_MAPS,
     MULTI_AZ_ROLLOUTS,
     MUTATING_WEBHOOKS,
-    NAMESPACES,
     NATIVE_BUDGETS,
     NODES,
     PODS,
@@ -43,12 +40,6 @@ _OPTIONAL: Final = (
     *(ZONE_BUDGETS, NATIVE_BUDGETS, VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS, NODES),
     MULTI_AZ_ROLLOUTS,
 )
-_OF_RELEASES: Final = (
-    *((kinds.ROLLOUT_GATES,), (kinds.ROLLOUT_SCHEDULES,), (kinds.CLUSTER_ROLLOUT_SCHEDULES,)),
-    *((kinds.HEALTH_CHECKS,), kinds.IMAGE_POLICIES, kinds.OCI_REPOSITORIES, kinds.KUSTOMIZATIONS),
-    (NAMESPACES,),
-)
-_ALL_CHECKS: Final = replace(kinds.HEALTH_CHECKS, is_namespaced=False)
 _Found = tuple[Resource, msgspec.Raw]
 
 
@@ -62,8 +53,6 @@ class ObjectsCopy(msgspec.Struct, frozen=True, kw_only=True):
     read_at: datetime
     known: frozenset[str] = frozenset()
     """Kinds that were read completely, even if there is no object."""
-    absent: frozenset[str] = frozenset()
-    """Kinds of Flux that the cluster does not serve in any version."""
     unread: tuple[NotRead, ...] = ()
 
 
@@ -86,41 +75,12 @@ async def copy_namespace(client: ApiClient, namespace: str, clock: Clock) -> Obj
     )
 
 
-async def copy_releases(client: ApiClient, namespace: str, clock: Clock) -> ObjectsCopy:
-    """Return the objects that decide on Rollouts. Raises ApiError where none can be listed."""
-    reading = _Reading(client, namespace, clock)
-    found = await reading.list_all(kinds.ROLLOUTS)
-    for versions in _OF_RELEASES:
-        found += await reading.list_served(versions)
-    rollouts = [_decode(raw, kind) for kind, raw in found if kind == kinds.ROLLOUTS]
-    if any(_get_field(rollout, "healthCheckSelector", "namespaceSelector") for rollout in rollouts):
-        listed = [each for each in found if each[0] != kinds.HEALTH_CHECKS]
-        found = [*listed, *await reading.list_served((_ALL_CHECKS,))]
-    elsewhere = {
-        (str(place), str(_get_field(rollout, "releasesImagePolicy", "name")))
-        for rollout in rollouts
-        if (place := _get_field(rollout, "releasesImagePolicy", "namespace"))
-        not in (None, namespace)
-    }
-    for place, name in sorted(elsewhere):
-        other = _Reading(client, place, clock, reading.known, unread=reading.unread)
-        found += await other.fetch_served(kinds.IMAGE_POLICIES, name)
-    return ObjectsCopy(
-        objects=[_decode(raw, kind) for kind, raw in found],
-        read_at=client.server_time() or clock.now(),
-        known=frozenset(reading.known),
-        absent=frozenset(reading.absent),
-        unread=tuple(reading.unread),
-    )
-
-
 @dataclass(slots=True)
 class _Reading:
     client: ApiClient
     namespace: str
     clock: Clock
     known: set[str] = field(default_factory=set)
-    absent: set[str] = field(default_factory=set)
     unread: list[NotRead] = field(default_factory=list)
 
     async def list_all(self, resource: Resource) -> list[_Found]:
@@ -144,25 +104,6 @@ class _Reading:
 
     def _leave_out(self, kind: str, what: str, error: Exception) -> None:
         self.unread.append(NotRead(kind, f"{what} left out: {error}"))
-
-    async def list_served(self, versions: Sequence[Resource]) -> list[_Found]:
-        """Return all objects in the first served version, as `list_optional` does."""
-        for resource in versions:
-            try:
-                return await self.list_all(resource)
-            except NotFound:
-                self.known.add(resource.kind)
-            except ApiError as error:
-                self._leave_out(resource.kind, f"{resource.plural} are", error)
-                return []
-        self.absent.update(resource.kind for resource in versions)
-        return []
-
-    async def fetch_served(self, versions: Sequence[Resource], name: str) -> list[_Found]:
-        for resource in versions:
-            if found := await self.fetch_optional(resource, name):
-                return found
-        return []
 
     async def _is_missing(self, resource: Resource) -> bool:
         """Return whether a kind is not installed, which the API server may answer by a 403."""
@@ -194,13 +135,6 @@ class _Reading:
         if resource == STATEFULSETS:
             return []  # it is listed already
         return await self.fetch_optional(resource, reference.name)
-
-
-def _get_field(obj: JsonObject, *path: str) -> object:
-    found: object = obj.get("spec")
-    for key in path:
-        found = found.get(key) if isinstance(found, dict) else None
-    return found
 
 
 def _list_references(sets: Sequence[_Found]) -> Sequence[Reference]:

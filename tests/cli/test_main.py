@@ -86,7 +86,7 @@ def test_a_command_that_is_not_installed_says_what_to_install(
     words: list[str], not_installed: None, capsys: Captured
 ) -> None:
     """As in the image, which does not contain the lab."""
-    assert main(words) == 1
+    assert main(words) == 2
 
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -109,6 +109,8 @@ def test_commands_that_are_not_installed_are_named_all_the_same(
 @pytest.fixture
 def not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide all distributions: what is imported stays so."""
+    for command in COMMANDS:
+        command.load()
     monkeypatch.setattr(sys, "path", [path for path in sys.path if "site-packages" not in path])
 
 

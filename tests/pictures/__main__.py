@@ -11,7 +11,6 @@ from typing import Final
 
 from rollout_operator.web.admin import render_schema
 from tests.code_rules import ROOT
-from tests.lab.forecasts.schema import render_forecast_schema
 from tests.lab.simulate.schema import render_simulation_schema
 from tests.pictures.demo import draw_demo
 from tests.pictures.status_command import draw_status_command
@@ -28,17 +27,12 @@ async def _write_simulation_schema() -> bytes:
     return render_simulation_schema()
 
 
-async def _write_forecast_schema() -> bytes:
-    return render_forecast_schema()
-
-
 PICTURES: Final[Mapping[str, tuple[str, Callable[[], Coroutine[None, None, bytes]]]]] = {
     "demo": ("pictures/demo.svg", draw_demo),
     "status": ("pictures/status.svg", draw_status_command),
     "page": ("pictures/status-page.png", draw_status_page),
     "schema": ("status.schema.json", _write_schema),
     "simulation": ("simulate.schema.json", _write_simulation_schema),
-    "forecast": ("simulate-releases.schema.json", _write_forecast_schema),
 }
 
 

@@ -24,7 +24,7 @@ PROGRAM: Final = "rollout_operator"
 READ_ONCE: Final = (
     __name__,
     *(f"{PROGRAM}.cli.{name}" for name in ("adopt", "doctor", "run", "status")),
-    "rollout_lab.simulate.entry",
+    "rollout_lab.simulate.command",
     f"{PROGRAM}.controllers.releases.caches",
     f"{PROGRAM}.kube.cache.nodes",
     f"{PROGRAM}.operator.main",

@@ -11,17 +11,22 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from rollout_lab.demo.acts import MEANINGS, improvise
-from rollout_lab.demo.flags import NEED_TWO_ZONES, STORIES, DemoSettings, read_settings
+from rollout_lab.demo.flags import (
+    NEED_TWO_ZONES,
+    STORIES,
+    DemoSettings,
+    read_settings,
+    render_demo_usage,
+)
 from rollout_lab.demo.keys import NEXT, QUIT, Controls, reading_keys, set_loop_pace
 from rollout_lab.demo.objects import NAMESPACE
 from rollout_lab.demo.opening import open_stage
 from rollout_lab.demo.scenarios import SCENARIOS, until_done
-from rollout_lab.demo.screen import LIBRARY, Color, Screen, choose_screen
+from rollout_lab.demo.screen import Color, Screen, choose_screen
 from rollout_lab.demo.stage import DemoRun, TakenOver
 from rollout_lab.end import end_by_signal
 from rollout_lab.virtual_loop.loop import VirtualTimeLoop
@@ -63,13 +68,14 @@ def run(arguments: Sequence[str]) -> int:
     return ExitCode.DONE if code == ExitCode.INTERRUPTED and settings.is_served else code
 
 
+def render_usage() -> str:
+    """Return the help text."""
+    return render_demo_usage()
+
+
 def _record(settings: DemoSettings) -> int:
     """Write what would be seen, in virtual time. Raises ConfigError."""
-    if find_spec(LIBRARY) is None:
-        raise ConfigError(
-            f"-record needs the library {LIBRARY}: pip install 'rollout-operator[lab]'"
-        )
-    # An optional library.
+    # Not before: rich takes a twentieth of a second.
     from rollout_lab.demo.record import Film
 
     recorder = Film(settings.record, settings.screen_size or (0, 0), is_ascii=settings.is_ascii)

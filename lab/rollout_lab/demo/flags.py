@@ -64,8 +64,8 @@ _HEAD: Final = """\
 Usage: rollout-operator demo [flags]
 
 Shows the operator at work without a cluster: its own code, unmodified, on a simulated API server
-with simulated controllers and pods. Nothing is sent anywhere. On a terminal with the library rich
-(pip install 'rollout-operator[lab]') the whole of it is used; elsewhere each change is a line.
+with simulated controllers and pods. Nothing is sent anywhere. It fills a terminal; elsewhere each
+change is a line.
 
 Keys, on a terminal: space stops the time, the right arrow goes on until something changes, + and -
 make it faster and slower, n plays the next story, ? tells what you can do yourself, q ends it.

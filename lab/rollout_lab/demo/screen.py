@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from importlib.util import find_spec
 from types import TracebackType
 from typing import Final, Protocol, Self, TextIO
 
@@ -20,8 +19,6 @@ ENDLESS: Final = 10**6
 # Seconds for which a line is held back: a pod may be seen to go before the operator's own word
 # of it, which is older, is read.
 HOLD: Final = 0.2
-LIBRARY: Final = "rich"
-MISSING: Final = "plain lines only; for the picture: pip install 'rollout-operator[lab]'\n"
 
 
 class Color(StrEnum):
@@ -66,10 +63,7 @@ def choose_screen(
     )
     if is_plain or not is_terminal:
         return Plain(stream, is_coloured=is_coloured, is_ascii=is_ascii)
-    if find_spec(LIBRARY) is None:
-        stream.write(MISSING)
-        return Plain(stream, is_coloured=is_coloured, is_ascii=is_ascii)
-    # An optional library, and a twentieth of a second that a pipe has no use for.
+    # Not before: rich takes a twentieth of a second that a pipe has no use for.
     from rollout_lab.demo.live import Live
 
     return Live(stream, is_coloured=is_coloured, is_ascii=is_ascii)

@@ -1,25 +1,23 @@
 """`rollout-operator simulate`: what the operator would do with objects of a cluster.
 
-Reads a copy, from a file or by a function that is given, and runs the operator's own code on it;
-nothing is ever written. What may happen is decided in `changes`, how the copy lives in `world`,
+Reads a copy, from files or a cluster, and runs the operator's own code on it; nothing is ever
+written. What may happen is decided in `changes`, how the copy lives in `world`,
 what is reported of it in `report`.
 """
 
+import asyncio
 import dataclasses
 import io
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
-import msgspec
 from msgspec.structs import replace
 
 from rollout_lab.end import forget_output
-from rollout_lab.forecasts.observe import ForecastSpan, foresee
-from rollout_lab.forecasts.report import render_forecast
 from rollout_lab.simulate.changes import check_names
 from rollout_lab.simulate.compare import render_comparison
 from rollout_lab.simulate.document import render_json
@@ -27,12 +25,11 @@ from rollout_lab.simulate.dump import choose_objects
 from rollout_lab.simulate.figures import add_up
 from rollout_lab.simulate.flags import (
     LONGEST_RUN,
-    LOOK_AHEAD,
     POLICY,
-    READY_AFTER,
     Output,
     SimulateSettings,
     read_settings,
+    render_simulate_usage,
 )
 from rollout_lab.simulate.manifests import fill_in
 from rollout_lab.simulate.policies import is_policy, put_policies
@@ -41,41 +38,35 @@ from rollout_lab.simulate.report import SimulationRun, render_text
 from rollout_lab.simulate.times import choose_times
 from rollout_lab.simulate.world import RunLimits, play
 from rollout_lab.trace.trace import WIDTH
+from rollout_operator.aio.clock import LoopClock
+from rollout_operator.cli.access import CONTEXT, KUBECONFIG, be_quiet, choose_access, open_client
 from rollout_operator.cli.dumps import BadDump, read_all, read_objects
-from rollout_operator.config.grammar import Flag, ParsedArguments
+from rollout_operator.config.grammar import ParsedArguments
 from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS, JsonObject
-from rollout_operator.model.names import ExitCode
-from rollout_operator.operator.copies import ObjectsCopy
-from rollout_operator.operator.releases import get_compat
-from rollout_operator.planning.wording import format_json, printable
+from rollout_operator.kube.connection import Access
+from rollout_operator.model.names import ExitCode, InvalidInput
+from rollout_operator.operator.copies import ObjectsCopy, copy_namespace
+from rollout_operator.planning.wording import printable
 
 # Names of pods take half of it.
 _NARROWEST: Final = 60
 
 
-class ClusterAccess(msgspec.Struct, frozen=True):
-    """How objects are read where no file is given."""
-
-    flags: tuple[Flag[Any], ...]
-    """By which a person says where they are."""
-    copy: Callable[[ParsedArguments], ObjectsCopy]
-    """Raises ConfigError, and ApiError."""
-    copy_releases: Callable[[ParsedArguments], ObjectsCopy]
-    """The same for what decides on Rollouts of releases."""
+# -namespace is its own: a file may hold several.
+_ACCESS: Final = (KUBECONFIG, CONTEXT)
 
 
-def run(arguments: Sequence[str], cluster: ClusterAccess) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Report what the words after the command request; return the exit code.
 
     Raises HelpRequested, ConfigError with its exit code, BadDump, InvalidInput, NotPlayed, and
     ApiError where a cluster is to be read.
     """
-    settings = read_settings(arguments, cluster.flags)
+    settings = read_settings(arguments, _ACCESS)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
-    play = _foresee if settings.releases else _simulate
     try:
-        lines, exit_code = play(settings, cluster)
+        lines, exit_code = _simulate(settings)
         sys.stdout.writelines(f"{line}\n" for line in lines)
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -86,30 +77,19 @@ def run(arguments: Sequence[str], cluster: ClusterAccess) -> int:
     return exit_code if settings.has_exit_code else ExitCode.DONE
 
 
-def _simulate(settings: SimulateSettings, cluster: ClusterAccess) -> tuple[Iterable[str], int]:
-    copy = _read(settings) if settings.files else cluster.copy(settings.arguments)
+def render_usage() -> str:
+    """Return the help text."""
+    return render_simulate_usage(_ACCESS)
+
+
+def _simulate(settings: SimulateSettings) -> tuple[Iterable[str], int]:
+    copy = _read(settings) if settings.files else _copy_cluster(settings.arguments)
     copy = _put_policies(settings, _fill_in(settings, copy))
     simulated = simulate_copy(settings, copy, sys.stderr)
     other = dataclasses.replace(settings, changes=settings.versus)
     versus = simulate_copy(other, copy, sys.stderr) if settings.versus else None
     codes = [each.exit_code for each in (simulated, versus) if each is not None]
     return _render(simulated, versus), max(codes)
-
-
-def _foresee(settings: SimulateSettings, cluster: ClusterAccess) -> tuple[Iterable[str], int]:
-    copy = _read(settings) if settings.files else cluster.copy_releases(settings.arguments)
-    span = ForecastSpan(
-        begins=settings.as_of or (datetime.now(UTC) if settings.files else copy.read_at),
-        lasts=settings.until or LOOK_AHEAD,
-        settles_after=settings.ready_after or READY_AFTER,
-        compat=get_compat(settings.release_compat, settings.release_order),
-        keeps_to_namespace=settings.keeps_to_namespace,
-        verifies_wanted=settings.verifies_wanted,
-    )
-    forecast = foresee(copy, settings.namespace, span)
-    if settings.output is Output.JSON:
-        return [format_json(forecast)], forecast.exit_code
-    return map(printable, render_forecast(forecast, _choose_width())), forecast.exit_code
 
 
 def _render(simulated: SimulationRun, versus: SimulationRun | None) -> Iterable[str]:
@@ -134,6 +114,19 @@ def _choose_width() -> int:
 def _read(settings: SimulateSettings) -> ObjectsCopy:
     objects, written_at = read_all(settings.files, sys.stdin.buffer)
     return ObjectsCopy(objects=objects, read_at=written_at or datetime.now(UTC))
+
+
+def _copy_cluster(arguments: ParsedArguments) -> ObjectsCopy:
+    be_quiet()
+    return asyncio.run(_copy(choose_access(arguments)))
+
+
+async def _copy(access: Access) -> ObjectsCopy:
+    async with open_client(access) as client:
+        copy = await copy_namespace(client, access.namespace, LoopClock())
+    if not any(obj["kind"] == "StatefulSet" for obj in copy.objects):
+        raise InvalidInput(f"there is no StatefulSet in namespace {access.namespace}")
+    return copy
 
 
 def _fill_in(settings: SimulateSettings, copy: ObjectsCopy) -> ObjectsCopy:

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from rollout_lab.simulate.changes import FORMS, Change, parse_change, set_times
 from rollout_operator.cli.dumps import STDIN
-from rollout_operator.config.checks import COMPATS, ORDERS, render_entries
-from rollout_operator.config.flags import get_flag
+from rollout_operator.config.checks import render_entries
 from rollout_operator.config.grammar import (
     BOOL,
     DURATION,
@@ -23,7 +22,6 @@ from rollout_operator.config.grammar import (
     FlagKind,
     ParsedArguments,
     UsageError,
-    declare,
     fill_fields,
     flag,
     list_wrong_choices,
@@ -42,11 +40,6 @@ LONGEST_SPAN: Final = timedelta(hours=24)
 POLICY: Final = "policy"
 LONGEST_RUN: Final = timedelta(days=7)
 """A week at rest takes some 15 s of a processor."""
-
-
-LOOK_AHEAD: Final = timedelta(days=30)
-LONGEST_LOOK_AHEAD: Final = timedelta(days=400)
-"""As far as a schedule knows when it changes."""
 
 
 @unique
@@ -83,12 +76,6 @@ kubeconfig, with rights to read, or from FILE. Nothing is ever written.
   rollout-operator simulate -n mimir -change "new template"
   kubectl get statefulsets,pods,zpdb,pdb -o yaml | rollout-operator simulate -f -
 
-With -releases it tells when which version of a Rollout would be deployed, by the schedules, gates
-and HealthChecks there are:
-
-  rollout-operator simulate -releases -n prod
-  rollout-operator simulate -releases -f manifests/ -as-of 2026-01-02T15:04:05Z -until 720h
-
 """
 _ABOUT_CHANGES: Final = """
 Changes, in the order of their times. Each may end with a time since the start, as in "pod zone-b-0
@@ -110,9 +97,7 @@ Exit codes:
   wrong. With -exit-code the story counts as well, and 0 means that all groups end rolled out: 3 if
   something still moves at the time of -until, 4 if one stands still before it is rolled out, 5 if
   others than the operator take down more pods than a rollout may: of a zone more than its limit, or
-  pods of two zones of a group at a time. With -versus the higher of both counts. With
-  -releases, 3 if a version or the end of its bake may come later than is looked ahead, 4 if one
-  never comes by itself, or fails.
+  pods of two zones of a group at a time. With -versus the higher of both counts.
 """
 
 
@@ -153,21 +138,11 @@ class SimulateSettings:
         "Namespace to look at, also -n: that of the context, or the only namespace of the file.",
         alias="n",
     )
-    releases: bool = flag(
-        "releases", BOOL, False, "",
-        "Tell of Rollouts of releases when which version would be deployed, and what holds it"
-        " until then, instead of playing pods.",
-    )
-    release_compat: str = declare(get_flag("releases.compat"))
-    release_order: str = declare(get_flag("releases.order"))
-    keeps_to_namespace: bool = declare(get_flag("releases.no-cross-namespace-refs"))
-    verifies_wanted: bool = declare(get_flag("releases.verify-wanted-version"))
     ready_after: timedelta = flag(
         "ready-after", DURATION, timedelta(0), "",
         f"How long a new pod takes until it is ready, at most {format_duration(LONGEST_SPAN)}."
         " 0 stands for the median of the rollout group's pods in the input, or"
-        f" {format_duration(READY_AFTER)} where none tells. With -releases, how long Flux and"
-        " HealthChecks take for a version.",
+        f" {format_duration(READY_AFTER)} where none tells.",
     )
     terminates_after: timedelta = flag(
         "terminates-after", DURATION, timedelta(seconds=10), "",
@@ -186,13 +161,12 @@ class SimulateSettings:
     as_of: datetime | None = flag(
         "as-of", _MOMENT, None, "",
         "When the input was read, as in 2006-01-02T15:04:05Z: it counts for how long ago a zone"
-        " was scaled down. By default the time of the file, or now. With -releases, from when on"
-        " is looked ahead, by default from now on.",
+        " was scaled down. By default the time of the file, or now.",
     )
     until: timedelta = flag(
         "until", DURATION, timedelta(0), "",
         "Stop that long after the start, as in 10m, whatever still moves then. 0 stands for the"
-        f" end of all that moves; with -releases, for {format_duration(LOOK_AHEAD)}.",
+        " end of all that moves.",
     )
     has_exit_code: bool = flag(
         "exit-code", BOOL, False, "", "Let the exit code say how it ends, see below; for scripts."
@@ -206,12 +180,6 @@ class SimulateSettings:
 
 _DECLARED: Final = map_flags(SimulateSettings)
 FLAGS: Final = tuple(_DECLARED.values())
-_OF_RELEASES: Final = (
-    *("release_compat", "release_order", "keeps_to_namespace", "verifies_wanted"),
-)
-_OF_PODS: Final = (
-    *("changes", "versus", "policy_file", "obeys", "terminates_after", "stuck", "webhooks", "seed"),
-)
 
 
 def read_settings(argv: Sequence[str], access: Sequence[Flag[Any]] = ()) -> SimulateSettings:
@@ -263,24 +231,10 @@ def _list_problems(
     if (*given["files"], given["policy_file"]).count(STDIN) > 1:
         yield f"standard input is read once, by one -f or -{POLICY}"
     yield from list_wrong_choices("o", given["output"], Output)
-    is_ahead = given["releases"]
-    for name in _OF_PODS if is_ahead else ():
-        if arguments.has(_DECLARED[name]):
-            yield f"-{_DECLARED[name].name} is of pods: it does not go with -releases"
-    for name in () if is_ahead else _OF_RELEASES:
-        if arguments.has(_DECLARED[name]):
-            yield f"-{_DECLARED[name].name} is of releases: it goes with -releases"
-    if compat := given["release_compat"]:
-        yield from list_wrong_choices(_DECLARED["release_compat"].name, compat, COMPATS[1:])
-    yield from list_wrong_choices(_DECLARED["release_order"].name, given["release_order"], ORDERS)
-    yield from _list_long(given, LONGEST_LOOK_AHEAD if is_ahead else LONGEST_RUN)
-
-
-def _list_long(given: Mapping[str, Any], longest: timedelta) -> Iterator[str]:
     for name, most in (
         ("ready_after", LONGEST_SPAN),
         ("terminates_after", LONGEST_SPAN),
-        ("until", longest),
+        ("until", LONGEST_RUN),
     ):
         if not timedelta(0) <= given[name] <= most:
             shown = f"at most {format_duration(most)}: {format_duration(given[name])}"

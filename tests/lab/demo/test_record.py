@@ -1,14 +1,11 @@
 """Recordings: the same flags give the same file, and the file is what it claims to be."""
 
 import json
-import sys
-from importlib.machinery import BuiltinImporter
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from rollout_lab.demo.command import run
-from rollout_lab.demo.screen import LIBRARY
 
 from rollout_operator.model.names import ConfigError
 from tests.code_rules import ROOT
@@ -68,14 +65,3 @@ def test_what_asciinema_plays(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"-record=.*/no/a\.svg: No such file"):
         record(tmp_path / "no" / "a.svg")
-
-
-def test_without_the_library_nothing_is_recorded_and_it_says_why(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """D-62: an extra."""
-    monkeypatch.delitem(sys.modules, LIBRARY, raising=False)
-    monkeypatch.setattr(sys, "meta_path", [BuiltinImporter])
-
-    with pytest.raises(ConfigError, match=r"needs the library rich: pip install '"):
-        record(tmp_path / "a.svg")

@@ -1,14 +1,12 @@
 """Screens: redrawn in place or line by line, coloured or not, and left as they were."""
 
 import io
-import sys
 from collections.abc import Mapping, Sequence
-from importlib.machinery import BuiltinImporter
 
 import pytest
 from msgspec.structs import replace
 from rollout_lab.demo.live import Live
-from rollout_lab.demo.screen import LIBRARY, Color, Plain, choose_screen
+from rollout_lab.demo.screen import Color, Plain, choose_screen
 from rollout_lab.demo.snapshot import DemoEntry
 
 from rollout_operator.cli.render import Line, Style
@@ -75,20 +73,6 @@ def test_a_terminal_is_left_as_it_was_after_an_error() -> None:
         raise KeyboardInterrupt
 
     assert stream.getvalue() == ON + FIRST_PAGE + CURSOR
-
-
-def test_without_the_library_one_line_says_what_is_missing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """D-62: an extra; all of the demo works without it."""
-    monkeypatch.delitem(sys.modules, LIBRARY, raising=False)
-    monkeypatch.setattr(sys, "meta_path", [BuiltinImporter])
-    stream = Terminal()
-    screen = choose_screen(stream, XTERM)
-
-    assert isinstance(screen, Plain)
-    assert stream.getvalue().count("\n") == 1
-    assert "pip install 'rollout-operator[lab]'" in stream.getvalue()
 
 
 def test_plain_lines_in_ascii() -> None:

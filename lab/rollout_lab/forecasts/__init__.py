@@ -1,1 +1,0 @@
-"""`rollout-operator simulate -releases`: when which version would be deployed."""
