@@ -33,7 +33,7 @@ class Order:
 
 
 def make_distributions(order: Order) -> list[Path]:
-    """Make the wheel and the source distribution."""
+    """Make the wheels and the source distributions of the operator and of the lab."""
     return build_distributions(order.source, order.out, order.scratch)
 
 

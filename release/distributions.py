@@ -1,10 +1,11 @@
-"""The wheel and the source distribution, made by the build backend that pyproject.toml names.
+"""Wheels and source distributions, made by the build backend that each pyproject.toml names.
 
 It runs on a copy of the repository's files, so that nothing else of a checkout gets in, and what it
 makes of the source is packed again, since it writes owners and the times of the machine.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -23,9 +24,20 @@ print(getattr(build_meta, "build_" + sys.argv[1])(sys.argv[2]))
 
 
 def build_distributions(source: Source, folder: Path, scratch: Path) -> list[Path]:
-    """Write both into `folder` and return them; `scratch` is an empty folder."""
+    """Write both of the operator and both of the lab into `folder` and return them, in that order.
+
+    `scratch` is an empty folder.
+    """
     tree = scratch / "tree"
     copy_source(source, tree)
+    operator = _build(source, tree, folder, scratch / "operator")
+    # After the operator's: its source distribution is the repository, with one licence.
+    shutil.copy2(tree / "LICENSE", tree / "lab")
+    return [*operator, *_build(source, tree / "lab", folder, scratch / "lab")]
+
+
+def _build(source: Source, tree: Path, folder: Path, scratch: Path) -> list[Path]:
+    scratch.mkdir()
     wheel = _call_backend(source, tree, "wheel", folder)
     sdist = _call_backend(source, tree, "sdist", scratch)
     return [wheel, _pack_again(sdist, source.epoch, folder)]

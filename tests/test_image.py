@@ -149,6 +149,17 @@ def test_nothing_is_writable_or_privileged_and_there_is_no_shell(added: Path) ->
     assert not {"pip", "setuptools", "bin"} & {p.name for p in _library(added).iterdir()}
 
 
+def test_there_is_no_lab(added: Path, tree: Path) -> None:
+    """Neither the simulated cluster nor what only it needs; its commands say how to get them."""
+    names = {path.name.partition("-")[0] for path in _library(added).iterdir()}
+    assert names.isdisjoint({"lab", "rollout_lab", "rollout_operator_lab", "rich"})
+
+    ended = image_tree.run(tree, LAUNCHER, "demo")
+
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "demo is not installed: pip install 'rollout-operator[lab]==" in ended.stderr
+
+
 def test_byte_code_is_compiled_and_believed(added: Path) -> None:
     """DEP-26, DEP-27: by hash, unchecked: the date of a file is not read."""
     ours = list((_library(added) / "rollout_operator").rglob("*.py"))

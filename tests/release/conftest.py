@@ -15,8 +15,7 @@ def source() -> Source:
 
 
 @pytest.fixture(scope="session")
-def built(source: Source, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The wheel and the source distribution."""
+def built(source: Source, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The wheel and the source distribution, then those of the lab."""
     folder, scratch = (tmp_path_factory.mktemp(name) for name in ("dist", "scratch"))
-    wheel, sdist = build_distributions(source, folder, scratch)
-    return wheel, sdist
+    return build_distributions(source, folder, scratch)

@@ -24,9 +24,7 @@ SOME_TESTS: Final = (
 )
 
 
-def test_the_source_distribution_is_the_whole_repository(
-    source: Source, built: tuple[Path, Path]
-) -> None:
+def test_the_source_distribution_is_the_whole_repository(source: Source, built: list[Path]) -> None:
     """DEP-27: documents, manifests and tests too, and nothing else of a checkout."""
     with tarfile.open(built[1]) as tar:
         names = {name.partition("/")[2] for name in tar.getnames()}
@@ -36,7 +34,7 @@ def test_the_source_distribution_is_the_whole_repository(
     assert names - metadata == {*source.files} | added
 
 
-def test_tests_run_in_what_is_unpacked(built: tuple[Path, Path], tmp_path: Path) -> None:
+def test_tests_run_in_what_is_unpacked(built: list[Path], tmp_path: Path) -> None:
     """Of the unpacked package, and not of this checkout."""
     with tarfile.open(built[1]) as tar:
         tar.extractall(tmp_path, filter="data")
@@ -60,23 +58,27 @@ def test_tests_run_in_what_is_unpacked(built: tuple[Path, Path], tmp_path: Path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-def test_the_wheel_holds_the_package_and_says_what_it_is(
-    source: Source, built: tuple[Path, Path]
+@pytest.mark.parametrize(
+    ("place", "folder"), [(0, ""), (2, "lab/")], ids=["the operator", "the lab"]
+)
+def test_a_wheel_holds_the_package_and_says_what_it_is(
+    source: Source, built: list[Path], place: int, folder: str
 ) -> None:
-    """DEP-27: each file of the package; the licence; the version from its one place."""
-    with zipfile.ZipFile(built[0]) as wheel:
+    """DEP-27: each file of the package and no other; the licence; the version."""
+    with zipfile.ZipFile(built[place]) as wheel:
         names = set(wheel.namelist())
         (about,) = (name for name in names if name.endswith("/METADATA"))
         metadata = Parser().parsestr(wheel.read(about).decode())
-    package = {name for name in source.files if name.startswith("rollout_operator/")}
+    within = f"{folder}rollout_{'lab' if folder else 'operator'}/"
+    package = {name.removeprefix(folder) for name in source.files if name.startswith(within)}
 
     assert {name for name in names if ".dist-info/" not in name} == package
     assert (metadata["Version"], metadata["License-Expression"]) == (source.version, "Apache-2.0")
     assert any(name.endswith("/licenses/LICENSE") for name in names)
 
 
-def test_both_are_the_same_when_they_are_made_again(
-    source: Source, built: tuple[Path, Path], tmp_path: Path
+def test_all_are_the_same_when_they_are_made_again(
+    source: Source, built: list[Path], tmp_path: Path
 ) -> None:
     """DEP-27."""
     (tmp_path / "dist").mkdir()
