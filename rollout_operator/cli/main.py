@@ -78,12 +78,14 @@ COMMANDS: Final = (
     Command("simulate", "what the operator would do with objects of your cluster", LAB),
     Command("doctor", "prove an installation, and name what is wrong with what to do"),
     Command("adopt", "print what brings plain StatefulSets of zones under the operator"),
-    Command("apply-crds", "create or upgrade the operator's kinds, as its chart does"),
-    Command("uninstall-webhooks", "delete the webhook configurations of an operator"),
+    Command("admin", "upgrade the operator's kinds, or delete its webhook configurations"),
     Command("completion", "print what lets a shell complete commands and flags"),
     Command("version", "print the version, as -version does"),
     Command("help", "print this, or with the name of a command its help"),
 )
+
+_OF_ADMIN: Final = ("apply-crds", "uninstall-webhooks")
+"""Tasks of `admin` that were commands: hooks of charts and scripts call them so."""
 
 
 class NotInstalled(OperatorError):
@@ -99,13 +101,14 @@ class UnknownCommand(UsageError):
 
     def __init__(self, name: str) -> None:
         names = [command.name for command in COMMANDS]
-        near = difflib.get_close_matches(name, names, n=1)
+        near = difflib.get_close_matches(name, (*names, *_OF_ADMIN), n=1)
         hint = f"did you mean {near[0]}?" if near else f"commands are {', '.join(names)}"
         super().__init__(f'unknown command "{name}"; {hint}')
 
 
 def get_command(name: str) -> Command:
     """Return the command of this name. Raises UnknownCommand."""
+    name = "admin" if name in _OF_ADMIN else name
     for command in COMMANDS:
         if command.name == name:
             return command
@@ -145,6 +148,8 @@ def _choose(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
         return "version", arguments[1:]
     if not arguments or arguments[0].startswith("-"):
         return OPERATOR, arguments
+    if arguments[0] in _OF_ADMIN:
+        return "admin", arguments
     return arguments[0], arguments[1:]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rollout_operator.cli.apply_crds import read_definitions
+from rollout_operator.cli.admin import read_definitions
 from rollout_operator.cli.main import main
 from rollout_operator.kube.api import DEFINITIONS
 from rollout_operator.model.names import ConfigError
@@ -105,7 +105,7 @@ async def test_a_refusal_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 async def _run(api: FakeApi, at: Path) -> int:
     """Return the exit code of the command, run beside the server as a process would be."""
-    words = ["apply-crds", str(CRDS), f"-kubeconfig={kubeconfig(at, server=api.url)}"]
+    words = ["admin", "apply-crds", str(CRDS), f"-kubeconfig={kubeconfig(at, server=api.url)}"]
     return await asyncio.to_thread(main, words)
 
 

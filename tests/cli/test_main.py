@@ -155,6 +155,35 @@ def test_a_bad_command_line_is_one_line_that_says_where_help_is(
     )
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["uninstall-webhooks"], id="the spelling of scripts and of other charts"),
+        pytest.param(["apply-crds"], id="that of hooks"),
+        pytest.param(["admin", "uninstall-webhooks"], id="a task"),
+        pytest.param(["admin"], id="all tasks"),
+        pytest.param(["help", "apply-crds"], id="by name, as before"),
+    ],
+)
+def test_tasks_of_admin_have_their_help_under_their_old_names_too(
+    words: list[str], capsys: Captured
+) -> None:
+    """DEP-80, DEP-85."""
+    assert main([*words, *([] if words[0] == "help" else ["-help"])]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("Usage: rollout-operator admin apply-crds FOLDER [flags]\n")
+    assert "\n  uninstall-webhooks " not in render_usage()
+
+
+@pytest.mark.parametrize("words", [["admin"], ["admin", "uninstall"], ["admin", "apply-crd", "x"]])
+def test_a_task_of_admin_is_named(words: list[str], capsys: Captured) -> None:
+    assert main(words) == 2
+    assert capsys.readouterr().err == (
+        "rollout-operator: name a task: apply-crds, uninstall-webhooks."
+        " See rollout-operator admin -help\n"
+    )
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_every_command_has_its_help_and_a_row_in_the_help(
     command: Command, capsys: Captured

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rollout_operator.cli.admin import render_usage
 from rollout_operator.cli.main import main
-from rollout_operator.cli.uninstall_webhooks import render_usage
 from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, JsonObject
 from rollout_operator.telemetry import logs
 from tests.cli.test_uninstall_webhooks import NAMESPACE, NO_DOWNSCALE, NOTHING, configuration
@@ -151,7 +151,7 @@ def test_a_bad_command_line_touches_nothing(
 
     shown = capsys.readouterr().err
     assert shown.startswith(f"rollout-operator: {line}")
-    assert shown.endswith(". See rollout-operator uninstall-webhooks -help\n")
+    assert shown.endswith(". See rollout-operator admin -help\n")
     assert shown.count("\n") == 1
 
 

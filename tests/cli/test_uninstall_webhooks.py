@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from rollout_operator.cli.uninstall_webhooks import LeftOver, Uninstall
+from rollout_operator.cli.admin import LeftOver, Uninstall
 from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, JsonObject
 from rollout_operator.model.names import ApiError, Conflict, Denied, NotFound, UnknownOutcome
 from tests.controllers.fake_client import FakeClient

@@ -145,7 +145,7 @@ async def test_dep85_the_removal_of_the_page_leaves_nothing(
     file.write_text(yaml.safe_dump_all(render(tmp_path / "it")))
     apply(world, "-f", str(file))
     config = world.folder / "admin.conf"
-    page = example_of("webhooks.md", "rollout-operator uninstall-webhooks --namespace")
+    page = example_of("webhooks.md", "rollout-operator admin uninstall-webhooks --namespace")
     path = os.pathsep.join(
         (str(Path(sys.executable).parent), str(locate_kubectl()), os.environ["PATH"])
     )

@@ -1,18 +1,24 @@
-"""`rollout-operator uninstall-webhooks`: delete the webhook configurations of one operator.
+"""`rollout-operator admin`: what its owner does to an installation, by the rights of a kubeconfig.
 
-Decides which are its own, and what is printed of each. It is the first step of a removal, and the
-way out for a cluster where the operator is gone and its webhooks refuse every downscale. The
-operator itself takes no part, as its own rights do not suffice: the command runs with those of a
-kubeconfig, found as kubectl finds it.
+`apply-crds` creates or upgrades the operator's CustomResourceDefinitions. It takes definitions of
+the operator's own API groups and no others. Helm installs such kinds once and never again; its
+chart runs this before each upgrade. Other fields of a definition that exists, such as labels of
+other tools, stay.
+
+`uninstall-webhooks` deletes the webhook configurations of one operator: the first step of a
+removal, and the way out for a cluster where the operator is gone and its webhooks refuse every
+downscale.
 """
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 import msgspec
+import yaml
 
 from rollout_operator.cli.access import ACCESS_FLAGS, choose_access, open_client
 from rollout_operator.config.checks import read_config, render_entries
@@ -23,11 +29,17 @@ from rollout_operator.config.grammar import (
     ParsedArguments,
     UsageError,
     parse_arguments,
+    parse_mixed,
     refuse_leftovers,
 )
 from rollout_operator.kube.api import (
+    DEFINITIONS,
+    MULTI_AZ_ROLLOUTS,
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
+    ZONE_BUDGETS,
+    JsonObject,
+    Patcher,
     Precondition,
     Reader,
     Resource,
@@ -49,7 +61,12 @@ from rollout_operator.model.names import (
     UnknownOutcome,
 )
 from rollout_operator.model.objects import WebhookConfiguration
+from rollout_operator.model.units import quote
 from rollout_operator.telemetry import logs
+
+_GROUPS: Final = (ZONE_BUDGETS.group, MULTI_AZ_ROLLOUTS.group)
+# Beside the files in manifests/crds.
+_NO_OBJECT: Final = "kustomization.yaml"
 
 # The operator writes its CA into what we delete: it may be faster a few times, not for ever.
 _MOST_ATTEMPTS: Final = 5
@@ -76,21 +93,41 @@ _KINDS: Final[tuple[tuple[Resource, Decode], ...]] = (
 )
 
 _HEAD: Final = """\
-Usage: rollout-operator uninstall-webhooks [flags]
+Usage: rollout-operator admin apply-crds FOLDER [flags]
+       rollout-operator admin uninstall-webhooks [flags]
 
-Deletes the webhook configurations of the operator of one namespace: those with the label
-grafana.com/namespace=NAME whose hooks call /admission/... It comes before the operator is removed,
-and frees a cluster from which it was removed without. The user of the kubeconfig must be allowed to
-list, get and delete webhook configurations.
+apply-crds creates the CustomResourceDefinitions in the YAML files of a folder, or changes those of
+that name to be like them. Nothing is deleted. The user of the kubeconfig must be allowed to create
+and patch customresourcedefinitions.
+
+uninstall-webhooks deletes the webhook configurations of the operator of one namespace: those with
+the label grafana.com/namespace=NAME whose hooks call /admission/... It comes before the operator is
+removed, and frees a cluster from which it was removed without. The user of the kubeconfig must be
+allowed to list, get and delete webhook configurations.
 
 """
 _FOOT: Final = """
-The operator's own flags -kubernetes.namespace, -kubernetes.api-url and -kubernetes.config-file are
-taken as well.
+-dry-run is of uninstall-webhooks, which takes the operator's own flags -kubernetes.namespace,
+-kubernetes.api-url and -kubernetes.config-file as well.
 
 Exit codes:
-  0 if nothing is left, 1 if something could not be deleted, 2 if the command line is wrong.
+  0 if it is done, 1 if something could not be done, 2 if the command line is wrong.
 """
+
+
+class DefinitionClient(Patcher, Protocol):
+    """The requests to the API server."""
+
+    async def create(self, resource: Resource, namespace: str, body: JsonObject) -> bytes:
+        """POST a new object; see `kube.api.Writer`."""
+        ...
+
+
+class Definition(msgspec.Struct, frozen=True):
+    """One CustomResourceDefinition as a file has it."""
+
+    name: str
+    body: JsonObject
 
 
 class ConfigurationClient(Reader, Writer, Protocol):
@@ -102,21 +139,111 @@ class LeftOver(OperatorError):
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command with these words; return the exit code 0.
+    """Run the task that the first word names; return the exit code 0.
 
-    Raises HelpRequested, ConfigError with its exit code, and LeftOver.
+    Raises HelpRequested, ConfigError with its exit code, and OperatorError of the API server.
     """
-    parsed = parse_arguments((*ACCESS_FLAGS, DRY_RUN, *_OF_THE_OPERATOR), arguments)
-    refuse_leftovers(parsed)
-    access = _choose_access(parsed)
-    logs.configure(level="warn")
-    asyncio.run(_run(access, is_dry_run=parsed.value(DRY_RUN)))
-    return ExitCode.DONE
+    if arguments and (task := _TASKS.get(arguments[0])):
+        task(arguments[1:])
+        return ExitCode.DONE
+    parse_arguments((), arguments)
+    raise UsageError(f"name a task: {', '.join(_TASKS)}")
 
 
 def render_usage() -> str:
     """Return the help text."""
     return f"{_HEAD}{''.join(render_entries((*ACCESS_FLAGS, DRY_RUN)))}{_FOOT}"
+
+
+def _run_apply_crds(arguments: Sequence[str]) -> None:
+    parsed = parse_mixed(ACCESS_FLAGS, arguments)
+    if len(parsed.leftovers) != 1:
+        raise UsageError("name one folder with YAML files")
+    definitions = read_definitions(Path(parsed.leftovers[0]))
+    access = choose_access(parsed)
+    logs.configure(level="warn")
+    asyncio.run(_apply(access, definitions))
+
+
+def _run_uninstall_webhooks(arguments: Sequence[str]) -> None:
+    parsed = parse_arguments((*ACCESS_FLAGS, DRY_RUN, *_OF_THE_OPERATOR), arguments)
+    refuse_leftovers(parsed)
+    access = _choose_access(parsed)
+    logs.configure(level="warn")
+    asyncio.run(_uninstall(access, is_dry_run=parsed.value(DRY_RUN)))
+
+
+_TASKS: Final[Mapping[str, Callable[[Sequence[str]], None]]] = {
+    "apply-crds": _run_apply_crds,
+    "uninstall-webhooks": _run_uninstall_webhooks,
+}
+
+
+def read_definitions(folder: Path) -> list[Definition]:
+    """Return the definitions in the YAML files of a folder. Raises ConfigError."""
+    if not folder.is_dir():
+        wrong = "is a file: name the folder that it is in" if folder.exists() else "no such folder"
+        raise ConfigError(f"{folder}: {wrong}")
+    try:
+        files = [
+            path
+            for path in sorted(folder.iterdir())
+            if path.suffix == ".yaml" and path.name != _NO_OBJECT
+        ]
+        texts = {path: _read(path) for path in files}
+    except OSError as error:
+        raise ConfigError(f"{folder}: {error.strerror}") from error
+    definitions = [
+        _take_definition(path, document)
+        for path, text in texts.items()
+        for document in _parse(path, text)
+        if document is not None
+    ]
+    if not definitions:
+        raise ConfigError(f"{folder}: there is no YAML file with a definition")
+    return definitions
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is not text in UTF-8") from None
+
+
+def _parse(path: Path, text: str) -> list[Any]:
+    try:
+        return list(yaml.safe_load_all(text))
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: is not YAML") from error
+
+
+def _take_definition(path: Path, document: Any) -> Definition:
+    match document:
+        case {"kind": DEFINITIONS.kind, "metadata": {"name": str(name)}, "spec": {"group": group}}:
+            if group in _GROUPS:
+                return Definition(name, document)
+            names = " nor ".join(_GROUPS)
+            raise ConfigError(f"{path}: spec.group: {quote(str(group))} is neither {names}")
+    raise ConfigError(f"{path}: holds something else than a {DEFINITIONS.kind}")
+
+
+async def _apply(access: Access, definitions: Iterable[Definition]) -> None:
+    async with open_client(access) as client:
+        await apply_definitions(client, definitions, _write_line)
+
+
+async def apply_definitions(
+    client: DefinitionClient, definitions: Iterable[Definition], write_line: Callable[[str], object]
+) -> None:
+    """Make each definition in the cluster say what the file says. Raises OperatorError."""
+    for definition in definitions:
+        try:
+            await client.patch(DEFINITIONS, "", definition.name, {"spec": definition.body["spec"]})
+            write_line(f"{DEFINITIONS.kind} {definition.name}: up to date")
+        except NotFound:
+            await client.create(DEFINITIONS, "", definition.body)
+            write_line(f"{DEFINITIONS.kind} {definition.name}: created")
 
 
 def _choose_access(arguments: ParsedArguments) -> Access:
@@ -147,7 +274,7 @@ def _check(arguments: ParsedArguments, given: Iterable[Flag[Any]]) -> Config:
         raise UsageError(str(error)) from error
 
 
-async def _run(access: Access, *, is_dry_run: bool) -> None:
+async def _uninstall(access: Access, *, is_dry_run: bool) -> None:
     async with open_client(access) as client:
         await Uninstall(client, access.namespace, _write_line, is_dry_run=is_dry_run).run()
 
