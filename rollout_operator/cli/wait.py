@@ -1,9 +1,7 @@
 """`rollout-operator wait`: wait for a rollout, and report by exit code how it ended.
 
-What is waited for are the rollout groups of a namespace and the MultiAZRollouts that an operator
-obeys, or one object that is named. When each has come is said in `awaited`.
-
-The objects that `wait` waits for: groups, MultiAZRollouts and Rollouts.
+It waits for the rollout groups of a namespace and the MultiAZRollouts that an operator obeys, or
+for one object that is named.
 """
 
 import asyncio
@@ -12,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -55,10 +53,6 @@ from rollout_operator.planning.describe_policies import describe_driven, describ
 from rollout_operator.planning.text import render_release
 from rollout_operator.planning.wording import join_names, one_line
 
-_POLICY: Final = "MultiAZRollout"
-# What starts, or goes, does so by itself.
-_STUCK: Final = frozenset({PodState.NOT_READY, PodState.MISSING, PodState.UNREADABLE})
-
 
 class Goal(StrEnum):
     """The state that is waited for."""
@@ -69,235 +63,98 @@ class Goal(StrEnum):
     """All pods are ready, whatever their revision."""
 
 
-class WaitProgress(NamedTuple):
-    """How far an object is."""
-
-    wanted: tuple[object, ...]
-    """Where that changes, the number begins anew."""
-    pods: int
-    """How many are ready, and how many updated, in one number."""
-
-
-class Awaited(Protocol):
-    """One object that is waited for."""
-
-    @property
-    def title(self) -> str:
-        """Return its name, as people read it."""
-        ...
-
-    @property
-    def line(self) -> str:
-        """Return its state in one line."""
-        ...
-
-    @property
-    def is_held(self) -> bool:
-        """Return whether only a person lets it go on."""
-        ...
-
-    @property
-    def stuck(self) -> str:
-        """Return which pods neither become ready nor go, and why; empty where none is stuck."""
-        ...
-
-    @property
-    def progress(self) -> WaitProgress:
-        """Return how far it is."""
-        ...
-
-    def has_reached(self, goal: Goal) -> bool:
-        """Return whether it has reached the goal now."""
-        ...
-
-
-class AwaitedGroup(msgspec.Struct, frozen=True):
-    """A group that is waited for, or a MultiAZRollout that is described as a group."""
-
-    what: str
-    group: GroupDescription
-    is_settled: bool = True
-    """Whether the status of each of its StatefulSets shows the newest spec."""
-
-    @property
-    def title(self) -> str:
-        """Return its name, as people read it."""
-        return f"{self.what} {self.group.name}"
-
-    @property
-    def line(self) -> str:
-        """Return its state in one line."""
-        return render_group_line(self.group, self.what)
-
-    @property
-    def is_held(self) -> bool:
-        """Return whether only a person lets it go on."""
-        return self.group.phase is Phase.HELD
-
-    @property
-    def stuck(self) -> str:
-        """Return which pods neither become ready nor go; a policy has a deadline of its own."""
-        if self.what == _POLICY or self.group.policy:
-            return ""
-        down = [
-            f"{pod.name}: {pod.why}"
-            for zone in self.group.zones
-            for pod in zone.pods
-            if pod.state in _STUCK
-        ]
-        return join_names(down)
-
-    @property
-    def progress(self) -> WaitProgress:
-        """Return how far it is."""
-        wanted = tuple((zone.name, zone.update_revision, zone.desired) for zone in self.group.zones)
-        return WaitProgress(wanted, self.group.ready + self.group.updated)
-
-    def has_reached(self, goal: Goal) -> bool:
-        """Return whether it has reached the goal now."""
-        if not self.is_settled:
-            return False
-        if goal is Goal.ROLLED_OUT:
-            return self.group.phase is Phase.ROLLED_OUT
-        zones = self.group.zones
-        return bool(zones) and all(zone.ready >= zone.desired for zone in zones)
-
-
-class AwaitedRelease(msgspec.Struct, frozen=True):
-    """A Rollout that is waited for."""
-
-    release: ReleaseDescription
-    tag: str
-
-    @property
-    def title(self) -> str:
-        """Return its name, as people read it."""
-        return f"Rollout {self.release.name}"
-
-    @property
-    def line(self) -> str:
-        """Return its state in one line."""
-        return one_line(render_release(self.release))
-
-    @property
-    def is_held(self) -> bool:
-        """Return whether only a person lets it go on."""
-        return self.release.phase in {ReleasePhase.HELD, ReleasePhase.FAILED}
-
-    @property
-    def stuck(self) -> str:
-        """Return nothing: a release has deadlines of its own."""
-        return ""
-
-    @property
-    def progress(self) -> WaitProgress:
-        """Return no number."""
-        return WaitProgress((), 0)
-
-    def has_reached(self, goal: Goal) -> bool:
-        """Return whether the version is through; without a version, the newest and all requests."""
-        if self.tag:
-            entry = next((entry for entry in self.release.history if entry.tag == self.tag), None)
-            return entry is not None and entry.status == BakeStatus.SUCCEEDED
-        is_last = not self.release.next and not self.release.is_retry_requested
-        return self.release.phase is ReleasePhase.DEPLOYED and is_last
-
-
-def list_awaited(seen: Inspection, named: Named = NOTHING) -> Sequence[Awaited]:
-    """Return the groups of an inspection and the policies that are obeyed, or what is named."""
-    groups = [
-        AwaitedGroup("group", group, is_settled(seen.groups[GroupName(group.name)]))
-        for group in list_worst_first(seen.description.groups)
-        if not named.is_given or group.name in {named.group, named.name}
-    ]
-    only = named.policy or named.name
-    policies = list(_list_policies(seen, only)) if only or not named.is_given else []
-    if groups or policies or not named.is_given:
-        return [*groups, *policies]
-    return [
-        AwaitedRelease(release, named.tag)
-        for release in seen.description.list_releases()
-        if release.name in {named.release, named.name}
-    ]
-
-
-def _list_policies(seen: Inspection, only: str) -> Iterator[AwaitedGroup]:
-    driven, now = {sets.key: sets for sets in seen.driven}, seen.description.now
-    for policy in seen.description.list_policies():
-        own = driven.get(policy.title)
-        is_disobeyed = policy.code is Code.POLICY_NOT_OBEYED
-        # A policy that an operator may not have seen yet is not underway.
-        is_new = own is None and not policy.conditions and not is_disobeyed
-        if policy.name != only if only else is_new:
-            continue
-        if own is None or is_disobeyed:
-            yield AwaitedGroup(_POLICY, describe_idle(policy, now))
-        else:
-            group = describe_driven(own.group, own.plan, now)
-            yield AwaitedGroup(_POLICY, group, is_settled(own.group))
-
-
-FOR: Final = Flag(
+_FOR: Final = Flag(
     name="for",
     kind=TEXT,
     default=Goal.ROLLED_OUT,
     help="rolled-out: all pods are ready at the update revision; whole: all pods are ready.",
 )
-TAG: Final = Flag(
-    name="tag", kind=TEXT, default="", help="Of a Rollout: this version; the newest without it."
+_TAG: Final = Flag(
+    name="tag",
+    kind=TEXT,
+    default="",
+    help="Version of the Rollout to wait for (default: the newest).",
 )
-TIMEOUT: Final = Flag(
+_TIMEOUT: Final = Flag(
     name="timeout",
     kind=DURATION,
     default=timedelta(minutes=10),
-    help="How long to wait; 0 looks once.",
+    help="How long to wait; 0 checks once.",
 )
-STALLED_AFTER: Final = Flag(
+_STALLED_AFTER: Final = Flag(
     name="stalled-after",
     kind=DURATION,
     default=timedelta(minutes=10),
-    help="How long a group may make no progress because of pods that do not become ready, such as"
-    " those that crash, before only a person can help; 0 waits on.",
+    help="Give up when a group makes no progress for this long because its pods do not become"
+    " ready, for example because they crash; 0 never gives up.",
 )
-WAIT_FLAGS: Final[tuple[Flag[Any], ...]] = (FOR, TAG, TIMEOUT, STALLED_AFTER, *INSPECTION_FLAGS)
-EVERY: Final = timedelta(seconds=1)
-# A zone is unpaused, or an object mended, in the next step of the same script.
+_FLAGS: Final[tuple[Flag[Any], ...]] = (_FOR, _TAG, _TIMEOUT, _STALLED_AFTER, *INSPECTION_FLAGS)
+_EVERY: Final = timedelta(seconds=1)
+# The next step of the same script may unpause the zone, or fix the object.
 HELD_FOR: Final = timedelta(seconds=10)
 # A container that crashes is up, and its pod perhaps ready, for a moment after each restart.
-CALM: Final = timedelta(minutes=2)
+_CALM: Final = timedelta(minutes=2)
+_POLICY: Final = "MultiAZRollout"
+# Pods that start or terminate need only time.
+_STUCK: Final = frozenset({PodState.NOT_READY, PodState.MISSING, PodState.UNREADABLE})
 
 _HEAD: Final = """\
 Usage: rollout-operator wait [-for=rolled-out|whole] [-timeout=10m] [flags]
        rollout-operator wait [-for=rolled-out|whole] NAME|group/NAME|mazr/NAME [flags]
        rollout-operator wait rollout/NAME [-tag=TAG] [-timeout=10m] [flags]
 
-Waits until all rollout groups of a namespace and its MultiAZRollouts are rolled out, or those
-that are named. It prints why they are not whenever that changes. What it finds is read from the
-objects: a status that is older than its spec does not count. MultiAZRollouts need the right to
+Waits until all rollout groups and MultiAZRollouts of a namespace, or the one that is named, are
+rolled out, and prints the reason why they are not each time it changes. It reads the objects
+themselves: a status that is older than its spec does not count. MultiAZRollouts need the right to
 list multiazrollouts.
 
-Of a Rollout of kuberik.com, which only waits where it is named, the newest version has to be
-deployed and through its bake, or that of -tag. It needs the right to list rollouts, and that
-to list imagepolicies to wait for a version that no operator has seen yet.
+A Rollout of kuberik.com is waited for only by name, until its newest version, or that of -tag, is
+deployed and through its bake. This needs the right to list rollouts, and to wait for a version
+that no operator has seen yet, the right to list imagepolicies.
 
 """
 _FOOT: Final = """
 Exit codes:
-  0 it has come, 1 the objects cannot be read, 2 the command line is wrong, 3 the time is over,
-  4 a group or MultiAZRollout stands still until a person changes something.
+  0 done, 1 the objects cannot be read, 2 the command line is wrong, 3 timed out, 4 a group or
+  MultiAZRollout stands still until a person changes something.
 """
+
+
+class WaitProgress(NamedTuple):
+    """How far an object is."""
+
+    wanted: tuple[object, ...]
+    """When this changes, progress starts anew."""
+    pods: int
+    """The number of ready pods plus that of updated pods."""
+
+
+class Awaited(msgspec.Struct, frozen=True, kw_only=True):
+    """An object to wait for, as it is now."""
+
+    title: str
+    line: str
+    """Its state in one line."""
+    is_reached: bool = False
+    """Whether it has reached the goal."""
+    is_held: bool = False
+    """Whether it stands still until a person changes something."""
+    stuck: str = ""
+    """The pods that neither become ready nor are deleted, and why; empty for none."""
+    progress: WaitProgress = WaitProgress((), 0)
+
 
 Inspect = Callable[[], Awaitable[Inspection]]
 
 
 def run(arguments: Sequence[str]) -> int:
     """Wait; return the exit code. Raises HelpRequested and OperatorError."""
-    parsed = parse_mixed(WAIT_FLAGS, arguments)
-    named = read_named(parsed.leftovers, group=parsed.value(GROUP), tag=parsed.value(TAG))
-    refuse_other_choices(parsed, FOR, Goal)
-    if named.release and parsed.value(FOR) != Goal.ROLLED_OUT:
-        raise UsageError(f"-for={parsed.value(FOR)} is of pods, and a Rollout has none")
-    for flag in (TIMEOUT, STALLED_AFTER):
+    parsed = parse_mixed(_FLAGS, arguments)
+    named = read_named(parsed.leftovers, group=parsed.value(GROUP), tag=parsed.value(_TAG))
+    refuse_other_choices(parsed, _FOR, Goal)
+    if named.release and parsed.value(_FOR) != Goal.ROLLED_OUT:
+        raise UsageError(f"-for={parsed.value(_FOR)} is about pods, and a Rollout has none")
+    for flag in (_TIMEOUT, _STALLED_AFTER):
         if parsed.value(flag) < timedelta(0):
             raise UsageError(f"-{flag.name} must not be negative")
     be_quiet()
@@ -306,7 +163,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def render_usage() -> str:
     """Return the help text."""
-    return f"{_HEAD}Flags:\n{''.join(render_entries(WAIT_FLAGS))}{_FOOT}"
+    return f"{_HEAD}Flags:\n{''.join(render_entries(_FLAGS))}{_FOOT}"
 
 
 async def _run(arguments: ParsedArguments, named: Named) -> ExitCode:
@@ -316,9 +173,9 @@ async def _run(arguments: ParsedArguments, named: Named) -> ExitCode:
             return (await inspector.inspect())[0]
 
         waiter = RolloutWait(
-            inspect=inspect, goal=Goal(arguments.value(FOR)), timeout=arguments.value(TIMEOUT),
+            inspect=inspect, goal=Goal(arguments.value(_FOR)), timeout=arguments.value(_TIMEOUT),
             clock=LoopClock(), write_line=_write_line, named=named,
-            stalled_after=arguments.value(STALLED_AFTER),
+            stalled_after=arguments.value(_STALLED_AFTER),
         )  # fmt: skip
         return await waiter.run()
 
@@ -330,7 +187,7 @@ def _write_line(line: str) -> None:
 
 class _Stall(NamedTuple):
     since: timedelta
-    seen: timedelta
+    last_seen: timedelta
     """When a pod was stuck last."""
     why: str
 
@@ -345,19 +202,19 @@ class RolloutWait:
     clock: Clock
     write_line: Callable[[str], None]
     named: Named = NOTHING
-    """The only object that is waited for."""
-    stalled_after: timedelta = STALLED_AFTER.default
-    """How long nothing may become better while pods are stuck; zero: for ever."""
+    """The only object to wait for."""
+    stalled_after: timedelta = _STALLED_AFTER.default
+    """How long a group with stuck pods may make no progress; zero: for ever."""
     _shown: Mapping[str, str] = field(default_factory=dict)
     _unread: str = ""
     _held_since: Mapping[str, timedelta] = field(default_factory=dict)
-    """By the object that is waited for."""
+    """By title, as the next two."""
     _farthest: dict[str, WaitProgress] = field(default_factory=dict)
-    """By the object: a pod that becomes ready and crashes again is no progress."""
-    _stalls: dict[str, "_Stall"] = field(default_factory=dict)
+    """A pod that becomes ready and crashes again is no progress."""
+    _stalls: dict[str, _Stall] = field(default_factory=dict)
 
     async def run(self) -> ExitCode:
-        """Inspect until all have reached the goal, cannot by themselves, or the time is over."""
+        """Inspect until all objects have reached the goal, one needs a person, or time is up."""
         deadline = self.clock.elapsed() + self.timeout
         seen = await self._list_awaited()
         while True:
@@ -365,13 +222,13 @@ class RolloutWait:
             if end is not None:
                 return end
             left = deadline - self.clock.elapsed()
-            await self.clock.sleep(min(EVERY, left))
+            await self.clock.sleep(min(_EVERY, left))
             seen = await self._inspect_again(seen)
 
     async def _list_awaited(self) -> Sequence[Awaited]:
         """Return the objects to wait for. Raises InvalidInput where there are none."""
         seen = await self.inspect()
-        if awaited := list_awaited(seen, self.named):
+        if awaited := _list_awaited(seen, self.goal, self.named):
             return awaited
         raise describe_miss([seen.description], self.named)
 
@@ -379,17 +236,20 @@ class RolloutWait:
         try:
             return await self._list_awaited()
         except (Unreachable, TooManyRequests) as error:
-            # An API server that is replaced is back before the time is over.
+            # An API server that restarts is back in time.
             if f"{error}" != self._unread:
                 self._unread = f"{error}"
                 self.write_line(f"not read: {error}")
             return last
 
     def judge(self, awaited: Sequence[Awaited], deadline: timedelta) -> ExitCode | None:
-        """Return how the wait ends by the state of this moment, None where it goes on."""
+        """Return how the wait ends, None where it goes on."""
         now = self.clock.elapsed()
-        self._say({wanted.title: wanted.line for wanted in awaited})
-        if all(wanted.has_reached(self.goal) for wanted in awaited):
+        lines = {wanted.title: wanted.line for wanted in awaited}
+        for line in list_changes(self._shown, lines):
+            self.write_line(line)
+        self._shown = lines
+        if all(wanted.is_reached for wanted in awaited):
             return ExitCode.DONE
         held = [wanted.title for wanted in awaited if wanted.is_held]
         self._held_since = {title: self._held_since.get(title, now) for title in held}
@@ -410,26 +270,94 @@ class RolloutWait:
             return ExitCode.TIMED_OUT
         return None
 
-    def _follow_stall(self, wanted: Awaited, now: timedelta) -> "_Stall | None":
-        """Return since when an object makes no progress because of stuck pods, if it does not."""
+    def _follow_stall(self, wanted: Awaited, now: timedelta) -> _Stall | None:
+        """Return since when stuck pods keep an object from making progress, None if none do."""
         title, progress = wanted.title, wanted.progress
         best, stall = self._farthest.get(title, progress), self._stalls.get(title)
         is_better = progress.wanted != best.wanted or progress.pods > best.pods
         if is_better or title not in self._farthest:
             self._farthest[title] = progress
-        if stall is not None and (is_better or now - stall.seen > CALM):
+        if stall is not None and (is_better or now - stall.last_seen > _CALM):
             stall = None
         if wanted.stuck:
             since = now if stall is None else stall.since
-            stall = _Stall(since=since, seen=now, why=wanted.stuck)
+            stall = _Stall(since=since, last_seen=now, why=wanted.stuck)
         if stall is None:
             self._stalls.pop(title, None)
         else:
             self._stalls[title] = stall
         return stall
 
-    def _say(self, facts: Mapping[str, str]) -> None:
-        """Print the news: of a hundred groups one line, where one of them moves."""
-        for line in list_changes(self._shown, facts):
-            self.write_line(line)
-        self._shown = facts
+
+def _list_awaited(seen: Inspection, goal: Goal, named: Named) -> Sequence[Awaited]:
+    """Return the groups of an inspection and the policies that are obeyed, or what is named."""
+    groups = [
+        _await_group(group, goal, is_settled=is_settled(seen.groups[GroupName(group.name)]))
+        for group in list_worst_first(seen.description.groups)
+        if not named.is_given or group.name in {named.group, named.name}
+    ]
+    only = named.policy or named.name
+    policies = list(_list_policies(seen, goal, only)) if only or not named.is_given else []
+    if groups or policies or not named.is_given:
+        return [*groups, *policies]
+    return [
+        await_release(release, named.tag)
+        for release in seen.description.list_releases()
+        if release.name in {named.release, named.name}
+    ]
+
+
+def _list_policies(seen: Inspection, goal: Goal, only: str) -> Iterator[Awaited]:
+    driven, now = {sets.key: sets for sets in seen.driven}, seen.description.now
+    for policy in seen.description.list_policies():
+        own = driven.get(policy.title)
+        is_disobeyed = policy.code is Code.POLICY_NOT_OBEYED
+        # A policy that an operator may not have seen yet is not underway.
+        is_new = own is None and not policy.conditions and not is_disobeyed
+        if policy.name != only if only else is_new:
+            continue
+        if own is None or is_disobeyed:
+            yield _await_group(describe_idle(policy, now), goal, _POLICY)
+        else:
+            group = describe_driven(own.group, own.plan, now)
+            yield _await_group(group, goal, _POLICY, is_settled=is_settled(own.group))
+
+
+def _await_group(
+    group: GroupDescription, goal: Goal, kind: str = "group", *, is_settled: bool = True
+) -> Awaited:
+    """Return a group, or a MultiAZRollout that is described as a group.
+
+    `is_settled`: the status of each StatefulSet shows the newest spec.
+    """
+    zones = group.zones
+    down = [f"{pod.name}: {pod.why}" for zone in zones for pod in zone.pods if pod.state in _STUCK]
+    # A policy has a progress deadline of its own.
+    has_deadline = kind == _POLICY or bool(group.policy)
+    is_whole = bool(zones) and all(zone.ready >= zone.desired for zone in zones)
+    is_reached = is_whole if goal is Goal.WHOLE else group.phase is Phase.ROLLED_OUT
+    wanted = tuple((zone.name, zone.update_revision, zone.desired) for zone in zones)
+    return Awaited(
+        title=f"{kind} {group.name}",
+        line=render_group_line(group, kind),
+        is_reached=is_settled and is_reached,
+        is_held=group.phase is Phase.HELD,
+        stuck="" if has_deadline else join_names(down),
+        progress=WaitProgress(wanted, group.ready + group.updated),
+    )
+
+
+def await_release(release: ReleaseDescription, tag: str = "") -> Awaited:
+    """Return a Rollout: `tag` is to be through its bake, or without one the newest version."""
+    if tag:
+        entry = next((entry for entry in release.history if entry.tag == tag), None)
+        is_reached = entry is not None and entry.status == BakeStatus.SUCCEEDED
+    else:
+        is_last = not release.next and not release.is_retry_requested
+        is_reached = release.phase is ReleasePhase.DEPLOYED and is_last
+    return Awaited(
+        title=f"Rollout {release.name}",
+        line=one_line(render_release(release)),
+        is_reached=is_reached,
+        is_held=release.phase in {ReleasePhase.HELD, ReleasePhase.FAILED},
+    )

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from rollout_lab.nodes.behaviour import Behaviour, StartKind, image_of
@@ -12,7 +12,7 @@ from rollout_lab.zones import three_zones
 
 from rollout_operator.cli.access import NOTHING, Named
 from rollout_operator.cli.main import main
-from rollout_operator.cli.wait import HELD_FOR, Goal, RolloutWait, WaitProgress
+from rollout_operator.cli.wait import HELD_FOR, Awaited, Goal, RolloutWait, WaitProgress
 from rollout_operator.kube.api import STATEFULSETS, JsonObject
 from rollout_operator.model.names import ApiError, Denied, ExitCode, InvalidInput, Unreachable
 from rollout_operator.operator.inspect import Inspection
@@ -25,19 +25,6 @@ LONG = timedelta(minutes=10)
 BAD = "bad"
 PAUSE: JsonObject = {"metadata": {"annotations": {"grafana.com/rollout-paused": "true"}}}
 RESUME: JsonObject = {"metadata": {"annotations": {"grafana.com/rollout-paused": None}}}
-
-
-class State(NamedTuple):
-    """An object that waits, in a state."""
-
-    progress: WaitProgress
-    stuck: str
-    title: str = "group a"
-    line: str = ""
-    is_held: bool = False
-
-    def has_reached(self, goal: Goal) -> bool:
-        return False
 
 
 def choose_crash(pod: Any) -> Behaviour:
@@ -209,7 +196,7 @@ async def test_d_76_what_counts_as_no_progress(
     )  # fmt: skip
     ended = None
     for minute, (pods, stuck) in enumerate(states):
-        state = State(progress=WaitProgress((), pods), stuck=stuck)
+        state = Awaited(title="group a", line="", progress=WaitProgress((), pods), stuck=stuck)
         if waiter.judge([state], begin + timedelta(hours=1)) is not None:
             ended = minute
             break

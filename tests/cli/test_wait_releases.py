@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from rollout_operator.cli.access import Named, read_named
-from rollout_operator.cli.wait import AwaitedRelease, Goal, run
+from rollout_operator.cli.wait import await_release, run
 from rollout_operator.config.grammar import UsageError
 from rollout_operator.kube.api import ROLLOUT_GATES, ROLLOUTS
 from rollout_operator.model.description import ReleasePhase
@@ -117,10 +117,7 @@ def test_what_is_requested_counts_before_it_has_had_an_effect() -> None:
     retried = replace(through, is_retry_requested=True)
     forced = replace(through, next="0.9.0")
     spare = replace(through, requests=("rollout.kuberik.com/unblock-failed: true",))
-    reached = [
-        AwaitedRelease(one, "").has_reached(Goal.ROLLED_OUT)
-        for one in (through, retried, forced, spare)
-    ]
+    reached = [await_release(one).is_reached for one in (through, retried, forced, spare)]
     assert reached == [True, False, False, True]
 
 
