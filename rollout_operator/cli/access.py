@@ -1,22 +1,19 @@
-"""How a command finds its cluster and namespace: as kubectl does.
+"""How a command finds its cluster, namespace and objects: as kubectl does.
 
 `-kubeconfig`, else the files of KUBECONFIG, else `~/.kube/config`, else the service account of the
-pod that it runs in; of a kubeconfig `-context`, else the current one. `-namespace`, else that of
-the context or of the pod, else `default`.
-
-Shared parts of `status`, `wait` and `explain`: flags, and how they observe namespaces.
+pod; of a kubeconfig `-context`, else the current context. `-namespace`, else that of the context or
+of the pod, else `default`.
 """
 
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -47,24 +44,47 @@ KUBECONFIG: Final = Flag(
     name="kubeconfig",
     kind=TEXT,
     default="",
-    help="Path of a kubeconfig. Without it the files that KUBECONFIG names, else ~/.kube/config,"
-    " else the service account of the pod.",
+    help="Path of a kubeconfig (default: the files in KUBECONFIG, else ~/.kube/config, else the"
+    " service account of the pod).",
 )
 CONTEXT: Final = Flag(
-    name="context", kind=TEXT, default="", help="Context of the kubeconfig; the current one."
+    name="context",
+    kind=TEXT,
+    default="",
+    help="Context of the kubeconfig (default: the current context).",
 )
 NAMESPACE: Final = Flag(
     name="namespace",
     kind=TEXT,
     default="",
     alias="n",
-    help="Namespace to look at, also -n; that of the context.",
+    help="Namespace to look at, also -n (default: the namespace of the context).",
 )
 ACCESS_FLAGS: Final[tuple[Flag[Any], ...]] = (KUBECONFIG, CONTEXT, NAMESPACE)
+GROUP: Final = Flag(
+    name="group",
+    kind=TEXT,
+    default="",
+    help="Limit to this rollout group, as group/NAME (default: all).",
+)
+SERVICE: Final = Flag(
+    name="service",
+    kind=TEXT,
+    default="",
+    help="Service and port of the operator's status, which is read through the API server:"
+    " NAME:PORT, or NAMESPACE/NAME:PORT in another namespace; empty does not read it (default:"
+    " search for the Service).",
+)
+INSPECTION_FLAGS: Final[tuple[Flag[Any], ...]] = (GROUP, *ACCESS_FLAGS)
+# How an object is named: `group/NAME` or `group NAME`.
+GROUP_WORDS: Final = ("group", "groups")
+POLICY_WORDS: Final = ("multiazrollout", "multiazrollouts", "mazr")
+_RELEASE_WORDS: Final = ("rollout", "rollouts")
 
-# A person waits for it.
+# A person waits for the answer.
 _CALL_LIMIT: Final = timedelta(seconds=15)
 _LAST_RESORT: Final = "default"
+_Located = TypeVar("_Located", GroupDescription, PolicyDescription, ReleaseDescription)
 
 
 def choose_access(
@@ -78,7 +98,8 @@ def choose_access(
     """
     environ = os.environ if environ is None else environ
     files = _list_files(arguments.value(KUBECONFIG), environ)
-    context = arguments.value(CONTEXT)
+    context, listed = arguments.value(CONTEXT), environ.get("KUBECONFIG", "")
+    choice, namespace = None, ""
     if files:
         choice = KubeconfigChoice(files=files, origin="kubeconfig", context=context)
         kubeconfig = read_kubeconfig(choice)
@@ -87,11 +108,18 @@ def choose_access(
             named = f"namespace of the context: {quote(namespace)}"
             raise ConfigError(f"{kubeconfig.label}: {named} is not a name of a namespace")
     elif context or not environ.get("KUBERNETES_SERVICE_HOST"):
-        raise ConfigError(_miss(environ))
+        hint = "give -kubeconfig, or set KUBECONFIG, or write ~/.kube/config"
+        if listed:
+            hint = f"KUBECONFIG names {quote(listed)}, where there is no file"
+        raise ConfigError(f"there is no kubeconfig: {hint}")
     else:
-        choice, namespace = None, _read_first(service_account / "namespace")
+        with suppress(OSError):
+            namespace = (service_account / "namespace").read_text().strip()
+    given = arguments.value(NAMESPACE)
+    if given and not is_namespace_name(given):
+        raise UsageError(f"-namespace: {quote(given)} is not a name of a namespace")
     return Access(
-        namespace=_check(arguments.value(NAMESPACE)) or namespace or _LAST_RESORT,
+        namespace=given or namespace or _LAST_RESORT,
         kubeconfig=choice,
         service_account=service_account,
         environ=environ,
@@ -118,11 +146,11 @@ def _list_files(flag: str, environ: Mapping[str, str]) -> tuple[Path, ...]:
     paths: Sequence[Path] = [Path(path) for path in listed.split(os.pathsep) if path]
     if not listed and home:
         paths = [Path(home, ".kube", "config")]
-    return tuple(path for path in paths if _is_there(path))
+    return tuple(path for path in paths if _exists(path))
 
 
-def _is_there(path: Path) -> bool:
-    """Return whether a file exists; whether it may be read shows later."""
+def _exists(path: Path) -> bool:
+    """Return whether a file exists; if it may not be read, that is an error later."""
     try:
         path.stat()
     except PermissionError:
@@ -132,65 +160,21 @@ def _is_there(path: Path) -> bool:
     return True
 
 
-def _miss(environ: Mapping[str, str]) -> str:
-    """Return the message that no kubeconfig was found, and what to do."""
-    listed = environ.get("KUBECONFIG", "")
-    if listed:
-        return f"there is no kubeconfig: KUBECONFIG names {quote(listed)}, where there is no file"
-    return "there is no kubeconfig: give -kubeconfig, or set KUBECONFIG, or write ~/.kube/config"
-
-
-def _read_first(file: Path) -> str:
-    try:
-        return file.read_text().strip()
-    except OSError:
-        return ""
-
-
-def _check(namespace: str) -> str:
-    if namespace and not is_namespace_name(namespace):
-        raise UsageError(f"-namespace: {quote(namespace)} is not a name of a namespace")
-    return namespace
-
-
-GROUP: Final = Flag(
-    name="group", kind=TEXT, default="", help="Only this rollout group, as group/NAME."
-)
-SERVICE: Final = Flag(
-    name="service",
-    kind=TEXT,
-    default="",
-    help="Service and port by which what the operator sees is read, through the API server:"
-    " NAME:PORT, or NAMESPACE/NAME:PORT of one in another namespace. Without the flag it is"
-    " searched for; empty: it is not read.",
-)
-# How a rollout group is named, as `group/NAME` or `group NAME`.
-GROUP_WORDS: Final = ("group", "groups")
-# How a MultiAZRollout is named, as `mazr/NAME` or `mazr NAME`.
-POLICY_WORDS: Final = ("multiazrollout", "multiazrollouts", "mazr")
-# How a Rollout of releases is named.
-RELEASE_WORDS: Final = ("rollout", "rollouts")
-INSPECTION_FLAGS: Final[tuple[Flag[Any], ...]] = (GROUP, *ACCESS_FLAGS)
-
-
-Located = TypeVar("Located", GroupDescription, PolicyDescription, ReleaseDescription)
-
-
 class Named(NamedTuple):
-    """The objects that are wanted; all empty: all of a namespace."""
+    """The object that a command is about; all empty: all objects of the namespace."""
 
     policy: str = ""
     release: str = ""
     """A Rollout."""
     tag: str = ""
-    """The version of that Rollout that has to be through; empty for the newest."""
+    """The version of that Rollout to wait for; empty: the newest."""
     group: str = ""
     name: str = ""
-    """Of whichever of the three kinds has it."""
+    """An object of any of the three kinds."""
 
     @property
     def is_given(self) -> bool:
-        """Return whether an object is named."""
+        """Return whether an object is named at all."""
         return bool(self.policy or self.release or self.group or self.name)
 
 
@@ -210,7 +194,7 @@ def read_named(words: Sequence[str], *, group: str = "", tag: str = "") -> Named
         kinds = {
             **{word: Named(group=name) for word in GROUP_WORDS},
             **{word: Named(policy=name) for word in POLICY_WORDS},
-            **{word: Named(release=name, tag=tag) for word in RELEASE_WORDS},
+            **{word: Named(release=name, tag=tag) for word in _RELEASE_WORDS},
         }
         found = kinds.get(kind.lower()) if slash else Named(name=kind)
         if found is None or not found.is_given or "/" in name:
@@ -226,23 +210,23 @@ def read_named(words: Sequence[str], *, group: str = "", tag: str = "") -> Named
 
 @dataclass(slots=True)
 class ClusterInspector:
-    """Observes the namespaces and groups that the arguments of a command choose."""
+    """Reads the namespaces and objects that the arguments of a command choose."""
 
     client: Client
     namespace: str
-    """Empty for all that have groups."""
+    """Empty: all namespaces that have groups."""
     service: str | None = ""
-    """None: it is searched for."""
+    """None: search for it."""
     named: Named = NOTHING
     _inspectors: dict[str, Inspector] = field(default_factory=dict)
 
     async def inspect(self, *, is_fresh: bool = True) -> Sequence[Inspection]:
-        """Return one inspection for each namespace. Raises ApiError and InvalidInput."""
+        """Return an inspection of each namespace. Raises ApiError and InvalidInput."""
         names: Sequence[str] = [self.namespace]
         if not self.namespace:
             names = await list_namespaces(self.client, is_fresh=is_fresh)
         inspections = await gather_all(
-            self.inspector(name).inspect(is_fresh=is_fresh) for name in names
+            self._inspector(name).inspect(is_fresh=is_fresh) for name in names
         )
         if not self.named.is_given:
             return inspections
@@ -252,8 +236,7 @@ class ClusterInspector:
             raise describe_miss([inspection.best for inspection in inspections], self.named)
         return found
 
-    def inspector(self, namespace: str) -> Inspector:
-        """Return the inspector of one namespace."""
+    def _inspector(self, namespace: str) -> Inspector:
         if namespace not in self._inspectors:
             lease = get_flag("leader-election.lease-name").default
             self._inspectors[namespace] = Inspector(
@@ -263,7 +246,7 @@ class ClusterInspector:
 
 
 def be_quiet() -> None:
-    """Log nothing: the description says what the operator would log of a namespace."""
+    """Log nothing: what the operator would log about a namespace is in its description."""
     logs.configure(level="error", write=lambda line: None)
 
 
@@ -275,7 +258,7 @@ async def open_inspector(
     is_everywhere: bool = False,
     named: Named = NOTHING,
 ) -> AsyncIterator[ClusterInspector]:
-    """Connect to the cluster that the words choose; `service` is the operator's, None to search.
+    """Connect to the cluster that the arguments choose; `service` as for `ClusterInspector`.
 
     Raises ConfigError.
     """
@@ -285,14 +268,6 @@ async def open_inspector(
         yield ClusterInspector(client, namespace, service, named)
 
 
-def suggest(name: str, names: Sequence[str]) -> str:
-    """Return the end of a message about a name that does not exist."""
-    close = get_close_matches(name, names, n=1)
-    if close:
-        return f"; did you mean {close[0]}?"
-    return f"; there are {join_names(sorted(names))}" if names else "; there is none"
-
-
 def describe_miss(seen: Sequence[Description], named: Named) -> InvalidInput:
     """Return the error for an object that is missing, or may not be shown."""
     where = f"namespace {seen[0].namespace}" if len(seen) == 1 else "any namespace"
@@ -300,23 +275,28 @@ def describe_miss(seen: Sequence[Description], named: Named) -> InvalidInput:
     policies = [policy.name for description in seen for policy in description.list_policies()]
     releases = [release.name for description in seen for release in description.list_releases()]
     if named.policy:
-        hint = suggest(named.policy, policies)
-        return InvalidInput(f"no multiazrollout {named.policy} is seen in {where}{hint}")
+        return not_found("multiazrollout", named.policy, where, policies)
     if named.release:
-        hint = suggest(named.release, releases)
-        return InvalidInput(f"no rollout {named.release} is seen in {where}{hint}")
+        return not_found("rollout", named.release, where, releases)
     if named.group:
-        hint = suggest(named.group, groups)
-        return InvalidInput(f"there is no rollout group {named.group} in {where}{hint}")
+        return not_found("rollout group", named.group, where, groups)
     if named.name:
-        kinds = f"rollout group, MultiAZRollout or Rollout {named.name}"
-        hint = suggest(named.name, [*groups, *policies, *releases])
-        return InvalidInput(f"there is no {kinds} in {where}{hint}")
-    return InvalidInput(f"there is no rollout group in {where}")
+        kinds = "rollout group, MultiAZRollout or Rollout"
+        return not_found(kinds, named.name, where, [*groups, *policies, *releases])
+    return InvalidInput(f"no rollout group found in {where}")
+
+
+def not_found(kind: str, name: str, where: str, names: Sequence[str]) -> InvalidInput:
+    """Return the error for an object that is missing; `names` are those there are."""
+    close = get_close_matches(name, names, n=1)
+    hint = f"; there are {join_names(sorted(names))}" if names else " (there are none)"
+    if close:
+        hint = f"; did you mean {close[0]}?"
+    return InvalidInput(f"{kind} {name} not found in {where}{hint}")
 
 
 def choose_named(seen: Inspection, named: Named) -> Inspection:
-    """Return an inspection of the named objects only."""
+    """Return an inspection of the named object only."""
     own = None if seen.own is None else _only(seen.own, named)
     wanted = {named.group, named.name}
     groups = {key: group for key, group in seen.groups.items() if key in wanted}
@@ -324,10 +304,10 @@ def choose_named(seen: Inspection, named: Named) -> Inspection:
 
 
 def _only(description: Description, named: Named) -> Description:
-    def choose(located: Sequence[Located], *names: str) -> tuple[Located, ...]:
+    def choose(located: Sequence[_Located], *names: str) -> tuple[_Located, ...]:
         return tuple(one for one in located if one.name in names)
 
-    return msgspec.structs.replace(
+    return replace(
         description,
         groups=choose(description.groups, named.group, named.name),
         budgets=(),

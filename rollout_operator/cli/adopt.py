@@ -1,7 +1,6 @@
 """`rollout-operator adopt`: the patches that bring plain StatefulSets under the operator.
 
-Reads files or the cluster and prints. The proposal is decided in `planning.adoption`; nothing
-is ever written.
+Reads files or the cluster, prints what `planning.adoption` proposes, and writes nothing.
 """
 
 import asyncio
@@ -41,12 +40,7 @@ from rollout_operator.kube.api import (
     Resource,
 )
 from rollout_operator.kube.connection import Access
-from rollout_operator.model.adoption import (
-    AdoptableNamespace,
-    AdoptableSet,
-    AdoptionChoice,
-    AdoptionPlan,
-)
+from rollout_operator.model.adoption import AdoptableNamespace, AdoptionChoice, AdoptionPlan
 from rollout_operator.model.decode.adoption import decode_adoptable
 from rollout_operator.model.decode.custom import decode_budget
 from rollout_operator.model.decode.installation import decode_labelled_pod, decode_native_budget
@@ -62,77 +56,76 @@ from rollout_operator.planning.adoption import (
 )
 from rollout_operator.planning.wording import format_json, join_names
 
-SCHEMA_VERSION: Final = 1
-FORMATS: Final = ("text", "yaml", "budgets", "json")
+_SCHEMA_VERSION: Final = 1
+_FORMATS: Final = ("text", "yaml", "budgets", "json")
 
-FILE: Final = Flag(
+_FILE: Final = Flag(
     name="f",
     kind=TEXT,
     default="",
-    help="File or folder with StatefulSets, and with pods and budgets where there are any: what"
-    " `kubectl get -o yaml` prints, or manifests; - reads standard input. Without, the cluster is"
-    " read.",
+    help="File or folder with StatefulSets, and their pods and budgets if any: output of"
+    " `kubectl get -o yaml`, or manifests; - reads standard input (default: read the cluster).",
 )
-LABELS: Final[Flag[tuple[str, ...]]] = Flag(
+_LABELS: Final[Flag[tuple[str, ...]]] = Flag(
     name="selector",
     kind=LIST,
     default=(),
     alias="l",
-    help="Only StatefulSets with these labels, also -l: key=value, several with commas.",
+    help="Limit to StatefulSets with these labels, also -l: key=value, separated by commas.",
 )
-GROUP: Final = Flag(
+_GROUP: Final = Flag(
     name="group",
     kind=TEXT,
     default="",
-    help="Only the rollout group of this name. With names or -l: they are its zones, whatever they"
-    " are called.",
+    help="Limit to this rollout group (default: all). With names or -l, the chosen StatefulSets are"
+    " its zones, whatever their names.",
 )
-OUTPUT: Final = Flag(
+_OUTPUT: Final = Flag(
     name="output",
     kind=TEXT,
     default="text",
     alias="o",
     help="text; yaml: a kustomize component for Git; budgets: the file beside it; json; also -o.",
 )
-ADOPT_FLAGS: Final[tuple[Flag[Any], ...]] = (FILE, LABELS, GROUP, OUTPUT, *ACCESS_FLAGS)
+_FLAGS: Final[tuple[Flag[Any], ...]] = (_FILE, _LABELS, _GROUP, _OUTPUT, *ACCESS_FLAGS)
 _HEAD: Final = """\
 Usage: rollout-operator adopt [STATEFULSET ...] [flags]
 
 Prints the patches that bring StatefulSets of several zones under the operator: the label of their
 rollout group, updateStrategy OnDelete, how many pods may be replaced at a time, and a zone-aware
-budget in place of native budgets. It says what would be disrupted, which is nothing, and which
-patches end it again. Rights to list statefulsets and pods are enough. Nothing is written.
+budget in place of native budgets. Applying them disrupts no pod; it also prints the patches that
+undo them. Rights to list statefulsets and pods are enough. Nothing is written.
 
 """
 _FOOT: Final = """
 Exit codes:
-  0 also if there is nothing to adopt, 1 if the objects cannot be read, 2 if the command line is
-  wrong, 4 if a group is held back until a person has done something first.
+  0 done, even if there is nothing to adopt, 1 the objects cannot be read, 2 the command line is
+  wrong, 4 a group cannot be adopted until a person changes something.
 """
 
-# All other copied objects decide nothing here.
+# Whether other kinds could be read does not matter here.
 _READ_BESIDE: Final = (ZONE_BUDGETS.kind, NATIVE_BUDGETS.kind)
 _Decoded = TypeVar("_Decoded")
 
 
 def run(arguments: Sequence[str]) -> int:
     """Print the proposal; return the exit code. Raises HelpRequested and OperatorError."""
-    parsed = parse_mixed(ADOPT_FLAGS, arguments)
-    refuse_other_choices(parsed, OUTPUT, FORMATS)
+    parsed = parse_mixed(_FLAGS, arguments)
+    refuse_other_choices(parsed, _OUTPUT, _FORMATS)
     seen = _read(parsed)
     plan = plan_adoption(seen, _choose(parsed, seen))
-    sys.stdout.write(_RENDERERS[parsed.value(OUTPUT)](plan))
+    sys.stdout.write(_RENDERERS[parsed.value(_OUTPUT)](plan))
     return ExitCode.NEEDS_A_PERSON if plan.needs_a_person else ExitCode.DONE
 
 
 def render_usage() -> str:
     """Return the help text."""
-    return f"{_HEAD}Flags:\n{''.join(render_entries(ADOPT_FLAGS))}{_FOOT}"
+    return f"{_HEAD}Flags:\n{''.join(render_entries(_FLAGS))}{_FOOT}"
 
 
-def render_json(plan: AdoptionPlan) -> str:
+def _render_json(plan: AdoptionPlan) -> str:
     """Return the plan for scripts; fields are added freely, and none is renamed."""
-    content = {"schemaVersion": SCHEMA_VERSION, **msgspec.to_builtins(plan)}
+    content = {"schemaVersion": _SCHEMA_VERSION, **msgspec.to_builtins(plan)}
     return f"{format_json(content)}\n"
 
 
@@ -140,12 +133,12 @@ _RENDERERS: Final[Mapping[str, Callable[[AdoptionPlan], str]]] = {
     "text": render_text,
     "yaml": render_component,
     "budgets": lambda plan: render_objects(list_budgets(plan)),
-    "json": render_json,
+    "json": _render_json,
 }
 
 
 def _choose(arguments: ParsedArguments, seen: AdoptableNamespace) -> AdoptionChoice:
-    given: tuple[str, ...] = arguments.value(LABELS)
+    given: tuple[str, ...] = arguments.value(_LABELS)
     labels = dict(map(_parse_label, given))
     names = frozenset(arguments.leftovers)
     if labels:
@@ -153,28 +146,28 @@ def _choose(arguments: ParsedArguments, seen: AdoptableNamespace) -> AdoptionCho
         if not labelled:
             raise InvalidInput(f"no StatefulSet has the labels {','.join(given)}")
         names |= labelled
-    return AdoptionChoice(names=names, is_narrowed=bool(names), group=arguments.value(GROUP))
+    return AdoptionChoice(names=names, is_narrowed=bool(names), group=arguments.value(_GROUP))
 
 
 def _parse_label(text: str) -> tuple[str, str]:
     key, equals, value = text.replace("==", "=").partition("=")
     if not (key and equals) or key.endswith("!"):
-        raise UsageError(f"-{LABELS.name}: {quote(text)} is not key=value")
+        raise UsageError(f"-{_LABELS.name}: {quote(text)} is not key=value")
     return key, value
 
 
 def _read(arguments: ParsedArguments) -> AdoptableNamespace:
-    if arguments.value(FILE):
+    if arguments.value(_FILE):
         for flag in (KUBECONFIG, CONTEXT):
             if arguments.has(flag):
-                raise UsageError(f"-{flag.name} says where a cluster is, and -f that none is read")
-        objects, _ = read_all([arguments.value(FILE)], sys.stdin.buffer)
-        return decode_objects(objects, arguments.value(NAMESPACE_FLAG))
+                raise UsageError(f"-f reads no cluster: leave out -{flag.name}")
+        objects, _ = read_all([arguments.value(_FILE)], sys.stdin.buffer)
+        return _decode_objects(objects, arguments.value(NAMESPACE_FLAG))
     be_quiet()
     access = choose_access(arguments)
     copy = asyncio.run(_copy(access))
     unread = [each.text for each in copy.unread if each.kind in _READ_BESIDE]
-    return decode_objects(copy.objects, access.namespace, unread)
+    return _decode_objects(copy.objects, access.namespace, unread)
 
 
 async def _copy(access: Access) -> ObjectsCopy:
@@ -182,12 +175,12 @@ async def _copy(access: Access) -> ObjectsCopy:
         return await copy_namespace(client, access.namespace, LoopClock())
 
 
-def decode_objects(
+def _decode_objects(
     objects: Sequence[JsonObject], namespace: str, unread: Sequence[str] = ()
 ) -> AdoptableNamespace:
-    """Return the objects of a namespace; where empty, of the only namespace that they are in.
+    """Return the objects of a namespace, or if it is empty, of the only one that has StatefulSets.
 
-    Raises InvalidInput where they are in several, or there is no StatefulSet, and DecodeError.
+    Raises InvalidInput where several have, or none, and DecodeError.
     """
     sets = _decode_kind(objects, STATEFULSETS, decode_adoptable)
     namespaces = sorted({sts.namespace for sts in sets if sts.namespace})
@@ -197,7 +190,10 @@ def decode_objects(
     own = tuple(sts for sts in sets if sts.namespace in ("", where))
     if not own:
         raise InvalidInput(f"there is no StatefulSet{f' in namespace {where}' if where else ''}")
-    _refuse_twins(own)
+    names = [sts.name for sts in own]
+    twins = sorted({name for name in names if names.count(name) > 1})
+    if twins:
+        raise InvalidInput(f"the input has StatefulSet {join_names(twins)} more than once")
     here = [obj for obj in objects if _namespace_of(obj) in ("", where)]
     return AdoptableNamespace(
         namespace=where,
@@ -207,13 +203,6 @@ def decode_objects(
         zone_budgets=_decode_kind(_fill_in(here), ZONE_BUDGETS, decode_budget),
         unread=tuple(unread),
     )
-
-
-def _refuse_twins(sets: Sequence[AdoptableSet]) -> None:
-    names = [sts.name for sts in sets]
-    twins = sorted({name for name in names if names.count(name) > 1})
-    if twins:
-        raise InvalidInput(f"the input has StatefulSet {join_names(twins)} more than once")
 
 
 def _decode_kind(
@@ -228,7 +217,7 @@ def _namespace_of(obj: JsonObject) -> str:
 
 
 def _fill_in(objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
-    """Return objects with the fields that only the API server writes, which manifests lack."""
+    """Return objects with the fields that the API server sets and manifests lack."""
     filled_in = {"namespace": "default", "uid": "-", "resourceVersion": "-"}
     return [
         {**obj, "metadata": {**filled_in, **head}}

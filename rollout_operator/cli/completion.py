@@ -1,6 +1,6 @@
-"""`rollout-operator completion`: what lets a shell complete commands and flags.
+"""`rollout-operator completion`: scripts by which a shell completes commands and flags.
 
-The words are those of the help texts: a new command or flag is completed by itself.
+The flags are read from the help texts, those of the lab's commands as well.
 """
 
 import re
@@ -19,7 +19,7 @@ _FLAG: Final = re.compile(r"^  -([a-zA-Z][-.\w]*)", re.MULTILINE)
 _USAGE: Final = f"""\
 Usage: {PROGRAM} completion bash|zsh|fish
 
-Prints what lets a shell complete commands and flags:
+Prints the script by which a shell completes commands and flags. To load it:
 
   bash   source <({PROGRAM} completion bash)
   zsh    source <({PROGRAM} completion zsh)
@@ -43,7 +43,7 @@ _ZSH: Final = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit 
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Print the script of a shell; return 0. Raises HelpRequested and UsageError."""
+    """Print the script for a shell; return 0. Raises HelpRequested and UsageError."""
     shells = {"bash": render_bash, "zsh": render_zsh, "fish": render_fish}
     named = parse_mixed((), arguments).leftovers
     if len(named) != 1 or named[0] not in shells:
@@ -59,7 +59,7 @@ def render_usage() -> str:
 
 
 def map_flags() -> Mapping[str, Sequence[str]]:
-    """Return the flags of each command that is installed, without the dash."""
+    """Return the flags of each installed command, without the dash."""
     flags = {}
     for command in COMMANDS:
         if command.name != "help":
@@ -70,19 +70,16 @@ def map_flags() -> Mapping[str, Sequence[str]]:
 
 
 def render_bash(flags: Mapping[str, Sequence[str]]) -> str:
-    """Return the script for bash."""
     cases = [f'    {name}) words="{" ".join(_dash(flags[name]))}" ;;' for name in flags]
     commands = " ".join(command.name for command in COMMANDS)
     return _BASH.format(cases="\n".join(cases), commands=commands, program=PROGRAM)
 
 
 def render_zsh(flags: Mapping[str, Sequence[str]]) -> str:
-    """Return the script for zsh."""
     return _ZSH + render_bash(flags)
 
 
 def render_fish(flags: Mapping[str, Sequence[str]]) -> str:
-    """Return the script for fish."""
     lines = [
         f"complete -c {PROGRAM} -f -n __fish_use_subcommand -a {command.name}"
         f' -d "{command.summary}"'

@@ -1,8 +1,6 @@
-"""`rollout-operator doctor`: prove an installation, and name what is wrong with what to do.
+"""`rollout-operator doctor`: check an installation, and say what is wrong and how to fix it.
 
-Decides what is printed and which exit code it makes. It words nothing itself: findings come from
-`planning.diagnosis`, by the reads of `operator.examine`. Nothing is changed: all writes
-are dry runs.
+Prints the findings of `operator.examine` and chooses the exit code. All writes are dry runs.
 """
 
 import asyncio
@@ -31,7 +29,7 @@ from rollout_operator.operator.examine import examine
 from rollout_operator.planning.wording import format_json, one_line
 from rollout_operator.telemetry import logs
 
-SCHEMA_VERSION: Final = 1
+_SCHEMA_VERSION: Final = 1
 
 OUTPUT: Final = Flag(
     name="output", kind=TEXT, default="text", alias="o", help="Format: text or json, also -o."
@@ -40,24 +38,24 @@ STRICT: Final = Flag(
     name="strict",
     kind=BOOL,
     default=False,
-    help="Let warnings, and checks that could not be made, count as failures.",
+    help="Fail on warnings and skipped checks as well.",
 )
-DOCTOR_FLAGS: Final[tuple[Flag[Any], ...]] = (*ACCESS_FLAGS, OUTPUT, STRICT)
+_FLAGS: Final[tuple[Flag[Any], ...]] = (*ACCESS_FLAGS, OUTPUT, STRICT)
 _FORMATS: Final = ("text", "json")
 
 _HEAD: Final = """\
 Usage: rollout-operator doctor [flags]
 
-Looks at the installation in one namespace, and names what is wrong with what to do about it:
-rights, webhooks, certificates, groups, budgets, Pod Security. Rights to read are enough for most
-checks; those for which something may not be read are skipped. Nothing is changed: webhooks and new
-pods are tried by dry runs, and a GET to pods shows whether they can be prepared for a downscale.
+Checks the installation in one namespace and says what is wrong and how to fix it: rights, webhooks,
+certificates, groups, budgets, Pod Security. Rights to read are enough for most checks; a check that
+needs more is skipped. Nothing is changed: webhooks and new pods are tried by dry runs, and a GET to
+pods shows whether they can be prepared for a downscale.
 
 """
 _FOOT: Final = """
 Exit codes:
-  0 if nothing is wrong, 1 if something is, or could not be read at all, 2 if the command line is
-  wrong, 124 if the API server does not reach a webhook in time.
+  0 nothing is wrong, 1 something is, or nothing could be read, 2 the command line is wrong, 124 the
+  API server does not reach a webhook in time.
 
 Each finding is explained in docs/commands.md.
 """
@@ -65,16 +63,15 @@ Each finding is explained in docs/commands.md.
 
 def render_usage() -> str:
     """Return the help text."""
-    return f"{_HEAD}{''.join(render_entries(DOCTOR_FLAGS))}{_FOOT}"
+    return f"{_HEAD}{''.join(render_entries(_FLAGS))}{_FOOT}"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command with these words; return the exit code.
+    """Check; return the exit code.
 
-    Raises HelpRequested, ConfigError with its exit code, and OperatorError where the API server
-    cannot be reached at all.
+    Raises HelpRequested, ConfigError, and OperatorError where the API server cannot be reached.
     """
-    parsed = parse_arguments(DOCTOR_FLAGS, arguments)
+    parsed = parse_arguments(_FLAGS, arguments)
     refuse_leftovers(parsed)
     refuse_other_choices(parsed, OUTPUT, _FORMATS)
     logs.configure(level="warn")
@@ -90,25 +87,23 @@ async def _examine(access: Access) -> Diagnosis:
 
 
 def choose_exit_code(diagnosis: Diagnosis, *, is_strict: bool = False) -> ExitCode:
-    """Return the exit code for the findings."""
     if diagnosis.has(FindingCode.WEBHOOK_TIMED_OUT):
         return ExitCode.UNREACHED
-    is_bad = diagnosis.count(Severity.ERROR) > 0
+    was_nothing_read = not (diagnosis.passed or diagnosis.findings)
+    is_bad = diagnosis.count(Severity.ERROR) > 0 or was_nothing_read
     if is_strict:
-        is_bad = bool(diagnosis.findings or diagnosis.skipped)
-    # Nothing could be read, so that nothing was found.
-    is_bad = is_bad or not (diagnosis.passed or diagnosis.findings)
+        is_bad = is_bad or bool(diagnosis.findings or diagnosis.skipped)
     return ExitCode.FAILED if is_bad else ExitCode.DONE
 
 
 def render_json(diagnosis: Diagnosis) -> str:
-    """Return the findings for scripts; fields are added freely, and none is renamed."""
-    content = {"schemaVersion": SCHEMA_VERSION, **msgspec.to_builtins(diagnosis)}
+    """Return the findings for scripts; fields may be added, but none is renamed."""
+    content = {"schemaVersion": _SCHEMA_VERSION, **msgspec.to_builtins(diagnosis)}
     return f"{format_json(content)}\n"
 
 
 def render_text(diagnosis: Diagnosis) -> str:
-    """Return the findings for people, errors first, and one line that sums them up."""
+    """Return the findings, errors first, and a line that sums them up."""
     order = (Severity.ERROR, Severity.WARN)
     findings = sorted(diagnosis.findings, key=lambda finding: order.index(finding.severity))
     lines = [line for finding in findings for line in _list_lines(finding)]
@@ -123,7 +118,7 @@ def _list_lines(finding: Finding) -> Iterator[str]:
 
 
 def _list_skipped(diagnosis: Diagnosis) -> Iterator[str]:
-    """Yield one line for each part that could not be read."""
+    """Yield the checks that were skipped, by what could not be read."""
     checks: dict[str, list[str]] = {}
     for check in diagnosis.skipped:
         checks.setdefault(check.why, []).append(check.check)

@@ -1,11 +1,12 @@
-"""`rollout-operator explain`: whether a pod may go now, and what would have to happen first."""
+"""`rollout-operator explain`: whether a pod may be deleted now, and what has to happen first."""
 
 import asyncio
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
-from typing import Any, Final
+from functools import partial
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -17,8 +18,8 @@ from rollout_operator.cli.access import (
     Named,
     be_quiet,
     describe_miss,
+    not_found,
     open_inspector,
-    suggest,
 )
 from rollout_operator.cli.render import (
     Line,
@@ -35,10 +36,10 @@ from rollout_operator.cli.render import (
     wrap_text,
 )
 from rollout_operator.config.checks import render_entries
-from rollout_operator.config.grammar import Flag, ParsedArguments, UsageError, parse_mixed
+from rollout_operator.config.grammar import ParsedArguments, UsageError, parse_mixed
 from rollout_operator.model.description import Description, Explanation
 from rollout_operator.model.names import ExitCode, InvalidInput
-from rollout_operator.model.objects import Group, Pod
+from rollout_operator.model.objects import Group
 from rollout_operator.operator.inspect import Inspection
 from rollout_operator.planning.explain import (
     explain_driven_pod,
@@ -49,7 +50,7 @@ from rollout_operator.planning.explain import (
 
 
 class ExplainedKind(StrEnum):
-    """The kind of the explained object, as the API names it."""
+    """The kind of the explained object."""
 
     POD = "pod"
     SET = "statefulset"
@@ -62,7 +63,7 @@ class ExplainedKind(StrEnum):
     CHECK = "healthcheck"
 
 
-EXPLAIN_FLAGS: Final[tuple[Flag[Any], ...]] = ACCESS_FLAGS
+_Explain: TypeAlias = Callable[[str], Explanation | None]
 _RELEASE_KINDS: Final = (
     ExplainedKind.RELEASE,
     ExplainedKind.GATE,
@@ -83,30 +84,30 @@ Usage: rollout-operator explain POD|STATEFULSET [flags]
        rollout-operator explain rollout/NAME|rolloutgate/NAME|rolloutschedule/NAME [flags]
        rollout-operator explain clusterrolloutschedule/NAME|healthcheck/NAME [flags]
 
-Says whether a rollout deletes a pod now and whether an eviction of it would be allowed, and what
-has to happen first if not. It decides on the objects as the operator does, with rights to list
-statefulsets and pods. What a MultiAZRollout waits for needs the right to list multiazrollouts.
-Of a Rollout of kuberik.com it says which version is deployed, which comes next and what holds that
-back, by gate and HealthCheck; it needs the right to list those kinds. Nothing is written.
+Says whether a rollout would delete a pod now and whether an eviction of it would be allowed, and if
+not, what has to happen first. It decides on the objects as the operator does, with rights to list
+statefulsets and pods; a MultiAZRollout needs the right to list multiazrollouts. For a Rollout of
+kuberik.com it says which version is deployed, which is next and which gates and HealthChecks hold
+it back; this needs the right to list those kinds. Nothing is written.
 
 """
 _FOOT: Final = """
 Exit codes:
-  0 it is explained, 1 there is no such object or it cannot be read, 2 the command line is wrong.
+  0 done, 1 the object does not exist or cannot be read, 2 the command line is wrong.
 """
 
 
 class ExplainedObject(msgspec.Struct, frozen=True):
-    """The object that the words name."""
+    """The object that the arguments name."""
 
     name: str
     kind: ExplainedKind | None = None
-    """None for whichever kind exists."""
+    """None: a pod or a StatefulSet."""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Explain one object; return the exit code. Raises HelpRequested and OperatorError."""
-    parsed = parse_mixed(EXPLAIN_FLAGS, arguments)
+    parsed = parse_mixed(ACCESS_FLAGS, arguments)
     target = read_target(parsed.leftovers)
     be_quiet()
     asyncio.run(_run(parsed, target, read_output(sys.stdout, os.environ)))
@@ -115,15 +116,15 @@ def run(arguments: Sequence[str]) -> int:
 
 def render_usage() -> str:
     """Return the help text."""
-    return f"{_HEAD}Flags:\n{''.join(render_entries(EXPLAIN_FLAGS))}{_FOOT}"
+    return f"{_HEAD}Flags:\n{''.join(render_entries(ACCESS_FLAGS))}{_FOOT}"
 
 
 def read_target(arguments: Sequence[str]) -> ExplainedObject:
     """Return the object named by `NAME`, `KIND/NAME` or `KIND NAME`. Raises UsageError."""
     kind, slash, name = arguments[0].partition("/") if len(arguments) == 1 else ("", "", "")
     if len(arguments) == 2:
-        (kind, name), slash = arguments, "/"
-    if len(arguments) == 1 and not slash:
+        kind, name = arguments
+    elif len(arguments) == 1 and not slash:
         return ExplainedObject(kind)
     if not name:
         raise UsageError(
@@ -149,45 +150,22 @@ async def draw_explanation(
     seen: Inspection, target: ExplainedObject, layout: StatusLayout
 ) -> list[Line]:
     """Return the explanation as lines. Raises InvalidInput where nothing has that name."""
+    description, wide = seen.description, replace(layout, is_wide=True)
     if target.kind is ExplainedKind.POLICY:
-        return _draw_policy(seen, target, layout)
+        for policy in description.list_policies():
+            if policy.name == target.name:
+                return [*draw_policy(policy, description.now, wide)]
+        raise describe_miss([description], Named(policy=target.name))
     if target.kind is ExplainedKind.GROUP:
-        return _draw_group(seen, target, layout)
+        for group in description.groups:
+            if group.name == target.name:
+                return [*draw_group(group, description.now, wide)]
+        raise describe_miss([description], Named(group=target.name))
     if target.kind not in {None, ExplainedKind.POD, ExplainedKind.SET}:
-        lines = _draw_of_releases(seen.description, target, replace(layout, is_wide=True))
+        lines = _draw_of_releases(description, target, wide)
         unread = (wrap_text(text, layout, style=Style.YELLOW) for text in seen.remarks)
         return [*lines, *(line for remark in unread for line in remark)]
-    if lines := await _draw_driven(seen, target, layout):
-        return lines
-    for name, group in seen.groups.items():
-        plan = seen.plans[name]
-        if target.kind is not ExplainedKind.POD:
-            explanation = explain_set(group, plan, target.name)
-            if explanation is not None:
-                title = f"StatefulSet {target.name} of group {name}"
-                return [_title(title), *_draw(explanation, layout)]
-        if target.kind is not ExplainedKind.SET:
-            explanation = explain_pod(group, plan, target.name)
-            if explanation is not None:
-                lines = [_title(f"pod {target.name} of group {name}"), *_draw(explanation, layout)]
-                return [*lines, *await _draw_eviction(seen, group, target, layout)]
-    raise InvalidInput(_miss(seen, target))
-
-
-def _draw_policy(seen: Inspection, target: ExplainedObject, layout: StatusLayout) -> list[Line]:
-    """Return the lines about a MultiAZRollout. Raises InvalidInput where there is none."""
-    for policy in seen.description.list_policies():
-        if policy.name == target.name:
-            return [*draw_policy(policy, seen.description.now, replace(layout, is_wide=True))]
-    raise describe_miss([seen.description], Named(policy=target.name))
-
-
-def _draw_group(seen: Inspection, target: ExplainedObject, layout: StatusLayout) -> list[Line]:
-    """Return the lines about a rollout group. Raises InvalidInput where there is none."""
-    for group in seen.description.groups:
-        if group.name == target.name:
-            return [*draw_group(group, seen.description.now, replace(layout, is_wide=True))]
-    raise describe_miss([seen.description], Named(group=target.name))
+    return await _draw_pods(seen, target, layout)
 
 
 def _draw_of_releases(
@@ -214,31 +192,33 @@ def _draw_of_releases(
             }
     if name in drawn:
         return [*drawn[name]]
-    hint = suggest(name, [*drawn])
-    raise InvalidInput(f"no {target.kind} {name} is seen in namespace {seen.namespace}{hint}")
+    raise not_found(f"{target.kind}", name, f"namespace {seen.namespace}", [*drawn])
 
 
-async def _draw_driven(
-    seen: Inspection, target: ExplainedObject, layout: StatusLayout
-) -> list[Line]:
-    """Return the lines about pods that a MultiAZRollout replaces; empty where none does."""
+async def _draw_pods(seen: Inspection, target: ExplainedObject, layout: StatusLayout) -> list[Line]:
+    """Return the lines about a pod or StatefulSet, first of those that a MultiAZRollout drives."""
+    name = target.name
+    for group, owner, of_set, of_pod in _list_explainers(seen):
+        if target.kind is not ExplainedKind.POD and (explanation := of_set(name)) is not None:
+            title = f"StatefulSet {name} of {owner}"
+            return [((title, Style.BOLD),), *_draw(explanation, layout)]
+        if target.kind is not ExplainedKind.SET and (explanation := of_pod(name)) is not None:
+            title = f"pod {name} of {owner}"
+            lines: list[Line] = [((title, Style.BOLD),), *_draw(explanation, layout)]
+            return [*lines, *await _draw_eviction(seen, group, name, layout)]
+    raise _miss(seen, target)
+
+
+def _list_explainers(seen: Inspection) -> Iterator[tuple[Group, str, _Explain, _Explain]]:
+    """Yield groups, each with who moves its pods, and what explains a StatefulSet or a pod."""
     for driven in seen.driven:
-        group, plan, key, name = driven.group, driven.plan, driven.key, target.name
-        if target.kind is not ExplainedKind.POD:
-            explanation = explain_driven_set(group, plan, key, name)
-            if explanation is not None:
-                title = f"StatefulSet {name} of MultiAZRollout {key}"
-                return [_title(title), *_draw(explanation, layout)]
-        if target.kind is not ExplainedKind.SET:
-            explanation = explain_driven_pod(group, plan, key, name)
-            if explanation is not None:
-                lines = [_title(f"pod {name} of MultiAZRollout {key}"), *_draw(explanation, layout)]
-                return [*lines, *await _draw_eviction(seen, group, target, layout)]
-    return []
-
-
-def _title(text: str) -> Line:
-    return ((text, Style.BOLD),)
+        group, state = driven.group, (driven.group, driven.plan, driven.key)
+        of_set, of_pod = partial(explain_driven_set, *state), partial(explain_driven_pod, *state)
+        yield group, f"MultiAZRollout {driven.key}", of_set, of_pod
+    for name, group in seen.groups.items():
+        plan = seen.plans[name]
+        of_set, of_pod = partial(explain_set, group, plan), partial(explain_pod, group, plan)
+        yield group, f"group {name}", of_set, of_pod
 
 
 def _draw(explanation: Explanation, layout: StatusLayout) -> Iterator[Line]:
@@ -251,10 +231,11 @@ def _draw(explanation: Explanation, layout: StatusLayout) -> Iterator[Line]:
 
 
 async def _draw_eviction(
-    seen: Inspection, group: Group, target: ExplainedObject, layout: StatusLayout
+    seen: Inspection, group: Group, name: str, layout: StatusLayout
 ) -> list[Line]:
-    """Return lines on whether an eviction of a pod would be allowed; empty without a pod."""
-    pod = _find_pod(group, target.name)
+    """Return lines on whether an eviction of a pod would be allowed; empty where none exists."""
+    pods = (pod for zone in group.zones for pod in zone.own_pods)
+    pod = next((pod for pod in pods if pod.name == name), None)
     if pod is None:
         return []
     held = await seen.assess_eviction(pod)
@@ -263,20 +244,13 @@ async def _draw_eviction(
     return [*wrap_text(f"eviction: {held.text} [{held.code}]", layout)]
 
 
-def _find_pod(group: Group, name: str) -> Pod | None:
-    pods = (pod for zone in group.zones for pod in zone.own_pods)
-    return next((pod for pod in pods if pod.name == name), None)
-
-
-def _miss(seen: Inspection, target: ExplainedObject) -> str:
+def _miss(seen: Inspection, target: ExplainedObject) -> InvalidInput:
     groups = [*seen.groups.values(), *(driven.group for driven in seen.driven)]
     zones = [zone for group in groups for zone in group.zones]
     sets = sorted({zone.sts.name for zone in zones})
     pods = sorted({pod.name for zone in zones for pod in zone.own_pods})
-    names = {ExplainedKind.POD: pods, ExplainedKind.SET: sets}.get(
-        target.kind or ExplainedKind.POLICY, [*sets, *pods]
-    )
-    what = target.kind or "pod or statefulset"
-    where = seen.description.namespace
-    hint = suggest(target.name, names)
-    return f"there is no {what} {target.name} in a rollout group of namespace {where}{hint}"
+    names = [*sets, *pods]
+    if target.kind is not None:
+        names = pods if target.kind is ExplainedKind.POD else sets
+    where = f"a rollout group of namespace {seen.description.namespace}"
+    return not_found(target.kind or "pod or statefulset", target.name, where, names)

@@ -1,6 +1,6 @@
 """`rollout-operator status`: what each rollout group does, and what it waits for.
 
-Changes between two snapshots, one line each: for pipes, logs and `wait`.
+On a terminal `-watch` redraws the view; in a pipe it prints a line for each change.
 """
 
 import asyncio
@@ -53,14 +53,180 @@ from rollout_operator.planning.text import (
 )
 from rollout_operator.planning.wording import format_json, one_line
 
+_FORMATS: Final = ("text", "wide", "json")
+_WATCH: Final = Flag(
+    name="watch",
+    kind=BOOL,
+    default=False,
+    alias="w",
+    help="Keep watching until Ctrl-C, also -w; without a terminal only changes are printed.",
+)
+_OUTPUT: Final = Flag(
+    name="output",
+    kind=TEXT,
+    default="text",
+    alias="o",
+    help="text, wide (revisions, limits, pods that are not ready) or json, also -o.",
+)
+_EVERYWHERE: Final = Flag(
+    name="all-namespaces",
+    kind=BOOL,
+    default=False,
+    alias="A",
+    help="All namespaces that have rollout groups, also -A.",
+)
+STATUS_FLAGS: Final[tuple[Flag[Any], ...]] = (
+    _WATCH,
+    _OUTPUT,
+    _EVERYWHERE,
+    *INSPECTION_FLAGS,
+    SERVICE,
+)
+# Between two reads with -w, which the API server answers from its cache.
+_EVERY: Final = timedelta(seconds=2)
+
+_HEAD: Final = """\
+Usage: rollout-operator status [NAME|group/NAME|mazr/NAME|rollout/NAME] [flags]
+
+Shows what each rollout group, or the object that is named, does, what it waits for and what you can
+do about it. It reads the objects with the rights of a kubeconfig and decides as the operator does,
+so it works even while the operator is down. Rights to list statefulsets and pods are enough; with
+get on services/proxy it shows what the operator itself reports. Nothing is written.
+
+"""
+_FOOT: Final = """
+Exit codes:
+  0 done, even if ended by Ctrl-C, 1 the objects cannot be read, 2 the command line is wrong.
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Show the status; return the exit code. Raises HelpRequested and OperatorError."""
+    parsed = parse_mixed(STATUS_FLAGS, arguments)
+    read_named(parsed.leftovers, group=parsed.value(GROUP))
+    refuse_other_choices(parsed, _OUTPUT, _FORMATS)
+    if parsed.value(_OUTPUT) == "json" and parsed.value(_WATCH):
+        raise UsageError("-watch shows text: leave out -output=json")
+    be_quiet()
+    try:
+        asyncio.run(show(parsed, read_output(sys.stdout, os.environ)))
+    except KeyboardInterrupt:
+        if not parsed.value(_WATCH):
+            raise
+    return ExitCode.DONE
+
+
+def render_usage() -> str:
+    """Return the help text."""
+    return f"{_HEAD}Flags:\n{''.join(render_entries(STATUS_FLAGS))}{_FOOT}"
+
+
+async def show(arguments: ParsedArguments, output: OutputStream) -> None:
+    """Show the chosen namespaces; with -w until cancelled. Raises OperatorError."""
+    is_wide = arguments.value(_OUTPUT) == "wide"
+    is_everywhere = arguments.value(_EVERYWHERE)
+    async with open_inspector(
+        arguments,
+        service=arguments.value(SERVICE) if arguments.has(SERVICE) else None,
+        is_everywhere=is_everywhere,
+        named=read_named(arguments.leftovers, group=arguments.value(GROUP)),
+    ) as inspector:
+        if not arguments.value(_WATCH):
+            seen = await inspector.inspect()
+            if arguments.value(_OUTPUT) == "json":
+                descriptions = [inspection.best for inspection in seen]
+                output.stream.write(render_json(descriptions, is_everywhere=is_everywhere))
+            else:
+                width = output.width(is_wide=is_wide)
+                output.write(_draw_all(seen, StatusLayout(width=width, is_wide=is_wide)), width)
+        elif output.is_terminal:
+            await _redraw(inspector, output, is_wide=is_wide)
+        else:
+            await report_changes(inspector, LoopClock(), output.stream.write)
+
+
+def _draw_all(seen: Sequence[Inspection], layout: StatusLayout) -> list[Line]:
+    lines: list[Line] = []
+    for inspection in seen:
+        lines += [BLANK] if lines else []
+        lines += draw_status(inspection.best, inspection.remarks, layout)
+    return lines or [(("no rollout groups found", Style.PLAIN),)]
+
+
+def render_json(descriptions: Sequence[Description], *, is_everywhere: bool) -> str:
+    """Return the descriptions as JSON: a single object, or a list of all namespaces."""
+    return f"{format_json(descriptions if is_everywhere else descriptions[0])}\n"
+
+
+async def _redraw(inspector: ClusterInspector, output: OutputStream, *, is_wide: bool) -> None:
+    clock, lines = LoopClock(), list[Line]()
+    with LiveFrame(output) as frame:
+        while True:
+            try:
+                seen = await inspector.inspect(is_fresh=False)
+                lines = _fit(seen, output.size(), is_wide=is_wide)
+                problem: list[Line] = []
+            except ApiError as error:
+                if not lines:
+                    raise
+                problem = [((f"not read since: {error}", Style.RED),)]
+            frame.draw([*problem, *lines])
+            await clock.sleep(_EVERY)
+
+
+def _fit(seen: Sequence[Inspection], size: os.terminal_size, *, is_wide: bool) -> list[Line]:
+    """Return the lines about all namespaces, in short where the terminal has too few rows."""
+    layout = StatusLayout(width=size.columns, is_wide=is_wide)
+    lines = _draw_all(seen, layout)
+    if len(lines) < size.lines:
+        return lines
+    return _draw_all(seen, replace(layout, is_wide=False, is_terse=True))
+
+
+class InspectionSource(Protocol):
+    """The source of inspections."""
+
+    async def inspect(self, *, is_fresh: bool = True) -> Sequence[Inspection]:
+        """Return one inspection for each namespace. Raises ApiError."""
+        ...
+
+
+async def report_changes(
+    inspector: InspectionSource, clock: Clock, write: Callable[[str], object]
+) -> None:
+    """Write each change, with the time, until cancelled. Raises ApiError of the first read."""
+    earlier: Mapping[str, str] = {}
+    is_first = True
+    while True:
+        try:
+            seen = await inspector.inspect(is_fresh=False)
+            facts = {
+                about: text
+                for inspection in seen
+                for about, text in map_facts(inspection.best, inspection.remarks).items()
+            }
+        except ApiError as error:
+            if is_first:
+                raise
+            facts = {**earlier, "the error": f"not read: {error}"}
+        for line in list_changes(earlier, facts):
+            write(f"{clock.now():%H:%M:%S} {line}\n")
+        sys.stdout.flush()
+        earlier, is_first = facts, False
+        await clock.sleep(_EVERY)
+
 
 def map_facts(description: Description, remarks: Sequence[str] = ()) -> Mapping[str, str]:
     """Return a line for each group, zone and budget of a namespace, by its subject.
 
-    Nothing in it changes with time alone: the same state gives the same lines.
+    No line changes with time alone: the same state gives the same lines.
     """
     where = description.namespace
-    facts = dict(_list_groups(description))
+    facts: dict[str, str] = {}
+    for group in description.groups:
+        facts[f"{where} group {group.name}"] = render_group_line(group)
+        for zone in group.zones:
+            facts[f"{where} zone {zone.name}"] = _render_zone(zone)
     for policy in description.list_policies():
         facts[f"{where} policy {policy.name}"] = render_policy(policy)
     for release in description.list_releases():
@@ -83,182 +249,14 @@ def list_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[
     yield from (one_line(f"{about} is gone") for about in before if about not in now)
 
 
-def render_group_line(group: GroupDescription, what: str = "group") -> str:
-    """Return a group in one line, or a `what` that is described as a group."""
+def render_group_line(group: GroupDescription, kind: str = "group") -> str:
+    """Return a group, or an object of another kind that is described as a group, in one line."""
     ready = f"{group.ready}/{group.desired} ready, {group.updated}/{group.desired} updated"
     code = "" if group.code is None else f" [{group.code}]"
-    return one_line(f"{what} {group.name}: {group.phase}, {ready}: {group.headline}{code}")
-
-
-def _list_groups(description: Description) -> Iterator[tuple[str, str]]:
-    for group in description.groups:
-        yield f"{description.namespace} group {group.name}", render_group_line(group)
-        for zone in group.zones:
-            yield f"{description.namespace} zone {zone.name}", _render_zone(zone)
+    return one_line(f"{kind} {group.name}: {group.phase}, {ready}: {group.headline}{code}")
 
 
 def _render_zone(zone: ZoneDescription) -> str:
     paused = ", paused" if zone.is_paused else ""
     numbers = f"{zone.ready}/{zone.desired} ready, {zone.updated}/{zone.desired} updated"
     return f"zone {zone.name}: {numbers}{paused}"
-
-
-FORMATS: Final = ("text", "wide", "json")
-WATCH: Final = Flag(
-    name="watch",
-    kind=BOOL,
-    default=False,
-    alias="w",
-    help="Show it live until Ctrl-C, also -w; without a terminal only what changes.",
-)
-OUTPUT: Final = Flag(
-    name="output",
-    kind=TEXT,
-    default="text",
-    alias="o",
-    help="text, wide (revisions, limits, pods that are not ready) or json, also -o.",
-)
-EVERYWHERE: Final = Flag(
-    name="all-namespaces",
-    kind=BOOL,
-    default=False,
-    alias="A",
-    help="All namespaces that have rollout groups, also -A.",
-)
-STATUS_FLAGS: Final[tuple[Flag[Any], ...]] = (WATCH, OUTPUT, EVERYWHERE, *INSPECTION_FLAGS, SERVICE)
-# Between two reads of -w. The API server answers them from its own cache.
-EVERY: Final = timedelta(seconds=2)
-
-_HEAD: Final = """\
-Usage: rollout-operator status [NAME|group/NAME|mazr/NAME|rollout/NAME] [flags]
-
-Shows what each rollout group does, or the one object that is named: what it waits for and what a
-person can do. It reads the objects with the rights of a kubeconfig and decides on them as the
-operator does, so that it works where the operator is down. Rights to list statefulsets and pods are
-enough; with get on services/proxy it shows what the operator itself says. Nothing is written.
-
-"""
-_FOOT: Final = """
-Exit codes:
-  0 also after Ctrl-C, 1 if the objects cannot be read, 2 if the command line is wrong.
-"""
-
-
-def run(arguments: Sequence[str]) -> int:
-    """Show the status; return the exit code. Raises HelpRequested and OperatorError."""
-    parsed = parse_mixed(STATUS_FLAGS, arguments)
-    read_named(parsed.leftovers, group=parsed.value(GROUP))
-    refuse_other_choices(parsed, OUTPUT, FORMATS)
-    if parsed.value(OUTPUT) == "json" and parsed.value(WATCH):
-        raise UsageError("-watch shows text: leave out -output=json")
-    be_quiet()
-    try:
-        asyncio.run(show(parsed, read_output(sys.stdout, os.environ)))
-    except KeyboardInterrupt:
-        if not parsed.value(WATCH):
-            raise
-    return ExitCode.DONE
-
-
-def render_usage() -> str:
-    """Return the help text."""
-    return f"{_HEAD}Flags:\n{''.join(render_entries(STATUS_FLAGS))}{_FOOT}"
-
-
-async def show(arguments: ParsedArguments, output: OutputStream) -> None:
-    """Show the chosen namespaces; with -w until cancelled. Raises OperatorError."""
-    is_wide = arguments.value(OUTPUT) == "wide"
-    async with open_inspector(
-        arguments,
-        service=arguments.value(SERVICE) if arguments.has(SERVICE) else None,
-        is_everywhere=arguments.value(EVERYWHERE),
-        named=read_named(arguments.leftovers, group=arguments.value(GROUP)),
-    ) as inspector:
-        if not arguments.value(WATCH):
-            seen = await inspector.inspect()
-            if arguments.value(OUTPUT) == "json":
-                output.stream.write(
-                    render_json(
-                        [inspection.best for inspection in seen],
-                        is_everywhere=arguments.value(EVERYWHERE),
-                    )
-                )
-            else:
-                width = output.width(is_wide=is_wide)
-                output.write(draw_all(seen, StatusLayout(width=width, is_wide=is_wide)), width)
-        elif output.is_terminal:
-            await _redraw(inspector, output, is_wide=is_wide)
-        else:
-            await report_changes(inspector, LoopClock(), output.stream.write)
-
-
-def draw_all(seen: Sequence[Inspection], layout: StatusLayout) -> list[Line]:
-    """Return the lines about all namespaces."""
-    lines: list[Line] = []
-    for inspection in seen:
-        lines += [BLANK] if lines else []
-        lines += draw_status(inspection.best, inspection.remarks, layout)
-    return lines or [(("there is no rollout group", Style.PLAIN),)]
-
-
-def render_json(descriptions: Sequence[Description], *, is_everywhere: bool) -> str:
-    """Return the descriptions as JSON: a single object, or a list of all namespaces."""
-    return f"{format_json(descriptions if is_everywhere else descriptions[0])}\n"
-
-
-async def _redraw(inspector: ClusterInspector, output: OutputStream, *, is_wide: bool) -> None:
-    clock, lines = LoopClock(), list[Line]()
-    with LiveFrame(output) as frame:
-        while True:
-            try:
-                seen = await inspector.inspect(is_fresh=False)
-                lines = fit(seen, output.size(), is_wide=is_wide)
-                problem: list[Line] = []
-            except ApiError as error:
-                if not lines:
-                    raise
-                problem = [((f"not read since: {error}", Style.RED),)]
-            frame.draw([*problem, *lines])
-            await clock.sleep(EVERY)
-
-
-def fit(seen: Sequence[Inspection], size: os.terminal_size, *, is_wide: bool) -> list[Line]:
-    """Return the lines about all namespaces, fewer where the terminal has too few rows."""
-    layout = StatusLayout(width=size.columns, is_wide=is_wide)
-    lines = draw_all(seen, layout)
-    if len(lines) < size.lines:
-        return lines
-    return draw_all(seen, replace(layout, is_wide=False, is_terse=True))
-
-
-class InspectionSource(Protocol):
-    """The source of inspections."""
-
-    async def inspect(self, *, is_fresh: bool = True) -> Sequence[Inspection]:
-        """Return one inspection for each namespace. Raises ApiError."""
-        ...
-
-
-async def report_changes(
-    inspector: InspectionSource, clock: Clock, write: Callable[[str], object]
-) -> None:
-    """Write each change, with the time, until cancelled. Raises what the first read raises."""
-    earlier: Mapping[str, str] = {}
-    is_first = True
-    while True:
-        try:
-            seen = await inspector.inspect(is_fresh=False)
-            facts = {about: text for inspection in seen for about, text in _list_facts(inspection)}
-        except ApiError as error:
-            if is_first:
-                raise
-            facts = {**earlier, "the error": f"not read: {error}"}
-        for line in list_changes(earlier, facts):
-            write(f"{clock.now():%H:%M:%S} {line}\n")
-        sys.stdout.flush()
-        earlier, is_first = facts, False
-        await clock.sleep(EVERY)
-
-
-def _list_facts(inspection: Inspection) -> Sequence[tuple[str, str]]:
-    return list(map_facts(inspection.best, inspection.remarks).items())

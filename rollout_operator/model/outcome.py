@@ -533,7 +533,7 @@ MEANINGS: Final[Mapping[Code, str]] = MappingProxyType(
         ),
         Code.GRANT_UNUSED: "the operator allowed evictions of this pod, and it stayed",
         Code.EVICTION_FIRST: (
-            "the rollout holds still for evictions that were refused for lack of room"
+            "the rollout pauses for evictions that were refused for lack of room"
         ),
         Code.ROLLOUT_FIRST: (
             "the rollout has held still while evictions had their turn, and has the next place"

@@ -94,7 +94,7 @@ def check_obeyed(installation: Installation) -> Iterator[Finding]:
     if watching:
         if _list_obeying(watching):
             return
-        title, problem = watching[0].title, "passed over"
+        title, problem = watching[0].title, "ignored"
     else:
         names = [name for name in names if name in installation.unobeyed]
     if names:
@@ -155,7 +155,7 @@ def check_made(installation: Installation) -> Iterator[Finding]:
     acting, others = list_acting(installation), installation.kuberik
     names = _list_names(installation.releases)
     if names and acting and not makes(installation) and not others:
-        text = f"{join_names(names)} {verb(len(names), 'is', 'are')} passed over"
+        text = f"{join_names(names)} {verb(len(names), 'is', 'are')} ignored"
         yield make_finding(FindingCode.RELEASES_NOT_MADE, acting[0].title, text)
     if others and makes(installation):
         text = f"Deployment {join_names(others)} runs kuberik's controller"

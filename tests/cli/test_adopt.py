@@ -107,7 +107,7 @@ def test_what_chooses(
         (["-l", "app"], 2, '-selector: "app" is not key=value'),
         (["-l", "app!=x"], 2, "is not key=value"),
         (["-l", "app=x"], 1, "no StatefulSet has the labels app=x"),
-        (["-context=x"], 2, "-f that none is read"),
+        (["-context=x"], 2, "-f reads no cluster: leave out -context"),
         (["nothing"], 1, "there is no StatefulSet nothing"),
         (["-n=other"], 1, "there is no StatefulSet in namespace other"),
     ],

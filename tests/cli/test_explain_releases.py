@@ -71,10 +71,10 @@ async def test_d_76_a_rollout_says_what_is_deployed_and_what_holds_the_next_vers
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("rollout/ap",), "no rollout ap is seen in namespace default; did you mean app"),
-        (("rolloutgate/x",), "no rolloutgate x is seen in namespace default"),
-        (("rolloutschedule/freeze",), "no rolloutschedule freeze is seen"),
-        (("healthcheck/x",), "no healthcheck x is seen"),
+        (("rollout/ap",), "rollout ap not found in namespace default; did you mean app"),
+        (("rolloutgate/x",), "rolloutgate x not found in namespace default"),
+        (("rolloutschedule/freeze",), "rolloutschedule freeze not found"),
+        (("healthcheck/x",), "healthcheck x not found"),
     ],
 )
 @in_virtual_time

@@ -82,10 +82,10 @@ async def test_d_76_rights_to_list_sets_and_pods_are_enough(tmp_path: Path) -> N
         methods = {request.method for request in server.requests}
         assert methods == {"GET"}
 
-        with pytest.raises(InvalidInput, match="no rollout group ingester in namespace"):
+        with pytest.raises(InvalidInput, match="rollout group ingester not found in namespace"):
             await run(server, tmp_path, "-group=ingester")
         server.on("GET", "/apis/apps/v1/statefulsets", reply(EMPTY))
-        assert await run(server, tmp_path, "-A") == "there is no rollout group\n"
+        assert await run(server, tmp_path, "-A") == "no rollout groups found\n"
 
 
 async def test_without_these_rights_it_is_an_error(tmp_path: Path) -> None:

@@ -287,7 +287,7 @@ async def test_what_cannot_be_read_at_all_is_an_error() -> None:
 @in_virtual_time
 async def test_nothing_to_wait_for_is_an_error() -> None:
     async with observed_cluster() as world:
-        with pytest.raises(InvalidInput, match="no rollout group in namespace default"):
+        with pytest.raises(InvalidInput, match="no rollout group found in namespace default"):
             await Wait(world).end()
         assert await world.client.fetch_page(STATEFULSETS, "default")
 
@@ -302,7 +302,7 @@ async def test_groups_that_go_meanwhile_are_an_error_and_not_done() -> None:
         for name in NAMES:
             await world.change(name, {"metadata": {"labels": {"rollout-group": None}}})
 
-        with pytest.raises(InvalidInput, match="no rollout group in namespace default"):
+        with pytest.raises(InvalidInput, match="no rollout group found in namespace default"):
             await task
 
 

@@ -131,9 +131,9 @@ async def test_d_76_a_policy_that_no_operator_obeys_ends_it_with_4(policy: str) 
 @in_virtual_time
 async def test_a_policy_that_an_operator_may_see_any_moment_is_waited_for_by_name_alone() -> None:
     async with playing(is_obeyed=False) as world:
-        with pytest.raises(InvalidInput, match="no rollout group in namespace default"):
+        with pytest.raises(InvalidInput, match="no rollout group found in namespace default"):
             await wait_for(world, "").end()
-        with pytest.raises(InvalidInput, match="no multiazrollout bdd is seen"):
+        with pytest.raises(InvalidInput, match="multiazrollout bdd not found in namespace"):
             await wait_for(world, "bdd").end()
 
 

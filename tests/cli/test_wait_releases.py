@@ -101,7 +101,7 @@ async def test_d_76_it_ends_with_4_where_a_person_has_to_act() -> None:
         wait = wait_for(world)
         assert await wait.end() is ExitCode.NEEDS_A_PERSON
         assert wait.reported[-1] == "a person has to change something for Rollout app"
-        with pytest.raises(InvalidInput, match=r"no rollout ap is seen .* did you mean app"):
+        with pytest.raises(InvalidInput, match=r"rollout ap not found in .* did you mean app"):
             await wait_for(world, name="ap").end()
 
 

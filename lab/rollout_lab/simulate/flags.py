@@ -227,7 +227,7 @@ def _list_problems(
 ) -> Iterator[str]:
     for each in access:
         if arguments.has(each) and given["files"]:
-            yield f"-{each.name} says where a cluster is, and -f that none is read"
+            yield f"-f reads no cluster: leave out -{each.name}"
     if (*given["files"], given["policy_file"]).count(STDIN) > 1:
         yield f"standard input is read once, by one -f or -{POLICY}"
     yield from list_wrong_choices("o", given["output"], Output)
@@ -237,8 +237,8 @@ def _list_problems(
         ("until", LONGEST_RUN),
     ):
         if not timedelta(0) <= given[name] <= most:
-            shown = f"at most {format_duration(most)}: {format_duration(given[name])}"
-            yield f"-{_DECLARED[name].name} must not be negative and {shown}"
+            shown = f"{format_duration(most)}: {format_duration(given[name])}"
+            yield f"-{_DECLARED[name].name} must be between 0s and {shown}"
     latest = min(LONGEST_SPAN, given["until"] or LONGEST_SPAN)
     for change in given["changes"] + given["versus"]:
         if change.at is not None and change.at > latest:

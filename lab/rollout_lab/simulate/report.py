@@ -98,7 +98,7 @@ def _list_lines(run: SimulationRun, width: int) -> Iterator[str]:
     yield ""
     yield from _render_groups(run.dump, _list_quiet(run))
     yield ""
-    yield "Taken for granted:"
+    yield "Assumptions:"
     yield from _indent(_list_assumptions(run))
     yield ""
     yield "What happens:"

@@ -156,7 +156,7 @@ def test_a_name_that_is_not_there(dump: Path, capsys: Capture) -> None:
 
 def test_a_wrong_command_line_and_help(capsys: Capture) -> None:
     assert main(["simulate", "-f", "-", "-context", "c"]) == 2
-    assert "-context says where a cluster is, and -f that none is read" in capsys.readouterr().err
+    assert "-f reads no cluster: leave out -context" in capsys.readouterr().err
 
     assert main(["simulate", "-help"]) == 0
     shown = capsys.readouterr().out

@@ -41,7 +41,7 @@ def test_a_rollout_from_its_first_line_to_its_last() -> None:
         "zone-a  1 of 1 pod ready, at most 1 down",
         "zone-b  1 of 1 pod ready, at most 1 down",
     ]
-    assert _part(lines, "Taken for granted:")[:2] == [
+    assert _part(lines, "Assumptions:")[:2] == [
         "a new pod of ingester is ready after 20s",
         "a pod ends within 5s",
     ]
@@ -88,7 +88,7 @@ def test_what_the_first_instant_is_made_of_is_not_shown() -> None:
     ],
 )
 def test_how_long_pods_take_is_reported(flags: str, said: str) -> None:
-    assert _part(_lines(grow(), flags=flags), "Taken for granted:")[0].endswith(said)
+    assert _part(_lines(grow(), flags=flags), "Assumptions:")[0].endswith(said)
 
 
 def test_the_state_of_each_zone_is_reported() -> None:

@@ -94,7 +94,7 @@ SPOILT_POLICIES: Final = (
         good(policies=(policy(), policy("other", LabelSelector(labels={"x": "y"})))),
         FindingCode.POLICIES_NOT_OBEYED,
         "Deployment rollout-operator",
-        "db and other are passed over",
+        "db and other are ignored",
     ),
     Case(
         "policies of a namespace that no operator watches",

@@ -158,7 +158,7 @@ SPOILT_RELEASES: Final = (
         good(releases=RELEASES),
         FindingCode.RELEASES_NOT_MADE,
         "Deployment rollout-operator",
-        "app is passed over",
+        "app is ignored",
     ),
     Case(
         "kuberik's controller beside it",
