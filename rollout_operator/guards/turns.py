@@ -196,7 +196,7 @@ class Precedence:
         front = self._waiting.count_in_front(budget, request.pod)
         if not request.dry_run:
             self._waiting.record_refused(budget, request.pod)
-        place = f"{count(front, 'eviction')} in front" if front else "the next eviction in line"
+        place = f"{count(front, 'eviction')} ahead" if front else "the next eviction in line"
         reason = replace(refusal.reason, text=f"{refusal.reason.text}; {place}")
         return replace(refusal, reason=reason)
 

@@ -17,7 +17,7 @@ from rollout_lab.model.history import Called, Record, Reviewed
 from rollout_lab.nodes.kubelet import SCHEDULER
 from rollout_operator.kube.api import JsonObject
 
-_PLACE: Final = re.compile(r"; (?:\d+ evictions? in front|the next eviction in line)$")
+_PLACE: Final = re.compile(r"; (?:\d+ evictions? ahead|the next eviction in line)$")
 # Where pods go whose node is not known, or is cordoned: nothing is known of other nodes.
 ELSEWHERE: Final = "another-node"
 

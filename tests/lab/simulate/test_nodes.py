@@ -254,7 +254,7 @@ def test_a_drain_tells_of_each_pod_once_for_each_zone_that_is_in_the_way() -> No
 
     lines = [line for line in _story(simulated).split("0:0") if "eviction refused" in line]
     assert len(lines) <= 2 * len(NINE)
-    assert not any("in front" in line or "in line" in line for line in lines)
+    assert not any(" ahead" in line or "in line" in line for line in lines)
     assert "obeys budget zones: at most 1 unavailable" in _story(simulated)
     assert len([one for one in _evicted(simulated) if one[2] == 201]) == len(NINE)
 
