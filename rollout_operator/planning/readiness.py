@@ -252,12 +252,20 @@ def render_readiness(readiness: Readiness) -> str:
 
 def render_not_ready(readiness: Readiness) -> str:
     """Return what is down and why, in brackets after a blank; empty where nothing is."""
-    first = tuple(islice(_list_reasons(readiness), NAMES_SHOWN))
-    seen = join_some(first, total=readiness.seen_down + readiness.sts.replicas - readiness.used)
+    seen = _join_down(readiness, "{}: {}")
     if readiness.seen_down < readiness.unavailable:
         counted = f"status counts {_counted_up(readiness.sts)} {_render_state(readiness.sts)}"
         seen = f"{counted}; {seen}" if seen else counted
     return f" ({seen})" if seen else ""
+
+
+def render_awaited(readiness: Readiness) -> str:
+    """Return what a zone waits for, such as `zone-b-1 (CrashLoopBackOff)`; empty for nothing."""
+    awaited = _join_down(readiness, "{} ({})")
+    if readiness.seen_down < readiness.unavailable:
+        counted = f"its status ({_counted_up(readiness.sts)} {_render_state(readiness.sts)})"
+        awaited = f"{counted}, {awaited}" if awaited else counted
+    return awaited
 
 
 def render_why(readiness: Readiness, down: Down) -> str:
@@ -289,15 +297,17 @@ def _render_state(sts: StatefulSet) -> str:
     return "available" if sts.min_ready_seconds > 0 else "ready"
 
 
-def _list_reasons(readiness: Readiness) -> Iterator[str]:
-    yield from (
-        f"{down_pod.pod.name}: {render_why(readiness, down_pod)}" for down_pod in readiness.down
-    )
-    yield from (f"{name}: unreadable" for name in readiness.unreadable)
-    yield from (f"{name}: no pod" for name in readiness.first_missing)
-    yield from (
-        f"{pod.name}: {pod.why_not_ready or DownCause.UNREADY}" for pod in readiness.newcomers
-    )
+def _join_down(readiness: Readiness, form: str) -> str:
+    """Return the pods that are down, each in a form with places for its name and why."""
+    first = [form.format(*down) for down in islice(_list_down(readiness), NAMES_SHOWN)]
+    return join_some(first, total=readiness.seen_down + readiness.sts.replicas - readiness.used)
+
+
+def _list_down(readiness: Readiness) -> Iterator[tuple[str, str]]:
+    yield from ((down_pod.pod.name, render_why(readiness, down_pod)) for down_pod in readiness.down)
+    yield from ((name, "unreadable") for name in readiness.unreadable)
+    yield from ((name, "no pod") for name in readiness.first_missing)
+    yield from ((pod.name, pod.why_not_ready or DownCause.UNREADY) for pod in readiness.newcomers)
 
 
 def _first_missing(

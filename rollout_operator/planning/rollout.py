@@ -61,7 +61,7 @@ from rollout_operator.planning.readiness import (
     measure_departed,
     measure_readiness,
     order_zones,
-    render_not_ready,
+    render_awaited,
     render_readiness,
     render_why,
 )
@@ -112,12 +112,13 @@ def choose_pods(
     held = len(newcomers) + len(broken) + len(healthy) - going
     if not held:
         return action if going else None, None
-    text = (
-        f"{readiness.sts.name}: {count(held, 'outdated pod')} {verb(held, 'waits', 'wait')}: "
-        f"{unavailable} unavailable of {limit} allowed"
-    )
-    wait = _explain_held(readiness, text, going=going, is_alone=not others_down)
-    return action if going else None, wait
+    numbers = f"({unavailable} unavailable of {limit} allowed)"
+    left = f"{count(held, 'pod')} left to update"
+    if going:
+        after = "this one" if going == 1 else f"these {going}"
+        text = f"{readiness.sts.name}: {left} after {after} {numbers}"
+        return action, Reason(Code.BUDGET_USED, text, Severity.DEBUG, readiness.sts.name)
+    return None, _explain_held(readiness, f"{left} {numbers}", is_alone=not others_down)
 
 
 def keep_harmless(action: ReplacePods) -> ReplacePods | None:
@@ -277,11 +278,9 @@ def render_outdated(pod: Pod, sts: StatefulSet) -> str:
     return f"{pod.name} is at revision {at}, {sts.name} wants {sts.update_revision}"
 
 
-def _explain_held(readiness: Readiness, text: str, *, going: int, is_alone: bool) -> Reason:
-    zone = readiness.sts.name
-    if going:
-        return Reason(Code.BUDGET_USED, f"{text}, {going} to go first", Severity.DEBUG, zone)
-    text = f"{text}{render_not_ready(readiness)}"
+def _explain_held(readiness: Readiness, left: str, *, is_alone: bool) -> Reason:
+    zone, awaited = readiness.sts.name, render_awaited(readiness)
+    text = f"{zone} is waiting for {awaited}. {left}" if awaited else f"{zone}: {left}"
     if is_alone and is_passing(readiness):
         return Reason(Code.PODS_STARTING, text, Severity.DEBUG, zone)
     return Reason(Code.BUDGET_USED, text, zone=zone)
@@ -397,6 +396,8 @@ def _walk_short(walk: Walk, zone: RolloutZone, others: Sequence[RolloutZone], li
         return
     first = walk.waits[0]
     tail = f"; {join_names(behind)} {verb(len(behind), 'waits', 'wait')}"
+    if first.code in (Code.BUDGET_USED, Code.PODS_STARTING):
+        tail = f"; then {join_names(behind)}"
     walk.waits[0] = replace(first, text=f"{first.text}{tail}")
     walk.waits += _list_paused(others)
 

@@ -61,11 +61,15 @@ def shorten(lines: Iterable[str], sentences: Mapping[str, str]) -> list[str]:
     return short
 
 
+_LEFT: Final = r"(\w+): zone-(\w): (\d+) pods? left to update"
+_NUMBERS: Final = r"\((\d+) unavailable of (\d+) allowed\)"
 BUDGET_SENTENCES: Final = {
-    r"^(budget_used|pods_starting): zone-(\w): 1 outdated pod waits: ": r"\1 \2: 1 wait, ",
-    r"^(budget_used|pods_starting): zone-(\w): (\d+) outdated pods wait: ": r"\1 \2: \3 wait, ",
-    r"(\d+) unavailable of (\d+) allowed": r"\1 of \2 down",
-    r" down, (\d+) to go first$": r" down, \1 going",
+    r"(zone-\w) is waiting for (.*)\. (\d+ pods? left to update \(.*? allowed\))": r"\1: \3 (\2)",
+    r"(zone-\w-\d+) \(([^()]*)\)": r"\1: \2",
+    r"its status \(([^()]*)\)": r"status counts \1",
+    f"^{_LEFT} {_NUMBERS}": r"\1 \2: \3 wait, \4 of \5 down",
+    f"^{_LEFT} after this one {_NUMBERS}": r"\1 \2: \3 wait, \4 of \5 down, 1 going",
+    rf"^{_LEFT} after these (\d+) {_NUMBERS}": r"\1 \2: \3 wait, \5 of \6 down, \4 going",
 }
 """Why the pods of a zone wait, as the tables of rollouts have it."""
 

@@ -85,7 +85,7 @@ async def test_fp27_a_pod_that_does_not_become_ready_stops_the_rollout(world: Wo
         await world.set_image(zones, group)
     for group, zones in names.items():
         await world.wait_image(f"{zones[0]}-0", group)
-        await wait_reason(operator, group, f"1 unavailable of 1 allowed ({zones[0]}-0")
+        await wait_reason(operator, group, f"is waiting for {zones[0]}-0 (")
     await world.roll([name for zones in names.values() for name in zones], "v2")
     await world.judge.assert_clean()
 

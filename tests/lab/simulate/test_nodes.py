@@ -150,7 +150,7 @@ def test_a_new_revision_waits_for_room_as_it_crashes_after_that() -> None:
         _spread(), "no room for 1 pod", "bad template", "no room for 0 pods at 5m"
     )
 
-    assert "zone-a-0: CrashLoopBackOff" in _ends(simulated)
+    assert "zone-a-0 (CrashLoopBackOff)" in _ends(simulated)
 
 
 def test_a_killed_operator_comes_back_and_goes_on() -> None:

@@ -171,7 +171,7 @@ def test_a_bad_template_stops_at_its_first_pod_and_the_next_one_heals_it() -> No
     healed = _simulate(grow(), "bad template", "image v2 at 5m")
 
     assert bad.figures.deletes == ("zone-a-0",)
-    assert "zone-a-0: CrashLoopBackOff" in _ends(bad)
+    assert "zone-a-0 (CrashLoopBackOff)" in _ends(bad)
     assert list(healed.figures.deletes) == ["zone-a-0", *NINE]
     assert "10 deletes by the operator, 1 of them a second time" in _story(healed)
 

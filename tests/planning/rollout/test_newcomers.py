@@ -231,8 +231,8 @@ def old(letter: str, states: str, *ordinals: int, new: bool = True) -> Zone:
             group(old("a", "pppll", 3, 4), old("b", "pppll", 3, 4)),
             [
                 "replace in zone-a: 1 of [zone-a-0 zone-a-1 zone-a-2]",
-                "budget_used: zone-a: 2 outdated pods wait: 0 unavailable of 1 allowed, 1 to go"
-                " first",
+                "budget_used: zone-a: 2 pods left to update after this one (0 unavailable of 1"
+                " allowed)",
                 "another_zone_first: zone-b waits for zone-a",
             ],
             id="D-67 newcomers of several zones stop no rollout, and use no budget",
@@ -271,8 +271,8 @@ def old(letter: str, states: str, *ordinals: int, new: bool = True) -> Zone:
                 "replace in zone-b: 1 of [zone-b-0 zone-b-1 zone-b-2]",
                 "zone_not_ready: zone-a has 3 of 5 pods ready (zone-a-3: Unschedulable and"
                 " zone-a-4: Unschedulable)",
-                "budget_used: zone-b: 2 outdated pods wait: 0 unavailable of 1 allowed, 1 to go"
-                " first",
+                "budget_used: zone-b: 2 pods left to update after this one (0 unavailable of 1"
+                " allowed)",
             ],
             id="D-67 a zone that is rolled out but for them lets the next one go on",
         ),

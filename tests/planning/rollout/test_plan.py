@@ -21,7 +21,7 @@ WHOLE_GROUP = """
 SI-09 a view of just 60 s is still used
   prev a; stale 60
   | replace in zone-a: 1 of [zone-a-0 zone-a-1 zone-a-2]
-  | budget_used: zone-a: 2 outdated pods wait: 0 unavailable of 1 allowed, 1 to go first
+  | budget_used: zone-a: 2 pods left to update after this one (0 unavailable of 1 allowed)
 SI-09 a view older than 60 s: nothing
   prev a; stale 61 | view_stale: the newest proof that the cache is live is more than 60s old
 SI-08 a member that cannot be read: nothing, failed
@@ -79,7 +79,7 @@ SI-26 none of its pods goes, however outdated
 SI-26 once it is whole it holds nothing, as yet
   prev a; left b lll
   | replace in zone-a: 1 of [zone-a-0 zone-a-1 zone-a-2]
-  | budget_used: zone-a: 2 outdated pods wait: 0 unavailable of 1 allowed, 1 to go first
+  | budget_used: zone-a: 2 pods left to update after this one (0 unavailable of 1 allowed)
 SI-26 beside another short zone, whose pod may recover
   prev a pwp; left b lLl ready=2
   | zone_left_short: zone-b has 2 of 3 pods ready (zone-b-1: CrashLoopBackOff); LEFT
@@ -101,7 +101,7 @@ SI-26 a paused zone has its own reason
 SI-26 its strategy, status and revisions stop nothing
   prev a; left b strategy=RollingUpdate generation=9 current= update_revision=
   | replace in zone-a: 1 of [zone-a-0 zone-a-1 zone-a-2]
-  | budget_used: zone-a: 2 outdated pods wait: 0 unavailable of 1 allowed, 1 to go first
+  | budget_used: zone-a: 2 pods left to update after this one (0 unavailable of 1 allowed)
 W-32 D-13 a paused zone that is not whole blocks the others
   prev a; zone b lLl paused=true
   | paused_zone_not_ready: paused zone-b has 2 of 3 pods ready (zone-b-1: CrashLoopBackOff); zone-a
@@ -109,12 +109,12 @@ W-32 D-13 a paused zone that is not whole blocks the others
 D-40 why each zone waits is said before its turn
   prev a; prev b paused=true; prev c
   | replace in zone-a: 1 of [zone-a-0 zone-a-1 zone-a-2]
-  | budget_used: zone-a: 2 outdated pods wait: 0 unavailable of 1 allowed, 1 to go first
+  | budget_used: zone-a: 2 pods left to update after this one (0 unavailable of 1 allowed)
   | paused: zone-b is paused: 3 outdated pods wait | another_zone_first: zone-c waits for zone-a
 ROLL-39 a is recorded and b goes on at once; c waits for its turn
   zone c current=prev; zone a current=prev; prev b
   | record zone-a last | replace in zone-b: 1 of [zone-b-0 zone-b-1 zone-b-2]
-  | budget_used: zone-b: 2 outdated pods wait: 0 unavailable of 1 allowed, 1 to go first
+  | budget_used: zone-b: 2 pods left to update after this one (0 unavailable of 1 allowed)
   | another_zone_first: zone-c waits for zone-b
 SEED-103 outdated though current equals update; a zone of no replicas is whole
   zone a pp; zone b "" | replace in zone-a: 2 of [zone-a-0 zone-a-1]
@@ -275,7 +275,7 @@ EXPLAINED = """
 D-40 what is done, then what waits, then what is odd
   zone a current=prev paused=maybe; prev b pP; prev c
   | zone-b-1 is at revision prev, zone-b wants last and it is down (CrashLoopBackOff)
-  | zone-b: 1 outdated pod waits: 1 unavailable of 1 allowed, 1 to go first
+  | zone-b: 1 pod left to update after this one (1 unavailable of 1 allowed)
   | zone-c waits for zone-b
   | StatefulSet zone-a: annotation grafana.com/rollout-paused: "maybe" is neither "true" nor
     "false"; the zone is paused
@@ -296,5 +296,5 @@ def test_explain_of_many_pods_is_short() -> None:
     assert lines[9:] == (
         "zone-a-9 is at revision prev, zone-a wants last",
         "and 20 more",
-        "zone-a: 10 outdated pods wait: 0 unavailable of 30 allowed, 30 to go first",
+        "zone-a: 10 pods left to update after these 30 (0 unavailable of 30 allowed)",
     )

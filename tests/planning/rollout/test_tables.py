@@ -64,39 +64,39 @@ T-01 #5 all at last: nothing
 T-01 #6 b outdated: b-0 and b-1 first
   zone a; zone b ppp current=prev
   | replace in zone-b: 2 of [zone-b-0 zone-b-1 zone-b-2]
-  | budget_used: zone-b: 1 outdated pod waits: 0 unavailable of 2 allowed, 2 to go first
+  | budget_used: zone-b: 1 pod left to update after these 2 (0 unavailable of 2 allowed)
 T-01 #7 #8 one refused: D-15 every candidate is listed, so b-2 may take its place
   zone a; zone b ppp current=prev
   | replace in zone-b: 2 of [zone-b-0 zone-b-1 zone-b-2]
-  | budget_used: zone-b: 1 outdated pod waits: 0 unavailable of 2 allowed, 2 to go first
+  | budget_used: zone-b: 1 pod left to update after these 2 (0 unavailable of 2 allowed)
 T-01 #9 #10 equal revisions are no shortcut, refusals do not move on to b (ROLL-33)
   zone a ppp; zone b ppp
   | replace in zone-a: 2 of [zone-a-0 zone-a-1 zone-a-2]
-  | budget_used: zone-a: 1 outdated pod waits: 0 unavailable of 2 allowed, 2 to go first
+  | budget_used: zone-a: 1 pod left to update after these 2 (0 unavailable of 2 allowed)
   | another_zone_first: zone-b waits for zone-a
 T-01 #11 both outdated: a first (SORT-01)
   zone a ppp current=prev; zone b ppp current=prev
   | replace in zone-a: 2 of [zone-a-0 zone-a-1 zone-a-2]
-  | budget_used: zone-a: 1 outdated pod waits: 0 unavailable of 2 allowed, 2 to go first
+  | budget_used: zone-a: 1 pod left to update after these 2 (0 unavailable of 2 allowed)
   | another_zone_first: zone-b waits for zone-a
 T-01 #13 limit xxx counts as 1 (ROLL-53, SEED-060)
   zone a ppp current=prev limit=xxx
   | replace in zone-a: 1 of [zone-a-0 zone-a-1 zone-a-2]
-  | budget_used: zone-a: 2 outdated pods wait: 0 unavailable of 1 allowed, 1 to go first
+  | budget_used: zone-a: 2 pods left to update after this one (0 unavailable of 1 allowed)
   | problem bad_max_unavailable zone-a
 T-01 #14 short zone first, half the budget is used (ROLL-16)
   zone a ppp current=prev; zone b ppp current=prev ready=2
   | replace in zone-b: 1 of [zone-b-0 zone-b-1 zone-b-2]
-  | budget_used: zone-b: 2 outdated pods wait: 1 unavailable of 2 allowed, 1 to go first
+  | budget_used: zone-b: 2 pods left to update after this one (1 unavailable of 2 allowed)
   | another_zone_first: zone-a waits for zone-b
 T-01 #15 budget used up by status: nothing
   zone a ppp current=prev; zone b ppp current=prev ready=1
-  | pods_starting: zone-b: 3 outdated pods wait: 2 unavailable of 2 allowed (status counts 1 ready);
-    zone-a waits
+  | pods_starting: zone-b is waiting for its status (1 ready). 3 pods left to update (2 unavailable
+    of 2 allowed); then zone-a
 T-01 #16 terminating pod is skipped and counts
   zone a tpp current=prev
   | replace in zone-a: 1 of [zone-a-1 zone-a-2]
-  | budget_used: zone-a: 1 outdated pod waits: 1 unavailable of 2 allowed, 1 to go first
+  | budget_used: zone-a: 1 pod left to update after this one (1 unavailable of 2 allowed)
 T-01 #17 rolled out: current revision is recorded (ROLL-39)
   zone a lll current=prev | record zone-a last
 T-01 #18 short by status: nothing recorded
@@ -123,11 +123,11 @@ T-01 #25 a paused and whole: b goes
   zone a ppp current=prev paused=true; zone b ppp current=prev
   | replace in zone-b: 2 of [zone-b-0 zone-b-1 zone-b-2]
   | paused: zone-a is paused: 3 outdated pods wait
-  | budget_used: zone-b: 1 outdated pod waits: 0 unavailable of 2 allowed, 2 to go first
+  | budget_used: zone-b: 1 pod left to update after these 2 (0 unavailable of 2 allowed)
 T-01 #26 paused false is not paused
   zone a ppp current=prev paused=false
   | replace in zone-a: 2 of [zone-a-0 zone-a-1 zone-a-2]
-  | budget_used: zone-a: 1 outdated pod waits: 0 unavailable of 2 allowed, 2 to go first
+  | budget_used: zone-a: 1 pod left to update after these 2 (0 unavailable of 2 allowed)
 """
 
 

@@ -85,5 +85,5 @@ def test_pods_that_are_down_in_another_stateful_set_are_reported() -> None:
 
     assert [one.text for one in found.waits] == [
         "zone-a has 2 of 3 pods ready (zone-a-2: CrashLoopBackOff)",
-        "zone-b: 3 outdated pods wait: 1 unavailable of 1 allowed",
+        "zone-b: 3 pods left to update (1 unavailable of 1 allowed)",
     ]
