@@ -600,15 +600,15 @@ REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
             "raise -kubernetes.client-qps, or find out why the API server takes so long for a list"
         ),
         Code.DELETE_REFUSED: "look at the webhook or policy that the sentence names",
-        Code.BACKING_OFF: "mend what the error in the sentence names",
+        Code.BACKING_OFF: "fix what the error in the sentence names",
         Code.DOWNSCALE_UNDERWAY: (
             "when it stays, see which pods do not answer, and whether scale_refused stands "
             "beside it"
         ),
         Code.LEADING_ZONE_NOT_READY: "find out why pods of the zone that it follows are not ready",
         Code.POD_GAVE_NO_TIME: "see why the named pod gives that answer",
-        Code.REFERENCE_NOT_READ: "when it stays, mend what the error in the sentence names",
-        Code.SCALE_REFUSED: "mend what the error in the sentence names",
+        Code.REFERENCE_NOT_READ: "when it stays, fix what the error in the sentence names",
+        Code.SCALE_REFUSED: "fix what the error in the sentence names",
         Code.COUNT_CONTESTED: "stop the writer that the sentence names from setting the replicas",
         Code.WRONG_STRATEGY: "set spec.updateStrategy.type of that StatefulSet to OnDelete",
         Code.REVISION_EMPTY: "see whether the StatefulSet controller runs",
@@ -639,10 +639,10 @@ REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
         Code.CANNOT_CHECK: "see what the warning names",
         Code.OTHER_ZONE_NOT_READY: "bring that zone back, or wait for its rollout",
         Code.OTHER_DOWNSCALE_UNDERWAY: "try again in a minute",
-        Code.GROUP_NOT_READ: "mend what the error in the sentence names",
+        Code.GROUP_NOT_READ: "fix what the error in the sentence names",
         Code.CHANGED_MEANWHILE: "send it again",
         Code.POD_NOT_PREPARED: "see why the named pod gives that answer, and try again",
-        Code.NOT_RECORDED: "mend what the error in the sentence names, and try again",
+        Code.NOT_RECORDED: "fix what the error in the sentence names, and try again",
         Code.REVIEW_TIMED_OUT: "see which pods are slow, or raise timeoutSeconds of the webhook",
         Code.STOPPING: "try again in a moment",
         Code.NOT_ELECTED: (
@@ -657,8 +657,8 @@ REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
         ),
         Code.OTHER_NAMESPACE: "correct the namespaceSelector of the webhook",
         Code.DISRUPTION_BUDGET_USED: "find out why the named pods are down",
-        Code.BUDGETS_NOT_READ: "mend what the error in the sentence names",
-        Code.GRANT_NOT_RECORDED: "mend what the error in the sentence names",
+        Code.BUDGETS_NOT_READ: "fix what the error in the sentence names",
+        Code.GRANT_NOT_RECORDED: "fix what the error in the sentence names",
         Code.GRANT_CONTESTED: "when it stays, see how many operators run in the namespace",
         Code.START_QUARANTINE: "grant the verb patch on pods in the Role",
         Code.GRANT_UNUSED: "look at the PodDisruptionBudgets and webhooks that select the pod",

@@ -79,11 +79,11 @@ _ROLE: Final = (
 )
 _BY_NAME: Final = "`rollout.kuberik.com/force-deploy` with a tag deploys it all the same"
 REMEDIES: Final[Mapping[str, str]] = {
-    _NOT_RECONCILED: "mend what the error names",
+    _NOT_RECONCILED: "fix what the error names",
     _TERMINATING: "when it stays, look at the finalizers of the Rollout",
     _NOT_OBSERVED: "when it stays, see that an operator with `-releases.enabled` acts here",
     candidates.INVALID_SPEC: "correct the spec",
-    candidates.FAILED: "mend what is named: the image policy, a right of the operator, an object of"
+    candidates.FAILED: "fix what is named: the image policy, a right of the operator, an object of"
     " Flux, or an annotation",
     candidates.NO_FLUX: "install image-reflector-controller, source-controller and"
     " kustomize-controller of Flux",
@@ -102,7 +102,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     BlockedCode.UNHEALTHY: f"look at the HealthChecks; {_BY_NAME}",
     GatesCode.BLOCKING: "open the gates that are named, or see what keeps them closed;"
     " `rollout.kuberik.com/bypass-gates` with a tag lets it past them",
-    GatesCode.SCHEDULES: "when it stays, mend what is named: the schedule, or what its condition"
+    GatesCode.SCHEDULES: "when it stays, fix what is named: the schedule, or what its condition"
     " `Ready` says of its gates, or a right of the operator; `rollout.kuberik.com/bypass-gates`"
     " with a tag lets it past them",
     GatesCode.NONE_ALLOWED: "add the version to `spec.allowedVersions` of the gates;"

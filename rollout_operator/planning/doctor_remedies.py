@@ -275,7 +275,7 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
     FindingCode.POLICY_REFUSED: Advice(
         _ERROR,
         "a MultiAZRollout is refused: no pod is touched for it",
-        "mend what is named: the field, the selector, or the other MultiAZRollout",
+        "fix what is named: the field, the selector, or the other MultiAZRollout",
     ),
     FindingCode.RELEASE_KIND_MISSING: Advice(
         _WARN,
@@ -389,7 +389,7 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
     FindingCode.POD_REFUSED: Advice(
         _WARN,
         "the API server refused a dry run that creates a pod of this set",
-        "mend what the answer names before the next rollout: the pods that it replaces may not"
+        "fix what the answer names before the next rollout: the pods that it replaces may not"
         " come back",
     ),
 }

@@ -104,7 +104,7 @@ def test_a_policy_that_is_refused_says_why(spec: Json, text: str) -> None:
     assert "MultiAZRollout db in namespace prod is not in service" in story
     assert story.count(f"MultiAZRollout prod/db: {text}") >= 2
     assert "policy db: held: MultiAZRollout prod/db: spec." in story
-    assert "] mend what is named: the field, the selector" in story
+    assert "] fix what is named: the field, the selector" in story
     assert run.figures.deletes == ()
     assert run.exit_code == 4
 
