@@ -1,22 +1,13 @@
-"""What is up in one zone, what is down and why.
+"""What is up in one zone, what is down and why, and what stops a whole group.
 
 A zone is judged by its pods and by the status of its StatefulSet, and the more pessimistic of both
-counts: a cache that lags may show a pod that is gone, a controller that lags may count it. Whether
-a single container is ready is settled in `model.decode.objects`; what follows from a short zone, in
-`plan` and `pods`.
+counts: a stale cache may show a pod that is gone, a lagging controller may still count it. Whether
+a single container is ready is decided in `model.decode.objects`.
 
-The zones of a group in order, and what is wrong with the group as a whole.
-
-A blocker stops every zone, because deciding for one needs to know all others. A warning changes no
-decision. What single pods are like is settled in `readiness`.
-
-Which ordinals of a zone hold nothing, because none of their pods was ever ready (D-67, D-26).
-
-An upscale adds ordinals; until a pod of theirs becomes ready there is no data in it, and it holds
-up neither a downscale nor a rollout nor an eviction. The successor of a pod that was ready, deleted
-or evicted a moment ago, looks the same: that nothing came before a pod is known only from what this
-process saw of its ordinal, over a settling time (`guards.newcomers`); that it was not
-ready itself, also from its own status.
+Ordinals that an upscale added hold no data until a pod of theirs becomes ready, and block neither a
+rollout nor a downscale nor an eviction (D-67, D-26). The successor of a deleted pod looks the same:
+that an ordinal was never used is known only from watching it for a settling time
+(`guards.newcomers`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -51,62 +42,29 @@ from rollout_operator.model.outcome import Code, Reason, Severity, ZoneProgress
 from rollout_operator.model.units import is_brake_on, is_odd_brake, parse_max_unavailable
 from rollout_operator.planning.wording import NAMES_SHOWN, count, join_names, join_some
 
-# What is left of the settling time is shown in steps: a message that changes each second is noise.
+# The settling time left is shown in steps: a message that changes every second is noise.
 _STEP: Final = timedelta(seconds=10)
-
-
-def count_used(zone: Zone) -> int:
-    """Return how many replicas hold something, or may: all ordinals above never held anything.
-
-    Whatever is in doubt is used. Work goes with the pods that exist, not with `spec.replicas`.
-    """
-    sts, seen = zone.sts, zone.newcomers
-    if seen is None or seen.used >= sts.replicas or seen.settles_in or _is_doubtful(zone):
-        return sts.replicas
-    first = sts.first_ordinal
-    held = [ordinal for ordinal, pod in zone.list_pods(sts.ordinals) if not _is_new(seen, pod)]
-    used = max([seen.used, *(ordinal - first + 1 for ordinal in held)])
-    # A second witness: a pod that the cache does not show as ready.
-    return sts.replicas if sts.ready_replicas > used else used
-
-
-def find_settling(zone: Zone) -> timedelta | None:
-    """Return after how long ordinals of a zone count as never used, None where none will."""
-    sts, seen = zone.sts, zone.newcomers
-    if seen is None or not seen.settles_in or seen.used >= sts.replicas:
-        return None
-    return seen.settles_in
-
-
-def render_settling(*zones: Zone) -> str:
-    """Return when what is new in zones counts as never used, empty where nothing will."""
-    waits = {zone.sts.name: left for zone in zones if (left := find_settling(zone))}
-    if not waits:
-        return ""
-    seconds = -(-max(waits.values()) // _STEP) * int(_STEP.total_seconds())
-    return f"new replicas of {join_names(sorted(waits))} count as never used in about {seconds}s"
-
-
-def _is_doubtful(zone: Zone) -> bool:
-    seen = zone.newcomers
-    assert seen is not None, "checked by the caller"
-    return (
-        seen.generation != zone.sts.generation
-        or bool(zone.own_unreadable)
-        # A pod is gone whose end was not seen yet: it may have been ready.
-        or not seen.pods <= {pod.uid for pod in zone.pods}
-    )
-
-
-def _is_new(seen: Newcomers, pod: Pod) -> bool:
-    """Return whether a pod surely holds nothing."""
-    is_new = pod.uid in seen.pods
-    return is_new and not (pod.is_ready or pod.was_ready or pod.is_terminating)
+# A live watch proves itself every 45 s at the latest; a cache older than this is frozen.
+SNAPSHOT_LIMIT: Final = timedelta(seconds=60)
+# Without the age: a text that changes would be logged with each reconcile.
+STALE_SNAPSHOT: Final = (
+    "the newest proof that the cache is live is more than"
+    f" {SNAPSHOT_LIMIT.total_seconds():.0f}s old"
+)
+# No event of the group tells that a frozen cache is live again.
+STALE_RECHECK: Final = timedelta(seconds=5)
+# Two pods deleted by another operator within this time are a rollout, which ends this long after
+# the last delete (D-73). A slower one cannot be told from people deleting pods.
+LEFT_ALONE: Final = timedelta(minutes=1)
+# How long a departed zone counts is shown in these steps.
+MINUTE: Final = timedelta(minutes=1)
+# The smallest limit that still moves.
+_DEFAULT_LIMIT: Final = 1
 
 
 @unique
 class DownCause(StrEnum):
-    """Why a pod counts as down. The value says it where the pod has no problem of its own."""
+    """Why a pod counts as down; the value is the text where the pod itself gives no reason."""
 
     TERMINATING = "terminating"
     DELETED = "delete accepted"
@@ -129,62 +87,66 @@ class Down(msgspec.Struct, frozen=True, kw_only=True):
     pod: Pod
     why: DownCause
     gaps_below: int
-    """Number of desired ordinals below it without any pod."""
+    """Number of desired ordinals below it that have no pod."""
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
-    """One zone as far as its pods are concerned. All pods are owned and in the desired ordinals."""
+    """The pods of one zone: its own, in the desired ordinals."""
 
     sts: StatefulSet
     used: int
-    """How many of the lowest desired ordinals hold something: so many pods must be up."""
+    """How many of the lowest desired ordinals hold data: as many pods must be up."""
     newcomers: tuple[Pod, ...]
-    """Pods of the other ordinals: none was ever ready, and nothing waits for them (D-67)."""
+    """Pods of the other ordinals, never ready: nothing waits for them (D-67)."""
     standing: tuple[Pod, ...]
-    """Ready pods without a delete, by ordinal; those settling are in `down`, too."""
+    """Ready pods without a delete, by ordinal; settling pods are in `down` as well."""
     down: tuple[Down, ...]
-    """Pods that exist and do not count, by ordinal."""
+    """By ordinal."""
     unreadable: tuple[str, ...]
-    """Names of pods that exist and of which nothing more is known: they count as down."""
+    """Names of pods that could not be decoded: they count as down."""
     missing: int
-    """Number of desired ordinals without any pod."""
+    """Number of desired ordinals without a pod."""
     first_missing: tuple[str, ...]
-    """The names of the first few of them."""
     has_pods: bool
-    """Whether any pod at all names this set as its controlling owner."""
+    """Whether any pod names this set as its controlling owner."""
     available_in: timedelta | None = None
-    """Time until the next settling pod becomes available by time alone."""
+    """Time until the next settling pod becomes available."""
     settles_in: timedelta | None = None
-    """Time until nothing waits any more for what an upscale has added, unless it changes again."""
+    """Time until the ordinals of an upscale count as never used."""
     counts_for: timedelta | None = None
-    """How long a zone counts that has left; None for a zone that belongs there."""
+    """How much longer a zone counts that has left the group; None for a member."""
 
     @property
     def status_short(self) -> int:
-        """Return how many pods the StatefulSet's own status counts as not up."""
+        """Return how many pods are not up by the StatefulSet's own status."""
         return max(self.used - _counted_up(self.sts), 0)
 
     @property
     def unavailable(self) -> int:
-        """Return how many desired pods are not proven up: the larger number of pods and status."""
+        """Return the larger of what the pods and what the status show."""
         return max(self.seen_down, self.status_short)
 
     @property
     def seen_down(self) -> int:
-        """Return how many desired pods are not up as far as the pods themselves show."""
+        """Return how many desired pods are not up by what the pods themselves show."""
         return len(self.down) + len(self.unreadable) + self.missing
 
     @property
     def is_whole(self) -> bool:
-        """Return whether nothing is missing."""
         return self.unavailable == 0
 
 
-def measure_readiness(zone: Zone, deletions: Mapping[Uid, Deletion], now: datetime) -> Readiness:
-    """Return what is up and down in a zone.
+class GroupBlocker(msgspec.Struct, frozen=True, kw_only=True):
+    """Why nothing may be decided for a group."""
 
-    Pods of other owners and outside the desired ordinals (being scaled away) do not exist here.
-    """
+    reasons: tuple[Reason, ...]
+    is_failure: bool = False
+    """Whether only a person can remove it."""
+    requeue_after: timedelta | None = None
+
+
+def measure_readiness(zone: Zone, deletions: Mapping[Uid, Deletion], now: datetime) -> Readiness:
+    """Judge a zone; pods of other owners and beyond the desired ordinals are ignored."""
     sts = zone.sts
     patience = timedelta(seconds=sts.min_ready_seconds)
     used = count_used(zone)
@@ -219,13 +181,43 @@ def measure_readiness(zone: Zone, deletions: Mapping[Uid, Deletion], now: dateti
     )
 
 
+def find_group_blocker(group: Group) -> GroupBlocker | None:
+    """Return the first thing that stops the whole group (SI-08)."""
+    sets = tuple(zone.sts for zone in order_zones(group.zones))
+    if group.driver is not None:
+        wait = None if group.driver else STALE_RECHECK
+        return GroupBlocker(reasons=(_explain_driver(group.driver),), requeue_after=wait)
+    if group.snapshot_age > SNAPSHOT_LIMIT:
+        stale = Reason(Code.SNAPSHOT_STALE, STALE_SNAPSHOT, Severity.WARN)
+        return GroupBlocker(reasons=(stale,), requeue_after=STALE_RECHECK)
+    if group.unreadable:
+        return GroupBlocker(reasons=_list_unreadable(group), is_failure=True)
+    if group.downscale is not None:
+        # A rollout and a downscale that may still persist exclude each other (D-25).
+        text = f"{group.downscale.text}; no pod is replaced until that has happened or failed"
+        text += group.downscale.way_out
+        return GroupBlocker(
+            reasons=(Reason(Code.DOWNSCALE_UNDERWAY, text, zone=group.downscale.zone),),
+            requeue_after=group.downscale.left,
+        )
+    if wrong := tuple(_list_wrong_strategies(sets)):
+        return GroupBlocker(reasons=wrong, is_failure=True)
+    if unsettled := tuple(_list_unsettled(sets)):
+        return GroupBlocker(reasons=unsettled)
+    if empty := tuple(_list_empty_revisions(sets)):
+        return GroupBlocker(reasons=empty, is_failure=True)
+    if group.other_rollout is not None:
+        # Last: what a person must fix blocks the other operator as well.
+        return GroupBlocker(
+            reasons=(_explain_other(group.other_rollout),), requeue_after=group.other_rollout.left
+        )
+    return None
+
+
 def find_why(
     pod: Pod, patience: timedelta, deletions: Mapping[Uid, Deletion], now: datetime
 ) -> DownCause | None:
-    """Return why a pod does not count as up, None where it does.
-
-    `patience` is how long it must have been ready, `minReadySeconds` of its set.
-    """
+    """Return why a pod counts as down; `patience` is the `minReadySeconds` of its set."""
     if pod.is_terminating:
         return DownCause.TERMINATING
     if pod.uid in deletions:
@@ -235,8 +227,78 @@ def find_why(
     return _find_settling(pod, patience, now) if patience else None
 
 
+def count_used(zone: Zone) -> int:
+    """Return how many replicas hold data, or may: no ordinal above was ever ready.
+
+    In doubt an ordinal counts as used.
+    """
+    sts, seen = zone.sts, zone.newcomers
+    if seen is None or seen.used >= sts.replicas or seen.settles_in or _is_doubtful(zone):
+        return sts.replicas
+    first = sts.first_ordinal
+    held = [ordinal for ordinal, pod in zone.list_pods(sts.ordinals) if not _is_new(seen, pod)]
+    used = max([seen.used, *(ordinal - first + 1 for ordinal in held)])
+    # The status may count a ready pod that the cache does not show yet.
+    return sts.replicas if sts.ready_replicas > used else used
+
+
+def count_pods(readiness: Readiness) -> ZoneProgress:
+    """Count the pods of a zone; unreadable pods are neither updated nor outdated."""
+    sts = readiness.sts
+    # Settling pods are among the standing pods as well.
+    down = (down_pod.pod for down_pod in readiness.down if down_pod.why is not DownCause.SETTLING)
+    revisions = [pod.revision for pod in chain(readiness.standing, down, readiness.newcomers)]
+    # Without an update revision nothing is known to be outdated.
+    updated = revisions.count(sts.update_revision) if sts.update_revision else 0
+    ready = readiness.used - readiness.unavailable
+    is_through = ready == updated == len(revisions) == sts.replicas
+    is_recorded = sts.current_revision == sts.update_revision
+    return ZoneProgress(
+        zone=sts.name,
+        desired=sts.replicas,
+        ready=ready,
+        updated=updated,
+        outdated=len(revisions) - updated if sts.update_revision else 0,
+        rolled_out=sts.update_revision if is_through and is_recorded else Revision(""),
+    )
+
+
+def measure_departed(group: Group) -> tuple[Readiness, ...]:
+    """Measure the zones that left while they were short."""
+    zones = order_zones(group.departed)
+    return tuple(measure_readiness(zone, group.deletions, group.now) for zone in zones)
+
+
+def order_zones(zones: Iterable[Zone]) -> tuple[Zone, ...]:
+    """Order zones by name in byte order (SORT-01)."""
+    # Code points order as their UTF-8 bytes do.
+    return tuple(sorted(zones, key=lambda zone: (zone.sts.name, zone.sts.namespace, zone.sts.uid)))
+
+
+def choose_limit(sts: StatefulSet) -> tuple[int, Reason | None]:
+    """Return the limit of unavailable pods, and what is wrong with its annotation (ROLL-50..53)."""
+    limit, problem = _read_limit(sts)
+    return limit, _warn(sts, Code.BAD_MAX_UNAVAILABLE, problem) if problem else None
+
+
+def find_settling(zone: Zone) -> timedelta | None:
+    """Return how soon new ordinals of a zone count as never used, None where none will."""
+    sts, seen = zone.sts, zone.newcomers
+    if seen is None or not seen.settles_in or seen.used >= sts.replicas:
+        return None
+    return seen.settles_in
+
+
+def render_settling(*zones: Zone) -> str:
+    waits = {zone.sts.name: left for zone in zones if (left := find_settling(zone))}
+    if not waits:
+        return ""
+    seconds = -(-max(waits.values()) // _STEP) * int(_STEP.total_seconds())
+    return f"new replicas of {join_names(sorted(waits))} count as never used in about {seconds}s"
+
+
 def is_passing(readiness: Readiness) -> bool:
-    """Return whether all that is down is on its way, as every pod is at times."""
+    """Return whether everything that is down is on its way up, as in any rollout."""
     return not readiness.unreadable and all(
         down_pod.why is not DownCause.UNREADY or down_pod.pod.is_starting
         for down_pod in readiness.down
@@ -251,7 +313,7 @@ def render_readiness(readiness: Readiness) -> str:
 
 
 def render_not_ready(readiness: Readiness) -> str:
-    """Return what is down and why, in brackets after a blank; empty where nothing is."""
+    """Return what is down and why, in brackets after a blank; empty if nothing is."""
     seen = _join_down(readiness, "{}: {}")
     if readiness.seen_down < readiness.unavailable:
         counted = f"status counts {_counted_up(readiness.sts)} {_render_state(readiness.sts)}"
@@ -269,10 +331,97 @@ def render_awaited(readiness: Readiness) -> str:
 
 
 def render_why(readiness: Readiness, down: Down) -> str:
-    """Return in a few words why a pod counts as down, such as `CrashLoopBackOff`."""
     if down.why is DownCause.SETTLING:
         return f"ready for less than {readiness.sts.min_ready_seconds}s"
     return (down.pod.why_not_ready or down.why) if down.why is DownCause.UNREADY else down.why
+
+
+def is_paused(sts: StatefulSet) -> bool:
+    return is_brake_on(sts.annotations.get(PAUSED))
+
+
+def is_behind(sts: StatefulSet) -> bool:
+    return sts.observed_generation < sts.generation
+
+
+def render_behind(sts: StatefulSet, kind: str = "") -> str:
+    """`kind` precedes the name, with its blank."""
+    return (
+        f"the status of {kind}{sts.name} is of generation {sts.observed_generation}, "
+        f"its spec of generation {sts.generation}"
+    )
+
+
+def list_warnings(zones: Sequence[Zone]) -> tuple[Reason, ...]:
+    warnings = [warning for zone in zones for warning in _list_warnings_of(zone)]
+    return (*warnings, *_list_shared_labels([zone.sts for zone in zones]))
+
+
+def list_times(readinesses: Iterable[Readiness]) -> Iterator[timedelta]:
+    """Yield how soon zones change by time alone."""
+    for readiness in readinesses:
+        yield from (time for time in (readiness.available_in, readiness.settles_in) if time)
+        if readiness.counts_for:
+            yield readiness.counts_for % MINUTE or MINUTE  # then the reason says less
+
+
+def explain_left(readiness: Readiness) -> Reason:
+    """Say that a zone which left while it was short still counts (D-82)."""
+    assert readiness.counts_for is not None, "it has left"
+    name, stable_text = readiness.sts.name, render_readiness(readiness)
+    text = f"{stable_text}; {render_left(name, readiness.counts_for)}"
+    return Reason(Code.ZONE_LEFT_SHORT, text, Severity.WARN, name, stable_text)
+
+
+def render_left(zone: str, left: timedelta) -> str:
+    minutes = count(-(-left // MINUTE), "minute")
+    return (
+        f"{zone} was deleted or left while it was short, and counts until its StatefulSet is back"
+        f" and whole, for another {minutes} at most"
+    )
+
+
+def list_podless(zones: Iterable[Readiness]) -> Iterator[Reason]:
+    """Yield a reason for each zone that wants pods and owns none (SEED-104, SEED-112)."""
+    for sts in [zone.sts for zone in zones if zone.used and not zone.has_pods]:
+        text = (
+            f"{sts.name} has 0 of {sts.replicas} pods: no pod names it (uid {sts.uid}) as "
+            f"controlling owner, while its status counts {sts.status_replicas}"
+        )
+        # Pods that the controller counts but that do not name the set are never found.
+        severity = Severity.WARN if sts.status_replicas else Severity.INFO
+        yield Reason(Code.PODS_MISSING, text, severity, sts.name)
+
+
+def list_odd_values(sts: StatefulSet) -> Iterator[tuple[Code, str]]:
+    """Yield labels and annotations that cannot be used, and what is used instead."""
+    _, problem = _read_limit(sts)
+    if problem:
+        yield Code.BAD_MAX_UNAVAILABLE, problem
+    paused = sts.annotations.get(PAUSED)
+    if is_odd_brake(paused):
+        text = f'annotation {PAUSED}: "{paused}" is neither "true" nor "false"'
+        yield Code.BAD_PAUSED, f"{text}; the zone is paused"
+    short, long = sts.labels.get(GROUP_LABEL), sts.labels.get(GROUP_LABEL_LONG)
+    if short is not None and long is not None and short != long:
+        text = f'labels {GROUP_LABEL}: "{short}" and {GROUP_LABEL_LONG}: "{long}" differ'
+        yield Code.GROUP_LABELS_DIFFER, f"{text}; the first is used"
+
+
+def _is_doubtful(zone: Zone) -> bool:
+    seen = zone.newcomers
+    assert seen is not None, "checked by the caller"
+    return (
+        seen.generation != zone.sts.generation
+        or bool(zone.own_unreadable)
+        # A pod is gone whose end was not seen: it may have been ready.
+        or not seen.pods <= {pod.uid for pod in zone.pods}
+    )
+
+
+def _is_new(seen: Newcomers, pod: Pod) -> bool:
+    is_new = pod.uid in seen.pods
+    return is_new and not (pod.is_ready or pod.was_ready or pod.is_terminating)
 
 
 def _find_settling(pod: Pod, patience: timedelta, now: datetime) -> DownCause | None:
@@ -318,90 +467,6 @@ def _first_missing(
     return tuple(f"{sts.name}-{ordinal}" for ordinal in islice(gaps, shown))
 
 
-def count_pods(readiness: Readiness) -> ZoneProgress:
-    """Return the numbers of a zone; pods that cannot be read are neither updated nor outdated."""
-    sts = readiness.sts
-    # Settling pods are among the standing pods as well.
-    down = (down_pod.pod for down_pod in readiness.down if down_pod.why is not DownCause.SETTLING)
-    revisions = [pod.revision for pod in chain(readiness.standing, down, readiness.newcomers)]
-    # Without an update revision nothing is known to be outdated.
-    updated = revisions.count(sts.update_revision) if sts.update_revision else 0
-    ready = readiness.used - readiness.unavailable
-    is_through = ready == updated == len(revisions) == sts.replicas
-    is_recorded = sts.current_revision == sts.update_revision
-    return ZoneProgress(
-        zone=sts.name,
-        desired=sts.replicas,
-        ready=ready,
-        updated=updated,
-        outdated=len(revisions) - updated if sts.update_revision else 0,
-        rolled_out=sts.update_revision if is_through and is_recorded else Revision(""),
-    )
-
-
-# A live watch proves itself every 45 s at the latest; a cache older than this is frozen.
-SNAPSHOT_LIMIT: Final = timedelta(seconds=60)
-# Without the age itself: a text that changes with each reconcile would be logged with each.
-STALE_SNAPSHOT: Final = (
-    "the newest proof that the cache is live is more than"
-    f" {SNAPSHOT_LIMIT.total_seconds():.0f}s old"
-)
-# That a frozen cache has come alive again is announced by no event of the group.
-STALE_RECHECK: Final = timedelta(seconds=5)
-
-# Two pods that another operator deletes within this time are a rollout, which ends as long after
-# the last delete (D-73). Where each of its pods takes longer, it is not distinguished from people.
-LEFT_ALONE: Final = timedelta(minutes=1)
-
-# In such steps it is said how long a zone counts that has left.
-MINUTE: Final = timedelta(minutes=1)
-
-# The smallest limit that still moves.
-_DEFAULT_LIMIT: Final = 1
-
-
-class GroupBlocker(msgspec.Struct, frozen=True, kw_only=True):
-    """Why nothing at all may be decided for a group."""
-
-    reasons: tuple[Reason, ...]
-    is_failure: bool = False
-    """Whether only a person can remove it."""
-    requeue_after: timedelta | None = None
-
-
-def order_zones(zones: Iterable[Zone]) -> tuple[Zone, ...]:
-    """Return the zones by name in byte order (SORT-01)."""
-    # Code points order as their UTF-8 bytes do.
-    return tuple(sorted(zones, key=lambda zone: (zone.sts.name, zone.sts.namespace, zone.sts.uid)))
-
-
-def is_paused(sts: StatefulSet) -> bool:
-    """Return whether deletes in a zone are switched off."""
-    return is_brake_on(sts.annotations.get(PAUSED))
-
-
-def is_behind(sts: StatefulSet) -> bool:
-    """Return whether the status says nothing of what the spec wants now."""
-    return sts.observed_generation < sts.generation
-
-
-def render_behind(sts: StatefulSet, kind: str = "") -> str:
-    """Return how far the status is behind; `kind`, with its blank, is put before the name."""
-    return (
-        f"the status of {kind}{sts.name} is of generation {sts.observed_generation}, "
-        f"its spec of generation {sts.generation}"
-    )
-
-
-def choose_limit(sts: StatefulSet) -> tuple[int, Reason | None]:
-    """Return how many pods may be unavailable, and what is wrong with the annotation.
-
-    At least 1; it may exceed the replicas (ROLL-50..53).
-    """
-    limit, problem = _read_limit(sts)
-    return limit, _warn(sts, Code.BAD_MAX_UNAVAILABLE, problem) if problem else None
-
-
 def _read_limit(sts: StatefulSet) -> tuple[int, str]:
     text = sts.annotations.get(MAX_UNAVAILABLE)
     if text is None:
@@ -412,41 +477,7 @@ def _read_limit(sts: StatefulSet) -> tuple[int, str]:
         return _DEFAULT_LIMIT, f"annotation {MAX_UNAVAILABLE}: {error}; {_DEFAULT_LIMIT} is used"
 
 
-def find_group_blocker(group: Group) -> GroupBlocker | None:
-    """Return the first thing that stops the whole group, None where nothing does (SI-08)."""
-    sets = tuple(zone.sts for zone in order_zones(group.zones))
-    if group.driver is not None:
-        wait = None if group.driver else STALE_RECHECK
-        return GroupBlocker(reasons=(_explain_driver(group.driver),), requeue_after=wait)
-    if group.snapshot_age > SNAPSHOT_LIMIT:
-        stale = Reason(Code.SNAPSHOT_STALE, STALE_SNAPSHOT, Severity.WARN)
-        return GroupBlocker(reasons=(stale,), requeue_after=STALE_RECHECK)
-    if group.unreadable:
-        return GroupBlocker(reasons=_list_unreadable(group), is_failure=True)
-    if group.downscale is not None:
-        # A rollout and a downscale that may still persist exclude each other (D-25).
-        text = f"{group.downscale.text}; no pod is replaced until that has happened or failed"
-        text += group.downscale.way_out
-        return GroupBlocker(
-            reasons=(Reason(Code.DOWNSCALE_UNDERWAY, text, zone=group.downscale.zone),),
-            requeue_after=group.downscale.left,
-        )
-    if wrong := tuple(_list_wrong_strategies(sets)):
-        return GroupBlocker(reasons=wrong, is_failure=True)
-    if unsettled := tuple(_list_unsettled(sets)):
-        return GroupBlocker(reasons=unsettled)
-    if empty := tuple(_list_empty_revisions(sets)):
-        return GroupBlocker(reasons=empty, is_failure=True)
-    if group.other_rollout is not None:
-        # Last: what a person has to mend holds that operator as well, and is worth more to know.
-        return GroupBlocker(
-            reasons=(_explain_other(group.other_rollout),), requeue_after=group.other_rollout.left
-        )
-    return None
-
-
 def _explain_driver(driver: str) -> Reason:
-    """Return why the label alone replaces no pod (MAZ-25)."""
     if driver:
         return Reason(Code.DRIVEN_BY_POLICY, f"MultiAZRollout {driver} replaces the pods")
     text = "whether a MultiAZRollout replaces the pods is not known yet"
@@ -454,7 +485,6 @@ def _explain_driver(driver: str) -> Reason:
 
 
 def _explain_other(other: OtherRollout) -> Reason:
-    """Return why a group is left alone; it is logged once, whichever pods go."""
     stable_text = "another operator rolls this group out"
     text = (
         f"{stable_text}: {join_names(other.pods)} were outdated and ready, and were deleted within "
@@ -462,55 +492,6 @@ def _explain_other(other: OtherRollout) -> Reason:
         f"{LEFT_ALONE.total_seconds():.0f}s after the last such delete"
     )
     return Reason(Code.OTHER_OPERATOR, text, Severity.WARN, stable_text=stable_text)
-
-
-def list_warnings(zones: Sequence[Zone]) -> tuple[Reason, ...]:
-    """Return what is odd with the zones, in their order."""
-    warnings = [warning for zone in zones for warning in _list_warnings_of(zone)]
-    return (*warnings, *_list_shared_labels([zone.sts for zone in zones]))
-
-
-def measure_departed(group: Group) -> tuple[Readiness, ...]:
-    """Return what is up and down in the zones that left while they were short."""
-    zones = order_zones(group.departed)
-    return tuple(measure_readiness(zone, group.deletions, group.now) for zone in zones)
-
-
-def list_times(readinesses: Iterable[Readiness]) -> Iterator[timedelta]:
-    """Yield after what times zones change by time alone."""
-    for readiness in readinesses:
-        yield from (time for time in (readiness.available_in, readiness.settles_in) if time)
-        if readiness.counts_for:
-            yield readiness.counts_for % MINUTE or MINUTE  # then the reason says less
-
-
-def explain_left(readiness: Readiness) -> Reason:
-    """Return that a zone is missed which left while it was short (D-82)."""
-    assert readiness.counts_for is not None, "it has left"
-    name, stable_text = readiness.sts.name, render_readiness(readiness)
-    text = f"{stable_text}; {render_left(name, readiness.counts_for)}"
-    return Reason(Code.ZONE_LEFT_SHORT, text, Severity.WARN, name, stable_text)
-
-
-def render_left(zone: str, left: timedelta) -> str:
-    """Return that a zone counts still which was deleted or left, until when, and what ends it."""
-    minutes = count(-(-left // MINUTE), "minute")
-    return (
-        f"{zone} was deleted or left while it was short, and counts until its StatefulSet is back"
-        f" and whole, for another {minutes} at most"
-    )
-
-
-def list_podless(zones: Iterable[Readiness]) -> Iterator[Reason]:
-    """Yield the zones that want pods and own none (SEED-104, SEED-112)."""
-    for sts in [zone.sts for zone in zones if zone.used and not zone.has_pods]:
-        text = (
-            f"{sts.name} has 0 of {sts.replicas} pods: no pod names it (uid {sts.uid}) as "
-            f"controlling owner, while its status counts {sts.status_replicas}"
-        )
-        # The controller counts pods that do not name the set: they are not found, ever.
-        severity = Severity.WARN if sts.status_replicas else Severity.INFO
-        yield Reason(Code.PODS_MISSING, text, severity, sts.name)
 
 
 def _list_unreadable(group: Group) -> tuple[Reason, ...]:
@@ -547,28 +528,13 @@ def _list_unsettled(sets: Iterable[StatefulSet]) -> Iterator[Reason]:
 
 def _list_empty_revisions(sets: Iterable[StatefulSet]) -> Iterator[Reason]:
     for sts in sets:
-        # Nothing is recorded for a paused set; its update revision decides what is outdated.
+        # A paused set needs only its update revision: nothing is recorded for it.
         fields = {"currentRevision": sts.current_revision or is_paused(sts)}
         fields["updateRevision"] = sts.update_revision
         for field, has_value in fields.items():
             if not has_value:
                 text = f"StatefulSet {sts.name}: status.{field} is empty"
                 yield Reason(Code.REVISION_EMPTY, text, Severity.ERROR, sts.name)
-
-
-def list_odd_values(sts: StatefulSet) -> Iterator[tuple[Code, str]]:
-    """Yield which of its labels and annotations cannot be used, and what counts in their place."""
-    _, problem = _read_limit(sts)
-    if problem:
-        yield Code.BAD_MAX_UNAVAILABLE, problem
-    paused = sts.annotations.get(PAUSED)
-    if is_odd_brake(paused):
-        text = f'annotation {PAUSED}: "{paused}" is neither "true" nor "false"'
-        yield Code.BAD_PAUSED, f"{text}; the zone is paused"
-    short, long = sts.labels.get(GROUP_LABEL), sts.labels.get(GROUP_LABEL_LONG)
-    if short is not None and long is not None and short != long:
-        text = f'labels {GROUP_LABEL}: "{short}" and {GROUP_LABEL_LONG}: "{long}" differ'
-        yield Code.GROUP_LABELS_DIFFER, f"{text}; the first is used"
 
 
 def _warn(sts: StatefulSet, code: Code, problem: str) -> Reason:

@@ -1,36 +1,17 @@
-"""Decide for a whole label group: the one way into planning, and the order of concerns.
+"""Plan the rollout of a group: which zone moves, which of its pods are deleted, why the rest waits.
 
-First what stops the group, then the walk over its zones: a zone per StatefulSet, by name, without a
-pause, each with the limit of its own annotation.
+`plan_group` plans a label group: first what stops the whole group, then `walk_zones`, which
+policies use as well. At most one zone has pods down: a zone that is short is the only zone that
+moves. While all zones are whole they take turns, in the order given. What differs comes as data:
+the order, the limit of each StatefulSet, and for policies the batches and pauses (see `policies`).
 
-Walk the zones of a rollout: which zone moves, which of its pods go, and why the others wait.
-
-Label groups and policies roll out by this one walk. At most one zone has pods down at any time: a
-zone that is short is the only zone that moves. Where several are short, only outdated pods go whose
-delete disturbs nothing, in all of these zones: nothing else brings them the corrected template.
-While all are whole, they have their turns one after another, and so have the StatefulSets of a
-zone: all whose turn is over are recorded as rolled out, the first with outdated pods ends the walk.
-
-What differs is given as data. Zones, StatefulSets and healthy pods have their turns in the order in
-which they come; the limit is that of an annotation or of a policy. A zone of a label group is one
-StatefulSet, so that the room of the zone is its own. Pauses and batches are no part of the walk: a
-policy holds what it comes to, see `policies.plan`.
-
-Choose the pods to delete next in one zone.
-
-Decides only for a zone whose turn it is: whether every other zone is whole is settled in `walk`.
-Which of the candidates are refused, and what is tried instead, is up to the executor of the plan.
-
-Pods that go without our doing: which of them a rollout replaces, and what ours would have done.
-
-Another operator is noticed by them, and in shadow mode they are compared with what ours decides.
+Pods that somebody else deleted are judged here too: by another operator, or in shadow mode.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 import msgspec
-import msgspec.structs
 from msgspec.structs import replace
 
 from rollout_operator.model.objects import Group, Pod, StatefulSet, Zone
@@ -67,27 +48,113 @@ from rollout_operator.planning.readiness import (
 )
 from rollout_operator.planning.wording import count, join_names, verb
 
-
-def count_outdated(readiness: Readiness) -> int:
-    """Return how many pods are not on the update revision and not yet on their way out."""
-    return count_outdated_used(readiness) + len(_list_outdated_newcomers(readiness))
+Limit: TypeAlias = Callable[[StatefulSet], int]
+"""How many pods of its zone may be unavailable while a StatefulSet is updated."""
 
 
-def count_outdated_used(readiness: Readiness) -> int:
-    """Return how many of them hold something: no plan waits for the others (D-67)."""
-    revision = readiness.sts.update_revision
-    standing = sum(pod.revision != revision for pod in readiness.standing)
-    return standing + len(_list_broken(readiness))
+class RolloutZone(msgspec.Struct, frozen=True, kw_only=True):
+    """The StatefulSets that may be down together: one, or several of a policy."""
+
+    name: str
+    """The StatefulSet's name in a label group."""
+    readinesses: tuple[Readiness, ...]
+    """At least one, in update order."""
+
+    @property
+    def unavailable(self) -> int:
+        return sum(readiness.unavailable for readiness in self.readinesses)
+
+    @property
+    def is_whole(self) -> bool:
+        return all(readiness.is_whole for readiness in self.readinesses)
+
+
+class Walk(msgspec.Struct, kw_only=True):
+    """The outcome of a walk over zones."""
+
+    actions: list[Action] = []
+    waits: list[Reason] = []
+    turn: Readiness | None = None
+    """The first StatefulSet whose outdated pods may be replaced now."""
+
+
+def plan_group(group: Group) -> Plan:
+    """Return the plan for one snapshot of a group, whatever the order of its zones and pods.
+
+    A plan without an action has at least one wait.
+    """
+    zones = order_zones(group.zones)
+    warnings = list_warnings(zones)
+    readinesses = tuple(measure_readiness(zone, group.deletions, group.now) for zone in zones)
+    progress = tuple(map(count_pods, readinesses))
+    blocker = find_group_blocker(group)
+    ways = [
+        RolloutZone(name=readiness.sts.name, readinesses=(readiness,)) for readiness in readinesses
+    ]
+    if group.driver and all(each.is_whole and _is_rolled_out(each) for each in readinesses):
+        return Plan(group=group.name, waits=(explain_up_to_date(ways),), progress=progress)
+    if blocker is not None:
+        return Plan(
+            group=group.name,
+            waits=blocker.reasons,
+            problems=warnings,
+            failed=blocker.is_failure,
+            requeue_after=blocker.requeue_after,
+            progress=progress,
+        )
+    departed = measure_departed(group)
+    walk = walk_zones(ways, _read_limit, departed)
+    times = list_times((*readinesses, *departed))
+    return Plan(
+        group=group.name,
+        actions=tuple(walk.actions),
+        waits=tuple(walk.waits),
+        problems=(*warnings, *list_podless(readinesses)),
+        requeue_after=min(times, default=None),
+        progress=progress,
+    )
+
+
+def walk_zones(
+    zones: Sequence[RolloutZone], limit: Limit, departed: Sequence[Readiness] = ()
+) -> Walk:
+    """Return what may be done to the zones now, or at least one reason to wait.
+
+    Zones that left while they were short count as short, and are never acted upon.
+    """
+    walk = Walk()
+    short = [zone for zone in zones if not zone.is_whole]
+    left = [readiness for readiness in departed if not readiness.is_whole]
+    walk.waits += map(explain_left, left)
+    if short and len(short) + len(left) > 1:
+        _walk_several(walk, short, left, limit)
+    elif left:
+        walk.waits += _list_paused(zones)
+    elif short:
+        _walk_short(walk, short[0], [zone for zone in zones if zone is not short[0]], limit)
+    else:
+        _walk_whole(walk, zones, limit)
+    if not walk.actions and not walk.waits:
+        walk.waits.append(explain_up_to_date(zones))
+    return walk
+
+
+def choose_zone_pods(
+    zone: RolloutZone, readiness: Readiness, limit: Limit
+) -> tuple[ReplacePods | None, Reason | None]:
+    # A percentage of the pods in use: newcomers do not raise it.
+    most = limit(replace(readiness.sts, replicas=readiness.used))
+    return choose_pods(readiness, most, others_down=zone.unavailable - readiness.unavailable)
 
 
 def choose_pods(
     readiness: Readiness, limit: int, *, others_down: int = 0
 ) -> tuple[ReplacePods | None, Reason | None]:
-    """Return the outdated pods that may go while at most `limit` are down, and why others do not.
+    """Return the outdated pods to delete while at most `limit` are down, and why the others wait.
 
-    Broken pods go first and take nothing from healthy pods: they count as down already.
-    Newcomers hold nothing: they go whatever else is down. Healthy pods go in the order in which
-    they come; `others_down` pods are unavailable in other StatefulSets of the zone.
+    Broken pods go first and do not use up the limit: they count as down already. Newcomers hold no
+    data and go whatever else is down. Healthy pods go in the given order. `others_down` pods are
+    unavailable in other StatefulSets of the zone.
     """
     revision = readiness.sts.update_revision
     broken, newcomers = _list_broken(readiness), _list_outdated_newcomers(readiness)
@@ -121,8 +188,89 @@ def choose_pods(
     return None, _explain_held(readiness, f"{left} {numbers}", is_alone=not others_down)
 
 
-def keep_harmless(action: ReplacePods) -> ReplacePods | None:
-    """Return the deletes that disturb nothing, however many zones are short; None for none."""
+def is_waiting(readiness: Readiness) -> bool:
+    """Return whether a StatefulSet has outdated pods and is not paused."""
+    return not is_paused(readiness.sts) and bool(count_outdated(readiness))
+
+
+def count_outdated(readiness: Readiness) -> int:
+    """Return how many pods are not on the update revision and not yet being deleted."""
+    return count_outdated_used(readiness) + len(_list_outdated_newcomers(readiness))
+
+
+def count_outdated_used(readiness: Readiness) -> int:
+    """Count only those that may hold data: no plan waits for the others (D-67)."""
+    revision = readiness.sts.update_revision
+    standing = sum(pod.revision != revision for pod in readiness.standing)
+    return standing + len(_list_broken(readiness))
+
+
+def disturbs_nothing(pod: Pod) -> bool:
+    """Return whether deleting an outdated pod takes nothing away (D-88).
+
+    The pod has never been ready, or keeps crashing. Any other pod that is down may recover by
+    itself, for instance when a network partition between two zones ends.
+    """
+    return not pod.is_ready and (_is_new(pod) or pod.is_crash_looping)
+
+
+def render_outdated(pod: Pod, sts: StatefulSet) -> str:
+    at = pod.revision or "none"
+    return f"{pod.name} is at revision {at}, {sts.name} wants {sts.update_revision}"
+
+
+def render_short(zone: RolloutZone) -> str:
+    """Return what is missing in a zone, such as `zone-b has 2 of 3 pods ready`."""
+    text = ", ".join(
+        render_readiness(readiness) for readiness in zone.readinesses if not readiness.is_whole
+    )
+    is_set = [readiness.sts.name for readiness in zone.readinesses] == [zone.name]
+    return text if is_set else f"zone {zone.name}: {text}"
+
+
+def explain_up_to_date(zones: Sequence[RolloutZone]) -> Reason:
+    pods = sum(readiness.used for zone in zones for readiness in zone.readinesses)
+    text = f"{count(pods, 'pod')} of {count(len(zones), 'zone')}: all ready at the update revision"
+    return Reason(Code.UP_TO_DATE, text, Severity.DEBUG)
+
+
+def is_replaced(sts: StatefulSet, old: Pod, new: Pod) -> bool:
+    """Return whether a pod was probably just deleted because it was outdated.
+
+    Its revision is outdated and it turned terminating, not by an eviction, preemption or the loss
+    of its node, and its ordinal is still wanted.
+    """
+    has_gone = new.is_terminating and not old.is_terminating and not new.is_disrupted
+    ordinal = sts.ordinal_of(old.name)
+    is_outdated = old.revision != sts.update_revision
+    return has_gone and is_outdated and ordinal is not None and is_wanted(sts, ordinal)
+
+
+def is_wanted(sts: StatefulSet, ordinal: int) -> bool:
+    return not sts.is_terminating and ordinal in sts.ordinals
+
+
+def would_replace(group: Group, pod: Pod) -> bool:
+    """Return whether a rollout might delete a pod now, were it still there.
+
+    `pod` is the pod as it was before; another pod may have its name in `group` by now. The status
+    of its StatefulSet is not read: it may count the pod as gone already.
+    """
+    zones = tuple(
+        _with_pod(zone, pod) if zone.sts.uid == pod.owner_uid else zone for zone in group.zones
+    )
+    deletions = {uid: how for uid, how in group.deletions.items() if uid != pod.uid}
+    plan = plan_group(replace(group, zones=zones, deletions=deletions))
+    return any(
+        entry.pod.uid == pod.uid
+        for action in plan.actions
+        if isinstance(action, ReplacePods)
+        for entry in action.listed
+    )
+
+
+def _keep_harmless(action: ReplacePods) -> ReplacePods | None:
+    """Return the deletes that are safe however many zones are short."""
     shares = (
         replace(share, pods=pods, room=min(share.room, len(pods)))
         for share in action.shares
@@ -132,17 +280,8 @@ def keep_harmless(action: ReplacePods) -> ReplacePods | None:
     return kept if kept.shares else None
 
 
-def disturbs_nothing(pod: Pod) -> bool:
-    """Return whether the delete of an outdated pod takes nothing away (D-88).
-
-    Such a pod has never served since it was created, or crashes again and again. Any other pod that
-    is down may come back by itself, as do those of two zones that a network keeps apart.
-    """
-    return not pod.is_ready and (_is_new(pod) or pod.is_crash_looping)
-
-
 def _list_broken(readiness: Readiness) -> list[Down]:
-    """Return the outdated pods that are down, other than by age or by an answered delete."""
+    """Return the outdated pods that are down, except those settling or with an accepted delete."""
     return [down_pod for down_pod in readiness.down if _is_broken(readiness.sts, down_pod)]
 
 
@@ -161,10 +300,10 @@ def _is_broken(sts: StatefulSet, unready: Down) -> bool:
 
 
 def _choose_unanswered(readiness: Readiness, limit: int) -> tuple[EqualPods, EqualPods]:
-    """Return the pods to delete once more, by the same UID: it settles what became of them.
+    """Return the pods whose delete got no answer, to be deleted again by the same UID.
 
-    Those that are still up, the second share, may have been spared. 3 pods, limit 1, another pod
-    has crashed since: it waits until the first request cannot be carried out any more (SI-03).
+    The second share are those that are still up and may have been spared. 3 pods, limit 1, another
+    pod has crashed since: wait until the first request can no longer be carried out (SI-03).
     """
     pods = [unready for unready in _list_broken(readiness) if unready.why is DownCause.UNANSWERED]
     down = [pod for pod in pods if not pod.pod.is_ready]
@@ -174,12 +313,11 @@ def _choose_unanswered(readiness: Readiness, limit: int) -> tuple[EqualPods, Equ
 
 
 def _choose_unborn(readiness: Readiness, limit: int) -> EqualPods:
-    """Return the broken pods that were put there by us and have not been up since, in turn.
+    """Return the broken pods that we created and that have not been up since, lowest first.
 
-    Deleting such a pod adds nothing, whatever else is down: a bad revision comes to a stop at the
-    lowest pods, and neither a gap that an ordered set leaves above them nor a pod there that finds
-    no node may keep its fix away (LI-10). But some may be there because others drained a node: so
-    they go from the lowest on, and what is on its way below them counts (SI-04).
+    Deleting such a pod takes nothing away: a bad revision stops at the lowest pods, and neither a
+    gap above them in an ordered set nor an unschedulable pod there may block their fix (LI-10). But
+    some may be down because others drained a node: so what is in flight below them counts (SI-04).
     """
     below = len(readiness.unreadable)
     pods: list[Down] = []
@@ -197,10 +335,10 @@ def _choose_unborn(readiness: Readiness, limit: int) -> EqualPods:
 
 
 def _choose_fallen(readiness: Readiness, limit: int) -> EqualPods:
-    """Return the outdated pods that have been up and broke by themselves.
+    """Return the outdated pods that were up and broke by themselves.
 
-    Deleting such a pod disrupts one more (SI-04). 5 pods, limit 1, one just replaced and starting:
-    a second pod that crashes on its own waits.
+    Deleting one disrupts one more pod (SI-04). 5 pods, limit 1, one just replaced and starting: a
+    second pod that crashes on its own waits.
     """
     sts = readiness.sts
     pods = [down for down in _list_broken(readiness) if not _is_in_flight(sts, down)]
@@ -212,10 +350,11 @@ def _choose_fallen(readiness: Readiness, limit: int) -> EqualPods:
 
 
 def _is_awaited(readiness: Readiness, down: Down) -> bool:
-    """Return whether what is in flight comes back only once this pod is ready, ever so late.
+    """Return whether the pods in flight can only come back once this pod is ready.
 
     An ordered set with pod 0 crashing, 1 absent and 2 at a bad revision: the controller creates 1
-    only when 0 is ready, and nothing mends 2 before. To wait for them is to wait for ever (LI-10).
+    only when 0 is ready, and nothing repairs 2 before that. Waiting for them would never end
+    (LI-10).
     """
     sts, place = readiness.sts, readiness.down.index(down)
     if not sts.is_ordered or readiness.unreadable or down.gaps_below:
@@ -225,9 +364,9 @@ def _is_awaited(readiness: Readiness, down: Down) -> bool:
 
 
 def _may_come_up(sts: StatefulSet, down: Down) -> bool:
-    """Return whether a pod that is in flight needs nothing but time, or is up still.
+    """Return whether a pod in flight only needs time, or is still up.
 
-    A pod at the update revision shows whether that revision is any good: it is waited for.
+    A pod at the update revision shows whether that revision works: it is waited for.
     """
     is_gone = down.why in (DownCause.TERMINATING, DownCause.DELETED)
     is_broken = down.why is DownCause.UNREADY and down.pod.revision != sts.update_revision
@@ -237,10 +376,10 @@ def _may_come_up(sts: StatefulSet, down: Down) -> bool:
 def _is_in_flight(sts: StatefulSet, down: Down) -> bool:
     """Return whether a pod is down most likely because of us.
 
-    So is a pod that has not come up yet, whatever its revision: it may be there because its
-    predecessor was evicted. Surely not, where it is outdated and has been ready, or may have been
-    at the revision of before the rollout. After a rollback that is the update revision itself: a
-    pod which we have just replaced is at both.
+    That includes every pod that has not been ready yet, whatever its revision: its predecessor may
+    have been evicted. It does not include an outdated pod that has been ready, or may have been at
+    the revision before the rollout. After a rollback that revision is the update revision: a pod
+    that we have just replaced is at both.
     """
     if down.why is not DownCause.UNREADY:
         return down.why is not DownCause.SETTLING
@@ -255,27 +394,18 @@ def _is_new(pod: Pod) -> bool:
 
 
 def _share(readiness: Readiness, pods: Sequence[Down], room: int) -> EqualPods:
-    replacements = tuple(_replace_broken(readiness, pod) for pod in pods)
-    return EqualPods(pods=replacements, room=min(room, len(pods)))
-
-
-def _replace_broken(readiness: Readiness, down: Down) -> Replacement:
-    text = (
-        f"{render_outdated(down.pod, readiness.sts)} and it is down ({render_why(readiness, down)})"
-    )
-    reason = Reason(Code.POD_BROKEN_AND_OUTDATED, text, zone=readiness.sts.name)
-    return Replacement(pod=down.pod, reason=reason)
+    replacements: list[Replacement] = []
+    for down in pods:
+        outdated, why = render_outdated(down.pod, readiness.sts), render_why(readiness, down)
+        text = f"{outdated} and it is down ({why})"
+        reason = Reason(Code.POD_BROKEN_AND_OUTDATED, text, zone=readiness.sts.name)
+        replacements.append(Replacement(pod=down.pod, reason=reason))
+    return EqualPods(pods=tuple(replacements), room=min(room, len(pods)))
 
 
 def _replace_healthy(sts: StatefulSet, pod: Pod) -> Replacement:
     reason = Reason(Code.POD_OUTDATED, render_outdated(pod, sts), zone=sts.name)
     return Replacement(pod=pod, reason=reason)
-
-
-def render_outdated(pod: Pod, sts: StatefulSet) -> str:
-    """Return in a sentence that a pod is to be replaced."""
-    at = pod.revision or "none"
-    return f"{pod.name} is at revision {at}, {sts.name} wants {sts.update_revision}"
 
 
 def _explain_held(readiness: Readiness, left: str, *, is_alone: bool) -> Reason:
@@ -286,109 +416,23 @@ def _explain_held(readiness: Readiness, left: str, *, is_alone: bool) -> Reason:
     return Reason(Code.BUDGET_USED, text, zone=zone)
 
 
-Limit: TypeAlias = Callable[[StatefulSet], int]
-"""How many pods of its zone may be unavailable while a StatefulSet has its turn."""
-
-
-class RolloutZone(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be down together: one StatefulSet, or several of a policy."""
-
-    name: str
-    """That of the StatefulSet where it belongs to a label group."""
-    readinesses: tuple[Readiness, ...]
-    """At least one, in the order of their turns."""
-
-    @property
-    def unavailable(self) -> int:
-        """Return how many desired pods are not proven available; those not there count."""
-        return sum(readiness.unavailable for readiness in self.readinesses)
-
-    @property
-    def is_whole(self) -> bool:
-        """Return whether nothing is missing."""
-        return all(readiness.is_whole for readiness in self.readinesses)
-
-
-class Walk(msgspec.Struct, kw_only=True):
-    """What zones come to."""
-
-    actions: list[Action] = []
-    waits: list[Reason] = []
-    turn: Readiness | None = None
-    """The StatefulSet whose outdated pods have their turn; the first of several that do."""
-
-
-def walk_zones(
-    zones: Sequence[RolloutZone], limit: Limit, departed: Sequence[Readiness] = ()
-) -> Walk:
-    """Return what may be done to the zones now; where that is nothing, there is a wait.
-
-    Zones that left while they were short are short zones like others, and never have a turn.
-    """
-    walk = Walk()
-    short = [zone for zone in zones if not zone.is_whole]
-    left = [readiness for readiness in departed if not readiness.is_whole]
-    walk.waits += map(explain_left, left)
-    if short and len(short) + len(left) > 1:
-        _walk_several(walk, short, left, limit)
-    elif left:
-        walk.waits += _list_paused(zones)
-    elif short:
-        _walk_short(walk, short[0], [zone for zone in zones if zone is not short[0]], limit)
-    else:
-        _walk_whole(walk, zones, limit)
-    if not walk.actions and not walk.waits:
-        walk.waits.append(explain_up_to_date(zones))
-    return walk
-
-
-def is_waiting(readiness: Readiness) -> bool:
-    """Return whether a StatefulSet has outdated pods that may be replaced when it is its turn."""
-    return not is_paused(readiness.sts) and bool(count_outdated(readiness))
-
-
-def choose_zone_pods(
-    zone: RolloutZone, readiness: Readiness, limit: Limit
-) -> tuple[ReplacePods | None, Reason | None]:
-    """Return the pods of one StatefulSet of a zone that may go, and why others do not."""
-    # In percent of what there is: newcomers give nothing, and lend no room either.
-    most = limit(msgspec.structs.replace(readiness.sts, replicas=readiness.used))
-    return choose_pods(readiness, most, others_down=zone.unavailable - readiness.unavailable)
-
-
-def render_short(zone: RolloutZone) -> str:
-    """Return what is missing in a zone, such as `zone-b has 2 of 3 pods ready`."""
-    text = ", ".join(
-        render_readiness(readiness) for readiness in zone.readinesses if not readiness.is_whole
-    )
-    is_set = [readiness.sts.name for readiness in zone.readinesses] == [zone.name]
-    return text if is_set else f"zone {zone.name}: {text}"
-
-
-def explain_up_to_date(zones: Sequence[RolloutZone]) -> Reason:
-    """Return that nothing is left to do."""
-    pods = sum(readiness.used for zone in zones for readiness in zone.readinesses)
-    text = f"{count(pods, 'pod')} of {count(len(zones), 'zone')}: all ready at the update revision"
-    return Reason(Code.UP_TO_DATE, text, Severity.DEBUG)
-
-
 def _walk_several(
     walk: Walk, short: Sequence[RolloutZone], left: Sequence[Readiness], limit: Limit
 ) -> None:
-    """Add the pods of several zones that are not whole whose delete disturbs nothing (D-88)."""
+    """Several zones are short: plan only deletes that disturb nothing (D-88)."""
     for zone in short:
         for readiness in filter(is_waiting, zone.readinesses):
             action, _ = choose_zone_pods(zone, readiness, limit)
-            if action is not None and (kept := keep_harmless(action)) is not None:
+            if action is not None and (kept := _keep_harmless(action)) is not None:
                 walk.actions.append(kept)
                 walk.turn = walk.turn or readiness
     text = "; ".join([*map(render_short, short), *map(render_readiness, left)])
-    severity = Severity.DEBUG if walk.actions else Severity.WARN  # they are being mended
+    severity = Severity.DEBUG if walk.actions else Severity.WARN
     walk.waits.append(Reason(Code.SEVERAL_ZONES_NOT_READY, text, severity))
 
 
 def _walk_short(walk: Walk, zone: RolloutZone, others: Sequence[RolloutZone], limit: Limit) -> None:
-    """Add the steps of the only zone that is not whole, and why the others wait (ROLL-16)."""
+    """Plan the only zone that is short, and say why the others wait (ROLL-16)."""
     _plan_zone(walk, zone, limit)
     behind = _list_waiting(others)
     if walk.actions or not behind:
@@ -403,7 +447,7 @@ def _walk_short(walk: Walk, zone: RolloutZone, others: Sequence[RolloutZone], li
 
 
 def _walk_whole(walk: Walk, zones: Sequence[RolloutZone], limit: Limit) -> None:
-    """Add the steps of zones that are all whole: in order, until one has outdated pods."""
+    """All zones are whole: plan them in order up to the first with outdated pods."""
     for place, zone in enumerate(zones):
         _plan_zone(walk, zone, limit)
         if walk.turn is not None:
@@ -412,7 +456,7 @@ def _walk_whole(walk: Walk, zones: Sequence[RolloutZone], limit: Limit) -> None:
 
 
 def _plan_zone(walk: Walk, zone: RolloutZone, limit: Limit) -> None:
-    """Add the steps of the first StatefulSet with outdated pods, and of all that are done."""
+    """Plan the first StatefulSet with outdated pods, and record those that are done."""
     for readiness in zone.readinesses:
         if not is_waiting(readiness):
             _plan_done(walk, readiness)
@@ -424,7 +468,6 @@ def _plan_zone(walk: Walk, zone: RolloutZone, limit: Limit) -> None:
 
 
 def _plan_done(walk: Walk, readiness: Readiness) -> None:
-    """Add the steps of a StatefulSet of which no pod may be replaced."""
     sts = readiness.sts
     if is_paused(sts):
         walk.waits += _explain_paused(readiness)
@@ -436,7 +479,7 @@ def _plan_done(walk: Walk, readiness: Readiness) -> None:
 
 
 def _explain_paused(readiness: Readiness) -> list[Reason]:
-    """Return why nothing moves: a paused zone that is short blocks the others (W-32)."""
+    """Return the reasons: a paused zone that is short blocks the others (W-32)."""
     if readiness.is_whole:
         return _list_paused_of([readiness])
     text = f"paused {render_readiness(readiness)}"
@@ -459,7 +502,6 @@ def _list_paused(zones: Iterable[RolloutZone]) -> list[Reason]:
 
 
 def _list_paused_of(readinesses: Iterable[Readiness]) -> list[Reason]:
-    """Return a reason for each paused StatefulSet that has something to do."""
     return [
         Reason(
             Code.PAUSED,
@@ -473,18 +515,15 @@ def _list_paused_of(readinesses: Iterable[Readiness]) -> list[Reason]:
 
 
 def _list_waiting(zones: Iterable[RolloutZone]) -> list[str]:
-    """Return the names of the zones that would have something to do if it were their turn."""
     return [zone.name for zone in zones if any(map(_has_work, zone.readinesses))]
 
 
 def _has_work(readiness: Readiness) -> bool:
-    sts = readiness.sts
-    is_recorded = sts.current_revision == sts.update_revision
-    return not is_paused(sts) and (not is_recorded or bool(count_outdated(readiness)))
+    return not is_paused(readiness.sts) and not _is_rolled_out(readiness)
 
 
 def _wait_behind(zone: RolloutZone, others: Sequence[RolloutZone]) -> list[Reason]:
-    """Return why zones other than the zone whose turn it is do not move."""
+    """Return why the zones other than the current one do not move."""
     paused, names = _list_paused(others), _list_waiting(others)
     if not names:
         return paused
@@ -492,98 +531,18 @@ def _wait_behind(zone: RolloutZone, others: Sequence[RolloutZone]) -> list[Reaso
     return [*paused, Reason(Code.ANOTHER_ZONE_FIRST, text, Severity.DEBUG)]
 
 
-def plan_group(group: Group) -> Plan:
-    """Return all that one snapshot of a group leads to.
-
-    The same group gives an equal plan, in whatever order its zones and pods come. A plan without an
-    action has at least one wait.
-    """
-    zones = order_zones(group.zones)
-    warnings = list_warnings(zones)
-    readinesses = tuple(measure_readiness(zone, group.deletions, group.now) for zone in zones)
-    progress = tuple(map(count_pods, readinesses))
-    blocker = find_group_blocker(group)
-    ways = [
-        RolloutZone(name=readiness.sts.name, readinesses=(readiness,)) for readiness in readinesses
-    ]
-    if group.driver and _is_rolled_out(readinesses):
-        return Plan(group=group.name, waits=(explain_up_to_date(ways),), progress=progress)
-    if blocker is not None:
-        return Plan(
-            group=group.name,
-            waits=blocker.reasons,
-            problems=warnings,
-            failed=blocker.is_failure,
-            requeue_after=blocker.requeue_after,
-            progress=progress,
-        )
-    departed = measure_departed(group)
-    walk = walk_zones(ways, _read_limit, departed)
-    times = list_times((*readinesses, *departed))
-    return Plan(
-        group=group.name,
-        actions=tuple(walk.actions),
-        waits=tuple(walk.waits),
-        problems=(*warnings, *list_podless(readinesses)),
-        requeue_after=min(times, default=None),
-        progress=progress,
-    )
-
-
-def _is_rolled_out(readinesses: Iterable[Readiness]) -> bool:
-    """Return whether a group that another engine rolls out has nothing left to do."""
-    return all(
-        readiness.is_whole
-        and not count_outdated(readiness)
-        and readiness.sts.current_revision == readiness.sts.update_revision
-        for readiness in readinesses
-    )
+def _is_rolled_out(readiness: Readiness) -> bool:
+    is_recorded = readiness.sts.current_revision == readiness.sts.update_revision
+    return is_recorded and not count_outdated(readiness)
 
 
 def _read_limit(sts: StatefulSet) -> int:
     return choose_limit(sts)[0]
 
 
-def is_replaced(sts: StatefulSet, old: Pod, new: Pod) -> bool:
-    """Return whether a pod of a set has just been deleted because it was outdated, for all we see.
-
-    That is a pod at an outdated revision that turns terminating, other than by an eviction, a
-    preemption or the end of its node, and not because it is wanted no more.
-    """
-    has_gone = new.is_terminating and not old.is_terminating and not new.is_disrupted
-    ordinal = sts.ordinal_of(old.name)
-    is_outdated = old.revision != sts.update_revision
-    return has_gone and is_outdated and ordinal is not None and is_wanted(sts, ordinal)
-
-
-def is_wanted(sts: StatefulSet, ordinal: int) -> bool:
-    """Return whether there is to be a pod of this ordinal."""
-    return not sts.is_terminating and ordinal in sts.ordinals
-
-
-def would_replace(group: Group, pod: Pod) -> bool:
-    """Return whether a rollout might delete a pod now, were it still there as it was.
-
-    `pod` is the pod as it was before; another pod may have its name in `group` by now. The status
-    of its StatefulSet is not read: it may count the pod as gone already.
-    """
-    zones = tuple(
-        _with_pod(zone, pod) if zone.sts.uid == pod.owner_uid else zone for zone in group.zones
-    )
-    deletions = {uid: how for uid, how in group.deletions.items() if uid != pod.uid}
-    plan = plan_group(replace(group, zones=zones, deletions=deletions))
-    return any(
-        entry.pod.uid == pod.uid
-        for action in plan.actions
-        if isinstance(action, ReplacePods)
-        for entry in action.listed
-    )
-
-
 def _with_pod(zone: Zone, pod: Pod) -> Zone:
     others = tuple(other for other in zone.pods if other.name != pod.name)
     unreadable = tuple(other for other in zone.unreadable_pods if other.name != pod.name)
-    whole = msgspec.structs.replace(
-        zone.sts, ready_replicas=zone.sts.replicas, available_replicas=zone.sts.replicas
-    )
+    replicas = zone.sts.replicas
+    whole = replace(zone.sts, ready_replicas=replicas, available_replicas=replicas)
     return replace(zone, sts=whole, pods=(*others, pod), unreadable_pods=unreadable)
