@@ -1,31 +1,17 @@
-"""Whether one pod may be disrupted, as its budget has it: the one decision for every engine.
+"""Decide whether a pod may be disrupted under its budget: one decision for evictions and rollouts.
 
-Evictions, rollouts and downscales call it. It decides from one snapshot and keeps nothing: which
-other pods may go meanwhile is in `deletions`, and what is granted is remembered in
-`guards.grants`. The numbers come from `counting`.
+It is made from one snapshot and keeps nothing: `guards.grants` remembers what was granted. In zone
+mode all pods of a zone count, except newcomers (D-67). In partition mode only the pods of one
+partition count, one in each zone, which hold the same data; newcomers count there too, because the
+other pods of their zone hold other data.
 
-How many pods of a zone a disruption budget counts as down, or does not know of.
+`Turns` shares the places of a budget between evictions and a rollout. The rollout learns of a free
+place at once, an eviction only when its client tries again: so a refused eviction gets the next
+place, and after as many evictions as the budget allows at a time, the rollout gets as many. A turn
+that is not used expires. `guards.turns` remembers who waits.
 
-In zone mode all owned pods count, also those beyond the desired ordinals, but for newcomers (D-67);
-in partition mode only the pods of one partition, and newcomers, too: what its other pods hold is
-then nowhere else. Pods of different zones with the same partition hold the same data: their names
-say which. What follows from the numbers is settled in `rule`; whether a single pod is up, in
-`planning.readiness`.
-
-Whose turn it is where evictions and a rollout want the places of one budget.
-
-A rollout learns of a free place at once, an eviction only when its client tries again. So an
-eviction that was refused has the next place, and the rollout holds still for it; when as many
-evictions have gone as the budget allows at a time, the rollout has as many places. Neither waits
-for ever: a turn that is not used ends. What is remembered of the clients that wait is in
-`guards.turns`.
-
-What reviews of evictions and of budgets request, and the answers that need no count.
-
-An eviction is no question for a budget where nothing runs. A budget under review is judged by what
-lies beyond its own fields: what it selects, next to which other budgets, and where it means
-something else than it seems to; its fields are judged by `decode_budget`, before that. Whether a
-pod under a budget may go is decided in `rule`.
+Reviews of evictions and budgets that need no count are answered here too; `decode_budget` checks
+the fields of a budget before.
 """
 
 from collections import Counter
@@ -75,20 +61,39 @@ from rollout_operator.planning.readiness import (
 from rollout_operator.planning.requests import allow, refuse
 from rollout_operator.planning.wording import NAMES_SHOWN, count, join_names, join_some, verb
 
-# `spec.replicas` may be two thousand million: names of more absent pods than this are not made.
+# `spec.replicas` may be two billion: no more names of absent pods than this are made.
 _MOST_ABSENT: Final = 1_000
 # A pod of another zone must have been ready for strictly more than the delay (ZPDB-92).
 _MOMENT: Final = timedelta(microseconds=1)
 _NONE: Final = timedelta(0)
-# A decision counts every pod of the other zones, at 5 µs each; names hardly ever change.
+# A decision matches the names of all pods of the other zones, at 5 µs each.
 _REMEMBERED: Final = 8192
+# Clients such as `kubectl drain` try again at 429 and give up at everything else (W-54).
+_TRY_AGAIN: Final = 429
+_MISCONFIGURED: Final = 400
+_FORBIDDEN: Final = 403
+_UNJUDGED: Final = 500
+# With one zone there is no other zone that could stand in (ZPDB-62).
+_MIN_ZONES: Final = 2
+# A place may only become free once several pods have restarted, which takes minutes. After a turn
+# that ends without a free place the rollout goes on for as long, and the next turn may last twice
+# as long.
+PATIENCE: Final = timedelta(minutes=5)
+MOST_PATIENCE: Final = timedelta(minutes=40)
+# While all pods are up a rollout takes its place at once; one that does not has ended.
+RESPONSE: Final = timedelta(seconds=10)
+INVALID: Final = 400
+# The API server evicts these without regard to budgets.
+_NOT_RUNNING: Final = frozenset({"Succeeded", "Failed", "Pending"})
+_ABSENT_PEERS_VALUES: Final = ("gone", "unknown")
+# The API server cuts warnings at 256 characters.
+_LONGEST_VALUE: Final = 40
+
 
 T = TypeVar("T")
 
 
 class CountingRule(msgspec.Struct, frozen=True, kw_only=True):
-    """By what the pods of one snapshot are counted."""
-
     budget: Budget
     deletions: Mapping[Uid, Deletion]
     now: datetime
@@ -102,31 +107,29 @@ class CountedDown(msgspec.Struct, frozen=True, kw_only=True):
     patience: timedelta
     """How long it must have been ready."""
     up_in: timedelta | None
-    """When time alone makes it count as up, None where it does not."""
+    """When it counts as up by time alone."""
 
 
 class ZoneCount(msgspec.Struct, frozen=True, kw_only=True):
-    """What is not proven up in one zone. Nothing of it is ever negative."""
+    """What is not proven up in one zone."""
 
     sts: StatefulSet
     down: tuple[CountedDown, ...] = ()
     unreadable: tuple[str, ...] = ()
-    """Names of pods of which nothing more is known: they count as not ready."""
+    """Names of pods that could not be decoded: they count as not ready."""
     missing: int = 0
-    """Number of desired ordinals without a pod, as far as they count."""
+    """Number of desired ordinals without a pod."""
     first_missing: tuple[str, ...] = ()
     nameless: int = 0
-    """Number of pods that exist as far as `status.replicas` counts them, and are not found."""
+    """Number of pods that `status.replicas` counts and that are not found."""
     found: int = 0
-    """Number of pods of any kind that the zone owns."""
     lacks_peer: bool = False
-    """Whether the zone has no pod of the partition and wants none: one unknown (ZPDB-91)."""
+    """Whether the zone has and wants no pod of the partition: one unknown (ZPDB-91)."""
     counts_for: timedelta | None = None
-    """How long a zone counts that has left; None for a zone that belongs there."""
+    """How much longer a zone counts that has left; None for a member."""
 
     @property
     def not_ready(self) -> int:
-        """Return how many pods exist and are not up."""
         return len(self.down) + len(self.unreadable)
 
     @property
@@ -136,20 +139,19 @@ class ZoneCount(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> int:
-        """Return how many pods are not proven up."""
         return self.not_ready + self.unknown
 
     @property
     def reasons_down(self) -> int:
-        """Return the number of things that `list_reasons_down` would name, had it no limit."""
+        """Return how many entries `list_reasons_down` would have without its limit."""
         return self.not_ready + self.missing + (self.nameless > 0) + self.lacks_peer
 
 
 class Survey:
     """One zone as a budget counts it: each pod is judged once, for any number of decisions.
 
-    A decision on one pod counts the pods of its partition, or all of them where `partition` is
-    None, without the pod itself (ZPDB-74..76, 90..92).
+    A decision on a pod counts the others of its partition, or of the zone where `partition` is None
+    (ZPDB-74..76, 90..92).
     """
 
     def __init__(self, zone: Zone, by: CountingRule) -> None:
@@ -169,25 +171,21 @@ class Survey:
         self._all = ZoneCount(
             sts=sts,
             missing=untried,
-            # What the spec wants and is not there is absent by name already.
+            # Desired pods that are not there are absent by name already.
             nameless=max(sts.status_replicas - found - len(absent) - untried, 0),
             found=found,
             counts_for=zone.counts_for,
         )
 
     def has_down(self, pod: Uid) -> bool:
-        """Return whether a pod of this zone does not count as up for others."""
         return pod in self._down_uids
 
     def zone_count(self, partition: str | None, pod: Pod | None = None) -> ZoneCount:
-        """Return what is not proven up for the decision on a pod, of this zone or of another.
-
-        Without a pod that is all there is.
-        """
+        """Return what is not proven up, leaving out `pod`, of this zone or of another."""
         down = self._down.list_of(partition)
         if pod is not None and pod.uid in self._down_uids:
             down = [down_pod for down_pod in down if down_pod.pod.uid != pod.uid]
-        # A name without a partition may be of any: but a pod that exists is of none then.
+        # An absent pod without a partition may belong to any; an existing one belongs to none.
         absent = self._absent.list_of(partition, with_unknown=True)
         zone_count = replace(
             self._all,
@@ -202,7 +200,7 @@ class Survey:
 
 
 class _ByPartition(Generic[T]):
-    """Things of a zone in their order, by the partition that their name is of."""
+    """Items of a zone in their order, by the partition of their names."""
 
     def __init__(self, budget: Budget, things: Sequence[T], name_of: Callable[[T], str]) -> None:
         self._things = things
@@ -222,7 +220,7 @@ class _ByPartition(Generic[T]):
 
 
 class _Partitions:
-    """The partitions of some names: each is matched once, and not before it is needed."""
+    """The partitions of some names, each matched once and only when needed."""
 
     def __init__(self, budget: Budget, names: Iterable[str]) -> None:
         self._left = (find_partition(budget, name) for name in names)
@@ -238,163 +236,215 @@ class _Partitions:
         return False
 
 
-def find_partition(budget: Budget, pod_name: str) -> str | None:
-    """Return the partition of a pod under a budget that counts by partition.
-
-    None where the pattern does not match the whole name, or captures nothing: such a pod cannot be
-    distinguished from others, and what cannot be known is never taken for harmless.
-    """
-    if len(pod_name) > LONGEST_NAME:
-        return None
-    return _match_partition(budget.pattern, budget.pattern_group, pod_name)
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def _match_partition(pattern: str, group: int, pod_name: str) -> str | None:
-    try:
-        compiled = compile_pattern(pattern)
-    except InvalidInput:
-        return None  # no budget is read with such a pattern
-    return (compiled.capture(pod_name, group) or None) if 1 <= group <= compiled.groups else None
-
-
-def list_reasons_down(zone_count: ZoneCount) -> Iterator[str]:
-    """Yield each thing that is not up, with the reason, such as `zone-c-2: CrashLoopBackOff`."""
-    yield from (f"{down_pod.pod.name}: {_render_why(down_pod)}" for down_pod in zone_count.down)
-    yield from (f"{name}: unreadable" for name in zone_count.unreadable)
-    yield from (f"{name}: no pod" for name in zone_count.first_missing)
-    if zone_count.nameless:
-        counted = count(zone_count.sts.status_replicas, "pod")
-        yield f"{zone_count.sts.name} counts {counted}, {zone_count.found} found"
-    if zone_count.lacks_peer:
-        yield f"{zone_count.sts.name}: no peer"
-
-
-def next_up(zone_counts: Sequence[ZoneCount], limit: int) -> timedelta | None:
-    """Return when the first pod that only lacks time is up.
-
-    None where there is no such pod, or where the others reach the limit without them.
-    """
-    waits = [
-        down_pod.up_in
-        for zone_count in zone_counts
-        for down_pod in zone_count.down
-        if down_pod.up_in is not None
-    ]
-    lasting = sum(zone_count.total for zone_count in zone_counts) - len(waits)
-    return min(waits) if waits and lasting < limit else None
-
-
-def _list_down(sts: StatefulSet, pods: Sequence[Pod], by: CountingRule) -> tuple[CountedDown, ...]:
-    patience = timedelta(seconds=sts.min_ready_seconds)
-    delay = by.budget.delay if by.budget.by_partition else _NONE
-    deletions, now = by.deletions, by.now
-    down: list[CountedDown] = []
-    for pod in pods:
-        why = find_why(pod, patience, deletions, now)
-        if why is None and delay and not _is_past(pod, delay, now):
-            why = DownCause.SETTLING
-        if why is not None:
-            up_in = _next_up(pod, patience, delay, now) if why is DownCause.SETTLING else None
-            down.append(CountedDown(pod=pod, why=why, patience=max(patience, delay), up_in=up_in))
-    if len(down) > 1:
-        down.sort(
-            key=lambda down_pod: (len(down_pod.pod.name), down_pod.pod.name, down_pod.pod.uid)
-        )
-    return tuple(down)
-
-
-def _is_past(pod: Pod, delay: timedelta, now: datetime) -> bool:
-    return pod.ready_since is not None and now - pod.ready_since > delay
-
-
-def _next_up(pod: Pod, patience: timedelta, delay: timedelta, now: datetime) -> timedelta | None:
-    if pod.ready_since is None:
-        return None
-    return max(patience, delay + _MOMENT if delay else delay) - (now - pod.ready_since)
-
-
-def _list_absent(sts: StatefulSet, names: set[str], ordinals: range) -> tuple[list[str], int]:
-    """Return the names of desired pods that are not there, and the number of those not looked at.
-
-    Those count as absent, too: there are some only where a thousand others are.
-    """
-    prefix, tried = f"{sts.name}-", ordinals[: len(names) + _MOST_ABSENT]
-    wanted = [f"{prefix}{ordinal}" for ordinal in tried]
-    return [name for name in wanted if name not in names], len(ordinals) - len(tried)
-
-
-def _render_why(counted_down: CountedDown) -> str:
-    if counted_down.why is DownCause.SETTLING:
-        return f"ready for less than {format_duration(counted_down.patience)}"
-    return (
-        (counted_down.pod.why_not_ready or counted_down.why)
-        if counted_down.why is DownCause.UNREADY
-        else counted_down.why
-    )
-
-
-# Clients such as `kubectl drain` try again at 429 and give up at everything else (W-54).
-_TRY_AGAIN: Final = 429
-_MISCONFIGURED: Final = 400
-_FORBIDDEN: Final = 403
-_UNJUDGED: Final = 500
-# With one zone there is no other zone that could stand in (ZPDB-62).
-_MIN_ZONES: Final = 2
-
-
 class BudgetSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the decision on one pod reads."""
-
     budget: Budget
     pod: Pod
-    """That is to go. It never counts as down itself, by its UID."""
+    """The pod to disrupt. It never counts as down itself, by its UID."""
     owner: Uid
     """UID of its StatefulSet."""
     zones: tuple[Zone, ...]
-    """Every StatefulSet that the budget selects, in any order, each with the pods it owns. The
-    pod's own may be absent."""
+    """Every StatefulSet that the budget selects, with its own pods, in any order. The set of `pod`
+    may be absent."""
     now: datetime
-    """In the API server's time."""
+    """On the API server's clock."""
     deletions: Mapping[Uid, Deletion]
-    """Pods that go although they may still look untouched: own deletes, grants, records."""
+    """Pods on their way out that may still look untouched: own deletes, grants, records."""
     engine: DisruptionSource = DisruptionSource.EVICTION
     override: int = 0
-    """Replaces an effective maximum of 0; for the rollout only (ROLL-36)."""
+    """Replaces a maximum of 0, for the rollout only (ROLL-36)."""
     downscale: Underway | None = None
-    """Of a group with any of the zones."""
+    """In a group of any of the zones."""
     snapshot_age: timedelta = timedelta(0)
     """Age of the oldest proof that the caches behind `zones` are live."""
     unreadable: tuple[Unreadable, ...] = ()
-    """StatefulSets that the budget selects and that cannot be read: zones of unknown state."""
+    """Selected StatefulSets that could not be decoded."""
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a pod may not go."""
+    """Why a pod may not be disrupted."""
 
     reason: Reason
-    """Its text begins as the messages of all releases do."""
+    """Its text begins as in all releases."""
     status: int
     """HTTP: 403 for a maximum of 0 and an invalid budget, 400 where a person must change something
-    else, 500 where a zone cannot be judged, 429 for everything that passes by itself."""
+    else, 500 where a zone cannot be judged, 429 for everything temporary."""
     requeue_after: timedelta | None = None
-    """When time alone may have changed it: no event announces that."""
+    """When time alone may have changed it."""
     is_shared: bool = False
-    """Whether it holds for every other pod of the StatefulSet under the same budget, too, unless
-    that pod is down itself."""
+    """Whether it holds for the other pods of the StatefulSet too, unless they are down already."""
     error: ApiError | None = None
-    """What a call to the API server came to, where nothing else is why."""
+    """The failed API call, where that is the only reason."""
+
+
+class Decisions:
+    """Decides on any number of pods of the StatefulSet of a snapshot.
+
+    Each gets the same answer as alone; what does not depend on the pod is decided once.
+    """
+
+    def __init__(self, snapshot: BudgetSnapshot, surveys: dict[Uid, Survey] | None = None) -> None:
+        """`surveys` are reused where other decisions have the same zones."""
+        self._snapshot = snapshot
+        self._maximum = compute_maximum(snapshot)
+        self._shared = _share(_find_shared(snapshot, self._maximum))
+        self._movement = _share(_find_movement(snapshot))
+        self._zones = order_zones(snapshot.zones)
+        self._surveys: dict[Uid, Survey] = {} if surveys is None else surveys
+        self._counted: Refusal | None = None
+        self._is_counted = False
+
+    @property
+    def maximum(self) -> int:
+        return self._maximum
+
+    def assess_any(self) -> Refusal | None:
+        """Return why no pod of any zone may go, before anything is counted."""
+        return self._shared or self._movement
+
+    def survey(self, zone: Zone) -> Survey:
+        cached = self._surveys.get(zone.sts.uid)
+        if cached is None:
+            snapshot = self._snapshot
+            by = CountingRule(
+                budget=snapshot.budget, deletions=snapshot.deletions, now=snapshot.now
+            )
+            cached = self._surveys[zone.sts.uid] = Survey(zone, by)
+        return cached
+
+    def assess(self, pod: Pod) -> Refusal | None:
+        if self._shared is not None:
+            return self._shared
+        snapshot = self.snapshot_of(pod)
+        partition = (
+            find_partition(snapshot.budget, pod.name) if snapshot.budget.by_partition else None
+        )
+        blocker = _find_mismatch(snapshot, partition) or self._movement
+        # A pod that is already down may go: its crash loop must not block its fix (D-14, LI-10).
+        if blocker is not None or (
+            snapshot.engine is DisruptionSource.ROLLOUT and is_down(snapshot)
+        ):
+            return blocker
+        if partition is not None:
+            return self._count_partition(snapshot, partition)
+        if self._is_itself_down(snapshot):
+            return self._count_zones(snapshot)
+        if not self._is_counted:
+            self._counted, self._is_counted = _share(self._count_zones(snapshot)), True
+        return self._counted
+
+    def snapshot_of(self, pod: Pod) -> BudgetSnapshot:
+        return self._snapshot if pod is self._snapshot.pod else replace(self._snapshot, pod=pod)
+
+    def _is_itself_down(self, snapshot: BudgetSnapshot) -> bool:
+        own = next(zone for zone in self._zones if zone.sts.uid == snapshot.owner)
+        return self.survey(own).has_down(snapshot.pod.uid)
+
+    def _count_zones(self, snapshot: BudgetSnapshot) -> Refusal | None:
+        """Refuse for the first zone with too many pods down: in another zone, any at all."""
+        for zone in self._zones:
+            limit = self._maximum if zone.sts.uid == snapshot.owner else 1
+            zone_count = self.survey(zone).zone_count(None, snapshot.pod)
+            if zone_count.total >= limit:
+                place = f"in {zone.sts.name}"
+                return _refuse_used(snapshot, [zone_count], place, limit)
+        return None
+
+    def _count_partition(self, snapshot: BudgetSnapshot, partition: str) -> Refusal | None:
+        """Count the partition over all other zones together."""
+        maximum = self._maximum
+        others = [zone for zone in self._zones if zone.sts.uid != snapshot.owner]
+        zone_counts = [self.survey(zone).zone_count(partition, snapshot.pod) for zone in others]
+        if sum(zone_count.total for zone_count in zone_counts) < maximum:
+            return None
+        return _refuse_used(snapshot, zone_counts, f"in partition {partition}", maximum)
+
+
+class Turns(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose turn it is under one budget, or in one partition. Times are of one steady clock."""
+
+    side: DisruptionSource = DisruptionSource.EVICTION
+    """The rollout gets its turn only after it has waited."""
+    used: int = 0
+    """How many places were taken in this turn."""
+    held_since: timedelta | None = None
+    """When the other side was first held back in this turn."""
+    whole_since: timedelta | None = None
+    """Likewise, with all pods up."""
+    patience: timedelta = PATIENCE
+    """How long this turn may last unused."""
+    free_until: timedelta | None = None
+    """Until when neither side is held back, after a turn that was not used."""
+
+    def at(self, now: timedelta) -> "Turns":
+        """Apply what time alone has changed."""
+        if self.free_until is not None:
+            is_over = now >= self.free_until
+            return Turns(patience=self.patience) if is_over else self
+        if self.held_since is None:
+            return self
+        if self.side is DisruptionSource.ROLLOUT:
+            is_gone = self.whole_since is not None and now - self.whole_since >= RESPONSE
+            is_over = is_gone or now - self.held_since >= self.patience
+            return Turns(patience=self.patience) if is_over else self
+        if now - self.held_since < self.patience:
+            return self
+        longer = min(2 * self.patience, MOST_PATIENCE)
+        return Turns(free_until=now + self.patience, patience=longer)
+
+    def holds(self, engine: DisruptionSource) -> bool:
+        """Return whether `engine` must let the other side go first, if that waits."""
+        return self.free_until is None and engine is not self.side
+
+    def hold(self, now: timedelta, *, is_whole: bool) -> "Turns":
+        """Note that the other side was held back."""
+        since = now if self.held_since is None else self.held_since
+        if not is_whole:
+            return replace(self, held_since=since, whole_since=None)
+        whole = now if self.whole_since is None else self.whole_since
+        return replace(self, held_since=since, whole_since=whole)
+
+    def grant(self, engine: DisruptionSource, most: int) -> "Turns":
+        """Note that a pod was allowed to go; a turn has `most` places."""
+        if engine is not self.side or self.free_until is not None:
+            return self
+        if engine is DisruptionSource.EVICTION and self.held_since is None:
+            return self  # no rollout waits
+        if self.used + 1 < most:
+            patience = PATIENCE if engine is DisruptionSource.EVICTION else self.patience
+            return replace(self, used=self.used + 1, patience=patience)
+        is_rollout = engine is DisruptionSource.ROLLOUT
+        return Turns(side=DisruptionSource.EVICTION if is_rollout else DisruptionSource.ROLLOUT)
+
+
+class Overlap(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod that the budget under review and another budget both select."""
+
+    pod: str
+    other: str
+
+
+class BudgetUnderReview(msgspec.Struct, frozen=True, kw_only=True):
+    budget: Budget
+    absent_peers: str | None = None
+    """The annotation as written."""
+    pods: tuple[Pod, ...] = ()
+    overlap: Overlap | None = None
+
+
+def assess_disruption(snapshot: BudgetSnapshot) -> Refusal | None:
+    """Return why the pod may not be disrupted, None where it may (ZPDB-61..65, 73..95)."""
+    return Decisions(snapshot).assess(snapshot.pod)
 
 
 def choose_budget(entries: Sequence[BudgetState], pod: Pod) -> Budget | Refusal | None:
-    """Return the budget that rules over a pod, None where none does (ZPDB-35, 55, 56).
+    """Return the budget of a pod, None where there is none (ZPDB-35, 55, 56).
 
-    `entries` are all that select it. A budget that cannot be obeyed is never taken for none (W-52).
+    `entries` are all that select the pod. An invalid budget never counts as none (W-52).
     """
     if not entries:
         return None
     names = join_names(sorted(entry.name for entry in entries), shown=len(entries))
-    # A budget that is not valid refuses the pod below, whether it selects it for certain or not.
+    # An invalid budget refuses the pod below in any case.
     selectors = [entry.budget.selector for entry in entries if entry.budget is not None]
     if not all(is_certain(selector, pod.labels) for selector in selectors):
         text = (
@@ -412,104 +462,11 @@ def choose_budget(entries: Sequence[BudgetState], pod: Pod) -> Budget | Refusal 
     return entry.budget
 
 
-def assess_disruption(snapshot: BudgetSnapshot) -> Refusal | None:
-    """Return why the pod may not go, None where it may (ZPDB-61..65, 73..95)."""
-    return Decisions(snapshot).assess(snapshot.pod)
-
-
-class Decisions:
-    """Decides on any number of pods of the StatefulSet that a snapshot is about.
-
-    Each gets the answer that it would get alone; what does not depend on the pod is decided once.
-    """
-
-    def __init__(self, snapshot: BudgetSnapshot, surveys: dict[Uid, Survey] | None = None) -> None:
-        """Decide by a snapshot; `surveys` are those of the same zones, where others have them."""
-        self._snapshot = snapshot
-        self._maximum = compute_maximum(snapshot)
-        self._shared = _share(_find_shared(snapshot, self._maximum))
-        self._movement = _share(_find_movement(snapshot))
-        self._zones = order_zones(snapshot.zones)
-        self._surveys: dict[Uid, Survey] = {} if surveys is None else surveys
-        self._counted: Refusal | None = None
-        self._is_counted = False
-
-    @property
-    def maximum(self) -> int:
-        """Return how many pods may be down at a time, as far as the StatefulSet decides it."""
-        return self._maximum
-
-    def assess_any(self) -> Refusal | None:
-        """Return why no pod of any zone may go, whatever is counted."""
-        return self._shared or self._movement
-
-    def survey(self, zone: Zone) -> Survey:
-        """Return a zone as the budget counts it."""
-        cached = self._surveys.get(zone.sts.uid)
-        if cached is None:
-            snapshot = self._snapshot
-            by = CountingRule(
-                budget=snapshot.budget, deletions=snapshot.deletions, now=snapshot.now
-            )
-            cached = self._surveys[zone.sts.uid] = Survey(zone, by)
-        return cached
-
-    def assess(self, pod: Pod) -> Refusal | None:
-        """Return why a pod may not go, None where it may."""
-        if self._shared is not None:
-            return self._shared
-        snapshot = self.snapshot_of(pod)
-        partition = (
-            find_partition(snapshot.budget, pod.name) if snapshot.budget.by_partition else None
-        )
-        blocker = _find_mismatch(snapshot, partition) or self._movement
-        # A pod that is down already is as much down without its deletion: its crash loop must not
-        # keep its own fix away (D-14, LI-10).
-        if blocker is not None or (
-            snapshot.engine is DisruptionSource.ROLLOUT and is_down(snapshot)
-        ):
-            return blocker
-        if partition is not None:
-            return self._count_partition(snapshot, partition)
-        if self._is_itself_down(snapshot):
-            return self._count_zones(snapshot)
-        if not self._is_counted:
-            self._counted, self._is_counted = _share(self._count_zones(snapshot)), True
-        return self._counted
-
-    def snapshot_of(self, pod: Pod) -> BudgetSnapshot:
-        """Return the same snapshot with another pod of the StatefulSet."""
-        return self._snapshot if pod is self._snapshot.pod else replace(self._snapshot, pod=pod)
-
-    def _is_itself_down(self, snapshot: BudgetSnapshot) -> bool:
-        own = next(zone for zone in self._zones if zone.sts.uid == snapshot.owner)
-        return self.survey(own).has_down(snapshot.pod.uid)
-
-    def _count_zones(self, snapshot: BudgetSnapshot) -> Refusal | None:
-        """Return the first zone that has too many pods down: any at all, where it is another."""
-        for zone in self._zones:
-            limit = self._maximum if zone.sts.uid == snapshot.owner else 1
-            zone_count = self.survey(zone).zone_count(None, snapshot.pod)
-            if zone_count.total >= limit:
-                place = f"in {zone.sts.name}"
-                return _refuse_used(snapshot, [zone_count], place, limit)
-        return None
-
-    def _count_partition(self, snapshot: BudgetSnapshot, partition: str) -> Refusal | None:
-        """Return why the other zones have too little left of a partition, all of them together."""
-        maximum = self._maximum
-        others = [zone for zone in self._zones if zone.sts.uid != snapshot.owner]
-        zone_counts = [self.survey(zone).zone_count(partition, snapshot.pod) for zone in others]
-        if sum(zone_count.total for zone_count in zone_counts) < maximum:
-            return None
-        return _refuse_used(snapshot, zone_counts, f"in partition {partition}", maximum)
-
-
 def compute_maximum(snapshot: BudgetSnapshot) -> int:
-    """Return how many pods may be down, the pod that goes included (ZPDB-80..82).
+    """Return how many pods may be down, this pod included (ZPDB-80..82).
 
-    A percentage is of the smaller of wanted and existing replicas, rounded down, and at least
-    one pod where there is any: 1 % of 3 allows one disruption (W-56).
+    A percentage is of the smaller of wanted and existing replicas, rounded down, and at least 1
+    while there are pods: 1 % of 3 allows one disruption (W-56).
     """
     maximum = snapshot.budget.max_unavailable
     if snapshot.budget.percentage is not None:
@@ -517,21 +474,179 @@ def compute_maximum(snapshot: BudgetSnapshot) -> int:
     return maximum or snapshot.override
 
 
+def is_down(snapshot: BudgetSnapshot) -> bool:
+    """Return whether the pod is down by itself, not only because of a grant."""
+    return find_why(snapshot.pod, timedelta(0), {}, snapshot.now) is DownCause.UNREADY
+
+
+def find_partition(budget: Budget, pod_name: str) -> str | None:
+    """Return the partition of a pod under a budget that counts by partition.
+
+    None where the pattern does not match the whole name, or captures nothing: such a pod may be of
+    any partition.
+    """
+    if len(pod_name) > LONGEST_NAME:
+        return None
+    return _match_partition(budget.pattern, budget.pattern_group, pod_name)
+
+
+def list_reasons_down(zone_count: ZoneCount) -> Iterator[str]:
+    """Yield what is not up and why, such as `zone-c-2: CrashLoopBackOff`."""
+    yield from (f"{down_pod.pod.name}: {_render_why(down_pod)}" for down_pod in zone_count.down)
+    yield from (f"{name}: unreadable" for name in zone_count.unreadable)
+    yield from (f"{name}: no pod" for name in zone_count.first_missing)
+    if zone_count.nameless:
+        counted = count(zone_count.sts.status_replicas, "pod")
+        yield f"{zone_count.sts.name} counts {counted}, {zone_count.found} found"
+    if zone_count.lacks_peer:
+        yield f"{zone_count.sts.name}: no peer"
+
+
+def next_up(zone_counts: Sequence[ZoneCount], limit: int) -> timedelta | None:
+    """Return when time alone brings a pod up, None where the others reach the limit anyway."""
+    waits = [
+        down_pod.up_in
+        for zone_count in zone_counts
+        for down_pod in zone_count.down
+        if down_pod.up_in is not None
+    ]
+    lasting = sum(zone_count.total for zone_count in zone_counts) - len(waits)
+    return min(waits) if waits and lasting < limit else None
+
+
+def refuse_stale_cache() -> Refusal:
+    refusal = _refuse(Code.SNAPSHOT_STALE, _TRY_AGAIN, STALE_SNAPSHOT, Severity.WARN)
+    return replace(refusal, requeue_after=STALE_RECHECK)
+
+
+def assess_request(review: Review, namespace: str) -> Verdict | None:
+    """Return why a review is no eviction in our namespace, None where it is (ZPDB-50..52)."""
+    if review.operation != "CREATE":
+        text = f"request operation is not create, got: {review.operation}"
+    elif review.subresource != "eviction":
+        text = f"request SubResource is not eviction, got: {review.subresource}"
+    elif not review.namespace or not review.name:
+        text = "request did not include both a namespace and a name"
+    elif review.namespace != namespace:
+        text = f"namespace {review.namespace} is not looked after by this operator"
+        return refuse(Code.OTHER_NAMESPACE, text, status=INVALID)
+    else:
+        return None
+    return refuse(Code.NOT_AN_EVICTION, text, status=INVALID)
+
+
+def wants_dry_run(review: Review) -> bool:
+    return review.dry_run or is_dry_run(review.body)
+
+
+def is_running(pod: Pod) -> bool:
+    """Return whether there is something to disrupt (ZPDB-54)."""
+    return not pod.is_terminating and pod.phase not in _NOT_RUNNING
+
+
+def allow_not_running() -> Verdict:
+    return allow(Code.POD_NOT_RUNNING, warning="pod is not ready")
+
+
+def allow_not_found(name: str) -> Verdict:
+    """Allow a pod that does not exist: the API server answers 404 (W-53)."""
+    return allow(Code.POD_NOT_FOUND, f'pods "{name}" not found')
+
+
+def assess_budget(draft: BudgetUnderReview) -> Verdict:
+    """Judge a budget whose fields are valid (W-28, W-41, W-56)."""
+    if not draft.budget.selector:
+        return refuse(
+            Code.BUDGET_INVALID,
+            "invalid value: selector is empty: spec.selector.matchLabels selects every pod of the"
+            " namespace; name at least one label",
+            status=INVALID,
+        )
+    overlap = draft.overlap
+    if overlap is not None:
+        return refuse(
+            Code.BUDGETS_OVERLAP,
+            f"budget {quote(draft.budget.name)} selects pod {overlap.pod}, which budget"
+            f" {quote(overlap.other)} selects as well: a pod may be under one budget only",
+            status=INVALID,
+        )
+    verdict = allow(Code.BUDGET_VALID)
+    found = (_judge_pattern(draft.budget), _judge_share(draft), _judge_absent_peers(draft))
+    warnings = tuple(text for text in found if text)
+    if not warnings:
+        return verdict
+    reason = replace(verdict.reason, severity=Severity.WARN)
+    return replace(verdict, reason=reason, warnings=warnings)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _match_partition(pattern: str, group: int, pod_name: str) -> str | None:
+    try:
+        compiled = compile_pattern(pattern)
+    except InvalidInput:
+        return None  # no budget is read with such a pattern
+    return (compiled.capture(pod_name, group) or None) if 1 <= group <= compiled.groups else None
+
+
+def _list_down(sts: StatefulSet, pods: Sequence[Pod], by: CountingRule) -> tuple[CountedDown, ...]:
+    patience = timedelta(seconds=sts.min_ready_seconds)
+    delay = by.budget.delay if by.budget.by_partition else _NONE
+    deletions, now = by.deletions, by.now
+    down: list[CountedDown] = []
+    for pod in pods:
+        why = find_why(pod, patience, deletions, now)
+        if why is None and delay and not _is_past(pod, delay, now):
+            why = DownCause.SETTLING
+        if why is not None:
+            up_in = _next_up(pod, patience, delay, now) if why is DownCause.SETTLING else None
+            down.append(CountedDown(pod=pod, why=why, patience=max(patience, delay), up_in=up_in))
+    if len(down) > 1:
+        down.sort(key=lambda each: (len(each.pod.name), each.pod.name, each.pod.uid))
+    return tuple(down)
+
+
+def _is_past(pod: Pod, delay: timedelta, now: datetime) -> bool:
+    return pod.ready_since is not None and now - pod.ready_since > delay
+
+
+def _next_up(pod: Pod, patience: timedelta, delay: timedelta, now: datetime) -> timedelta | None:
+    if pod.ready_since is None:
+        return None
+    return max(patience, delay + _MOMENT if delay else delay) - (now - pod.ready_since)
+
+
+def _list_absent(sts: StatefulSet, names: set[str], ordinals: range) -> tuple[list[str], int]:
+    """Return the names of absent desired pods, and the number of those not looked at.
+
+    Those count as absent too: there are some only where a thousand others are.
+    """
+    prefix, tried = f"{sts.name}-", ordinals[: len(names) + _MOST_ABSENT]
+    wanted = [f"{prefix}{ordinal}" for ordinal in tried]
+    return [name for name in wanted if name not in names], len(ordinals) - len(tried)
+
+
+def _render_why(counted_down: CountedDown) -> str:
+    if counted_down.why is DownCause.SETTLING:
+        return f"ready for less than {format_duration(counted_down.patience)}"
+    is_unready = counted_down.why is DownCause.UNREADY
+    return (is_unready and counted_down.pod.why_not_ready) or counted_down.why
+
+
 def _compute_share(snapshot: BudgetSnapshot, percentage: int) -> int:
     if not percentage:
         return 0
     for zone in snapshot.zones:
         if zone.sts.uid == snapshot.owner:
-            # Newcomers lend no room; see `counting` for why they are like others in partitions.
+            # Newcomers do not raise the maximum, except in partitions, where they count.
             used = zone.sts.replicas if snapshot.budget.by_partition else count_used(zone)
             replicas = min(used, zone.sts.status_replicas)
             return max(percentage * replicas // 100, 1) if replicas > 0 else 0
-    # The pod is refused for the absence of its zone; what the share would be is not known.
+    # The pod is refused anyway, as its zone is absent.
     return 1
 
 
 def _find_shared(snapshot: BudgetSnapshot, maximum: int) -> Refusal | None:
-    """Return what stands in the way of every pod of the StatefulSet."""
+    """Return what blocks every pod of the StatefulSet."""
     if snapshot.snapshot_age > SNAPSHOT_LIMIT:
         return refuse_stale_cache()
     if maximum == 0:
@@ -554,13 +669,13 @@ def _find_shared(snapshot: BudgetSnapshot, maximum: int) -> Refusal | None:
 
 
 def _list_certain(snapshot: BudgetSnapshot) -> list[Zone]:
-    """Return the zones that the budget selects for certain: others may hold pods back only."""
+    """Return the zones surely selected: the others can only hold pods back."""
     selector = snapshot.budget.selector
     return [zone for zone in snapshot.zones if is_certain(selector, zone.sts.labels)]
 
 
 def _find_mismatch(snapshot: BudgetSnapshot, partition: str | None) -> Refusal | None:
-    """Return what only a person can put right: budget and pod do not fit together."""
+    """Return why budget and pod do not fit together: a person must fix it."""
     budget, pod, certain = snapshot.budget, snapshot.pod.name, _list_certain(snapshot)
     if not budget.by_partition and all(zone.sts.uid != snapshot.owner for zone in certain):
         text = (
@@ -579,7 +694,7 @@ def _find_mismatch(snapshot: BudgetSnapshot, partition: str | None) -> Refusal |
 
 
 def _find_movement(snapshot: BudgetSnapshot) -> Refusal | None:
-    """Return what changes a zone at this moment, so that counting its pods says too little."""
+    """Return what is changing a zone right now, so that its pods cannot be counted on."""
     if snapshot.downscale is not None:
         text = f"{snapshot.downscale.text}; no pod may go until that has happened or failed"
         zone = snapshot.downscale.zone
@@ -591,15 +706,10 @@ def _find_movement(snapshot: BudgetSnapshot) -> Refusal | None:
     return None
 
 
-def is_down(snapshot: BudgetSnapshot) -> bool:
-    """Return whether the pod is down by itself, and not only because a grant lets it go."""
-    return find_why(snapshot.pod, timedelta(0), {}, snapshot.now) is DownCause.UNREADY
-
-
 def _refuse_used(
     snapshot: BudgetSnapshot, zone_counts: Sequence[ZoneCount], place: str, limit: int
 ) -> Refusal:
-    """Return the refusal with the numbers first and what is down after them (ZPDB-95)."""
+    """Refuse with the numbers first, then what is down (ZPDB-95)."""
     not_ready = sum(zone_count.not_ready for zone_count in zone_counts)
     unknown = sum(zone_count.unknown for zone_count in zone_counts)
     counts = ((not_ready, "not ready"), (unknown, "unknown"))
@@ -618,7 +728,7 @@ def _refuse_used(
 
 
 def _explain_left(refusal: Refusal, zone_counts: Sequence[ZoneCount]) -> Refusal:
-    """Return the refusal for what is down in zones that left while they were short (D-82)."""
+    """Word the refusal for zones that left while they were short (D-82)."""
     left = {
         zone_count.sts.name: zone_count.counts_for
         for zone_count in zone_counts
@@ -646,12 +756,6 @@ def _share(refusal: Refusal | None) -> Refusal | None:
     return None if refusal is None else replace(refusal, is_shared=True)
 
 
-def refuse_stale_cache() -> Refusal:
-    """Return the refusal of whatever rests on caches that are too old."""
-    refusal = _refuse(Code.SNAPSHOT_STALE, _TRY_AGAIN, STALE_SNAPSHOT, Severity.WARN)
-    return replace(refusal, requeue_after=STALE_RECHECK)
-
-
 def _refuse(
     code: Code, status: int, text: str, severity: Severity = Severity.INFO, *, zone: str = ""
 ) -> Refusal:
@@ -667,170 +771,6 @@ def _selector(budget: Budget) -> str:
     return labels or "{} (any)"
 
 
-# A place may become free only when several pods have started again, which takes minutes. A turn
-# that ends without a free place was too short, or in vain: the next may take twice as long, and the
-# rollout goes on meanwhile for as long as it has held still.
-PATIENCE: Final = timedelta(minutes=5)
-MOST_PATIENCE: Final = timedelta(minutes=40)
-# Where all pods are up a rollout takes its place at once; a rollout that does not has ended.
-RESPONSE: Final = timedelta(seconds=10)
-
-
-class Turns(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one budget, or of one of its partitions. Times are of one steady clock."""
-
-    side: DisruptionSource = DisruptionSource.EVICTION
-    """Whose turn it is. It is the rollout's only after it has held still."""
-    used: int = 0
-    """How many places were taken in this turn."""
-    held_since: timedelta | None = None
-    """When the other side was held back for the first time in this turn."""
-    whole_since: timedelta | None = None
-    """The same, while all pods were up."""
-    patience: timedelta = PATIENCE
-    """How long this turn may last unused."""
-    free_until: timedelta | None = None
-    """Until when neither side is held back, as the turn before was of no use."""
-
-    def at(self, now: timedelta) -> "Turns":
-        """Return the state after what time alone has changed."""
-        if self.free_until is not None:
-            is_over = now >= self.free_until
-            return Turns(patience=self.patience) if is_over else self
-        if self.held_since is None:
-            return self
-        if self.side is DisruptionSource.ROLLOUT:
-            is_gone = self.whole_since is not None and now - self.whole_since >= RESPONSE
-            is_over = is_gone or now - self.held_since >= self.patience
-            return Turns(patience=self.patience) if is_over else self
-        if now - self.held_since < self.patience:
-            return self
-        longer = min(2 * self.patience, MOST_PATIENCE)
-        return Turns(free_until=now + self.patience, patience=longer)
-
-    def holds(self, engine: DisruptionSource) -> bool:
-        """Return whether one side has to let the other go first, where the other waits."""
-        return self.free_until is None and engine is not self.side
-
-    def hold(self, now: timedelta, *, is_whole: bool) -> "Turns":
-        """Return the state after the other side was held back."""
-        since = now if self.held_since is None else self.held_since
-        if not is_whole:
-            return replace(self, held_since=since, whole_since=None)
-        whole = now if self.whole_since is None else self.whole_since
-        return replace(self, held_since=since, whole_since=whole)
-
-    def grant(self, engine: DisruptionSource, most: int) -> "Turns":
-        """Return the state after a pod was allowed to go; `most` are a turn's places."""
-        if engine is not self.side or self.free_until is not None:
-            return self
-        if engine is DisruptionSource.EVICTION and self.held_since is None:
-            return self  # no rollout waits
-        if self.used + 1 < most:
-            patience = PATIENCE if engine is DisruptionSource.EVICTION else self.patience
-            return replace(self, used=self.used + 1, patience=patience)
-        other = (
-            DisruptionSource.EVICTION
-            if engine is DisruptionSource.ROLLOUT
-            else DisruptionSource.ROLLOUT
-        )
-        return Turns(side=other)
-
-
-INVALID: Final = 400
-# What the API server evicts without regard to budgets: nothing runs that could be disrupted.
-_NOT_RUNNING: Final = frozenset({"Succeeded", "Failed", "Pending"})
-_ABSENT_PEERS_VALUES: Final = ("gone", "unknown")
-# The API server cuts warnings at 256 characters.
-_LONGEST_VALUE: Final = 40
-
-
-def assess_request(review: Review, namespace: str) -> Verdict | None:
-    """Return why a review is no eviction in our namespace, None where it is (ZPDB-50..52)."""
-    if review.operation != "CREATE":
-        text = f"request operation is not create, got: {review.operation}"
-    elif review.subresource != "eviction":
-        text = f"request SubResource is not eviction, got: {review.subresource}"
-    elif not review.namespace or not review.name:
-        text = "request did not include both a namespace and a name"
-    elif review.namespace != namespace:
-        text = f"namespace {review.namespace} is not looked after by this operator"
-        return refuse(Code.OTHER_NAMESPACE, text, status=INVALID)
-    else:
-        return None
-    return refuse(Code.NOT_AN_EVICTION, text, status=INVALID)
-
-
-def wants_dry_run(review: Review) -> bool:
-    """Return whether nothing will happen, by the request or by what the eviction itself says."""
-    return review.dry_run or is_dry_run(review.body)
-
-
-def is_running(pod: Pod) -> bool:
-    """Return whether there is something to disrupt (ZPDB-54)."""
-    return not pod.is_terminating and pod.phase not in _NOT_RUNNING
-
-
-def allow_not_running() -> Verdict:
-    """Return the verdict on a pod with nothing to disrupt."""
-    return allow(Code.POD_NOT_RUNNING, warning="pod is not ready")
-
-
-def allow_not_found(name: str) -> Verdict:
-    """Return the verdict on a pod that does not exist: the API server answers 404 (W-53)."""
-    return allow(Code.POD_NOT_FOUND, f'pods "{name}" not found')
-
-
-class Overlap(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that the budget under review and another budget select."""
-
-    pod: str
-    other: str
-    """Name of the other budget."""
-
-
-class BudgetUnderReview(msgspec.Struct, frozen=True, kw_only=True):
-    """A budget under review and what is known around it."""
-
-    budget: Budget
-    absent_peers: str | None = None
-    """The annotation as written, None where it is absent."""
-    pods: tuple[Pod, ...] = ()
-    """The known pods that it selects."""
-    overlap: Overlap | None = None
-
-
-def assess_budget(draft: BudgetUnderReview) -> Verdict:
-    """Return the verdict on a budget whose fields are valid; W-28, W-41, W-56."""
-    if not draft.budget.selector:
-        return refuse(
-            Code.BUDGET_INVALID,
-            "invalid value: selector is empty: spec.selector.matchLabels selects every pod of the"
-            " namespace; name at least one label",
-            status=INVALID,
-        )
-    overlap = draft.overlap
-    if overlap is not None:
-        return refuse(
-            Code.BUDGETS_OVERLAP,
-            f"budget {quote(draft.budget.name)} selects pod {overlap.pod}, which budget"
-            f" {quote(overlap.other)} selects as well: a pod may be under one budget only",
-            status=INVALID,
-        )
-    verdict = allow(Code.BUDGET_VALID)
-    warnings = _list_warnings(draft)
-    if not warnings:
-        return verdict
-    return replace(
-        verdict, reason=replace(verdict.reason, severity=Severity.WARN), warnings=warnings
-    )
-
-
-def _list_warnings(draft: BudgetUnderReview) -> tuple[str, ...]:
-    warnings = (_judge_pattern(draft.budget), _judge_share(draft), _judge_absent_peers(draft))
-    return tuple(text for text in warnings if text)
-
-
 def _judge_pattern(budget: Budget) -> str:
     if not has_open_alternation(budget.pattern):
         return ""
@@ -841,7 +781,7 @@ def _judge_pattern(budget: Budget) -> str:
 
 
 def _judge_share(draft: BudgetUnderReview) -> str:
-    """Report where a share of a zone is less than one pod, and lets one pod go all the same."""
+    """Warn where a share of a zone is less than one pod, and one pod may go all the same."""
     share = draft.budget.percentage
     sizes = Counter(pod.owner_uid for pod in draft.pods if pod.owner_uid is not None)
     smallest = min(sizes.values(), default=0)

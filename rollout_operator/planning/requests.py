@@ -1,23 +1,17 @@
-"""What a review requests, and what the labels say to it.
+"""Decide what a review requests, what its labels say to it, and where pods may be called.
 
-Decides whether a change is a decrease at all, what becomes of what cannot be understood, and the
-whole of no-downscale. Where the labels of a Scale's parent come from is left to the hooks; which
-others of the group moves, to `rule`.
+Whether a change is a decrease at all, what happens to changes that cannot be understood, and all of
+no-downscale. What the rest of the group says is left to `downscales`.
 
-Where the pods of a set are called before a downscale.
+Which port, path and names may become part of a call to a pod (D-27): what a tenant writes into an
+annotation must reach only the pods of its own set. Of the URL of a delayed downscale (DELAY-04) the
+host is ignored: each pod has its own.
 
-Decides which port, path and names may become part of a request (D-27): what a tenant writes into an
-annotation must reach nothing but the pods of its own set. A review names port and path, a delayed
-downscale a URL (DELAY-04), of which all but its host is taken: each pod has its own. Which pods are
-called is decided by the callers, how they are called in `pods`.
-
-Marks of downscales that the operator is about to write itself (SI-02).
-
-A write without an answer may be stored late, also when the process that sent it is gone. So a mark,
-an annotation of the set, is written before, and the write holds only while that very mark is there.
-A process that finds the mark of another reckons with the downscale until the mark is gone.
-Downscales that a review of ours announces need none: the API server sends the review again when
-they come late.
+Intents of downscales that the operator itself is about to write (SI-02). A write without an answer
+may be stored late, even after its process is gone. So the set gets an annotation first, and the
+write carries the precondition that it is still there. Another process that finds it expects the
+downscale until it is gone. Downscales that our own webhook reviews need none: the API server
+repeats the review when they come late.
 """
 
 import re
@@ -42,29 +36,26 @@ from rollout_operator.model.outcome import Code, Reason, Severity, Verdict
 from rollout_operator.model.scaling import Review, Scalable, Unusable
 from rollout_operator.model.units import is_brake_on, is_odd_brake, quote
 
-# Digits and letters are spelt out: `\d` and `\w` know those of other scripts, which one parser
-# takes for a port and the next does not.
+# Spelt out: `\d` and `\w` match other scripts, on which parsers disagree.
 _PORT: Final = re.compile(r"[1-9][0-9]{0,4}")
 _PATH: Final = re.compile(r"[A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*")
 _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-# The flag is the operator's own, and capitals in a domain are legal; a dot may end it (FQDN-02).
+# Capitals in a domain are legal (FQDN-02).
 _DOMAIN_LABEL: Final = re.compile(_LABEL.pattern, re.IGNORECASE | re.ASCII)
-
 _SCHEMES: Final = ("http", "https")
-# Delayed downscales may be called by https; preparing has no way to say so.
+# Only the URL of a delayed downscale can ask for https.
 _PREPARE_SCHEME: Final = "http"
 _LARGEST_PORT: Final = 65535
 _LONGEST_PATH: Final = 256
-# As in DNS, the dot at the end not counted.
+# As in DNS, without the trailing dot.
 _LONGEST_HOST: Final = 253
-# Refusals go into messages and logs, where hundreds of pods may repeat them.
+# Hundreds of pods may repeat a refusal in messages and logs.
 _LONGEST_SHOWN: Final = 200
-
 # Of the URL of a delayed downscale.
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-# Request lines of 8 KiB are read by every server; the names of a path rarely have a hundred.
+# Every server reads request lines of 8 KiB.
 _LONGEST_URL: Final = 1024
-# All that can be seen in ASCII. A backslash is a slash to some parsers, and to others it is not.
+# Printable ASCII, without the backslash, which some parsers take for a slash.
 _SEEN: Final = re.compile(r"[!-\[\]-~]*")
 _URL: Final = re.compile(r"([A-Za-z]+)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(#.*)?")
 _HOST: Final = re.compile(r"\[[0-9A-Fa-f:.]*\]|[A-Za-z0-9._~!$&'()*+,;=-]*")
@@ -74,19 +65,22 @@ _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _CONTROL: Final = re.compile(r"%([01][0-9A-Fa-f]|7[Ff])")
 # What a path means once it is decoded.
 _DECODED: Final = {"%2e": ".", "%2f": "/", "%5c": "/"}
-
 _PATH_RULE: Final = (
     f"letters, digits and . _ ~ - between single slashes, no . or .. alone,"
     f" at most {_LONGEST_PATH} characters"
 )
+# Passed on to the client: the request may succeed a little later.
+RETRY: Final = 429
+_STATEFULSETS: Final = "statefulsets"
+_SCALE: Final = "Scale"
 
 
 class DelayTarget(Target, frozen=True, kw_only=True):
-    """Where the pods of a set are called for their delayed downscale; `path` is as written."""
+    """Where pods are called for a delayed downscale; `path` is as written."""
 
     query: str = ""
     shows_port: bool = True
-    """Whether the URL names a port; where not, it is the default of the scheme."""
+    """Whether the URL names a port."""
 
 
 class NoTarget(msgspec.Struct, frozen=True):
@@ -94,19 +88,146 @@ class NoTarget(msgspec.Struct, frozen=True):
 
     problem: str
     is_missing: bool = False
-    """Whether something is not set, and not set wrongly."""
+    """Whether a value is missing, not wrong."""
 
     @property
     def sentence(self) -> str:
-        """Return the end of the sentence that refuses it: PREP-06 to 08 end with a full stop."""
+        """End the refusal: a missing value ends with a full stop (PREP-06..08)."""
         return f"{self.problem}." if self.is_missing else self.problem
 
 
-def plan_target(annotations: Mapping[str, str], service_name: str) -> Target | NoTarget:
-    """Return where the pods of a set are to be called, or why they cannot be.
+class Intent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The content of the annotation. It needs no characters that Go's JSON escapes."""
 
-    The port is judged first, then the path, then the name of the Service (PREP-06 to PREP-08).
+    id: str
+    """Of the attempt, unique across processes."""
+    replicas_from: Int32
+    replicas_to: Int32
+
+
+_INTENT: Final = msgspec.json.Decoder(Intent)
+
+
+def assess_no_downscale_change(review: Review, *, fails_closed: bool) -> Verdict | Decrease:
+    """Return the decrease that a review requests, or the verdict if there is none (NODOWN-01..03).
+
+    With `fails_closed` a change of a guarded kind that cannot be understood is refused (D-20).
     """
+    for age, scalable in (("old", review.old), ("new", review.new)):
+        if isinstance(scalable, Unusable):
+            if fails_closed:
+                text = f"can't decode {age} object, err: {scalable.error}"
+                return refuse(Code.CANNOT_CHECK, text, status=RETRY)
+            text = f"can't decode {age} object, allowing the change, err: {scalable.error}"
+            return allow(Code.CANNOT_CHECK, warning=text)
+    change = _compare(review)
+    if fails_closed and not isinstance(change, Decrease) and _is_unclear(review):
+        return _assess_unclear(review, change, NO_DOWNSCALE)
+    return change
+
+
+def assess_prepare_change(review: Review) -> Verdict | Decrease:
+    """Return the decrease to prepare, or the verdict where there is nothing to prepare
+    (PREP-01..04).
+
+    A StatefulSet that cannot be understood may carry the label: it is refused (D-21).
+    """
+    if review.dry_run:
+        return allow(Code.DRY_RUN)
+    is_ours = review.resource == _STATEFULSETS
+    for age, scalable in (("old", review.old), ("new", review.new)):
+        if not isinstance(scalable, Unusable):
+            continue
+        if is_ours:
+            return refuse(
+                Code.CANNOT_CHECK,
+                f"can't decode {age} object, so that the label {PREPARE_DOWNSCALE} cannot be ruled"
+                f" out, err: {scalable.error}",
+            )
+        text = f"can't decode {age} object, allowing the change, err: {scalable.error}"
+        return allow(Code.CANNOT_CHECK, warning=text)
+    change = _compare(review)
+    if is_ours and not isinstance(change, Decrease) and _is_unclear(review):
+        return _assess_unclear(review, change, PREPARE_DOWNSCALE)
+    if isinstance(change, Decrease) and not is_ours:
+        text = f"{review.resource} are not prepared, allowing the change"
+        return allow(Code.CANNOT_CHECK, warning=text)
+    return change
+
+
+def assess_unprepared(review: Review) -> Verdict | None:
+    """Return the verdict where the review alone shows that nothing must be prepared."""
+    change = assess_prepare_change(review)
+    if isinstance(change, Verdict):
+        return change
+    old = review.old
+    if not isinstance(old, Scalable) or old.kind == _SCALE:
+        return None  # a Scale has no labels
+    verdict = plan_preparation(change, old.labels, old.annotations, old.service_name)
+    return verdict if isinstance(verdict, Verdict) else None
+
+
+def assess_no_downscale(
+    decrease: Decrease, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> Verdict:
+    """Judge a decrease by the object, or the parent of the Scale (NODOWN-04, 06, 07)."""
+    if not is_labelled(labels, NO_DOWNSCALE):
+        warning = explain_misplaced(labels, annotations, NO_DOWNSCALE)
+        return allow(Code.LABEL_MISPLACED if warning else Code.NOT_GUARDED, warning=warning)
+    why = f"it has the label '{NO_DOWNSCALE}=true'"
+    if is_odd_brake(labels[NO_DOWNSCALE]):
+        why += f" ({quote(labels[NO_DOWNSCALE])} is neither true nor false, and counts as true)"
+    return refuse_decrease(decrease, Code.NO_DOWNSCALE, why)
+
+
+def plan_preparation(
+    decrease: Decrease,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    service_name: str,
+) -> Verdict | Target:
+    """Return where the pods of a set must be called, or why none is (PREP-05..08)."""
+    if not is_labelled(labels, PREPARE_DOWNSCALE):
+        warning = explain_misplaced(labels, annotations, PREPARE_DOWNSCALE)
+        return allow(Code.LABEL_MISPLACED if warning else Code.NOT_GUARDED, warning=warning)
+    if is_labelled(labels, NO_DOWNSCALE):
+        # no-downscale is called after this hook: pods would be prepared for nothing.
+        return assess_no_downscale(decrease, labels, annotations)
+    target = plan_target(annotations, service_name)
+    if isinstance(target, NoTarget):
+        return refuse_decrease(decrease, Code.PREPARE_MISCONFIGURED, target.sentence)
+    return target
+
+
+def is_labelled(labels: Mapping[str, str], key: str) -> bool:
+    return is_brake_on(labels.get(key))
+
+
+def explain_misplaced(labels: Mapping[str, str], annotations: Mapping[str, str], key: str) -> str:
+    """Warn about a switch set as an annotation, which has no effect (W-49)."""
+    if key not in labels and annotations.get(key, "false") != "false":
+        return f"{key} is set as annotation, and only a label counts: the check is off"
+    return ""
+
+
+def allow(code: Code, text: str = "", *, warning: str = "") -> Verdict:
+    reason = Reason(code, text, Severity.WARN if warning else Severity.DEBUG)
+    return Verdict(is_allowed=True, reason=reason, warnings=(warning,) if warning else ())
+
+
+def refuse(code: Code, text: str, *, status: int = 0) -> Verdict:
+    """`text` is shown to the sender."""
+    reason = Reason(code, text, Severity.WARN)
+    return Verdict(is_allowed=False, reason=reason, code=status)
+
+
+def refuse_decrease(decrease: Decrease, code: Code, why: str, *, status: int = 0) -> Verdict:
+    """Word the refusal as in all releases."""
+    return refuse(code, f"{decrease.text} is not allowed because {why}", status=status)
+
+
+def plan_target(annotations: Mapping[str, str], service_name: str) -> Target | NoTarget:
+    """Return where the pods are called: port, then path, then Service are judged (PREP-06..08)."""
     port_text = annotations.get(PREPARE_PORT, "")
     path = annotations.get(PREPARE_PATH, "")
     problem = _judge_port(port_text) or _judge_path(path) or _judge_service(service_name)
@@ -116,7 +237,7 @@ def plan_target(annotations: Mapping[str, str], service_name: str) -> Target | N
 
 
 def judge_target(target: Target) -> str:
-    """Return what is wrong with a target that comes from somewhere else, empty where nothing is."""
+    """Return what is wrong with a target from elsewhere, empty if nothing is."""
     if target.scheme not in _SCHEMES:
         return f"the scheme is none of {', '.join(_SCHEMES)}: {show(target.scheme)}"
     is_plain = not target.path.startswith("/")
@@ -128,9 +249,8 @@ def judge_target(target: Target) -> str:
 def judge_place(target: Target, sts: StatefulSet, ports: Collection[int]) -> str:
     """Return why pods of a set cannot have been called at a place that an annotation names.
 
-    `ports` are those of the containers of the annotated pod. The annotation is not signed: it is
-    believed only as far as the set and the pod's own spec say the same. Nothing confirms the path:
-    the set may name another path by now.
+    `ports` are the container ports of the annotated pod. The annotation is not signed: it is
+    trusted only as far as the set and the pod's spec agree. Nothing confirms the path.
     """
     if target.scheme != _PREPARE_SCHEME:
         return f"scheme: pods are prepared by {_PREPARE_SCHEME} only: {show(target.scheme)}"
@@ -142,10 +262,7 @@ def judge_place(target: Target, sts: StatefulSet, ports: Collection[int]) -> str
 
 
 def plan_delay_target(url: str, service_name: str) -> DelayTarget | NoTarget:
-    """Return how the pods of a set are called for a delayed downscale, or why they cannot be.
-
-    The host of `url` may be anything, or nothing: pods have their own.
-    """
+    """Return how pods are called for a delayed downscale; the host of `url` is ignored."""
     parsed = _URL.fullmatch(url) if len(url) <= _LONGEST_URL else None
     scheme, authority, path, query, fragment = parsed.groups(default="") if parsed else [""] * 5
     port = _URL_PORT.search(authority)
@@ -168,10 +285,9 @@ def plan_delay_target(url: str, service_name: str) -> DelayTarget | NoTarget:
 
 
 def plan_endpoint(pod: Pod, target: Target, cluster_domain: str) -> Endpoint | str:
-    """Return where one pod is called, or why it cannot be.
+    """Return where a pod is called, or why it cannot be; `target` has been checked.
 
-    `target` has been checked. `cluster_domain` is the flag as given; its dot at the end stays part
-    of the host.
+    A trailing dot of `cluster_domain` stays part of the host.
     """
     host = f"{pod.name}.{target.service}.{pod.namespace}.svc.{cluster_domain}"
     problem = _judge_names(pod, cluster_domain)
@@ -199,6 +315,67 @@ def plan_endpoint(pod: Pod, target: Target, cluster_domain: str) -> Endpoint | s
     )
 
 
+def show(text: str) -> str:
+    """Quote text on one printable line, cut if it is long."""
+    escaped = escape(quote(text))
+    return escaped if len(escaped) <= _LONGEST_SHOWN else f'{escaped[: _LONGEST_SHOWN - 4]}..."'
+
+
+def escape(text: str) -> str:
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+
+
+def needs_intent(sts: StatefulSet) -> bool:
+    """Return whether no review of ours covers the downscales of a set."""
+    return not is_labelled(sts.labels, PREPARE_DOWNSCALE)
+
+
+def render_intent(sts: StatefulSet, replicas: int, attempt: str) -> str:
+    intent = Intent(id=attempt, replicas_from=sts.replicas, replicas_to=replicas)
+    return msgspec.json.encode(intent).decode()
+
+
+def find_intent(sts: StatefulSet) -> Underway | None:
+    """Return the announced downscale; an intent that cannot be read counts as taking all pods."""
+    text = sts.annotations.get(DOWNSCALE_INTENT)
+    if text is None:
+        return None
+    unreadable = Underway(
+        zone=sts.name,
+        replicas_from=sts.replicas,
+        replicas_to=0,
+        is_marked=True,
+        unreadable=quote(text),
+    )
+    try:
+        intent = _INTENT.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return unreadable
+    if intent.replicas_to >= intent.replicas_from:
+        return unreadable
+    return Underway(
+        zone=sts.name,
+        replicas_from=intent.replicas_from,
+        replicas_to=intent.replicas_to,
+        is_marked=True,
+    )
+
+
+def announces(sts: StatefulSet, replicas: int) -> bool:
+    intent = find_intent(sts)
+    return intent is not None and (intent.replicas_from, intent.replicas_to) == (
+        sts.replicas,
+        replicas,
+    )
+
+
+def differ_in_intent(old: StatefulSet, new: StatefulSet) -> bool:
+    """Return whether two versions of a set differ in the intent only."""
+    return _unmark(old, new.resource_version) == _unmark(new, new.resource_version)
+
+
 def _is_port(text: str) -> bool:
     return _PORT.fullmatch(text) is not None and int(text) <= _LARGEST_PORT
 
@@ -215,21 +392,7 @@ def _missing(what: str) -> NoTarget:
     return NoTarget(f"{what} is not set or empty", is_missing=True)
 
 
-def show(text: str) -> str:
-    """Return text in double quotes, on one printable line, cut where it is long."""
-    escaped = escape(quote(text))
-    return escaped if len(escaped) <= _LONGEST_SHOWN else f'{escaped[: _LONGEST_SHOWN - 4]}..."'
-
-
-def escape(text: str) -> str:
-    """Return text on one printable line."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )
-
-
 def _judge_port(text: str) -> NoTarget | None:
-    """Return what is wrong, None where nothing is; so do those of path and service."""
     if not text:
         return _missing(f"the {PREPARE_PORT} annotation")
     if _is_port(text):
@@ -266,7 +429,7 @@ def _are_labels(name: str, label: re.Pattern[str]) -> bool:
 
 
 def _read_address(text: str) -> str | None:
-    """Return an IP address in its one canonical spelling, None for all else."""
+    """Return an IP address in its canonical form, None for anything else."""
     try:
         address = ip_address(text)
     except ValueError:
@@ -286,7 +449,7 @@ def _judge_url(url: str, scheme: str) -> str:
 
 
 def _judge_authority(authority: str, port: str) -> str:
-    """Judge user, host and port; `port` begins with its colon, or is empty."""
+    """`port` begins with its colon, or is empty."""
     if "@" in authority:
         return "has a user, and pods are sent no credentials"
     if not _HOST.fullmatch(authority.removesuffix(port)):
@@ -313,143 +476,10 @@ def _judge_escapes(text: str) -> str:
 
 
 def _without_user(text: str) -> str:
-    """Return a URL for messages: what may be a password is in none (SI-23)."""
+    """Hide the user of a URL in messages: it may include a password (SI-23)."""
     before, at, rest = text.rpartition("@")
     scheme, slashes, _ = before.partition("//")
     return f"{scheme if slashes else ''}{slashes}***@{rest}" if at else text
-
-
-# The API server passes it on to the client: nothing is wrong, and it may succeed a little later.
-RETRY: Final = 429
-
-_STATEFULSETS: Final = "statefulsets"
-_SCALE: Final = "Scale"
-
-
-def allow(code: Code, text: str = "", *, warning: str = "") -> Verdict:
-    """Return a verdict that lets the request pass, with at most one warning for its sender."""
-    reason = Reason(code, text, Severity.WARN if warning else Severity.DEBUG)
-    return Verdict(is_allowed=True, reason=reason, warnings=(warning,) if warning else ())
-
-
-def refuse(code: Code, text: str, *, status: int = 0) -> Verdict:
-    """Return a verdict that turns the request away; `text` is what its sender reads."""
-    reason = Reason(code, text, Severity.WARN)
-    return Verdict(is_allowed=False, reason=reason, code=status)
-
-
-def refuse_decrease(decrease: Decrease, code: Code, why: str, *, status: int = 0) -> Verdict:
-    """Return the refusal of a decrease, worded as in all releases."""
-    return refuse(code, f"{decrease.text} is not allowed because {why}", status=status)
-
-
-def assess_no_downscale_change(review: Review, *, fails_closed: bool) -> Verdict | Decrease:
-    """Return the decrease that a review requests, or the verdict where labels do not matter.
-
-    NODOWN-01 to 03. With `fails_closed` a change of a guarded kind that cannot be understood is
-    refused (D-20).
-    """
-    for age, scalable in (("old", review.old), ("new", review.new)):
-        if isinstance(scalable, Unusable):
-            if fails_closed:
-                text = f"can't decode {age} object, err: {scalable.error}"
-                return refuse(Code.CANNOT_CHECK, text, status=RETRY)
-            text = f"can't decode {age} object, allowing the change, err: {scalable.error}"
-            return allow(Code.CANNOT_CHECK, warning=text)
-    change = _compare(review)
-    if fails_closed and not isinstance(change, Decrease) and _is_unclear(review):
-        return _assess_unclear(review, change, NO_DOWNSCALE)
-    return change
-
-
-def assess_prepare_change(review: Review) -> Verdict | Decrease:
-    """Return the decrease that a review requests, or the verdict where nothing has to be prepared.
-
-    PREP-01 to 04. A StatefulSet that cannot be understood may carry the label: refused (D-21).
-    """
-    if review.dry_run:
-        return allow(Code.DRY_RUN)
-    is_ours = review.resource == _STATEFULSETS
-    for age, scalable in (("old", review.old), ("new", review.new)):
-        if not isinstance(scalable, Unusable):
-            continue
-        if is_ours:
-            return refuse(
-                Code.CANNOT_CHECK,
-                f"can't decode {age} object, so that the label {PREPARE_DOWNSCALE} cannot be ruled"
-                f" out, err: {scalable.error}",
-            )
-        text = f"can't decode {age} object, allowing the change, err: {scalable.error}"
-        return allow(Code.CANNOT_CHECK, warning=text)
-    change = _compare(review)
-    if is_ours and not isinstance(change, Decrease) and _is_unclear(review):
-        return _assess_unclear(review, change, PREPARE_DOWNSCALE)
-    if isinstance(change, Decrease) and not is_ours:
-        text = f"{review.resource} are not prepared, allowing the change"
-        return allow(Code.CANNOT_CHECK, warning=text)
-    return change
-
-
-def assess_unprepared(review: Review) -> Verdict | None:
-    """Return the verdict where the review alone says that nothing has to be prepared."""
-    change = assess_prepare_change(review)
-    if isinstance(change, Verdict):
-        return change
-    old = review.old
-    if not isinstance(old, Scalable) or old.kind == _SCALE:
-        return None  # a Scale has no labels
-    verdict = plan_preparation(change, old.labels, old.annotations, old.service_name)
-    return verdict if isinstance(verdict, Verdict) else None
-
-
-def assess_no_downscale(
-    decrease: Decrease, labels: Mapping[str, str], annotations: Mapping[str, str]
-) -> Verdict:
-    """Return the verdict on a decrease, given what the object or the Scale's parent carries.
-
-    NODOWN-04, 06, 07.
-    """
-    if not is_labelled(labels, NO_DOWNSCALE):
-        warning = explain_misplaced(labels, annotations, NO_DOWNSCALE)
-        return allow(Code.LABEL_MISPLACED if warning else Code.NOT_GUARDED, warning=warning)
-    why = f"it has the label '{NO_DOWNSCALE}=true'"
-    if is_odd_brake(labels[NO_DOWNSCALE]):
-        why += f" ({quote(labels[NO_DOWNSCALE])} is neither true nor false, and counts as true)"
-    return refuse_decrease(decrease, Code.NO_DOWNSCALE, why)
-
-
-def plan_preparation(
-    decrease: Decrease,
-    labels: Mapping[str, str],
-    annotations: Mapping[str, str],
-    service_name: str,
-) -> Verdict | Target:
-    """Return where the pods of a set are to be called before they go, or why none is.
-
-    PREP-05 to 08, given what the set carries.
-    """
-    if not is_labelled(labels, PREPARE_DOWNSCALE):
-        warning = explain_misplaced(labels, annotations, PREPARE_DOWNSCALE)
-        return allow(Code.LABEL_MISPLACED if warning else Code.NOT_GUARDED, warning=warning)
-    if is_labelled(labels, NO_DOWNSCALE):
-        # no-downscale is called after this hook: pods would be prepared for nothing.
-        return assess_no_downscale(decrease, labels, annotations)
-    target = plan_target(annotations, service_name)
-    if isinstance(target, NoTarget):
-        return refuse_decrease(decrease, Code.PREPARE_MISCONFIGURED, target.sentence)
-    return target
-
-
-def is_labelled(labels: Mapping[str, str], key: str) -> bool:
-    """Return whether a label switches a review on."""
-    return is_brake_on(labels.get(key))
-
-
-def explain_misplaced(labels: Mapping[str, str], annotations: Mapping[str, str], key: str) -> str:
-    """Return a warning about a switch that a person meant to set and that is off (W-49)."""
-    if key not in labels and annotations.get(key, "false") != "false":
-        return f"{key} is set as annotation, and only a label counts: the check is off"
-    return ""
 
 
 def _compare(review: Review) -> Verdict | Decrease:
@@ -485,7 +515,7 @@ def _is_unclear(review: Review) -> bool:
 def _assess_unclear(
     review: Review, otherwise: Verdict | Decrease, label: str
 ) -> Verdict | Decrease:
-    """Refuse a labelled object whose replicas come or go: that may be a decrease (SI-13)."""
+    """Refuse a labelled object whose replicas appear or vanish: it may be a decrease (SI-13)."""
     assert isinstance(review.old, Scalable), "checked by the caller"
     if not is_labelled(review.old.labels, label):
         return otherwise
@@ -494,69 +524,6 @@ def _assess_unclear(
         f" it has the label '{label}=true'"
     )
     return refuse(Code.CANNOT_CHECK, text, status=RETRY)
-
-
-class Intent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a mark says. Its text has none of the characters that JSON of Go writes otherwise."""
-
-    id: str
-    """Of the attempt: no two of any processes are equal."""
-    replicas_from: Int32
-    replicas_to: Int32
-
-
-_INTENT: Final = msgspec.json.Decoder(Intent)
-
-
-def needs_intent(sts: StatefulSet) -> bool:
-    """Return whether no review of ours announces the downscales of a set."""
-    return not is_labelled(sts.labels, PREPARE_DOWNSCALE)
-
-
-def render_intent(sts: StatefulSet, replicas: int, attempt: str) -> str:
-    """Return the mark of an attempt to scale a set down."""
-    intent = Intent(id=attempt, replicas_from=sts.replicas, replicas_to=replicas)
-    return msgspec.json.encode(intent).decode()
-
-
-def find_intent(sts: StatefulSet) -> Underway | None:
-    """Return the downscale that the mark of a set announces; an unreadable mark takes all."""
-    text = sts.annotations.get(DOWNSCALE_INTENT)
-    if text is None:
-        return None
-    unreadable = Underway(
-        zone=sts.name,
-        replicas_from=sts.replicas,
-        replicas_to=0,
-        is_marked=True,
-        unreadable=quote(text),
-    )
-    try:
-        intent = _INTENT.decode(text)
-    except (msgspec.MsgspecError, RecursionError):
-        return unreadable
-    if intent.replicas_to >= intent.replicas_from:
-        return unreadable
-    return Underway(
-        zone=sts.name,
-        replicas_from=intent.replicas_from,
-        replicas_to=intent.replicas_to,
-        is_marked=True,
-    )
-
-
-def announces(sts: StatefulSet, replicas: int) -> bool:
-    """Return whether the mark of a set announces its downscale to so many replicas."""
-    intent = find_intent(sts)
-    return intent is not None and (intent.replicas_from, intent.replicas_to) == (
-        sts.replicas,
-        replicas,
-    )
-
-
-def differ_in_intent(old: StatefulSet, new: StatefulSet) -> bool:
-    """Return whether a mark is all that makes two versions of a set different."""
-    return _unmark(old, new.resource_version) == _unmark(new, new.resource_version)
 
 
 def _unmark(sts: StatefulSet, version: str) -> StatefulSet:
