@@ -1,16 +1,13 @@
 """Decide what the serving certificate needs next, from what its Secret holds.
 
-One step at a time: the caller reads again after each step. The goal is that whatever is
-served at any instant verifies against every CA bundle that a caller may still use. Hence a leaf is
-renewed under the CA that callers trust already, and where the CA itself has to go, the next CA is
-published first and used later. Parsing and issuing are `pki`'s part, as is the question whether a
-bundle is published.
+One step at a time: the caller reads again after each. Whatever is served must verify against every
+CA bundle that a caller may still use. So a leaf is renewed under the CA that callers trust, and a
+new CA is published before it is used. `pki` parses and issues, and knows whether a bundle is
+published.
 
-Whose the Secret is decides whether anything may be written to it. A flag may name the Secret of
-another application, whose private key would be lost. Hence only a Secret that is certainly ours is
-written: labelled by us, with a leaf that this operator or grafana's has issued, empty, or the very
-object that this process has served from. What is in it is served and published under the same
-condition only: no CA of others gets into a bundle (D-31).
+A flag may name the Secret of another application, whose key would be lost. So only a Secret that is
+certainly ours is written, served or published (D-31): labelled by us, with a leaf issued by this
+operator or grafana's, empty, or the very object that this process has served from.
 """
 
 from datetime import datetime, timedelta
@@ -22,84 +19,76 @@ import msgspec
 from rollout_operator.model.names import CERTIFICATE_LABEL, ConfigError
 from rollout_operator.model.units import format_duration, format_rfc3339, quote
 
-# Clocks of nodes differ: what was issued just now has to be valid on a node that is behind.
+# Clocks differ: a new certificate must be valid on a node that is behind.
 BACKDATING: Final = timedelta(minutes=5)
-
-# An API server may use a bundle for a minute after it was replaced. Another replica may need one
-# read of 20 s to learn of the next CA, which it does not trust in others until then.
+# An API server may use a replaced bundle for another minute. Another replica learns of the next CA
+# within 20 s.
 OVERLAP: Final = timedelta(seconds=90)
-# The same as a share of short lives: the change of a CA has a third of a life to happen in.
+# The same as a share of a short life: a change of CA must fit into a third of it.
 _OVERLAP_SHARE: Final = 12
-# A replica that reads no Secret for so long still serves a leaf of the old CA.
+# A replica that could not read the Secret for this long still serves a leaf of the old CA.
 _KEEP_OLD: Final = timedelta(days=1)
 _KEEP_OLD_SHARE: Final = 6
-# How many overlaps a published bundle is waited for where the end is near already.
+# How many overlaps to wait for bundles when the end is near.
 _PATIENCE: Final = 5
-
-# The least part of an expiration that a CA must have left to sign: as a matter of course, as the
-# next CA, and where a leaf is needed at once.
+# The share of an expiration that a CA must have left to sign: normally, as the next CA, and where a
+# leaf is needed at once.
 _ROOM: Final = 3 / 4
 _ROOM_NEXT: Final = 1 / 4
 _ROOM_AT_ONCE: Final = 1 / 8
-
 _SHORTEST_CA: Final = timedelta(days=365)
 _CA_LIVES: Final = 5
+# Common name of every leaf issued by this operator and grafana's.
+LEAF_NAME: Final = "rollout-operator"
+_NAME_FLAG: Final = "-server-tls.self-signed-cert.secret-name"
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What the certificates should be like."""
-
     names: tuple[str, ...]
-    """DNS names; callers use the first, a leaf that lacks it is replaced."""
+    """DNS names; callers use the first."""
     organisation: str
     expiration: timedelta
     """How long a leaf lasts."""
     ca_life: timedelta
-    """How long a CA lasts: no less than `expiration`."""
+    """At least `expiration`."""
 
 
 class Validity(msgspec.Struct, frozen=True, kw_only=True):
-    """From when to when a certificate holds."""
-
     start: datetime
     end: datetime
 
     def covers(self, now: datetime) -> bool:
-        """Return whether it holds at `now`."""
         return self.start <= now < self.end
 
     def text(self) -> str:
-        """Return both ends as text."""
         return f"{format_rfc3339(self.start)} to {format_rfc3339(self.end)}"
 
 
 class BrokenCertificate(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing that could be served: missing, unreadable, or parts that do not fit together."""
+    """Missing, unreadable, or parts that do not fit together."""
 
     problem: str
 
 
 class UsableCertificate(msgspec.Struct, frozen=True, kw_only=True):
-    """A leaf with its key, signed by a CA that is there too."""
+    """A leaf with its key, and the CA that signed it."""
 
     names: tuple[str, ...]
-    """DNS names that the leaf proves."""
+    """DNS names in the leaf."""
     leaf: Validity
-    """Of the whole served chain: no longer than any certificate in it."""
+    """Of the whole served chain."""
     ca: Validity
     may_sign: bool = False
     """Whether the key of the CA is there."""
     next_ca: Validity | None = None
-    """A CA with its key, ready to be used."""
+    """A CA with its key, to be used next."""
     next_published_for: timedelta | None = None
-    """For how long every caller's bundle has held the next CA; None where a bundle does not."""
+    """How long every caller's bundle has held the next CA."""
     old_ca: Validity | None = None
 
 
 @unique
 class CertificateStep(StrEnum):
-    """What to change."""
-
     KEEP = "keep"
     ISSUE_LEAF = "issue_leaf"
     """Under the CA that is in use."""
@@ -115,22 +104,121 @@ class CertificateStep(StrEnum):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """The next step, and why."""
-
     step: CertificateStep
     reason: str
     may_serve: bool = True
-    """Whether callers accept what is held until the step is done."""
+    """Whether callers accept the current leaf until the step is done."""
     trusts_old: bool = False
-    """Whether the CA in use stays published after a new start: other replicas may serve by it."""
+    """Whether the CA stays published after START_OVER: other replicas may still use it."""
     requeue_at: datetime | None = None
-    """When to decide again at the latest; only where it is kept."""
+    """When to decide again at the latest, after KEEP."""
+
+
+class _Case:
+    """What is held and wanted, and the times that follow."""
+
+    def __init__(self, held: UsableCertificate, wanted: Wanted, now: datetime) -> None:
+        self.held = held
+        self.wanted = wanted
+        self.now = now
+        # Leaves are backdated: their intended life counts.
+        self.life = min(held.leaf.end - held.leaf.start, wanted.expiration)
+        self.end = min(held.leaf.end, held.ca.end)
+        self.overlap = min(OVERLAP, self.life / _OVERLAP_SHARE)
+
+    def has_room(self, ca: Validity, share: float, *, at: datetime | None = None) -> bool:
+        """Return whether a CA is valid now, and at `at` has a share of an expiration left."""
+        left = ca.end - max(self.now, at or self.now)
+        return ca.covers(self.now) and left >= self.wanted.expiration * share
+
+    @property
+    def third(self) -> datetime:
+        """Return when a third of the life is left."""
+        return self.end - self.life / 3
+
+    @property
+    def may_issue(self) -> bool:
+        """Return whether the current CA signs the next leaf."""
+        return self.held.may_sign and self.has_room(self.held.ca, _ROOM, at=self.third)
+
+    @property
+    def usable_next(self) -> Validity | None:
+        ca = self.held.next_ca
+        return ca if ca is not None and self.has_room(ca, _ROOM_NEXT) else None
+
+    @property
+    def due(self) -> datetime:
+        """Return when to renew: a change of CA must be over before a third is left."""
+        return self.third - (timedelta(0) if self.may_issue else 2 * self.overlap)
+
+    def forced(self, next_ca: Validity) -> datetime:
+        """Return how long to wait for the next CA to be published everywhere."""
+        introduced = next_ca.start + BACKDATING
+        patience = min(introduced + _PATIENCE * self.overlap, self.end - 2 * self.overlap)
+        return max(self.end - self.life / 8, patience)
+
+    def drop_due(self, old: Validity) -> datetime:
+        switched = self.held.leaf.start + BACKDATING
+        return min(switched + min(_KEEP_OLD, self.life / _KEEP_OLD_SHARE), old.end)
+
+
+class Marks(msgspec.Struct, frozen=True, kw_only=True):
+    """Signs of whose a Secret is."""
+
+    is_labelled: bool = False
+    leaf_name: str = ""
+    """Common name of its leaf."""
+    is_empty: bool = False
+    """Absent, or without data and of no specific type."""
+    is_known: bool = False
+    """The very object, by UID, that this process has served from."""
+    is_immutable: bool = False
+
+    @property
+    def is_ours(self) -> bool:
+        is_issued = self.leaf_name == LEAF_NAME
+        return self.is_labelled or is_issued or self.is_empty or self.is_known
+
+
+def plan_secret(
+    marks: Marks, facts: BrokenCertificate | UsableCertificate, wanted: Wanted, now: datetime
+) -> Decision:
+    """Return the next step for the Secret: `LEAVE` where only a person can help."""
+    if not marks.is_ours:
+        reason = (
+            "not ours: it has data of its own, but neither the label"
+            f" {CERTIFICATE_LABEL} nor a certificate of {LEAF_NAME}. Nothing is written: give"
+            f" another name by {_NAME_FLAG}, or delete it where nothing else needs it"
+        )
+        return Decision(step=CertificateStep.LEAVE, reason=reason, may_serve=False)
+    if isinstance(facts, UsableCertificate) and marks.leaf_name != LEAF_NAME:
+        # Ours once, and overwritten since: neither served nor trusted.
+        facts = BrokenCertificate(
+            problem=f"cert: issued to {quote(marks.leaf_name)}, not to {LEAF_NAME}"
+        )
+    decision = plan_certificate(facts, wanted, now)
+    if not marks.is_immutable or decision.step is CertificateStep.KEEP:
+        return decision
+    reason = (
+        f"immutable, and has to be written: {decision.reason}. Delete it, or give another name by"
+        f" {_NAME_FLAG}"
+    )
+    return Decision(step=CertificateStep.LEAVE, reason=reason, may_serve=decision.may_serve)
+
+
+def plan_certificate(
+    facts: BrokenCertificate | UsableCertificate, wanted: Wanted, now: datetime
+) -> Decision:
+    if isinstance(facts, BrokenCertificate):
+        return Decision(step=CertificateStep.START_OVER, reason=facts.problem, may_serve=False)
+    case = _Case(facts, wanted, now)
+    return _repair(case) or _renewal(case) or _tidy(case) or _rest(case)
 
 
 def choose_names(dns_name: str, cluster_domain: str) -> tuple[str, ...]:
-    """Return the names of a leaf: `dns_name`, then its long form where it is that of a Service.
+    """Return the names of a leaf: `dns_name`, and its long form for a Service.
 
-    Raises ConfigError naming the flag where no certificate can hold it.
+    Raises ConfigError.
     """
     if not dns_name or not dns_name.isascii() or not dns_name.isprintable() or " " in dns_name:
         raise ConfigError(f"-server-tls.self-signed-cert.dns-name: {quote(dns_name)} is no name")
@@ -141,78 +229,19 @@ def choose_names(dns_name: str, cluster_domain: str) -> tuple[str, ...]:
 
 
 def choose_ca_life(expiration: timedelta) -> timedelta:
-    """Return how long a CA lasts whose leaves last `expiration`."""
     return max(expiration * _CA_LIVES, _SHORTEST_CA)
 
 
 def matches_name(pattern: str, name: str) -> bool:
-    """Return whether a name in a certificate covers `name`; `*` stands for one whole label."""
+    """Return whether a certificate's name covers `name`; `*` stands for one label."""
     pattern, name = pattern.lower(), name.lower()
     if pattern.startswith("*."):
         return pattern[1:] == name[name.find(".") :]
     return pattern == name
 
 
-def plan_certificate(
-    facts: BrokenCertificate | UsableCertificate, wanted: Wanted, now: datetime
-) -> Decision:
-    """Return the next step for what the Secret holds."""
-    if isinstance(facts, BrokenCertificate):
-        return Decision(step=CertificateStep.START_OVER, reason=facts.problem, may_serve=False)
-    case = _Case(facts, wanted, now)
-    return _repair(case) or _renewal(case) or _tidy(case) or _rest(case)
-
-
-class _Case:
-    """What is held, what is wanted and what time it is, with what follows for the times."""
-
-    def __init__(self, held: UsableCertificate, wanted: Wanted, now: datetime) -> None:
-        self.held = held
-        self.wanted = wanted
-        self.now = now
-        # Our leaves start before they were issued: what counts is how long they were meant to last.
-        self.life = min(held.leaf.end - held.leaf.start, wanted.expiration)
-        self.end = min(held.leaf.end, held.ca.end)
-        self.overlap = min(OVERLAP, self.life / _OVERLAP_SHARE)
-
-    def has_room(self, ca: Validity, share: float, *, at: datetime | None = None) -> bool:
-        """Return whether the CA is valid now, and later on has a share of an expiration left."""
-        left = ca.end - max(self.now, at or self.now)
-        return ca.covers(self.now) and left >= self.wanted.expiration * share
-
-    @property
-    def third(self) -> datetime:
-        """Return when a third of life is left."""
-        return self.end - self.life / 3
-
-    @property
-    def may_issue(self) -> bool:
-        """Return whether the CA in use is to sign the next leaf, or a leaf that is due already."""
-        return self.held.may_sign and self.has_room(self.held.ca, _ROOM, at=self.third)
-
-    @property
-    def usable_next(self) -> Validity | None:
-        ca = self.held.next_ca
-        return ca if ca is not None and self.has_room(ca, _ROOM_NEXT) else None
-
-    @property
-    def due(self) -> datetime:
-        """Return when to renew, early enough that a change of CA is over before a third is left."""
-        return self.third - (timedelta(0) if self.may_issue else 2 * self.overlap)
-
-    def forced(self, next_ca: Validity) -> datetime:
-        """Return until when the next CA waits for being published everywhere."""
-        introduced = next_ca.start + BACKDATING
-        patience = min(introduced + _PATIENCE * self.overlap, self.end - 2 * self.overlap)
-        return max(self.end - self.life / 8, patience)
-
-    def drop_due(self, old: Validity) -> datetime:
-        switched = self.held.leaf.start + BACKDATING
-        return min(switched + min(_KEEP_OLD, self.life / _KEEP_OLD_SHARE), old.end)
-
-
 def _repair(case: _Case) -> Decision | None:
-    """Return what is to be done at once where callers refuse the leaf that is held."""
+    """Return what to do at once where callers refuse the current leaf."""
     held = case.held
     if not held.ca.covers(case.now):
         return _replace(case, f"the ca is not valid now, but from {held.ca.text()}")
@@ -238,7 +267,6 @@ def _replace(case: _Case, reason: str) -> Decision:
 
 
 def _renewal(case: _Case) -> Decision | None:
-    """Return the step towards the next leaf where its time has come."""
     if case.now < case.due:
         return None
     next_ca = case.usable_next
@@ -287,55 +315,3 @@ def _rest(case: _Case) -> Decision:
     times = [case.due] if old is None else [case.due, case.drop_due(old)]
     reason = f"the certificate is good until {format_rfc3339(case.end)}"
     return Decision(step=CertificateStep.KEEP, reason=reason, requeue_at=min(times))
-
-
-LEAF_NAME: Final = "rollout-operator"
-"""Common name of every leaf that this operator and grafana's issue."""
-
-_NAME_FLAG: Final = "-server-tls.self-signed-cert.secret-name"
-
-
-class Marks(msgspec.Struct, frozen=True, kw_only=True):
-    """What says whose a Secret is."""
-
-    is_labelled: bool = False
-    """Whether it carries our label."""
-    leaf_name: str = ""
-    """Common name of the leaf in it, empty where none can be read."""
-    is_empty: bool = False
-    """Whether it is absent, or has no data and no type that says what its data is for."""
-    is_known: bool = False
-    """Whether it is the very object, by UID, that this process has served from."""
-    is_immutable: bool = False
-
-    @property
-    def is_ours(self) -> bool:
-        """Return whether it may be written."""
-        is_issued = self.leaf_name == LEAF_NAME
-        return self.is_labelled or is_issued or self.is_empty or self.is_known
-
-
-def plan_secret(
-    marks: Marks, facts: BrokenCertificate | UsableCertificate, wanted: Wanted, now: datetime
-) -> Decision:
-    """Return the next step for the Secret; `LEAVE` where only a person can help."""
-    if not marks.is_ours:
-        reason = (
-            "not ours: it has data of its own, but neither the label"
-            f" {CERTIFICATE_LABEL} nor a certificate of {LEAF_NAME}. Nothing is written: give"
-            f" another name by {_NAME_FLAG}, or delete it where nothing else needs it"
-        )
-        return Decision(step=CertificateStep.LEAVE, reason=reason, may_serve=False)
-    if isinstance(facts, UsableCertificate) and marks.leaf_name != LEAF_NAME:
-        # Ours once, and overwritten since: neither served nor trusted.
-        facts = BrokenCertificate(
-            problem=f"cert: issued to {quote(marks.leaf_name)}, not to {LEAF_NAME}"
-        )
-    decision = plan_certificate(facts, wanted, now)
-    if not marks.is_immutable or decision.step is CertificateStep.KEEP:
-        return decision
-    reason = (
-        f"immutable, and has to be written: {decision.reason}. Delete it, or give another name by"
-        f" {_NAME_FLAG}"
-    )
-    return Decision(step=CertificateStep.LEAVE, reason=reason, may_serve=decision.may_serve)

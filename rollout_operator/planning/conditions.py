@@ -1,9 +1,7 @@
-"""Conditions in the `status` of an object: what is found now, since when, and how it is shown.
+"""Conditions in the `status` of objects, and those of a policy.
 
-The conditions of a policy: what holds of it, and why not.
-
-`Ready` is what scripts wait for: everything updated and available. `Reconciling` and `Stalled` are
-for readers that know no kind of ours: at most one of them is true, and then it is not `Ready`.
+Scripts wait for `Ready`: everything updated and available. `Reconciling` and `Stalled` are for
+tools that know no kind of ours: at most one of them is true, and then `Ready` is not.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -28,10 +26,49 @@ from rollout_operator.model.policy import (
 from rollout_operator.model.units import format_rfc3339, parse_rfc3339
 from rollout_operator.planning.wording import cut, one_line
 
+ACCEPTED: Final = "Accepted"
+ZONES_RESOLVED: Final = "ZonesResolved"
+PROGRESSING: Final = "Progressing"
+READY: Final = "Ready"
+RECONCILING: Final = "Reconciling"
+STALLED: Final = "Stalled"
+TYPES: Final = (ACCEPTED, ZONES_RESOLVED, PROGRESSING, READY, RECONCILING, STALLED)
+DEADLINE_EXCEEDED: Final = "ProgressDeadlineExceeded"
+NOT_ON_DELETE: Final = "UpdateStrategyNotOnDelete"
+SPANS_ZONES: Final = "StatefulSetSpansZones"
+INTERVAL_WAIT: Final = "IntervalWait"
+SEVERAL_ZONES: Final = "MultipleZonesUnavailable"
+_UP_TO_DATE: Final = "UpToDate"
+_ZONE_NOT_READY: Final = "ZoneNotReady"
+_BLOCKED: Final = "Blocked"
+_ROLLING_OUT: Final = "RollingOut"
+# Reasons of `Ready`; for all other codes it is RollingOut.
+_READY_REASONS: Final[Mapping[Code, str]] = {
+    Code.UP_TO_DATE: _UP_TO_DATE,
+    Code.NO_STATEFUL_SETS: "NoStatefulSets",
+    Code.STATEFUL_SET_SPANS_ZONES: SPANS_ZONES,
+    Code.WRONG_STRATEGY: NOT_ON_DELETE,
+    Code.SEVERAL_ZONES_NOT_READY: SEVERAL_ZONES,
+    Code.ZONE_LEFT_SHORT: "ZoneLeftShort",
+    Code.ZONE_NOT_READY: _ZONE_NOT_READY,
+    Code.PAUSED_ZONE_NOT_READY: _ZONE_NOT_READY,
+    Code.BUDGET_USED: _ZONE_NOT_READY,
+    Code.PODS_STARTING: _ZONE_NOT_READY,
+}
+_PAUSES: Final = frozenset({Code.PAUSED, Code.POLICY_PAUSED})
+_AT_REST: Final = frozenset({Code.UP_TO_DATE, Code.NO_STATEFUL_SETS}) | _PAUSES
+_BLOCKED_PHASES: Final = (PolicyPhase.BLOCKED, PolicyPhase.INVALID)
+# All that block a policy; never renamed (MAZ-52).
+REASONS: Final = (
+    *(str(code) for code in PolicyRefusalCode),
+    SPANS_ZONES,
+    NOT_ON_DELETE,
+    SEVERAL_ZONES,
+    DEADLINE_EXCEEDED,
+)
+
 
 class ConditionFinding(msgspec.Struct, frozen=True):
-    """What one condition is to say."""
-
     type: str
     is_true: bool
     reason: str
@@ -46,16 +83,16 @@ def stamp_conditions(
     generation: int,
     now: datetime,
 ) -> tuple[StatusCondition, ...]:
-    """Return conditions for the findings, then those of `before` that are not of our `types`.
+    """Return conditions for the findings, then those of `before` of other `types`.
 
-    A condition keeps its time while its status holds on.
+    A condition keeps its time as long as its status.
     """
     own = tuple(
         StatusCondition(
             type=finding.type,
             status=str(finding.is_true),
             reason=finding.reason,
-            # A terminal shows it: what it quotes of a tenant must not steer that.
+            # A terminal shows it, and it may quote a tenant.
             message=one_line(finding.text),
             last_transition_time=_choose_time(finding, before, now),
             observed_generation=generation,
@@ -69,7 +106,6 @@ def stamp_conditions(
 
 
 def describe_conditions(conditions: Iterable[StatusCondition]) -> Iterator[ConditionDescription]:
-    """Yield conditions in their order as every outlet shows them."""
     for condition in conditions:
         yield ConditionDescription(
             type=condition.type,
@@ -81,70 +117,11 @@ def describe_conditions(conditions: Iterable[StatusCondition]) -> Iterator[Condi
 
 
 def parse_time(text: str | UnsetType) -> datetime | None:
-    """Return a time of a status, None where there is none or it cannot be read."""
+    """Return a time of a status, None if it is absent or cannot be parsed."""
     try:
         return None if isinstance(text, UnsetType) else parse_rfc3339(text)
     except InvalidInput:
         return None
-
-
-def _choose_time(
-    finding: ConditionFinding, before: Iterable[StatusCondition], now: datetime
-) -> str:
-    wanted = (finding.type, str(finding.is_true))
-    same = (
-        status_condition
-        for status_condition in before
-        if (status_condition.type, status_condition.status) == wanted
-    )
-    kept = next((condition.last_transition_time for condition in same), "")
-    return kept or format_rfc3339(now.replace(microsecond=0))
-
-
-ACCEPTED: Final = "Accepted"
-ZONES_RESOLVED: Final = "ZonesResolved"
-PROGRESSING: Final = "Progressing"
-READY: Final = "Ready"
-RECONCILING: Final = "Reconciling"
-STALLED: Final = "Stalled"
-TYPES: Final = (ACCEPTED, ZONES_RESOLVED, PROGRESSING, READY, RECONCILING, STALLED)
-
-DEADLINE_EXCEEDED: Final = "ProgressDeadlineExceeded"
-NOT_ON_DELETE: Final = "UpdateStrategyNotOnDelete"
-SPANS_ZONES: Final = "StatefulSetSpansZones"
-INTERVAL_WAIT: Final = "IntervalWait"
-SEVERAL_ZONES: Final = "MultipleZonesUnavailable"
-_UP_TO_DATE: Final = "UpToDate"
-_ZONE_NOT_READY: Final = "ZoneNotReady"
-_BLOCKED: Final = "Blocked"
-_ROLLING_OUT: Final = "RollingOut"
-
-# What the resource calls a code; of all that are not here it is enough that pods roll out.
-_READY_REASONS: Final[Mapping[Code, str]] = {
-    Code.UP_TO_DATE: _UP_TO_DATE,
-    Code.NO_STATEFUL_SETS: "NoStatefulSets",
-    Code.STATEFUL_SET_SPANS_ZONES: SPANS_ZONES,
-    Code.WRONG_STRATEGY: NOT_ON_DELETE,
-    Code.SEVERAL_ZONES_NOT_READY: SEVERAL_ZONES,
-    Code.ZONE_LEFT_SHORT: "ZoneLeftShort",
-    Code.ZONE_NOT_READY: _ZONE_NOT_READY,
-    Code.PAUSED_ZONE_NOT_READY: _ZONE_NOT_READY,
-    Code.BUDGET_USED: _ZONE_NOT_READY,
-    Code.PODS_STARTING: _ZONE_NOT_READY,
-}
-_PAUSES: Final = frozenset({Code.PAUSED, Code.POLICY_PAUSED})
-# A policy that is paused, or has nothing to do, is on its way nowhere.
-_AT_REST: Final = frozenset({Code.UP_TO_DATE, Code.NO_STATEFUL_SETS}) | _PAUSES
-_BLOCKED_PHASES: Final = (PolicyPhase.BLOCKED, PolicyPhase.INVALID)
-# Reasons of conditions, which are never renamed (MAZ-52).
-REASONS: Final = (
-    *(str(code) for code in PolicyRefusalCode),
-    SPANS_ZONES,
-    NOT_ON_DELETE,
-    SEVERAL_ZONES,
-    DEADLINE_EXCEEDED,
-)
-"""All that block a policy."""
 
 
 def render_conditions(
@@ -155,7 +132,6 @@ def render_conditions(
     generation: int,
     now: datetime,
 ) -> tuple[StatusCondition, ...]:
-    """Return the conditions of a policy in service; `before` has those that they replace."""
     text, code = _explain(plan), _find_code(plan)
     is_ready = code is Code.UP_TO_DATE
     reason = _READY_REASONS.get(code, _ROLLING_OUT) if code else _ROLLING_OUT
@@ -178,7 +154,6 @@ def render_conditions(
 def render_refusal(
     refused: RefusedPolicy, *, before: PolicyStatus, now: datetime
 ) -> tuple[StatusCondition, ...]:
-    """Return the conditions of a policy that is not in service."""
     reason = refused.refusals[0].code
     text = "; ".join(refusal.text for refusal in refused.refusals)
     findings = (
@@ -193,8 +168,35 @@ def render_refusal(
     )
 
 
+def has_outdated(plan: PolicyPlan) -> bool:
+    """Return whether pods are to be replaced, of StatefulSets that are not paused."""
+    sets = (sts for zone in plan.zones for sts in zone.sets)
+    return any(sts.outdated for sts in sets if not sts.is_paused)
+
+
+def list_blocking(status: PolicyStatus) -> tuple[str, ...]:
+    """Return the reasons that do not end by themselves: a person or the cluster must act."""
+    held = [status.get_reason(READY)] if status.phase in _BLOCKED_PHASES else []
+    if status.get_reason(PROGRESSING) == DEADLINE_EXCEEDED:
+        held.append(DEADLINE_EXCEEDED)
+    return tuple(held)
+
+
+def _choose_time(
+    finding: ConditionFinding, before: Iterable[StatusCondition], now: datetime
+) -> str:
+    wanted = (finding.type, str(finding.is_true))
+    same = (
+        status_condition
+        for status_condition in before
+        if (status_condition.type, status_condition.status) == wanted
+    )
+    kept = next((condition.last_transition_time for condition in same), "")
+    return kept or format_rfc3339(now.replace(microsecond=0))
+
+
 def _explain(plan: PolicyPlan) -> str:
-    """Return what is waited for or, where pods go, which."""
+    """Return what is waited for, or which pods go."""
     going = plan.action.going if plan.action else ()
     return "; ".join(
         wait.text for wait in plan.waits or [replacement.reason for replacement in going]
@@ -226,23 +228,6 @@ def _describe_progress(plan: PolicyPlan, text: str) -> ConditionFinding:
         return ConditionFinding(PROGRESSING, True, INTERVAL_WAIT, text)
     if code in _PAUSES:
         return ConditionFinding(PROGRESSING, False, "Paused", text)
-    # Stopped as a whole it has no numbers, and may be up to date or not.
+    # Without numbers it may be up to date or not.
     is_done = code in _AT_REST or (bool(plan.zones) and not has_outdated(plan))
     return ConditionFinding(PROGRESSING, False, _UP_TO_DATE if is_done else _BLOCKED, text)
-
-
-def has_outdated(plan: PolicyPlan) -> bool:
-    """Return whether pods are to be replaced, of a StatefulSet that is not paused by itself."""
-    sets = (sts for zone in plan.zones for sts in zone.sets)
-    return any(sts.outdated for sts in sets if not sts.is_paused)
-
-
-def list_blocking(status: PolicyStatus) -> tuple[str, ...]:
-    """Return the reasons that block a policy now: a person or the cluster has to mend something.
-
-    A pause, a batch that is open and a zone that is not ready yet end by themselves.
-    """
-    held = [status.get_reason(READY)] if status.phase in _BLOCKED_PHASES else []
-    if status.get_reason(PROGRESSING) == DEADLINE_EXCEEDED:
-        held.append(DEADLINE_EXCEEDED)
-    return tuple(held)

@@ -1,13 +1,8 @@
-"""Delayed downscales: what a zone's annotations want, and which pods are un-prepared.
+"""Delayed downscales of zones that mirror (DELAY-01): which pods may go, which are un-prepared.
 
-Only of zones that mirror (DELAY-01). What the pods that are to go must say is decided in
-`pod_answers`, how they are called in `pods`.
-
-How far down a zone may go by the answers of its pods: DELAY-06 to 09, SEED-073 to 078.
-
-Each pod remembers by itself since when it is prepared; known here is only its last answer. Of all
-pods that are to go at all, a pod without a usable answer holds back the others, too: it is not
-known what it keeps. Whether the group lets the zone go is decided in `permission`.
+Each pod remembers since when it is prepared; known here is only its last answer. A pod in the range
+without a usable answer holds back the others too: it may hold data (DELAY-06..09, SEED-073..078).
+`pods` makes the calls, `scaling` asks the group.
 """
 
 from collections.abc import Iterator
@@ -27,163 +22,53 @@ from rollout_operator.planning.replicas import Delay, complain
 from rollout_operator.planning.requests import NoTarget, plan_delay_target, plan_endpoint
 from rollout_operator.planning.wording import join_names, verb
 
-# How often a pod is called again, or told again that it stays where it did not confirm: a pod that
-# has restarted its preparation is found out so much later at most.
+# How often a pod is called again, or told again that it stays if it did not confirm: a restarted
+# preparation is noticed at most this much later.
 CALL_AGAIN: Final = timedelta(minutes=1)
-# How often pods are un-prepared though nothing has changed (SEED-079): the process before
-# this may have called them.
+# How often pods are un-prepared as a routine (SEED-079): an earlier process may have called them.
 CANCEL_AGAIN: Final = timedelta(minutes=10)
-# So often a pod is called soon again which never confirmed that it stays.
+# How often a pod that never confirmed that it stays is called again soon.
 SOON_TRIES: Final = 5
-
-# No pod is prepared for longer than there are years; sums of longer times would not fit.
+# Sums with longer times would exceed what a datetime holds.
 _LONGEST: Final = timedelta(days=10_000 * 365)
-
 _UNUSABLE: Final = "no downscale until that is mended"
+# A downscale uses no older answers.
+FRESH: Final = timedelta(seconds=5)
 
 
 class StayingPods(msgspec.Struct, frozen=True, kw_only=True):
-    """The pods that are to be un-prepared, by DELETE."""
+    """The pods to un-prepare, by DELETE."""
 
     due: tuple[Endpoint, ...] = ()
-    """Those that we have called."""
+    """Pods that we have called."""
     routine: tuple[Endpoint, ...] = ()
-    """Those that another process may have called."""
+    """Pods that another process may have called."""
     requeue_after: timedelta | None = None
 
 
 class DelayedPod(msgspec.Struct, frozen=True, kw_only=True):
-    """One pod of a zone, and what passed between us and it."""
-
     ordinal: int
     pod: Pod
     calls: PodCalls
 
 
-def read_delay(sts: StatefulSet) -> Delay | Reason | None:
-    """Return the delay of a mirroring zone, why it cannot be read, or None where there is none.
-
-    DELAY-01 to 03: a delay needs both annotations, and one of no time is none.
-    """
-    text, url = _read_both(sts)
-    if not text or not url:
-        return None
-    try:
-        span = min(parse_prometheus_duration(text), _LONGEST)
-    except InvalidInput as error:
-        return complain(sts, Code.BAD_DELAY, DOWNSCALE_DELAY, f"{error}; {_UNUSABLE}")
-    if not span:
-        return None
-    target = plan_delay_target(url, sts.service_name)
-    if isinstance(target, NoTarget):
-        why = f"StatefulSet {sts.name}: {target.problem}; {_UNUSABLE}"
-        return Reason(Code.BAD_DELAY, why, Severity.WARN, sts.name)
-    return Delay(span=span, target=target)
-
-
-def find_half_delay(sts: StatefulSet) -> Reason | None:
-    """Return a warning where one of two annotations is missing: then nothing is delayed."""
-    text, url = _read_both(sts)
-    if bool(text) == bool(url):
-        return None
-    there, missing = DOWNSCALE_DELAY, DOWNSCALE_DELAY_URL
-    if url:
-        there, missing = missing, there
-    why = f"annotation {missing} is not set or empty: downscales are not delayed"
-    return complain(sts, Code.BAD_DELAY, there, why)
-
-
-def choose_staying(
-    zone: Zone, replicas: int, delay: Delay, scaling: ScalingSnapshot
-) -> StayingPods:
-    """Return which of the lowest `replicas` pods is to be un-prepared (DELAY-05, 06, 10).
-
-    What a downscale that may still persist takes away is left alone (SI-12).
-    """
-    underway = scaling.group.downscale
-    if underway is not None and underway.zone == zone.sts.name:
-        replicas = min(replicas, underway.replicas_to)
-    due: list[Endpoint] = []
-    routine: list[Endpoint] = []
-    waits: list[timedelta] = []
-    first = zone.sts.first_ordinal
-    for delayed in list_delayed(zone, range(first, first + replicas), scaling):
-        wait = _next_cancel(delayed.calls, scaling.group.now)
-        if explain_absence(delayed.pod):
-            continue
-        if wait > timedelta(0):
-            waits.append(wait)
-            continue
-        endpoint = plan_endpoint(delayed.pod, delay.target, scaling.cluster_domain)
-        if not isinstance(endpoint, str):
-            (routine if delayed.calls.answer is None else due).append(endpoint)
-    requeue_after = min(waits, default=None)
-    return StayingPods(due=tuple(due), routine=tuple(routine), requeue_after=requeue_after)
-
-
-def list_delayed(zone: Zone, ordinals: range, scaling: ScalingSnapshot) -> list[DelayedPod]:
-    """Return the pods of a zone in a range of ordinals, highest first."""
-    return [
-        DelayedPod(ordinal=ordinal, pod=pod, calls=scaling.pod_calls.get(pod.uid, PodCalls()))
-        for ordinal, pod in reversed(zone.list_pods(ordinals))
-    ]
-
-
-def compute_late(calls: PodCalls, scaling: ScalingSnapshot) -> timedelta:
-    """Return for how long a pod may still act on a call that it stays; zero or less: no longer."""
-    if calls.unanswered_at is None:
-        return timedelta(0)
-    return scaling.late_calls - abs(scaling.group.now - calls.unanswered_at)
-
-
-def explain_absence(pod: Pod) -> str:
-    """Return why a pod cannot be called, empty where it can."""
-    if pod.is_terminating:
-        return "is terminating"
-    return "" if pod.phase == "Running" else f"does not run (phase {pod.phase or 'none'})"
-
-
-def _read_both(sts: StatefulSet) -> tuple[str, str]:
-    annotations = sts.annotations
-    return annotations.get(DOWNSCALE_DELAY, ""), annotations.get(DOWNSCALE_DELAY_URL, "")
-
-
-def _next_cancel(calls: PodCalls, now: datetime) -> timedelta:
-    """Return how long a pod need not be un-prepared; zero or less: now."""
-    times = [time for time in (calls.cancelled_at, calls.tried_at) if time is not None]
-    if not times:
-        return timedelta(0)
-    # A pod that this process never reached may have been called by the process before (LI-05). A
-    # pod that does not know the call is not called every minute for ever (LI-11).
-    is_unheard = calls.cancelled_at is None and 0 < calls.tries <= SOON_TRIES
-    is_due = calls.answer is not None or is_unheard
-    return (CALL_AGAIN if is_due else CANCEL_AGAIN) - abs(now - max(times))
-
-
-# A downscale rests only on answers that are not older.
-FRESH: Final = timedelta(seconds=5)
-
-
 class WantedDownscale(msgspec.Struct, frozen=True, kw_only=True):
-    """A downscale that is wanted of a zone."""
-
     zone: Zone
     replicas_from: int
     replicas_to: int
     change: str
-    """How the reasons begin, such as `zone-b mirrors Deployment.apps demo: 5 → 3`."""
+    """Begins the reasons, such as `zone-b mirrors Deployment.apps demo: 5 → 3`."""
     is_forced: bool = False
-    """Whether a person forces it: pods that do not run are not waited for."""
+    """Whether a person forces it: then pods that do not run are not waited for."""
 
     @property
     def ordinals(self) -> range:
-        """Return the ordinals that are to go."""
         first = self.zone.sts.first_ordinal
         return range(first + self.replicas_to, first + self.replicas_from)
 
     @property
     def used(self) -> range:
-        """Return those of them that hold something, or may."""
+        """Return the ordinals that hold data, or may."""
         ordinals = self.ordinals
         last = self.zone.sts.first_ordinal + count_used(self.zone)
         return range(ordinals.start, max(ordinals.start, min(ordinals.stop, last)))
@@ -193,33 +78,32 @@ class PodAnswers(msgspec.Struct, frozen=True, kw_only=True):
     """How far down the answers of pods allow a zone to go."""
 
     replicas: int
-    """The count that they allow."""
     wait: Reason | None = None
-    """Why none may go; None where some may."""
+    """Why no pod may go."""
     post: tuple[Endpoint, ...] = ()
-    """Pods that are to be called, whatever else becomes of the zone."""
+    """Pods to call in any case."""
     confirm: tuple[Endpoint, ...] = ()
-    """Pods that must be called once more before any goes, those of `post` included."""
+    """Pods that must confirm once more before any goes, including `post`."""
     has_new: bool = False
     """Whether some of `post` were not called before."""
     requeue_after: timedelta | None = None
 
 
 class _Findings(msgspec.Struct):
-    """What was found so far, from the highest ordinal on."""
+    """Collected from the highest ordinal down."""
 
     problems: list[str] = []
     """Each names the pod that gave no time."""
     silent: list[str] = []
-    """Names of pods that were not called before."""
+    """Names of pods not called before."""
     unanswered: list[str] = []
     """Names of pods that may still act on a call that they stay."""
     early: list[tuple[int, Reason]] = []
-    """Ordinals of pods that are prepared, but not for long enough."""
+    """Ordinals of pods not prepared for long enough."""
     post: list[Endpoint] = []
     stale: list[DelayedPod] = []
     times: list[timedelta] = []
-    """When something else falls due."""
+    """When something falls due."""
 
 
 def evaluate_answers(
@@ -227,7 +111,7 @@ def evaluate_answers(
 ) -> PodAnswers:
     """Return how far down a zone may go now, and which pods to call for that.
 
-    Newcomers have nothing to say: they go like ordinals without a pod (D-67).
+    Newcomers are not asked: they go like ordinals without a pod (D-67).
     """
     findings = _Findings(
         problems=[] if downscale.is_forced else list(_list_empty_ordinals(downscale))
@@ -255,6 +139,106 @@ def evaluate_answers(
     )
 
 
+def choose_staying(
+    zone: Zone, replicas: int, delay: Delay, scaling: ScalingSnapshot
+) -> StayingPods:
+    """Return which of the lowest `replicas` pods to un-prepare (DELAY-05, 06, 10).
+
+    Pods that a pending downscale may still take are left alone (SI-12).
+    """
+    underway = scaling.group.downscale
+    if underway is not None and underway.zone == zone.sts.name:
+        replicas = min(replicas, underway.replicas_to)
+    due: list[Endpoint] = []
+    routine: list[Endpoint] = []
+    waits: list[timedelta] = []
+    first = zone.sts.first_ordinal
+    for delayed in list_delayed(zone, range(first, first + replicas), scaling):
+        wait = _next_cancel(delayed.calls, scaling.group.now)
+        if explain_absence(delayed.pod):
+            continue
+        if wait > timedelta(0):
+            waits.append(wait)
+            continue
+        endpoint = plan_endpoint(delayed.pod, delay.target, scaling.cluster_domain)
+        if not isinstance(endpoint, str):
+            (routine if delayed.calls.answer is None else due).append(endpoint)
+    requeue_after = min(waits, default=None)
+    return StayingPods(due=tuple(due), routine=tuple(routine), requeue_after=requeue_after)
+
+
+def read_delay(sts: StatefulSet) -> Delay | Reason | None:
+    """Return the delay of a mirroring zone, or why it cannot be read (DELAY-01..03).
+
+    It needs both annotations; a delay of zero is none.
+    """
+    text, url = _read_both(sts)
+    if not text or not url:
+        return None
+    try:
+        span = min(parse_prometheus_duration(text), _LONGEST)
+    except InvalidInput as error:
+        return complain(sts, Code.BAD_DELAY, DOWNSCALE_DELAY, f"{error}; {_UNUSABLE}")
+    if not span:
+        return None
+    target = plan_delay_target(url, sts.service_name)
+    if isinstance(target, NoTarget):
+        why = f"StatefulSet {sts.name}: {target.problem}; {_UNUSABLE}"
+        return Reason(Code.BAD_DELAY, why, Severity.WARN, sts.name)
+    return Delay(span=span, target=target)
+
+
+def find_half_delay(sts: StatefulSet) -> Reason | None:
+    """Warn where one of the two annotations is missing: then nothing is delayed."""
+    text, url = _read_both(sts)
+    if bool(text) == bool(url):
+        return None
+    there, missing = DOWNSCALE_DELAY, DOWNSCALE_DELAY_URL
+    if url:
+        there, missing = missing, there
+    why = f"annotation {missing} is not set or empty: downscales are not delayed"
+    return complain(sts, Code.BAD_DELAY, there, why)
+
+
+def list_delayed(zone: Zone, ordinals: range, scaling: ScalingSnapshot) -> list[DelayedPod]:
+    """Return the pods in a range of ordinals, highest first."""
+    return [
+        DelayedPod(ordinal=ordinal, pod=pod, calls=scaling.pod_calls.get(pod.uid, PodCalls()))
+        for ordinal, pod in reversed(zone.list_pods(ordinals))
+    ]
+
+
+def compute_late(calls: PodCalls, scaling: ScalingSnapshot) -> timedelta:
+    """Return how long a pod may still act on an unanswered call that it stays; may be negative."""
+    if calls.unanswered_at is None:
+        return timedelta(0)
+    return scaling.late_calls - abs(scaling.group.now - calls.unanswered_at)
+
+
+def explain_absence(pod: Pod) -> str:
+    """Return why a pod cannot be called, empty where it can."""
+    if pod.is_terminating:
+        return "is terminating"
+    return "" if pod.phase == "Running" else f"does not run (phase {pod.phase or 'none'})"
+
+
+def _read_both(sts: StatefulSet) -> tuple[str, str]:
+    annotations = sts.annotations
+    return annotations.get(DOWNSCALE_DELAY, ""), annotations.get(DOWNSCALE_DELAY_URL, "")
+
+
+def _next_cancel(calls: PodCalls, now: datetime) -> timedelta:
+    """Return how long until a pod is un-prepared again; zero or less is now."""
+    times = [time for time in (calls.cancelled_at, calls.tried_at) if time is not None]
+    if not times:
+        return timedelta(0)
+    # A pod never reached may have been called by an earlier process (LI-05). One that does not know
+    # the call is not called every minute forever (LI-11).
+    is_unheard = calls.cancelled_at is None and 0 < calls.tries <= SOON_TRIES
+    is_due = calls.answer is not None or is_unheard
+    return (CALL_AGAIN if is_due else CANCEL_AGAIN) - abs(now - max(times))
+
+
 def _evaluate_pod(
     delayed: DelayedPod,
     downscale: WantedDownscale,
@@ -269,7 +253,7 @@ def _evaluate_pod(
     if absence:
         findings.problems.append(f"{name} {absence}")
         return
-    # SI-10: what it says now may be reverted by a call that it has not answered.
+    # SI-10: a call that it has not answered may revert what it says now.
     late = compute_late(delayed.calls, scaling)
     if late > timedelta(0):
         findings.times.append(late)
@@ -300,7 +284,7 @@ def _evaluate_pod(
 
 
 def _must_repeat(answer: PodAnswer, span: timedelta, now: datetime) -> bool:
-    """Return whether an answer is too old for anything, or was given before its pod was due."""
+    """Return whether an answer is too old, or was given before the delay of its pod was over."""
     if abs(now - answer.called_at) >= _next_repeat(answer):
         return True
     return answer.since is not None and answer.called_at - answer.since < span <= now - answer.since
@@ -311,7 +295,7 @@ def _next_repeat(answer: PodAnswer) -> timedelta:
 
 
 def _confirm(findings: _Findings, delay: Delay, scaling: ScalingSnapshot) -> tuple[Endpoint, ...]:
-    """Return which pods to call once more; where a pod cannot be, it is a problem."""
+    """Return which pods to call once more; a pod that cannot be called is a problem."""
     uids = {endpoint.uid for endpoint in findings.post}
     calls = list(findings.post)
     for delayed in findings.stale:
@@ -326,7 +310,7 @@ def _confirm(findings: _Findings, delay: Delay, scaling: ScalingSnapshot) -> tup
 
 
 def _find_wait(downscale: WantedDownscale, findings: _Findings) -> Reason | None:
-    """Return why nothing at all is known of how far the zone may go."""
+    """Return why it is unknown how far the zone may go."""
     name = downscale.zone.sts.name
     if findings.problems:
         more = len(findings.problems) - 1
@@ -358,11 +342,10 @@ def _render_early(
 
 
 def _list_empty_ordinals(downscale: WantedDownscale) -> Iterator[str]:
-    """Return which of the ordinals are not held by a pod, and may be so only for the moment.
+    """Yield used ordinals whose pod cannot be read, or may be absent only for a moment.
 
-    Those above all others hold nothing once the set itself says that there is no pod of them: a
-    quota may keep them from being created for ever. An empty ordinal below a pod is always about to
-    be filled.
+    The highest ones hold nothing once the status counts no pod for them: a quota may keep them
+    absent forever. A gap below an existing pod is always about to be filled.
     """
     ordinals = downscale.used
     zone, sts = downscale.zone, downscale.zone.sts
@@ -380,7 +363,7 @@ def _list_empty_ordinals(downscale: WantedDownscale) -> Iterator[str]:
 
 
 def _explain_doubt(zone: Zone) -> str:
-    """Return why a pod that is not there may just be on its way back, empty where it is not."""
+    """Return why an absent pod may be on its way back, empty where it is not."""
     sts = zone.sts
     if is_behind(sts):
         return f"the status of {sts.name} does not show its newest spec yet"

@@ -1,13 +1,11 @@
-"""Render a decision for a policy as the `status` of its object, and read the last batch back.
+"""Render the decision for a policy as `status`, read it back, and choose Events from its changes.
 
-The status holds what must outlive the process: the last batch, since when its pause counts, and
-when the rollout began. All else in it is for people. Where everything is stopped before the zones
-are counted, the numbers stay as they were.
+The status holds what must outlive the process: the last batch, since when its pause counts, when
+the rollout began. The rest is for people. Where everything stops before the zones are counted, the
+numbers stay.
 
-Which news of a policy are worth a Kubernetes Event: what its status says now and did not before.
-
-So a process that starts anew repeats nothing. Events of the pods and StatefulSets that it replaces
-are those of a label group, and are left to `planning.events`.
+Events come from what the status says now and did not say before, so that a restarted process
+repeats none. Events of pods and StatefulSets are left to `events`, as in label groups.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -70,7 +68,7 @@ from rollout_operator.planning.conditions import (
 from rollout_operator.planning.policy_zones import count_zone, list_zones
 from rollout_operator.planning.wording import count, join_names, one_line
 
-# Whatever else holds a policy is waited for.
+# All other codes mean waiting.
 _PHASES: Final[Mapping[Code, PolicyPhase]] = {
     Code.UP_TO_DATE: PolicyPhase.IDLE,
     Code.NO_STATEFUL_SETS: PolicyPhase.IDLE,
@@ -81,12 +79,19 @@ _PHASES: Final[Mapping[Code, PolicyPhase]] = {
     Code.PAUSED: PolicyPhase.PAUSED,
     Code.POLICY_PAUSED: PolicyPhase.PAUSED,
 }
+_SPLIT: Final = (PolicyRefusalCode.CONFLICT, PolicyRefusalCode.ROLLOUT_GROUP_SPLIT)
+# Reasons of `Ready` that an Event reports, and the reason of the Event.
+_STOPS: Final[Mapping[str, str]] = {
+    NOT_ON_DELETE: NOT_ON_DELETE,
+    SPANS_ZONES: SPANS_ZONES,
+    SEVERAL_ZONES: "RolloutBlocked",
+}
 
 
 def render_policy_status(
     snapshot: PolicySnapshot, plan: PolicyPlan, *, before: PolicyStatus
 ) -> PolicyStatus:
-    """Return the status of a policy in service; `before` is the status that it replaces."""
+    """`before` is the status that it replaces."""
     now, generation = snapshot.group.now, snapshot.policy.head.generation
     status = replace(
         _count(snapshot, plan, before),
@@ -105,7 +110,7 @@ def render_policy_status(
 def render_refused_status(
     refused: RefusedPolicy, *, before: PolicyStatus, now: datetime
 ) -> PolicyStatus:
-    """Return the status of a policy that is not in service. Its last batch stays recorded."""
+    """The last batch stays recorded."""
     return PolicyStatus(
         observed_generation=refused.head.generation,
         phase=PolicyPhase.INVALID,
@@ -116,13 +121,23 @@ def render_refused_status(
     )
 
 
+def choose_policy_events(before: PolicyStatus, after: PolicyStatus) -> tuple[PolicyEvent, ...]:
+    """Return the Events for a change of status, in order."""
+    return (
+        *_report_refusal(before, after),
+        *_report_ends(before, after),
+        *_report_unknown(before, after),
+        *_report_begins(before, after),
+        *_report_stops(before, after),
+    )
+
+
 def is_urgent(before: PolicyStatus, after: PolicyStatus) -> bool:
-    """Return whether a status changes in more than numbers of pods, and in sentences with them."""
+    """Return whether more than numbers and messages changes."""
     return _drop_numbers(before) != _drop_numbers(after)
 
 
 def render_batch(batch: Batch | None) -> RecordedBatch | UnsetType:
-    """Return a batch as it is recorded."""
     if batch is None:
         return UNSET
     end = batch.completion
@@ -138,7 +153,7 @@ def render_batch(batch: Batch | None) -> RecordedBatch | UnsetType:
 
 
 def find_batch(status: PolicyStatus) -> Batch | None:
-    """Return the last batch, None where there is none or where its times cannot be read.
+    """Return the last batch, None if there is none or its times cannot be parsed.
 
     Then it counts as lost: the pause follows from what the pods show.
     """
@@ -160,9 +175,9 @@ def find_batch(status: PolicyStatus) -> Batch | None:
 
 
 def find_initial(status: PolicyStatus, group: Group) -> Mapping[str, int]:
-    """Return by StatefulSet its fewest replicas since its update revision came, where known.
+    """Return the fewest replicas since the update revision came, by StatefulSet.
 
-    A pod that was added since then has the update revision from the start: it replaced none.
+    A pod added since then has the update revision from the start: it replaced none.
     """
     entries = {sts.name: sts for zone in status.zones for sts in zone.stateful_sets}
     initial: dict[str, int] = {}
@@ -175,6 +190,69 @@ def find_initial(status: PolicyStatus, group: Group) -> Mapping[str, int]:
         if known > 0:
             initial[sts.name] = min(known, sts.replicas)
     return initial
+
+
+def read_resolution(status: PolicyStatus) -> ZoneResolution:
+    """Read the zones from a status.
+
+    They may come from nodes, which a person with a kubeconfig may not read. What the status does
+    not name is in no zone yet.
+    """
+    zones = tuple(
+        ResolvedZone(name=zone.name, sets=tuple(_read_sets(zone.name, zone.stateful_sets)))
+        for zone in sorted(status.zones, key=lambda zone: zone.order)
+        if zone.stateful_sets
+    )
+    condition = status.find_condition(ZONES_RESOLVED)
+    code = ZonesCode.ALL_RESOLVED
+    findings: tuple[ZoneFinding, ...] = ()
+    if condition is not None:
+        with suppress(ValueError):
+            code = ZonesCode(condition.reason)
+        if code is ZonesCode.SPANS_ZONES:
+            findings = (ZoneFinding(code=ZoneFindingCode.SPANS_ZONES, text=condition.message),)
+    sets = sorted((each for zone in zones for each in zone.sets), key=lambda each: each.name)
+    return ZoneResolution(
+        code=code,
+        zones=zones,
+        sets=tuple(sets),
+        unknown_zones=status.unknown_zones,
+        findings=findings,
+    )
+
+
+def find_begun(before: PolicyStatus, after: PolicyStatus) -> RecordedBatch | None:
+    """Return the newly recorded batch."""
+    old, new = before.last_batch, after.last_batch
+    if isinstance(new, UnsetType):
+        return None
+    is_known = not isinstance(old, UnsetType) and old.number == new.number
+    return None if is_known else new
+
+
+def find_ended(before: PolicyStatus, after: PolicyStatus) -> RecordedBatch | None:
+    """Return the batch that became complete."""
+    old, new = before.last_batch, after.last_batch
+    if isinstance(old, UnsetType) or isinstance(new, UnsetType):
+        return None
+    was_open = isinstance(old.completion_time, UnsetType)
+    has_ended = was_open and not isinstance(new.completion_time, UnsetType)
+    return new if has_ended and old.number == new.number else None
+
+
+def list_overridden(policy: Policy, group: Group) -> tuple[PolicyEvent, ...]:
+    """Return which annotations have no effect because of the policy (MAZ-26)."""
+    texts = {zone.sts.name: zone.sts.annotations.get(MAX_UNAVAILABLE) for zone in group.zones}
+    return tuple(
+        _inform(
+            "MaxUnavailableOverridden",
+            f"StatefulSet {name}: annotation {MAX_UNAVAILABLE}: {quote(text)} does not count; "
+            f"spec.rollingUpdate.maxUnavailable is {policy.max_unavailable}",
+            Severity.WARN,
+        )
+        for name, text in sorted(texts.items())
+        if text is not None and not _is_equal(policy, text)
+    )
 
 
 def _drop_numbers(status: PolicyStatus) -> PolicyStatus:
@@ -205,7 +283,7 @@ def _choose_phase(plan: PolicyPlan) -> PolicyPhase:
 
 
 def _count(snapshot: PolicySnapshot, plan: PolicyPlan, before: PolicyStatus) -> PolicyStatus:
-    """Return the numbers of all zones, and whose turn it is."""
+    """Fill in the numbers of all zones, and the current one."""
     zones = plan.zones or _count_stopped(snapshot, plan)
     if not zones and snapshot.group.zones:
         present = {zone.sts.name for zone in snapshot.group.zones}
@@ -238,7 +316,7 @@ def _count(snapshot: PolicySnapshot, plan: PolicyPlan, before: PolicyStatus) -> 
 
 
 def _count_stopped(snapshot: PolicySnapshot, plan: PolicyPlan) -> tuple[ZoneCounts, ...]:
-    """Return the numbers of a policy that may wait for long: for a person to set the strategy."""
+    """Count a policy that may wait long for a person to set the strategy."""
     if plan.leading is None or plan.leading.code is not Code.WRONG_STRATEGY:
         return ()
     return tuple(count_zone(zone, snapshot.initial) for zone in list_zones(snapshot))
@@ -247,7 +325,7 @@ def _count_stopped(snapshot: PolicySnapshot, plan: PolicyPlan) -> tuple[ZoneCoun
 def _list_kept(
     zones: Iterable[PolicyZoneStatus], present: Collection[str]
 ) -> Iterator[PolicyZoneStatus]:
-    """Yield zones with the StatefulSets that there are: a status by hand may have any number."""
+    """Keep existing StatefulSets only: a status written by hand may have any number."""
     for zone in zones:
         sets = tuple(sts for sts in zone.stateful_sets if sts.name in present)
         if sets and len(zone.name) <= LONGEST_NAME:
@@ -277,7 +355,7 @@ def _render_set(set_counts: SetCounts, sources: Mapping[str, str]) -> PolicySetS
 
 
 def _with_times(status: PolicyStatus, plan: PolicyPlan, now: datetime) -> PolicyStatus:
-    """Return the status with when the rollout began that runs, and when it was complete."""
+    """Set when the current rollout began and was complete."""
     has_begun = not isinstance(status.start_time, UnsetType)
     has_ended = not isinstance(status.completion_time, UnsetType)
     shown = format_rfc3339(now)
@@ -289,95 +367,12 @@ def _with_times(status: PolicyStatus, plan: PolicyPlan, now: datetime) -> Policy
     return status
 
 
-def read_resolution(status: PolicyStatus) -> ZoneResolution:
-    """Return the zones that a status names, in their order, without resolving them anew.
-
-    Zones may follow from nodes, which a person with a kubeconfig may not read. What is not in the
-    status is in no zone yet.
-    """
-    zones = tuple(
-        ResolvedZone(name=zone.name, sets=tuple(_read_sets(zone.name, zone.stateful_sets)))
-        for zone in sorted(status.zones, key=lambda zone: zone.order)
-        if zone.stateful_sets
-    )
-    condition = status.find_condition(ZONES_RESOLVED)
-    code = ZonesCode.ALL_RESOLVED
-    findings: tuple[ZoneFinding, ...] = ()
-    if condition is not None:
-        with suppress(ValueError):
-            code = ZonesCode(condition.reason)
-        if code is ZonesCode.SPANS_ZONES:
-            findings = (ZoneFinding(code=ZoneFindingCode.SPANS_ZONES, text=condition.message),)
-    sets = sorted((each for zone in zones for each in zone.sets), key=lambda each: each.name)
-    return ZoneResolution(
-        code=code,
-        zones=zones,
-        sets=tuple(sets),
-        unknown_zones=status.unknown_zones,
-        findings=findings,
-    )
-
-
 def _read_sets(zone: str, sets: Iterable[PolicySetStatus]) -> Iterable[ResolvedSet]:
     for each in sets:
         source = ZoneSource.NONE
         with suppress(ValueError):
             source = ZoneSource(each.source)
         yield ResolvedSet(name=each.name, zone=zone, source=source)
-
-
-_SPLIT: Final = (PolicyRefusalCode.CONFLICT, PolicyRefusalCode.ROLLOUT_GROUP_SPLIT)
-# Reasons of `Ready` that an Event reports, by its own reason.
-_STOPS: Final[Mapping[str, str]] = {
-    NOT_ON_DELETE: NOT_ON_DELETE,
-    SPANS_ZONES: SPANS_ZONES,
-    SEVERAL_ZONES: "RolloutBlocked",
-}
-
-
-def choose_policy_events(before: PolicyStatus, after: PolicyStatus) -> tuple[PolicyEvent, ...]:
-    """Return what to report of a policy whose status changes, in the order in which it happened."""
-    return (
-        *_report_refusal(before, after),
-        *_report_ends(before, after),
-        *_report_unknown(before, after),
-        *_report_begins(before, after),
-        *_report_stops(before, after),
-    )
-
-
-def find_begun(before: PolicyStatus, after: PolicyStatus) -> RecordedBatch | None:
-    """Return the batch that is recorded now and was not before."""
-    old, new = before.last_batch, after.last_batch
-    if isinstance(new, UnsetType):
-        return None
-    is_known = not isinstance(old, UnsetType) and old.number == new.number
-    return None if is_known else new
-
-
-def find_ended(before: PolicyStatus, after: PolicyStatus) -> RecordedBatch | None:
-    """Return the batch that has become complete."""
-    old, new = before.last_batch, after.last_batch
-    if isinstance(old, UnsetType) or isinstance(new, UnsetType):
-        return None
-    was_open = isinstance(old.completion_time, UnsetType)
-    has_ended = was_open and not isinstance(new.completion_time, UnsetType)
-    return new if has_ended and old.number == new.number else None
-
-
-def list_overridden(policy: Policy, group: Group) -> tuple[PolicyEvent, ...]:
-    """Return which annotations do not count, because the policy says otherwise (MAZ-26)."""
-    texts = {zone.sts.name: zone.sts.annotations.get(MAX_UNAVAILABLE) for zone in group.zones}
-    return tuple(
-        _inform(
-            "MaxUnavailableOverridden",
-            f"StatefulSet {name}: annotation {MAX_UNAVAILABLE}: {quote(text)} does not count; "
-            f"spec.rollingUpdate.maxUnavailable is {policy.max_unavailable}",
-            Severity.WARN,
-        )
-        for name, text in sorted(texts.items())
-        if text is not None and not _is_equal(policy, text)
-    )
 
 
 def _is_equal(policy: Policy, text: str) -> bool:
@@ -405,7 +400,7 @@ def _report_ends(before: PolicyStatus, after: PolicyStatus) -> Iterator[PolicyEv
     old = before.last_batch
     for zone in after.zones:
         is_done = zone.state == PolicyZoneState.UPDATED != states.get(zone.name, zone.state)
-        # Others become whole again by themselves.
+        # Other zones only recovered.
         if is_done and not isinstance(old, UnsetType) and zone.name == old.zone:
             yield _inform_of_many(
                 "ZoneCompleted", f"zone {zone.name} is updated: {_render_pods(zone)}"

@@ -1,24 +1,13 @@
-"""What labels, and what a node affinity, say of the zone of a StatefulSet.
+"""Which policy owns which StatefulSets, in which zone each of them is, and which zone goes first.
 
-Which of them counts more is left to `adoption.zones` and `policies.zones`.
+What a person wrote down wins over what nodes and names say, and over zones recorded in the status.
+A StatefulSet whose zone is unknown is a zone of its own, which is safe: it waits for all others.
+Pods of one set in several zones are not safe: nothing is updated.
 
-In which zone each StatefulSet of a policy is, and which zone is updated first.
-
-What a person wrote down counts before what pods and names say, and before what the status says of
-pods: that makes no zone of two which have labels, whichever process wrote it. A StatefulSet of
-which nothing says the zone is a zone of its own, which is safe: it waits for all others. Pods in
-several zones are not safe, because one zone could then take down pods of another: nothing is
-updated. Which StatefulSets there are is left to the caller, and what stands in `frozen` as well.
-
-A walk takes several StatefulSets as one zone. What is up and down in each of them is settled in
-`rollout.readiness`, as for a label group.
-
-Which policy replaces the pods of which StatefulSets: never two of them, nor half of a group.
-
-The oldest policy that can be in service keeps what it selects; a policy that selects any of that is
-out of service as a whole, because its zones would not be all that it names. A rollout group belongs
-to a policy as a whole or not at all: where it does not, its label goes on deciding. What a policy
-is refused for by itself is decided in `model.decode.custom`.
+No two policies own a StatefulSet, nor do they share a rollout group. The oldest policy in service
+keeps what it selects; a policy that selects any of that is out of service as a whole. A rollout
+group belongs to a policy entirely or not at all: then its label decides as before.
+`model.decode.custom` refuses a policy for its own fields.
 """
 
 import re
@@ -56,35 +45,66 @@ from rollout_operator.planning.readiness import Readiness, count_pods, is_paused
 from rollout_operator.planning.rollout import RolloutZone, is_waiting
 from rollout_operator.planning.wording import join_names
 
+# A common label for the zone beside that of nodes.
 ZONE_LABEL: Final = "zone"
-"""What people call the label of a zone where they do not take that of nodes."""
-
-
-def choose_label(keys: Sequence[str], *labelled: Mapping[str, str]) -> str:
-    """Return the first value that is not empty, by carrier and then by key; empty where none is."""
-    return next((labels[key] for labels in labelled for key in keys if labels.get(key)), "")
-
-
-def choose_permitted_zone(terms: Iterable[NodeTerm], keys: Sequence[str]) -> str:
-    """Return the one zone that a required node affinity allows; empty where that is not one.
-
-    Each term is enough for a node: a term that does not name the zone allows every zone.
-    """
-    permitted: set[str] = set()
-    for term in terms:
-        values = [{*term[key]} for key in keys if key in term]
-        if not values:
-            return ""
-        permitted |= set.intersection(*values)
-    return permitted.pop() if len(permitted) == 1 else ""
-
-
+# Labels by node name.
 NodeLabels = Mapping[str, Mapping[str, str]]
-"""Labels of nodes by their names."""
-
 _ZONE_LABELS: Final = (ZONE_LABEL, "availability-zone")
-# `ingester-zone-a`; what follows the word is a word itself.
+# As in `ingester-zone-a`.
 _SUFFIX: Final = re.compile(r"-(zone-[a-z0-9]+)\Z")
+_Set = StatefulSet | Unreadable
+_FIELD: Final = "spec.statefulSetSelector"
+# StatefulSets named in the message of a condition.
+_SHOWN: Final = 10
+_LATEST: Final = datetime.max.replace(tzinfo=UTC)
+
+
+class _Present(msgspec.Struct, frozen=True, kw_only=True):
+    """StatefulSets indexed for policies: a tenant may create hundreds of both."""
+
+    sets: Sequence[_Set]
+    """By name."""
+    by_label: Mapping[tuple[str, str], Sequence[_Set]]
+    uncertain: Sequence[_Set]
+    """Sets with labels left out: they may have any."""
+    by_group: Mapping[GroupName, Sequence[_Set]]
+
+    def select(self, policy: Policy) -> Sequence[_Set]:
+        """Return what a policy selects or may select, by name."""
+        selected = [sts for sts in self._list_candidates(policy) if _may_select(policy, sts)]
+        return sorted(selected, key=_name)
+
+    def _list_candidates(self, policy: Policy) -> Sequence[_Set]:
+        """Return all sets with the rarest label of the selector."""
+        labels = policy.selector.labels.items()
+        if not labels:
+            return self.sets
+        rarest = min((self.by_label.get(label, ()) for label in labels), key=len)
+        return (*rarest, *self.uncertain)
+
+
+def share_sets(policies: Iterable[Policy | RefusedPolicy], sets: Iterable[_Set]) -> PolicyOwnership:
+    """Return which policies are in service, and what each of them owns.
+
+    A StatefulSet that could not be decoded counts by its labels.
+    """
+    present = _index_sets(sts for sts in sets if not _is_terminating(sts))
+    owners: dict[Uid, PolicyHead] = {}
+    scopes: list[PolicyScope] = []
+    refused: list[RefusedPolicy] = []
+    for policy in sorted(policies, key=lambda policy: _order_by_age(policy.head)):
+        if policy.head.is_terminating:
+            continue
+        if isinstance(policy, RefusedPolicy):
+            refused.append(policy)
+            continue
+        own = present.select(policy)
+        if refusals := tuple(_list_refusals(policy, own, present, owners)):
+            refused.append(RefusedPolicy(head=policy.head, refusals=refusals))
+            continue
+        owners.update((sts.uid, policy.head) for sts in own)
+        scopes.append(PolicyScope(policy=policy, sets=tuple(own), groups=_collect_groups(own)))
+    return PolicyOwnership(scopes=tuple(scopes), refused=tuple(refused))
 
 
 def resolve_zones(
@@ -93,10 +113,10 @@ def resolve_zones(
     nodes: NodeLabels | None,
     frozen: Mapping[str, str],
 ) -> ZoneResolution:
-    """Return the zones of StatefulSets in the order in which they are updated.
+    """Return the zones of StatefulSets in update order.
 
-    `nodes` is None where they may not be read. `frozen` has the zones, by StatefulSet, that came
-    from nodes when the rollout that is underway began: pods that move do not change them.
+    `nodes` is None where nodes may not be read. `frozen` has the zones that came from nodes when
+    the rollout began, by StatefulSet.
     """
     ordered = sorted(sets, key=lambda sts: sts.name)
     spans = {
@@ -124,15 +144,15 @@ def resolve_zones(
 def needs_nodes(
     policy: Policy, sets: Iterable[PlacedSet], frozen: Mapping[str, str]
 ) -> Sequence[PlacedSet]:
-    """Return the StatefulSets whose zone only nodes know, before names do."""
+    """Return the StatefulSets whose zone comes from nodes, if at all."""
     return [sts for sts in sets if not frozen.get(sts.name) and not any(_list_written(policy, sts))]
 
 
 def map_frozen(status: PolicyStatus, key: str) -> Mapping[str, str]:
-    """Return the zones that came from nodes, by StatefulSet, while a rollout is underway.
+    """Return the zones that came from nodes, by StatefulSet, while a rollout is underway (MAZ-20).
 
-    Pods that move meanwhile change none of them (MAZ-20). Those that another label named are not
-    zones any more, nor is what no node can have: any client that may write a status may have.
+    Zones of another label do not count, nor names that no node can have: any client may have
+    written the status.
     """
     if not status.is_underway or status.az_topology_key not in (key, ""):
         return {}
@@ -145,7 +165,7 @@ def map_frozen(status: PolicyStatus, key: str) -> Mapping[str, str]:
 
 
 def keep_zones(template: PlacedSet, key: str) -> PlacedSet:
-    """Return what a template says of zones by this key: the rest may have a megabyte."""
+    """Reduce a template to what it says of zones: the rest may be a megabyte."""
     zone = _choose_affinity(template, key)
     keys = (key, *_ZONE_LABELS)
     return PlacedSet(
@@ -163,6 +183,75 @@ def choose_key(policy: Policy, status: PolicyStatus) -> str:
     return (status.has_open_batch and status.az_topology_key) or policy.topology_key
 
 
+def list_zones(snapshot: PolicySnapshot) -> tuple[RolloutZone, ...]:
+    """Return the zones in update order, with what is up and down in them."""
+    group = snapshot.group
+    readinesses = {
+        zone.sts.name: measure_readiness(zone, group.deletions, group.now) for zone in group.zones
+    }
+    zones = (
+        RolloutZone(
+            name=zone.name,
+            readinesses=tuple(
+                readinesses[sts.name] for sts in zone.sets if sts.name in readinesses
+            ),
+        )
+        for zone in snapshot.resolution.zones
+    )
+    return tuple(zone for zone in zones if zone.readinesses)
+
+
+def choose_label(keys: Sequence[str], *labelled: Mapping[str, str]) -> str:
+    """Return the first non-empty value, by carrier and then by key."""
+    return next((labels[key] for labels in labelled for key in keys if labels.get(key)), "")
+
+
+def choose_permitted_zone(terms: Iterable[NodeTerm], keys: Sequence[str]) -> str:
+    """Return the one zone that a required node affinity allows, empty where it is not one.
+
+    Any term suffices for a node: a term that names no zone allows every zone.
+    """
+    permitted: set[str] = set()
+    for term in terms:
+        values = [{*term[key]} for key in keys if key in term]
+        if not values:
+            return ""
+        permitted |= set.intersection(*values)
+    return permitted.pop() if len(permitted) == 1 else ""
+
+
+def list_readinesses(zones: Iterable[RolloutZone]) -> tuple[Readiness, ...]:
+    return tuple(readiness for zone in zones for readiness in zone.readinesses)
+
+
+def is_scaling(zone: RolloutZone) -> bool:
+    """Return whether pods come or go for a new number of replicas (MAZ-35)."""
+    return any(
+        readiness.sts.replicas != readiness.sts.status_replicas for readiness in zone.readinesses
+    )
+
+
+def rank_begun(zone: RolloutZone, last: str, initial: Mapping[str, int]) -> tuple[bool, ...]:
+    """Rank a zone that was begun before the others: it is finished first (MAZ-46).
+
+    Pods added since the update revision came replaced none: `initial` has the replicas before. If
+    only one StatefulSet of several changed, each zone has pods at both revisions: so a zone with
+    both inside one StatefulSet comes first. Of several, `last` does.
+    """
+    is_begun = _is_begun(zone.readinesses, initial)
+    is_begun_inside = any(
+        _is_begun([readiness], initial) for readiness in zone.readinesses if is_waiting(readiness)
+    )
+    return (not is_begun_inside, not is_begun, zone.name != last and is_begun)
+
+
+def count_zone(zone: RolloutZone, initial: Mapping[str, int]) -> ZoneCounts:
+    return ZoneCounts(
+        name=zone.name,
+        sets=tuple(_count_set(readiness, initial) for readiness in zone.readinesses),
+    )
+
+
 def _resolve(
     policy: Policy, sts: PlacedSet, nodes: NodeLabels | None, frozen: Mapping[str, str]
 ) -> ResolvedSet:
@@ -173,7 +262,7 @@ def _resolve(
 def _list_answers(
     policy: Policy, sts: PlacedSet, nodes: NodeLabels | None, frozen: Mapping[str, str]
 ) -> Iterator[tuple[str, ZoneSource]]:
-    """Yield what each source says, the first counts (MAZ-12)."""
+    """Yield what each source says; the first counts (MAZ-12)."""
     yield from _list_written(policy, sts)
     if zone := frozen.get(sts.name, ""):
         yield zone, ZoneSource.NODES
@@ -187,7 +276,7 @@ def _list_answers(
 
 
 def _list_written(policy: Policy, sts: PlacedSet) -> Iterator[tuple[str, ZoneSource]]:
-    """Yield what the StatefulSet itself says of the topology."""
+    """Yield what the StatefulSet itself says."""
     keys = (policy.topology_key,)
     if zone := choose_label(keys, sts.labels, sts.pod_labels):
         yield zone, ZoneSource.LABEL
@@ -198,7 +287,7 @@ def _list_written(policy: Policy, sts: PlacedSet) -> Iterator[tuple[str, ZoneSou
 
 
 def _choose_affinity(sts: PlacedSet, key: str) -> str:
-    """Return the one zone that node affinity allows, if a node can have it: it may be any text."""
+    """Return the one zone that node affinity allows, if a node can have such a label."""
     zone = choose_permitted_zone(sts.node_terms, (key,))
     return zone if _is_of_node(zone) else ""
 
@@ -212,7 +301,7 @@ def _is_of_node(zone: str) -> bool:
 
 
 def _list_node_zones(policy: Policy, sts: PlacedSet, nodes: NodeLabels | None) -> Sequence[str]:
-    """Return the zones that its pods run in, by name; nodes without a label say nothing."""
+    """Return the zones in which its pods run, sorted."""
     is_default = policy.topology_key == TOPOLOGY_KEYS[0]
     keys = TOPOLOGY_KEYS if is_default else (policy.topology_key,)
     zones = {choose_label(keys, (nodes or {}).get(node, {})) for node in sts.pod_nodes}
@@ -220,7 +309,7 @@ def _list_node_zones(policy: Policy, sts: PlacedSet, nodes: NodeLabels | None) -
 
 
 def _choose_suffix(policy: Policy, name: str) -> str:
-    """Return the zone that a name ends with: one of the policy's, the longest first."""
+    """Return the zone that a name ends with: the longest of the policy's, or `zone-…`."""
     listed = [zone for zone in policy.zone_order if name.endswith(f"-{zone}")]
     if listed:
         return max(listed, key=len)
@@ -231,7 +320,7 @@ def _choose_suffix(policy: Policy, name: str) -> str:
 def _list_span(
     policy: Policy, sts: PlacedSet, nodes: NodeLabels | None, frozen: Mapping[str, str]
 ) -> Sequence[str]:
-    """Return the zones that a StatefulSet spans, nothing where it is in one (MAZ-20)."""
+    """Return the zones that a StatefulSet spans, empty where it is in one (MAZ-20)."""
     if frozen.get(sts.name) or any(_list_written(policy, sts)):
         return ()
     zones = _list_node_zones(policy, sts, nodes)
@@ -239,9 +328,9 @@ def _list_span(
 
 
 def _order_zones(policy: Policy, sets: Iterable[ResolvedSet]) -> tuple[ResolvedZone, ...]:
-    """Return the listed zones in the order of their list, then the others by name (MAZ-21).
+    """Order the zones by the policy's list, then by name (MAZ-21).
 
-    A StatefulSet that is a zone of its own stays alone, even where another zone has its name.
+    A StatefulSet that is a zone of its own stays alone even if another zone has its name.
     """
     members: dict[tuple[str, bool], list[ResolvedSet]] = {}
     for sts in sets:
@@ -287,57 +376,11 @@ def _list_unread(
     nodes: NodeLabels | None,
     frozen: Mapping[str, str],
 ) -> Iterator[ZoneFinding]:
-    """Yield that the operator would have read nodes, and may not."""
     if nodes is not None:
         return
     if names := [node.name for node in needs_nodes(policy, sets, frozen)]:
         text = f"nodes may not be read, and say nothing of the zone of {join_names(names)}"
         yield ZoneFinding(code=ZoneFindingCode.NODES_UNREADABLE, text=text)
-
-
-def list_zones(snapshot: PolicySnapshot) -> tuple[RolloutZone, ...]:
-    """Return the zones in the order of their updates. Each StatefulSet must be in one."""
-    group = snapshot.group
-    readinesses = {
-        zone.sts.name: measure_readiness(zone, group.deletions, group.now) for zone in group.zones
-    }
-    zones = (
-        RolloutZone(
-            name=zone.name,
-            readinesses=tuple(
-                readinesses[sts.name] for sts in zone.sets if sts.name in readinesses
-            ),
-        )
-        for zone in snapshot.resolution.zones
-    )
-    return tuple(zone for zone in zones if zone.readinesses)
-
-
-def list_readinesses(zones: Iterable[RolloutZone]) -> tuple[Readiness, ...]:
-    """Return all StatefulSets, zone by zone."""
-    return tuple(readiness for zone in zones for readiness in zone.readinesses)
-
-
-def is_scaling(zone: RolloutZone) -> bool:
-    """Return whether pods of it come or go because of a new number of replicas (MAZ-35)."""
-    return any(
-        readiness.sts.replicas != readiness.sts.status_replicas for readiness in zone.readinesses
-    )
-
-
-def rank_begun(zone: RolloutZone, last: str, initial: Mapping[str, int]) -> tuple[bool, ...]:
-    """Return what is smaller for a zone that was begun: it is finished first (MAZ-46).
-
-    Pods that were added to a StatefulSet since its update revision came replaced none: `initial`.
-
-    Where the template of one StatefulSet of several changed, each zone has pods at both revisions:
-    so a zone with both inside of a StatefulSet counts before. Of several the `last` counts first.
-    """
-    is_begun = _is_begun(zone.readinesses, initial)
-    is_begun_inside = any(
-        _is_begun([readiness], initial) for readiness in zone.readinesses if is_waiting(readiness)
-    )
-    return (not is_begun_inside, not is_begun, zone.name != last and is_begun)
 
 
 def _is_begun(readinesses: Sequence[Readiness], initial: Mapping[str, int]) -> bool:
@@ -346,14 +389,6 @@ def _is_begun(readinesses: Sequence[Readiness], initial: Mapping[str, int]) -> b
         pods.updated and pods.outdated < initial.get(pods.zone, pods.desired) for pods in counts
     )
     return has_replaced and any(pods.outdated for pods in counts)
-
-
-def count_zone(zone: RolloutZone, initial: Mapping[str, int]) -> ZoneCounts:
-    """Return a zone in numbers."""
-    return ZoneCounts(
-        name=zone.name,
-        sets=tuple(_count_set(readiness, initial) for readiness in zone.readinesses),
-    )
 
 
 def _count_set(readiness: Readiness, initial: Mapping[str, int]) -> SetCounts:
@@ -369,63 +404,6 @@ def _count_set(readiness: Readiness, initial: Mapping[str, int]) -> SetCounts:
         initial=initial.get(readiness.sts.name, 0),
         is_paused=is_paused(readiness.sts),
     )
-
-
-_Set = StatefulSet | Unreadable
-
-_FIELD: Final = "spec.statefulSetSelector"
-# A message of a condition is read by a person, who knows the rest by the selector.
-_SHOWN: Final = 10
-_LATEST: Final = datetime.max.replace(tzinfo=UTC)
-
-
-class _Present(msgspec.Struct, frozen=True, kw_only=True):
-    """StatefulSets by what policies find them by: a tenant may create hundreds of both."""
-
-    sets: Sequence[_Set]
-    """By name."""
-    by_label: Mapping[tuple[str, str], Sequence[_Set]]
-    uncertain: Sequence[_Set]
-    """Those of which labels are left out: each may have any."""
-    by_group: Mapping[GroupName, Sequence[_Set]]
-
-    def select(self, policy: Policy) -> Sequence[_Set]:
-        """Return what a policy selects or may select, by name."""
-        selected = [sts for sts in self._list_candidates(policy) if _may_select(policy, sts)]
-        return sorted(selected, key=_name)
-
-    def _list_candidates(self, policy: Policy) -> Sequence[_Set]:
-        """Return all that have the rarest label of a selector: whatever else it wants."""
-        labels = policy.selector.labels.items()
-        if not labels:
-            return self.sets
-        rarest = min((self.by_label.get(label, ()) for label in labels), key=len)
-        return (*rarest, *self.uncertain)
-
-
-def share_sets(policies: Iterable[Policy | RefusedPolicy], sets: Iterable[_Set]) -> PolicyOwnership:
-    """Return which policies are in service, and what each of them owns.
-
-    Policies and StatefulSets that are being deleted are left out. A StatefulSet that cannot be read
-    counts as far as its labels can.
-    """
-    present = _index_sets(sts for sts in sets if not _is_terminating(sts))
-    owners: dict[Uid, PolicyHead] = {}
-    scopes: list[PolicyScope] = []
-    refused: list[RefusedPolicy] = []
-    for policy in sorted(policies, key=lambda policy: _order_by_age(policy.head)):
-        if policy.head.is_terminating:
-            continue
-        if isinstance(policy, RefusedPolicy):
-            refused.append(policy)
-            continue
-        own = present.select(policy)
-        if refusals := tuple(_list_refusals(policy, own, present, owners)):
-            refused.append(RefusedPolicy(head=policy.head, refusals=refusals))
-            continue
-        owners.update((sts.uid, policy.head) for sts in own)
-        scopes.append(PolicyScope(policy=policy, sets=tuple(own), groups=_collect_groups(own)))
-    return PolicyOwnership(scopes=tuple(scopes), refused=tuple(refused))
 
 
 def _index_sets(sets: Iterable[_Set]) -> _Present:
@@ -491,7 +469,7 @@ def _refuse_conflicts(
 def _refuse_splits(
     policy: Policy, own: Sequence[_Set], present: _Present
 ) -> Iterator[PolicyRefusal]:
-    """Yield a refusal for each rollout group of which some members are not selected (MAZ-25)."""
+    """Yield a refusal for each rollout group selected only in part (MAZ-25)."""
     selected = {sts.uid for sts in own}
     for group in sorted(_collect_groups(own)):
         members = [sts for sts in present.by_group[group] if sts.namespace == policy.head.namespace]

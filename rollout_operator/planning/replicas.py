@@ -1,12 +1,8 @@
-"""What the replicas of one zone are, what they should become, and what annotations are wrong.
+"""What the replicas of a zone are, and what they should become if it follows another
+(SCALE-04..14).
 
-Shared by all that decide it: replicas are followed in `following` and mirrored in `mirroring`; what
-holds them back is decided in `plan`.
-
-How many replicas a zone should have that follows another: SCALE-04 to 14.
-
-Decides by the leading zone alone: whether a downscale may go on is decided in `permission`. Chains
-need nothing of their own, because each zone names the zone that it follows.
+`scaling` decides for zones that mirror an object, and what holds a change back. Chains need no code
+of their own: each zone names the zone that it follows.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -32,9 +28,11 @@ from rollout_operator.model.units import is_brake_on, is_odd_brake, parse_go_int
 from rollout_operator.planning.readiness import is_behind
 from rollout_operator.planning.requests import DelayTarget, escape, is_labelled, show
 
+_CIRCLE_SHOWN: Final = 5
+
 
 class Delay(msgspec.Struct, frozen=True, kw_only=True):
-    """How long pods must have been prepared before they go, and where they are called."""
+    """How long pods must be prepared before they go, and where they are called."""
 
     span: timedelta
     """More than zero."""
@@ -42,24 +40,24 @@ class Delay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DesiredReplicas(msgspec.Struct, frozen=True, kw_only=True):
-    """What the replicas of one zone should become, whatever holds them back."""
+    """What the replicas of a zone should become, before anything holds it back."""
 
     replicas: int | None = None
-    """None where it stays as it is, or cannot be known."""
+    """None to leave them, or where they are unknown."""
     what: str = ""
     """The cause, such as `zone-b follows zone-a`."""
     suffix: str = ""
-    """What is said after the counts, with its comma; mostly empty."""
+    """Follows the counts, with its comma."""
     keeps_apart: bool = False
-    """Whether a downscale keeps the time between zones, label or not."""
+    """Whether a downscale keeps the time between zones even without the label."""
     must_name_time: bool = False
-    """Whether the set itself must say how long that is, once any zone has been scaled down."""
+    """Whether the set itself must say how long that is, after a downscale of any zone."""
     delay: Delay | None = None
-    """Of downscales, where pods have a say."""
+    """Set where pods must agree to a downscale."""
     may_shrink: bool = True
     """False where a problem forbids every downscale."""
     is_forced: bool = False
-    """Whether a person forces it: then a pod that does not run holds nothing back."""
+    """Whether a person forces it: then pods that do not run hold nothing back."""
     waits: tuple[Reason, ...] = ()
     problems: tuple[Reason, ...] = ()
     is_failure: bool = False
@@ -70,90 +68,24 @@ class DesiredReplicas(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.what}: {replicas_from} → {replicas_to}{self.suffix}"
 
 
-def count_replicas(sts: StatefulSet, scaling: ScalingSnapshot) -> int:
-    """Return the replicas that a set wants, those that we wrote and no cache shows yet included."""
-    return scaling.written[sts.uid].replicas if is_unseen(sts, scaling) else sts.replicas
-
-
-def is_unseen(sts: StatefulSet, scaling: ScalingSnapshot) -> bool:
-    """Return whether a count that we wrote is not shown by the set yet."""
-    written = scaling.written.get(sts.uid)
-    return written is not None and written.generation > sts.generation
-
-
-def read_force(sts: StatefulSet) -> int | Reason | None:
-    """Return the replicas that a person forces, the problem with them, or None for none.
-
-    SCALE-07: what cannot be read counts as absent.
-    """
-    text = sts.annotations.get(FORCE_REPLICAS)
-    if text is None:
-        return None
-    try:
-        replicas = parse_go_int(text, bits=32)
-        if replicas < 0:
-            raise InvalidInput(f"{quote(text)} is negative")
-    except InvalidInput as error:
-        return complain(sts, Code.BAD_FORCE_REPLICAS, FORCE_REPLICAS, f"{error}; it is ignored")
-    return replicas
-
-
-def complain(sts: StatefulSet, code: Code, key: str, why: str) -> Reason:
-    """Return what is wrong with an annotation of a zone, on one printable line."""
-    text = f"StatefulSet {sts.name}: annotation {key}: {escape(why)}"
-    return Reason(code, text, Severity.WARN, sts.name)
-
-
-# Longer circles are cut in messages: each of their zones has a message.
-_CIRCLE_SHOWN: Final = 5
-
-
 class Leads(msgspec.Struct, frozen=True, kw_only=True):
-    """Which zone follows which in a group."""
-
     by_name: Mapping[str, StatefulSet]
-    """All zones that can be read."""
+    """All zones that could be decoded."""
     circles: Mapping[str, str]
-    """What each zone that is part of a circle has to say of it."""
+    """The message for each zone in a circle."""
     followed: Collection[str]
     """The names that zones follow."""
 
 
-def follows(sts: StatefulSet) -> bool:
-    """Return whether a set follows another set: its annotation may be empty (SCALE-05)."""
-    return LEADING_ZONE in sts.annotations
-
-
-def map_leads(zones: Sequence[Zone]) -> Leads:
-    """Return which zone follows which."""
-    sets = [zone.sts for zone in zones]
-    return Leads(
-        by_name={sts.name: sts for sts in sets},
-        circles=_map_circles(sets),
-        followed=frozenset(sts.annotations[LEADING_ZONE] for sts in sets if follows(sts)),
-    )
-
-
-def keeps_time(sts: StatefulSet, group: Iterable[StatefulSet]) -> bool:
-    """Return whether we record the downscales of a set: no other process does (D-23, SEED-066).
-
-    No review is about it, it follows or is followed, and a zone of its group names a time between
-    zones: the longest of all counts, so that a bare leading zone is waited for as well.
-    """
-    group = tuple(group)
-    if is_labelled(sts.labels, PREPARE_DOWNSCALE) or not any(map(_names_time, group)):
-        return False
-    return follows(sts) or any(other.annotations.get(LEADING_ZONE) == sts.name for other in group)
-
-
 def choose_following(sts: StatefulSet, leads: Leads, scaling: ScalingSnapshot) -> DesiredReplicas:
-    """Return what the count of a following set should become."""
     problems = _list_oddities(sts)
     leading = leads.by_name.get(sts.annotations[LEADING_ZONE])
-    problem = _report_no_lead(sts, scaling) if leading is None else _find_circle(sts, leads)
-    if leading is None or problem is not None:
-        found = () if problem is None else (problem,)
-        return DesiredReplicas(problems=(*found, *problems), is_failure=True)
+    if leading is None:
+        problems = (_report_no_lead(sts, scaling), *problems)
+        return DesiredReplicas(problems=problems, is_failure=True)
+    if circle := leads.circles.get(sts.name):
+        found = complain(sts, Code.LEADING_ZONES_CIRCLE, LEADING_ZONE, circle)
+        return DesiredReplicas(problems=(found, *problems), is_failure=True)
     what = f"{sts.name} follows {leading.name}"
     force = read_force(sts)
     if isinstance(force, int):
@@ -172,6 +104,63 @@ def choose_following(sts: StatefulSet, leads: Leads, scaling: ScalingSnapshot) -
     )
     wait = _find_unready(sts, leading, desired, scaling)
     return desired if wait is None else DesiredReplicas(what=what, waits=(wait,), problems=problems)
+
+
+def map_leads(zones: Sequence[Zone]) -> Leads:
+    sets = [zone.sts for zone in zones]
+    return Leads(
+        by_name={sts.name: sts for sts in sets},
+        circles=_map_circles(sets),
+        followed=frozenset(sts.annotations[LEADING_ZONE] for sts in sets if follows(sts)),
+    )
+
+
+def follows(sts: StatefulSet) -> bool:
+    """The annotation may be empty (SCALE-05)."""
+    return LEADING_ZONE in sts.annotations
+
+
+def count_replicas(sts: StatefulSet, scaling: ScalingSnapshot) -> int:
+    """Return the wanted replicas, including a count that we wrote and no cache shows yet."""
+    return scaling.written[sts.uid].replicas if is_unseen(sts, scaling) else sts.replicas
+
+
+def is_unseen(sts: StatefulSet, scaling: ScalingSnapshot) -> bool:
+    """Return whether the set does not show yet a count that we wrote."""
+    written = scaling.written.get(sts.uid)
+    return written is not None and written.generation > sts.generation
+
+
+def read_force(sts: StatefulSet) -> int | Reason | None:
+    """Return the forced replicas, or the problem with them: then they are ignored (SCALE-07)."""
+    text = sts.annotations.get(FORCE_REPLICAS)
+    if text is None:
+        return None
+    try:
+        replicas = parse_go_int(text, bits=32)
+        if replicas < 0:
+            raise InvalidInput(f"{quote(text)} is negative")
+    except InvalidInput as error:
+        return complain(sts, Code.BAD_FORCE_REPLICAS, FORCE_REPLICAS, f"{error}; it is ignored")
+    return replicas
+
+
+def keeps_time(sts: StatefulSet, group: Iterable[StatefulSet]) -> bool:
+    """Return whether we record the downscales of a set, as no other process does (D-23, SEED-066).
+
+    No review covers it, it follows or is followed, and a zone of the group sets a time between
+    zones: the longest counts, so a bare leading zone is waited for too.
+    """
+    group = tuple(group)
+    if is_labelled(sts.labels, PREPARE_DOWNSCALE) or not any(map(_names_time, group)):
+        return False
+    return follows(sts) or any(other.annotations.get(LEADING_ZONE) == sts.name for other in group)
+
+
+def complain(sts: StatefulSet, code: Code, key: str, why: str) -> Reason:
+    """Report an annotation of a zone, on one printable line."""
+    text = f"StatefulSet {sts.name}: annotation {key}: {escape(why)}"
+    return Reason(code, text, Severity.WARN, sts.name)
 
 
 def _names_time(sts: StatefulSet) -> bool:
@@ -207,20 +196,10 @@ def _report_no_lead(sts: StatefulSet, scaling: ScalingSnapshot) -> Reason:
     return complain(sts, Code.NO_LEADING_ZONE, LEADING_ZONE, why)
 
 
-def _find_circle(sts: StatefulSet, leads: Leads) -> Reason | None:
-    circle = leads.circles.get(sts.name)
-    if circle is None:
-        return None
-    return complain(sts, Code.LEADING_ZONES_CIRCLE, LEADING_ZONE, circle)
-
-
 def _find_unready(
     sts: StatefulSet, leading: StatefulSet, desired: DesiredReplicas, scaling: ScalingSnapshot
 ) -> Reason | None:
-    """Return why an upscale waits for the leading zone's pods (SCALE-08), None where it does not.
-
-    A status that is older than the spec counts the pods of before.
-    """
+    """Return why an upscale waits for the pods of the leading zone (SCALE-08)."""
     replicas, wanted = count_replicas(sts, scaling), count_replicas(leading, scaling)
     if wanted <= replicas or not is_brake_on(sts.annotations.get(UPSCALE_WHEN_READY)):
         return None
@@ -235,10 +214,7 @@ def _find_unready(
 
 
 def _map_circles(sets: Sequence[StatefulSet]) -> dict[str, str]:
-    """Return what there is to say of circles, by each name in one.
-
-    A zone of which a person forces the count follows no zone: others may follow it.
-    """
+    """Return the message for each zone in a circle; a forced zone follows none."""
     leading = {
         sts.name: sts.annotations[LEADING_ZONE]
         for sts in sets
@@ -249,7 +225,7 @@ def _map_circles(sets: Sequence[StatefulSet]) -> dict[str, str]:
 
 
 def _drop_ends(leading: dict[str, str]) -> None:
-    """Leave only what is part of a circle: take away each that no zone follows."""
+    """Keep only circles: remove, again and again, zones that no zone follows."""
     followers = dict.fromkeys(leading, 0)
     for name in leading.values():
         if name in followers:
@@ -261,8 +237,8 @@ def _drop_ends(leading: dict[str, str]) -> None:
             followers[behind] -= 1
             if not followers[behind]:
                 ends.append(behind)
-    # Each zone that is left is followed, and follows one only: there are as many followers as zones
-    # that are followed, so that each follows exactly one zone that is left.
+
+    # The zones left all follow one and are followed: as many as there are, so each by exactly one.
 
 
 def _render_circle(name: str, leading: Mapping[str, str]) -> str:

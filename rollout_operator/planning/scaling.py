@@ -1,24 +1,13 @@
-"""Decide the replica counts of a whole group: the one way into scaling, and the order of concerns.
+"""Decide the replicas of a whole group: what each zone should have, then what holds it back.
 
-First what each zone should count (`following`, `mirroring`), then what holds it back. An upscale is
-held by nothing but the zone that it follows. A downscale needs the consent of its pods
-(`pod_answers`) and of its group (`permission`), and there is one at a time. What goes wrong with
-one zone stays with it (W-42).
+A zone follows another (`replicas`) or mirrors an object with a `scale` subresource, decided here
+(MIRR-01..11); `kube` finds and reads that object. One value is published there for all zones that
+mirror it (W-19), of the zone furthest from what is wanted.
 
-May this zone be scaled down now, as far as its group is concerned.
-
-One answer for zones that follow and zones that mirror, made of the parts that answer reviews (D-22,
-D-25): what would be refused is not tried. Zones with the label of prepare-downscale are judged as
-reviews judge them; for others only the time between zones counts, where it is kept, and that
-nothing else takes pods of the group away at this moment.
-
-What a zone that mirrors an object with a `scale` should count, and what is published there.
-
-Decides which object that is, and by what is known of it what the zone should count (MIRR-01 to 11);
-how it is found and read is left to `kube`. It gets one value for all zones that mirror it
-(W-19): the replicas of the zone that is furthest from what is wanted, so that it is done only when
-all zones are. Whether a downscale may go on is decided in `permission`, how far by the answers
-of pods in `pod_answers`.
+An upscale waits for nothing but the zone that it follows. Downscales go one at a time, with the
+consent of their pods (`delays`) and their group: zones with the label of prepare-downscale are
+judged as a review judges them (D-22, D-25), for others only the time between zones and rollouts
+count. A problem of one zone affects no other (W-42).
 """
 
 import re
@@ -88,7 +77,6 @@ from rollout_operator.planning.readiness import (
 )
 from rollout_operator.planning.replicas import (
     DesiredReplicas,
-    Leads,
     choose_following,
     complain,
     count_replicas,
@@ -102,21 +90,21 @@ from rollout_operator.planning.requests import is_labelled, show
 from rollout_operator.planning.rollout import count_outdated_used
 from rollout_operator.planning.wording import count, verb
 
+# Names become part of a URL path.
+_KIND: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
+_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+
 
 class ScaleDownBlocker(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a zone may not be scaled down."""
-
     reason: Reason
     is_failure: bool = False
     """Whether only a person can change it."""
     requeue_after: timedelta | None = None
     next_downscale: timedelta | None = None
-    """Time until it may, where time alone changes it."""
+    """Time until the downscale, where time alone brings it."""
 
 
 class _Downscale(msgspec.Struct, frozen=True, kw_only=True):
-    """One downscale that is wanted."""
-
     sts: StatefulSet
     replicas: int
     desired: DesiredReplicas
@@ -156,10 +144,67 @@ class _Downscale(msgspec.Struct, frozen=True, kw_only=True):
         return ScaleDownBlocker(reason=Reason(code, text, severity, self.sts.name))
 
 
+class _Message(msgspec.Struct, frozen=True, kw_only=True):
+    """The calls for the pods of one zone."""
+
+    zone: StatefulSet
+    stays: StayingPods
+    post: tuple[Endpoint, ...] = ()
+    has_new: bool = False
+
+
+class _Draft(msgspec.Struct):
+    """The plan so far."""
+
+    scale: list[ScaleZone] = []
+    messages: list[_Message] = []
+    waits: list[Reason] = []
+    problems: list[Reason] = []
+    failed: set[str] = set()
+    times: list[timedelta] = []
+    next_downscales: list[timedelta] = []
+
+    @property
+    def downscale(self) -> ScaleZone | None:
+        return next((change for change in self.scale if change.is_downscale), None)
+
+    def record_time(self, time: timedelta | None) -> None:
+        if time is not None:
+            self.times.append(time)
+
+
+def plan_scaling(scaling: ScalingSnapshot) -> ScalingPlan:
+    """Plan the replicas of a group from one snapshot, whatever the order of zones and pods.
+
+    A group in which every count is as it should be gives an empty plan.
+    """
+    zones = order_zones(scaling.group.zones)
+    leads = map_leads(zones)
+    draft = _Draft()
+    for zone in zones:
+        draft.record_time(find_settling(zone))
+        if follows(zone.sts):
+            desired = choose_following(zone.sts, leads, scaling)
+        else:
+            desired = choose_mirrored(zone.sts, leads.followed, scaling)
+        _plan_zone(zone, desired, scaling, draft)
+    scaled = {change.zone.uid for change in draft.scale}
+    return ScalingPlan(
+        group=scaling.group.name,
+        scale=tuple(draft.scale),
+        publish=choose_published([zone.sts for zone in zones], scaled, scaling),
+        pod_calls=_choose_calls(draft),
+        waits=tuple(draft.waits),
+        problems=tuple(draft.problems),
+        failed=frozenset(draft.failed),
+        requeue_after=min(draft.times, default=None),
+        next_downscale=min(draft.next_downscales, default=None),
+    )
+
+
 def assess_scale_down(
     sts: StatefulSet, replicas: int, desired: DesiredReplicas, scaling: ScalingSnapshot
 ) -> ScaleDownBlocker | None:
-    """Return why a zone may not be scaled down to `replicas` now, None where it may."""
     case = _Downscale(sts=sts, replicas=replicas, desired=desired, scaling=scaling)
     return (
         _find_unknown(case)
@@ -169,8 +214,110 @@ def assess_scale_down(
     )
 
 
+def choose_mirrored(
+    sts: StatefulSet, followed: Collection[str], scaling: ScalingSnapshot
+) -> DesiredReplicas:
+    """Return what the replicas of a set that follows no zone should become.
+
+    `followed` has the names of zones that others follow: they keep the time between zones.
+    """
+    reference = find_reference(sts)
+    if reference is None:
+        return DesiredReplicas(problems=_list_idle_annotations(sts))
+    force = read_force(sts)
+    problems = tuple(
+        problem for problem in (force, read_write_back(sts)) if isinstance(problem, Reason)
+    )
+    if isinstance(reference, Reason):
+        return DesiredReplicas(problems=(reference, *problems), is_failure=True)
+    desired = replace(
+        _read_count(sts, reference, scaling),
+        what=f"{sts.name} mirrors {reference}",
+        keeps_apart=sts.name in followed,
+    )
+    if isinstance(force, int):
+        suffix = f", forced by {FORCE_REPLICAS}"
+        desired = replace(
+            desired, replicas=force, suffix=suffix, is_forced=True, waits=(), is_failure=False
+        )
+    return _add_delay(sts, replace(desired, problems=(*desired.problems, *problems)))
+
+
+def choose_published(
+    sets: Iterable[StatefulSet], scaled: Collection[Uid], scaling: ScalingSnapshot
+) -> tuple[PublishReplicas, ...]:
+    """Return what to publish, in the order of references.
+
+    Zones of other groups count too, so that no two groups publish against each other. While one of
+    the zones is in `scaled`, nothing is published: it would be written twice.
+    """
+    published: list[PublishReplicas] = []
+    others = group_mirrors(scaling.elsewhere)
+    for reference, mirrors in group_mirrors(sets).items():
+        scale = scaling.scales.get(reference)
+        publishing = [sts for sts in mirrors if read_write_back(sts) is True]
+        if not isinstance(scale, Scale) or not publishing:
+            continue
+        if any(sts.uid in scaled for sts in publishing):
+            continue
+        publishing += [sts for sts in others.get(reference, ()) if read_write_back(sts) is True]
+        replicas, last = _choose_furthest(publishing, scale.replicas, scaling)
+        if replicas != scale.status_replicas:
+            text = (
+                f"{reference}: status.replicas {scale.status_replicas} → {replicas},"
+                f" as {last.name} has; {scale.replicas} wanted"
+            )
+            reason = Reason(Code.SCALE_PUBLISHED, text, zone=last.name)
+            published.append(PublishReplicas(reference=reference, replicas=replicas, reason=reason))
+    return tuple(published)
+
+
+def find_reference(sts: StatefulSet) -> Reference | Reason | None:
+    """Return the object that a set mirrors, or what is wrong with its annotations (MIRR-02, 03).
+
+    Only the group of the `api-version` matters.
+    """
+    name = sts.annotations.get(MIRROR_NAME, "")
+    kind = sts.annotations.get(MIRROR_KIND, "")
+    if not name or not kind:
+        return None
+    written = sts.annotations.get(MIRROR_API_VERSION, "")
+    group = written.rpartition("/")[0]
+    if group and not _NAME.fullmatch(group):
+        why = f"{show(written)} is neither group/version nor version"
+        return complain(sts, Code.BAD_REFERENCE, MIRROR_API_VERSION, why)
+    if not _KIND.fullmatch(kind):
+        return complain(sts, Code.BAD_REFERENCE, MIRROR_KIND, f"{show(kind)} is no kind")
+    if not _NAME.fullmatch(name) or ".." in name:
+        why = f"{show(name)} is no name of an object"
+        return complain(sts, Code.BAD_REFERENCE, MIRROR_NAME, why)
+    return Reference(group, kind, name)
+
+
+def group_mirrors(sets: Iterable[StatefulSet]) -> dict[Reference, list[StatefulSet]]:
+    """Group sets by what they mirror, in the order of references."""
+    mirrors: dict[Reference, list[StatefulSet]] = {}
+    for sts in sets:
+        reference = None if follows(sts) else find_reference(sts)
+        if isinstance(reference, Reference):
+            mirrors.setdefault(reference, []).append(sts)
+    return dict(sorted(mirrors.items()))
+
+
+def list_references(sets: Iterable[StatefulSet]) -> tuple[Reference, ...]:
+    return tuple(group_mirrors(sets))
+
+
+def read_write_back(sts: StatefulSet) -> bool | Reason:
+    """Return whether the replicas are published, or what is wrong with the annotation."""
+    try:
+        return parse_go_bool(sts.annotations.get(MIRROR_WRITE_BACK, "true"))
+    except InvalidInput as error:
+        why = f"{error}; nothing is published of {sts.name}"
+        return complain(sts, Code.BAD_SCALING_SWITCH, MIRROR_WRITE_BACK, why)
+
+
 def _find_unknown(case: _Downscale) -> ScaleDownBlocker | None:
-    """Return what is not known of the group."""
     if case.group.snapshot_age > SNAPSHOT_LIMIT:
         blocker = case.wait(Code.SNAPSHOT_STALE, STALE_SNAPSHOT, Severity.WARN)
         return replace(blocker, requeue_after=STALE_RECHECK)
@@ -186,7 +333,6 @@ def _find_unknown(case: _Downscale) -> ScaleDownBlocker | None:
 
 
 def _find_underway(case: _Downscale) -> ScaleDownBlocker | None:
-    """Return another downscale of the group that has not come to its end yet."""
     underway = case.group.downscale
     if underway is None or underway.zone == case.sts.name:
         underway = _find_unseen(case)
@@ -196,7 +342,7 @@ def _find_underway(case: _Downscale) -> ScaleDownBlocker | None:
 
 
 def _find_unseen(case: _Downscale) -> Underway | None:
-    """Return a downscale that we wrote and that the cache does not show."""
+    """Return a downscale that we wrote and the cache does not show yet."""
     for zone in case.others:
         sts, replicas = zone.sts, count_replicas(zone.sts, case.scaling)
         if is_unseen(sts, case.scaling) and replicas < sts.replicas:
@@ -205,7 +351,7 @@ def _find_unseen(case: _Downscale) -> Underway | None:
 
 
 def _find_recent(case: _Downscale) -> ScaleDownBlocker | None:
-    """Return the downscale of another zone after which this must still wait (D-22)."""
+    """Return a too recent downscale of another zone (D-22)."""
     if not case.desired.keeps_apart and not case.is_guarded:
         return None
     sts, scaling = case.sts, case.scaling
@@ -234,19 +380,16 @@ def _wait_for(case: _Downscale, recent: Recent) -> ScaleDownBlocker:
         f" wait {format_duration(recent.wait)}"
         f"{hint_future(recent, case.group.now, case.scaling.source)}"
     )
-    text, stable_text = (
-        f"{case.change} in {format_left(recent.left)}, {earlier}",
-        f"{case.change}, {earlier}",
-    )
+    text = f"{case.change} in {format_left(recent.left)}, {earlier}"
+    stable_text = f"{case.change}, {earlier}"
     reason = Reason(Code.ZONE_DOWNSCALED_LATELY, text, zone=case.sts.name, stable_text=stable_text)
     return ScaleDownBlocker(reason=reason, requeue_after=recent.left, next_downscale=recent.left)
 
 
 def _find_refusal(case: _Downscale) -> ScaleDownBlocker | None:
-    """Return what a review would refuse the downscale for, beyond what was found before."""
+    """Return for what a review would refuse the downscale."""
     sts, decrease = case.sts, case.decrease
-    # What is underway in the zone itself does not block it: then it is the same downscale, or
-    # its review says what is wrong.
+    # A downscale of the zone itself does not block it: it is the same, or its review says why not.
     group = replace(case.group, downscale=None)
     blocker = find_blocker(decrease, sts, group, case.scaling.times, case.scaling.source)
     if blocker is None:
@@ -258,8 +401,8 @@ def _find_refusal(case: _Downscale) -> ScaleDownBlocker | None:
 def _find_rollout(case: _Downscale) -> ScaleDownBlocker | None:
     """Return the rollout of another zone that has pods down (D-25, SEED-110).
 
-    A zone that is short for other reasons blocks nothing (T-03 row 6). No zone holds newcomers back
-    (D-67), or by a person's word pods that do not run.
+    Zones short for other reasons do not block (T-03 row 6). Newcomers always go (D-67), and with a
+    forced count pods that do not run.
     """
     group = case.group
     takes = takes_idle_only if case.desired.is_forced else takes_newcomers_only
@@ -286,115 +429,10 @@ def _find_rollout(case: _Downscale) -> ScaleDownBlocker | None:
     return None
 
 
-# All of it becomes part of a path: nothing but names may.
-_KIND: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
-_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-
-
-def find_reference(sts: StatefulSet) -> Reference | Reason | None:
-    """Return the object that a set mirrors, what is wrong with its name, or None for none.
-
-    MIRR-02, 03: only the group of the `api-version` matters.
-    """
-    name = sts.annotations.get(MIRROR_NAME, "")
-    kind = sts.annotations.get(MIRROR_KIND, "")
-    if not name or not kind:
-        return None
-    written = sts.annotations.get(MIRROR_API_VERSION, "")
-    group = written.rpartition("/")[0]
-    if group and not _NAME.fullmatch(group):
-        why = f"{show(written)} is neither group/version nor version"
-        return complain(sts, Code.BAD_REFERENCE, MIRROR_API_VERSION, why)
-    if not _KIND.fullmatch(kind):
-        return complain(sts, Code.BAD_REFERENCE, MIRROR_KIND, f"{show(kind)} is no kind")
-    if not _NAME.fullmatch(name) or ".." in name:
-        why = f"{show(name)} is no name of an object"
-        return complain(sts, Code.BAD_REFERENCE, MIRROR_NAME, why)
-    return Reference(group, kind, name)
-
-
-def choose_mirrored(
-    sts: StatefulSet, followed: Collection[str], scaling: ScalingSnapshot
-) -> DesiredReplicas:
-    """Return what the count of a set should become that follows no zone.
-
-    `followed` are the names of zones that others follow: the time between zones begins with them.
-    """
-    reference = find_reference(sts)
-    if reference is None:
-        return DesiredReplicas(problems=_list_idle_annotations(sts))
-    force = read_force(sts)
-    problems = tuple(
-        problem for problem in (force, read_write_back(sts)) if isinstance(problem, Reason)
-    )
-    if isinstance(reference, Reason):
-        return DesiredReplicas(problems=(reference, *problems), is_failure=True)
-    desired = replace(
-        _read_count(sts, reference, scaling),
-        what=f"{sts.name} mirrors {reference}",
-        keeps_apart=sts.name in followed,
-    )
-    if isinstance(force, int):
-        suffix = f", forced by {FORCE_REPLICAS}"
-        desired = replace(
-            desired, replicas=force, suffix=suffix, is_forced=True, waits=(), is_failure=False
-        )
-    return _add_delay(sts, replace(desired, problems=(*desired.problems, *problems)))
-
-
-def read_write_back(sts: StatefulSet) -> bool | Reason:
-    """Return whether a mirroring set's replicas are published, or what is wrong with its switch."""
-    try:
-        return parse_go_bool(sts.annotations.get(MIRROR_WRITE_BACK, "true"))
-    except InvalidInput as error:
-        why = f"{error}; nothing is published of {sts.name}"
-        return complain(sts, Code.BAD_SCALING_SWITCH, MIRROR_WRITE_BACK, why)
-
-
-def group_mirrors(sets: Iterable[StatefulSet]) -> dict[Reference, list[StatefulSet]]:
-    """Return which sets mirror which object, in the order of references and of `sets`."""
-    mirrors: dict[Reference, list[StatefulSet]] = {}
-    for sts in sets:
-        reference = None if follows(sts) else find_reference(sts)
-        if isinstance(reference, Reference):
-            mirrors.setdefault(reference, []).append(sts)
-    return dict(sorted(mirrors.items()))
-
-
-def choose_published(
-    sets: Iterable[StatefulSet], scaled: Collection[Uid], scaling: ScalingSnapshot
-) -> tuple[PublishReplicas, ...]:
-    """Return what is to be written, in the order of references.
-
-    Zones of other groups have their part in it, so that no two groups publish against each other.
-    Nothing where one of the zones is in `scaled`, those that are scaled right now: it would be
-    written twice.
-    """
-    published: list[PublishReplicas] = []
-    others = group_mirrors(scaling.elsewhere)
-    for reference, mirrors in group_mirrors(sets).items():
-        scale = scaling.scales.get(reference)
-        publishing = [sts for sts in mirrors if read_write_back(sts) is True]
-        if not isinstance(scale, Scale) or not publishing:
-            continue
-        if any(sts.uid in scaled for sts in publishing):
-            continue
-        publishing += [sts for sts in others.get(reference, ()) if read_write_back(sts) is True]
-        replicas, last = _choose_furthest(publishing, scale.replicas, scaling)
-        if replicas != scale.status_replicas:
-            text = (
-                f"{reference}: status.replicas {scale.status_replicas} → {replicas},"
-                f" as {last.name} has; {scale.replicas} wanted"
-            )
-            reason = Reason(Code.SCALE_PUBLISHED, text, zone=last.name)
-            published.append(PublishReplicas(reference=reference, replicas=replicas, reason=reason))
-    return tuple(published)
-
-
 def _choose_furthest(
     sets: Iterable[StatefulSet], wanted: int, scaling: ScalingSnapshot
 ) -> tuple[int, StatefulSet]:
-    """Return the replicas that are furthest from what is wanted, and the first set with them."""
+    """Return the replicas furthest from what is wanted, and the first set that has them."""
     replicas = [(count_replicas(sts, scaling), sts) for sts in sets]
     return min(replicas, key=lambda pair: (-abs(pair[0] - wanted), pair[0]))
 
@@ -427,7 +465,7 @@ def _add_delay(sts: StatefulSet, desired: DesiredReplicas) -> DesiredReplicas:
 
 
 def _list_idle_annotations(sts: StatefulSet) -> tuple[Reason, ...]:
-    """Return the annotations without effect of a zone whose replicas people decide."""
+    """Return the annotations that have no effect on a zone scaled by people."""
     reasons: list[Reason] = []
     for there, missing in ((MIRROR_NAME, MIRROR_KIND), (MIRROR_KIND, MIRROR_NAME)):
         if sts.annotations.get(there):
@@ -439,77 +477,9 @@ def _list_idle_annotations(sts: StatefulSet) -> tuple[Reason, ...]:
     return tuple(reasons)
 
 
-class _Message(msgspec.Struct, frozen=True, kw_only=True):
-    """What the pods of one zone should be sent."""
-
-    zone: StatefulSet
-    stays: StayingPods
-    post: tuple[Endpoint, ...] = ()
-    has_new: bool = False
-
-
-class _Draft(msgspec.Struct):
-    """The plan so far."""
-
-    scale: list[ScaleZone] = []
-    messages: list[_Message] = []
-    waits: list[Reason] = []
-    problems: list[Reason] = []
-    failed: set[str] = set()
-    times: list[timedelta] = []
-    next_downscales: list[timedelta] = []
-
-    @property
-    def downscale(self) -> ScaleZone | None:
-        return next((change for change in self.scale if change.is_downscale), None)
-
-    def record_time(self, time: timedelta | None) -> None:
-        if time is not None:
-            self.times.append(time)
-
-
-def plan_scaling(scaling: ScalingSnapshot) -> ScalingPlan:
-    """Return all that one snapshot of the replicas of a group leads to.
-
-    The same snapshot gives an equal plan, in whatever order its zones and pods come. A group in
-    which every count is what it should be gives an empty plan.
-    """
-    zones = order_zones(scaling.group.zones)
-    leads = map_leads(zones)
-    draft = _Draft()
-    for zone in zones:
-        draft.record_time(find_settling(zone))
-    for zone in zones:
-        _plan_zone(zone, _choose_desired(zone.sts, leads, scaling), scaling, draft)
-    scaled = {change.zone.uid for change in draft.scale}
-    return ScalingPlan(
-        group=scaling.group.name,
-        scale=tuple(draft.scale),
-        publish=choose_published([zone.sts for zone in zones], scaled, scaling),
-        pod_calls=_choose_calls(draft),
-        waits=tuple(draft.waits),
-        problems=tuple(draft.problems),
-        failed=frozenset(draft.failed),
-        requeue_after=min(draft.times, default=None),
-        next_downscale=min(draft.next_downscales, default=None),
-    )
-
-
-def list_references(sets: Iterable[StatefulSet]) -> tuple[Reference, ...]:
-    """Return what these sets mirror, each once and in order."""
-    return tuple(group_mirrors(sets))
-
-
-def _choose_desired(sts: StatefulSet, leads: Leads, scaling: ScalingSnapshot) -> DesiredReplicas:
-    if follows(sts):
-        return choose_following(sts, leads, scaling)
-    return choose_mirrored(sts, leads.followed, scaling)
-
-
 def _plan_zone(
     zone: Zone, desired: DesiredReplicas, scaling: ScalingSnapshot, draft: _Draft
 ) -> None:
-    """Add what becomes of one zone."""
     draft.waits += desired.waits
     draft.problems += desired.problems
     sts, now, wanted = zone.sts, count_replicas(zone.sts, scaling), desired.replicas
@@ -542,7 +512,7 @@ def _plan_downscale(
 def _plan_delayed(
     zone: Zone, wanted: int, desired: DesiredReplicas, scaling: ScalingSnapshot, draft: _Draft
 ) -> None:
-    """Add what becomes of a zone whose pods have a say."""
+    """Plan the downscale of a zone whose pods must agree."""
     assert desired.delay is not None, "checked by the caller"
     sts, now = zone.sts, count_replicas(zone.sts, scaling)
     change = desired.render(now, wanted)
@@ -559,7 +529,9 @@ def _plan_delayed(
     elif _is_permitted(sts, answers.replicas, desired, scaling, draft):
         if answers.confirm:
             post = answers.confirm
-            draft.waits.append(_render_confirmation(sts, change, len(post)))
+            called = f"{count(len(post), 'pod')} {verb(len(post), 'is', 'are')} called once more"
+            text = f"{change} waits: {called}"
+            draft.waits.append(Reason(Code.DELAYED_BY_PODS, text, Severity.DEBUG, sts.name))
         else:
             draft.scale.append(_scale(sts, answers.replicas, desired, Code.SCALE_DOWN, scaling))
     draft.messages.append(_Message(zone=sts, stays=stays, post=post, has_new=answers.has_new))
@@ -574,7 +546,7 @@ def _is_permitted(
     scaling: ScalingSnapshot,
     draft: _Draft,
 ) -> bool:
-    """Return whether a zone may be scaled down now; add why not."""
+    """Return whether a zone may be scaled down now, and note why not."""
     change = desired.render(count_replicas(sts, scaling), replicas)
     if sts.uid in scaling.held or not _may_move(sts, change, scaling, draft):
         return False
@@ -598,7 +570,7 @@ def _is_permitted(
 
 
 def _may_move(sts: StatefulSet, change: str, scaling: ScalingSnapshot, draft: _Draft) -> bool:
-    """Return whether the count of a set may be changed at all; add why not."""
+    """Return whether the replicas of a set may be changed at all, and note why not."""
     if sts.is_terminating:
         text = f"{change} waits: {sts.name} is being deleted"
         draft.waits.append(Reason(Code.SET_TERMINATING, text, zone=sts.name))
@@ -625,21 +597,15 @@ def _scale(
 
 
 def _goes_by_state(sts: StatefulSet, desired: DesiredReplicas, scaling: ScalingSnapshot) -> bool:
-    """Return whether pods go only because they were not up when their zone was observed."""
+    """Return whether pods go only because they were not up when observed."""
     own = next(zone for zone in scaling.group.zones if zone.sts.uid == sts.uid)
     return desired.is_forced or count_used(own) < sts.replicas
-
-
-def _render_confirmation(sts: StatefulSet, change: str, pods: int) -> Reason:
-    text = f"{change} waits: {count(pods, 'pod')} {verb(pods, 'is', 'are')} called once more"
-    return Reason(Code.DELAYED_BY_PODS, text, Severity.DEBUG, sts.name)
 
 
 def _choose_calls(draft: _Draft) -> tuple[CallPods, ...]:
     """Return which pods to call now.
 
-    Where a zone moves, or is about to, no other pod is un-prepared as a matter of routine
-    (T-05 row 14): that is for the next reconcile.
+    While a zone moves, or is about to, no other pod is un-prepared as a routine (T-05 row 14).
     """
     scaled = {change.zone.uid for change in draft.scale}
     is_busy = bool(scaled) or any(message.has_new for message in draft.messages)

@@ -1,11 +1,7 @@
-"""A description as plain text, for `curl` and for terminals that a page cannot reach.
+"""Descriptions as plain text for `curl`, pipes and terminals.
 
-One line says one thing. Nothing in it can be mark-up or steer a terminal: what a tenant wrote is
-escaped, and cut to a readable length.
-
-Releases as plain text, a line for each thing: for `curl`, for pipes, and for what changes.
-
-Times as people read them; those that others wrote, as far as a calendar has them.
+One line says one thing. What a tenant wrote is escaped and cut, so that it cannot control a
+terminal.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,12 +34,12 @@ from rollout_operator.planning.wording import count, join_names, one_line
 
 
 def render_time(time: datetime) -> str:
-    """Return a time to the second, such as `2026-01-02T03:04:05Z`."""
+    """Return a time such as `2026-01-02T03:04:05Z`."""
     return time.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def choose_fit(time: datetime | None) -> datetime | None:
-    """Return a time in UTC, None where it has no place there, or no room for what is added."""
+    """Return a time in UTC, None where it is out of range."""
     try:
         return None if time is None else check_time(time).astimezone(UTC)
     except InvalidInput:
@@ -51,7 +47,7 @@ def choose_fit(time: datetime | None) -> datetime | None:
 
 
 def add_span(time: datetime | None, span: timedelta | None) -> datetime | None:
-    """Return a time to come; None without either, or where no calendar has it."""
+    """Return the sum, None without either or out of range."""
     try:
         return None if time is None or span is None else choose_fit(time + span)
     except OverflowError:
@@ -59,7 +55,7 @@ def add_span(time: datetime | None, span: timedelta | None) -> datetime | None:
 
 
 def render_release(release: ReleaseDescription) -> str:
-    """Return a Rollout in one line, which changes only where something happens."""
+    """Return one line, which changes only when something happens."""
     reason = f" [{release.reason}]" if release.reason else ""
     return (
         f"Rollout {release.title}: {release.phase}, {render_versions(release)}:"
@@ -68,14 +64,12 @@ def render_release(release: ReleaseDescription) -> str:
 
 
 def render_versions(release: ReleaseDescription) -> str:
-    """Return what is deployed, and what comes next."""
     pinned = f", pinned to {release.wanted}" if release.wanted else ""
     then = f", then {release.next}" if release.next else ""
     return f"{release.tag or 'nothing'} deployed{then}{pinned}"
 
 
 def render_gate(gate: GateDescription) -> str:
-    """Return a gate, and when its schedule opens it."""
     kept = f", kept by {gate.schedule}" if gate.schedule else ""
     kept += f": {gate.schedule_problem}" if gate.schedule_problem else ""
     opens = f", opens at {render_time(gate.opens)}" if gate.opens is not None else ""
@@ -84,20 +78,17 @@ def render_gate(gate: GateDescription) -> str:
 
 
 def render_check(check: SelectedCheckDescription) -> str:
-    """Return what a HealthCheck found."""
     text = f": {check.text}" if check.text else ""
     return f"{check.name} is {check.status or 'not evaluated yet'}{text}"
 
 
 def render_target(target: TargetDescription) -> str:
-    """Return a place that carries the tag, and what Flux has yet to do there."""
     variable = f" ({target.variable})" if target.variable else ""
     waiting = f", {target.waiting_for}" if target.waiting_for else ""
     return f"{target.kind} {target.name}{variable} has {target.tag or 'no tag'}{waiting}"
 
 
 def render_deployment(deployment: DeploymentDescription) -> str:
-    """Return an entry of the history."""
     began = "" if deployment.began is None else f" at {render_time(deployment.began)}"
     message = f", {deployment.message}" if deployment.message else ""
     by = f" by {deployment.by}" if deployment.by else ""
@@ -106,19 +97,16 @@ def render_deployment(deployment: DeploymentDescription) -> str:
 
 
 def render_schedule(schedule: ScheduleDescription) -> str:
-    """Return a schedule in one line."""
     reason = "" if schedule.reason == "GatesInSync" else f" [{schedule.reason}]"
     return f"{schedule.title}: {schedule.text}{reason if schedule.reason else ''}"
 
 
 def render_health_check(check: HealthCheckDescription) -> str:
-    """Return a HealthCheck in one line."""
     text = f": {check.text}" if check.text else ""
     return f"HealthCheck {check.title}: {check.status or 'not evaluated yet'}{text}"
 
 
 def list_release(release: ReleaseDescription) -> Iterator[str]:
-    """Yield the lines of one Rollout."""
     yield render_release(release)
     first, *others = release.waits or [None]
     if first is not None and first.remedy:
@@ -150,19 +138,17 @@ def render_description(description: Description) -> Iterator[str]:
 
 
 def render_group(group: GroupDescription) -> Iterator[str]:
-    """Yield the lines of one group, without line feeds."""
     return map(one_line, _list_group(group))
 
 
 def render_namespace(namespace: NamespaceDescription) -> str:
-    """Return how one of several namespaces is doing."""
     if namespace.is_ready:
         return f"namespace {namespace.name}: ready"
     return f"namespace {namespace.name}: not ready: {'; '.join(namespace.missing)}"
 
 
 def render_policy(policy: PolicyDescription) -> str:
-    """Return a MultiAZRollout in one line, which changes only where something happens."""
+    """Return one line, which changes only when something happens."""
     numbers = ""
     if policy.desired or policy.zones:
         total = policy.desired
@@ -174,13 +160,11 @@ def render_policy(policy: PolicyDescription) -> str:
 
 
 def render_policy_set(sts: PolicySetDescription) -> str:
-    """Return a StatefulSet of a MultiAZRollout in numbers."""
     numbers = f"{sts.updated} of {sts.desired} updated, {sts.unavailable} unavailable"
     return f"{sts.name}: {numbers}, zone by {sts.source}"
 
 
 def render_batch(batch: BatchDescription) -> str:
-    """Return the last batch of a MultiAZRollout."""
     state = "open"
     if batch.completed is not None:
         state = f"complete at {render_time(batch.completed)}"

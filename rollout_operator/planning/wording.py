@@ -1,4 +1,4 @@
-"""How the texts of reasons list, count and cut things, and how a plan becomes sentences."""
+"""How texts of reasons list, count and cut things, and how a plan becomes sentences."""
 
 import re
 import textwrap
@@ -9,24 +9,21 @@ import msgspec
 
 from rollout_operator.model.outcome import Action, Plan, RecordRevision, ReplacePods
 
-# A line of a log or a page holds three names with their problems; the rest is a number.
+# Names listed in one sentence; the rest is counted.
 NAMES_SHOWN: Final = 3
-# Of a thousand pods that go at once a person reads no more than the first few.
 _SENTENCES_PER_ACTION: Final = 10
 # Reasons may quote annotations, which may hold 256 KiB.
 MAX_LINE: Final = 1000
-# What commands a terminal or turns the direction of text, and is no syntax of JSON. The encoder
-# escapes what lies below the space.
+# Controls a terminal or the direction of text. The encoder escapes what lies below the space.
 _HOSTILE_IN_JSON: Final = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 
 
 def explain(plan: Plan) -> tuple[str, ...]:
-    """Return what is done, then why the rest waits, then what is odd; one sentence each."""
+    """Return what is done, why the rest waits, and what is odd, a sentence each."""
     return (*explain_actions(plan), *(reason.text for reason in (*plan.waits, *plan.problems)))
 
 
 def explain_actions(plan: Plan) -> tuple[str, ...]:
-    """Return what is done, one sentence each."""
     return tuple(text for action in plan.actions for text in _explain_action(action))
 
 
@@ -36,7 +33,7 @@ def join_names(names: Sequence[str], *, shown: int = NAMES_SHOWN) -> str:
 
 
 def join_some(names: Sequence[str], *, total: int) -> str:
-    """Return the names as `join_names` does, where there are `total` and only these are known."""
+    """Like `join_names`, for `total` names of which these are known."""
     hidden = total - len(names)
     parts = [*names, f"{hidden} more"] if hidden > 0 else [*names]
     return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
@@ -48,34 +45,32 @@ def count(number: int, noun: str) -> str:
 
 
 def verb(number: int, singular: str, plural: str) -> str:
-    """Return the form of a verb that fits to so many subjects."""
     return singular if number == 1 else plural
 
 
 def camel_case(code: str) -> str:
-    """Return a code as Kubernetes writes reasons: `ZoneNotReady` for `zone_not_ready`."""
+    """Return a reason of Kubernetes: `ZoneNotReady` for `zone_not_ready`."""
     return "".join(word.capitalize() for word in code.split("_"))
 
 
 def cut(text: str) -> str:
-    """Return `text` cut to a readable length."""
     return text if len(text) <= MAX_LINE else f"{text[:MAX_LINE]}…"
 
 
 def one_line(text: str) -> str:
-    """Return `text` cut to a readable length, with escapes for what is not printable."""
+    """Cut the text, and escape what is not printable."""
     return printable(cut(text))
 
 
 def printable(text: str) -> str:
-    """Return `text` with escapes for what is not printable: it may command a terminal."""
+    """Escape what is not printable: it may control a terminal."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def wrap_words(text: str, width: int, indent: str = "") -> list[str]:
-    """Return text in lines of that width, broken only at blanks; `indent` begins all but one."""
+    """Wrap text at blanks only; `indent` begins all lines but the first."""
     return textwrap.wrap(
         text,
         width,
@@ -86,7 +81,7 @@ def wrap_words(text: str, width: int, indent: str = "") -> list[str]:
 
 
 def format_json(content: object) -> str:
-    """Return `content` as indented JSON with escapes for what may command a terminal."""
+    """Return indented JSON, with escapes for what may control a terminal."""
     text = msgspec.json.format(msgspec.json.encode(content)).decode()
     return _HOSTILE_IN_JSON.sub(lambda character: f"\\u{ord(character[0]):04x}", text)
 
