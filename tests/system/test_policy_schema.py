@@ -20,7 +20,7 @@ from tests.model.policy_trees import SELECTOR, policy_tree
 from tests.planning.policies.snapshots import batch
 from tests.rendered import MANIFESTS
 from tests.system.waits import show_columns
-from tests.world.api import NAMESPACES, STATEFULSETS, Api, Json, Resource
+from tests.world.api import NAMESPACES, STATEFULSETS, Answer, Api, Json, Resource
 from tests.world.budgets import install_kinds
 from tests.world.manifests import KINDS
 from tests.world.world import World
@@ -56,7 +56,7 @@ def _term(operator: str, *values: str, key: str = "app") -> Json:
 
 def _list_refused() -> Iterator[tuple[str, Json]]:
     """Yield what is wrong, and a spec."""
-    maxima: list[Any] = [0, -1, 1.5, True, [1], 2**63]
+    maxima: list[Any] = [0, -1, 1.5, True, [1], 2**63, 99999999999, 10**9, "1000000000"]
     maxima += ["0", "0%", "101%", "-1", "abc", "1.5", "", "%", " 1", "+1", "1_0", "٣", "5 %"]
     updates = {"maxUnavailable": maxima, "intervalSeconds": [-1, 86401, "30", 1.5, True]}
     updates["podOrder"] = ["descending", "", 1]
@@ -97,7 +97,7 @@ def _list_bad_selectors() -> Iterator[object]:
 
 
 def _list_accepted() -> Iterator[Json]:
-    for maximum in (1, 500, "3", "007", "1%", "25%", "100%", "0050%"):
+    for maximum in (1, 500, 10**9 - 1, "999999999", "3", "007", "1%", "25%", "100%", "0050%"):
         yield {"rollingUpdate": {"maxUnavailable": maximum}}
     keys = ["example.com/rack", "rack", "a", f"{'a' * 253}/{LONG}"]
     yield from ({"rollingUpdate": {"azTopologyKey": key}} for key in keys)
@@ -128,6 +128,25 @@ async def test_schema_and_decoder_refuse_and_accept_the_same(world: World) -> No
     other = _in(world, {"namespace": OTHER})
     # A schema without CEL cannot compare two fields: there it is the operator alone.
     assert (await _try(world.api, other), isinstance(_decode(other), RefusedPolicy)) == (201, True)
+
+
+@pytest.mark.parametrize("values", [(), ("a",)], ids=["without values", "with values"])
+async def test_a_wrong_operator_is_refused_with_all_that_there_are(
+    world: World, values: tuple[str, ...]
+) -> None:
+    """MAZ-05: not only with those that take values, nor with a remark about `anyOf`."""
+    await install_kinds(world.api)
+    spec = {"statefulSetSelector": _term("Is", *values)}
+
+    answer = await _create(world.api, _in(world, spec))
+
+    causes = [(cause["field"], cause["message"]) for cause in answer.body["details"]["causes"]]
+    assert causes == [
+        (
+            "spec.statefulSetSelector.matchExpressions[0].operator",
+            'Unsupported value: "Is": supported values: "In", "NotIn", "Exists", "DoesNotExist"',
+        )
+    ]
 
 
 async def test_defaults_are_those_of_the_decoder_and_a_status_is_kept_whole(world: World) -> None:
@@ -195,8 +214,12 @@ def _without_head(policy: Policy | RefusedPolicy) -> dict[str, object]:
 
 
 async def _try(api: Api, tree: Json) -> int:
+    return (await _create(api, tree)).status
+
+
+async def _create(api: Api, tree: Json) -> Answer:
     """Return how the API server answers the creation of an object that is not stored."""
     path = POLICIES.path(tree["metadata"]["namespace"])
     head = {key: tree["metadata"][key] for key in ("name", "namespace")}
     body = {**tree, "metadata": head}
-    return (await api.exchange("POST", path, body=body, query={"dryRun": "All"})).status
+    return await api.exchange("POST", path, body=body, query={"dryRun": "All"})

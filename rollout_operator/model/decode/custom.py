@@ -8,6 +8,7 @@ Any client may have written a status. One that is not ours counts as empty. That
 is read to decide: each field that cannot be ours counts as lost, with a reason.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, Final, TypeVar
@@ -89,6 +90,7 @@ _POLICY_KIND: Final = "MultiAZRollout"
 
 _MOST_ZONES: Final = 64
 _MOST_SECONDS: Final = 86400
+_MAXIMUM: Final = re.compile("0*([1-9][0-9]{0,8}|([1-9][0-9]?|100)%)")
 _LEAST_DEADLINE: Final = 30
 _INT32: Final = 2**31 - 1
 
@@ -501,13 +503,12 @@ def _parse_selector(value: object) -> LabelSelector:
 
 
 def _parse_maximum(value: object) -> IntOrPercent:
-    """Return the value; a number may come in quotes, without sign and blanks."""
-    digits = str(value) if isinstance(value, str | int) else ""
-    if not digits.removesuffix("%").isdecimal():
-        raise InvalidInput(
-            f"{show_value(value)} is neither an integer from 1 nor a share from 1% to 100%"
-        )
-    return parse_max_unavailable(digits)
+    """Return the value, which may be quoted; the schema of the API has the same pattern."""
+    text = str(value) if isinstance(value, str | int) else ""
+    if not _MAXIMUM.fullmatch(text):
+        kinds = "an integer from 1 to 999999999 nor a share from 1% to 100%"
+        raise InvalidInput(f"{show_value(value)} is neither {kinds}")
+    return parse_max_unavailable(text)
 
 
 def _seconds(least: int, most: int) -> Callable[[object], timedelta]:

@@ -23,7 +23,7 @@ HEAD = PolicyHead(
 )
 DB = LabelSelector(labels={"app": "db"})
 LONG = show_value("z" * 254)
-NO_COUNT = "is neither an integer from 1 nor a share from 1% to 100%"
+NO_COUNT = "is neither an integer from 1 to 999999999 nor a share from 1% to 100%"
 
 
 def read(tree: Any) -> Policy:
@@ -131,7 +131,8 @@ def test_what_is_just_permitted() -> None:
     ("value", "expected"),
     [
         (1, IntOrPercent(1)),
-        (500, IntOrPercent(500)),
+        (999999999, IntOrPercent(999999999)),
+        ("0999999999", IntOrPercent(999999999)),
         ("3", IntOrPercent(3)),
         ("1%", IntOrPercent(1, is_percent=True)),
         ("100%", IntOrPercent(100, is_percent=True)),
@@ -145,7 +146,7 @@ def test_how_many_may_be_unavailable(value: Any, expected: IntOrPercent) -> None
 @pytest.mark.parametrize(
     "value",
     [0, -1, 1.5, True, [1], "0", "0%", "101%", "-1", "abc", "1.5", "", "%", " 1", "+1", "1_0",
-     "٣", "5 %", 2**63],
+     "٣", "5 %", 2**63, 99999999999, "99999999999", 10**9, "01000000000", "99999999999%"],
 )  # fmt: skip
 def test_what_is_no_number_of_pods_is_refused(value: Any) -> None:
     """MT-27."""
