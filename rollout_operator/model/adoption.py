@@ -1,8 +1,6 @@
-"""StatefulSets that may come under the operator, as they were read, and what a person requests.
+"""What `rollout-operator adopt` reads of StatefulSets, and what it proposes.
 
-What is proposed is decided in `planning.adoption`.
-
-What `rollout-operator adopt` proposes: patches, the way back, and what to know before.
+`planning.adoption` decides.
 """
 
 from collections.abc import Mapping
@@ -16,8 +14,6 @@ from rollout_operator.model.outcome import Severity
 
 
 class RolloutProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """What the status of a StatefulSet says of its pods."""
-
     observed_generation: int = 0
     replicas: int = 0
     ready: int = 0
@@ -27,7 +23,7 @@ class RolloutProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdoptableSet(PlacedSet, frozen=True, kw_only=True):
-    """What adopting reads of a StatefulSet, from a cluster or from a file in Git."""
+    """A StatefulSet, from a cluster or from a file in Git."""
 
     namespace: str = ""
     """Empty where a file names none."""
@@ -36,30 +32,28 @@ class AdoptableSet(PlacedSet, frozen=True, kw_only=True):
     replicas: int = 1
     strategy: str = "RollingUpdate"
     rolling_update: Mapping[str, object] | None = None
-    """`spec.updateStrategy.rollingUpdate` as it is written."""
+    """`spec.updateStrategy.rollingUpdate` as written."""
     status: RolloutProgress | None = None
-    """None for a file that was never in a cluster."""
+    """None for a file."""
     selector: Mapping[str, str] = {}
     """`spec.selector.matchLabels`."""
     image: str = ""
     """Of the first container."""
     controller: str = ""
-    """Kind and name of the object that controls it, by its owner references."""
+    """Kind and name of its controlling owner."""
     writers: tuple[str, ...] = ()
-    """The field managers that wrote its whole spec: who writes the selector has created it."""
+    """The field managers of the selector, which whoever creates the set writes."""
 
     @property
     def partition(self) -> int:
-        """Return below which ordinal the pods keep their revision under RollingUpdate."""
+        """Return the ordinal below which pods keep their revision under RollingUpdate."""
         value = (self.rolling_update or {}).get("partition")
         return value if isinstance(value, int) else 0
 
 
 class AdoptableNamespace(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read of one namespace."""
-
     namespace: str
-    """Empty: the files name none."""
+    """Empty where the files name none."""
     sets: tuple[AdoptableSet, ...]
     pods: tuple[LabelledPod, ...] = ()
     native_budgets: tuple[NativeBudget, ...] = ()
@@ -69,14 +63,14 @@ class AdoptableNamespace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdoptionChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person requests."""
+    """What the user asks for."""
 
     names: frozenset[str] = frozenset()
-    """The StatefulSets; empty: all."""
+    """StatefulSets; empty for all."""
     is_narrowed: bool = False
     """Whether names or labels choose the StatefulSets: then each of them is meant."""
     group: str = ""
-    """The name of their group; empty: found by the names."""
+    """Group name; empty to find it from the names."""
 
 
 Patch = Mapping[str, object]
@@ -85,7 +79,7 @@ Patch = Mapping[str, object]
 
 @unique
 class AdoptionCode(StrEnum):
-    """What a person should know before adopting. Scripts compare these: never renamed."""
+    """What to know before adopting. Scripts compare these: never renamed."""
 
     SINGLE_ZONE = "single_zone"
     OTHER_CONTROLLER = "other_controller"
@@ -105,7 +99,7 @@ class AdoptionCode(StrEnum):
 
 
 class AdoptionFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing to know. An error holds the patches of its group back."""
+    """An error holds back the patches of its group."""
 
     code: AdoptionCode
     severity: Severity
@@ -115,27 +109,23 @@ class AdoptionFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SetAdoption(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One zone."""
-
     name: str
     zone: str
     zone_source: ZoneSource
     patch: Patch | None = None
-    """None: it is as it should be already."""
+    """None where nothing must change."""
     undo: Patch | None = None
 
 
 class GroupAdoption(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A rollout group to be."""
-
     name: str
     pods: int
     sets: tuple[SetAdoption, ...]
     budget: Patch | None = None
-    """A ZoneAwarePodDisruptionBudget; None where none is proposed."""
+    """A proposed ZoneAwarePodDisruptionBudget."""
     findings: tuple[AdoptionFinding, ...] = ()
     checked: bool = False
-    """Whether it is shown that the patches replace no pod."""
+    """Whether it is proven that the patches replace no pod."""
 
     @property
     def is_held(self) -> bool:
@@ -144,21 +134,19 @@ class GroupAdoption(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def patched(self) -> tuple[SetAdoption, ...]:
-        """Return the zones that change: none while the group is held."""
+        """Return the zones to patch: none while the group is held."""
         return () if self.is_held else tuple(sts for sts in self.sets if sts.patch is not None)
 
 
 class AdoptionPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """All that is proposed for one namespace."""
-
     namespace: str
     groups: tuple[GroupAdoption, ...] = ()
     left_alone: tuple[AdoptionFinding, ...] = ()
-    """About StatefulSets that belong to no group of several zones."""
+    """About StatefulSets in no group of several zones."""
     unread: tuple[str, ...] = ()
 
     @property
     def needs_a_person(self) -> bool:
-        """Return whether something that was requested is held."""
+        """Return whether a requested group is held."""
         is_wrong = any(finding.severity is Severity.ERROR for finding in self.left_alone)
         return is_wrong or any(group.is_held for group in self.groups)

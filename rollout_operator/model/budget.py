@@ -1,15 +1,6 @@
-"""A ZoneAwarePodDisruptionBudget: what decides of it, its status, and the record of a pod under it.
+"""A ZoneAwarePodDisruptionBudget, its status and records on pods; conditions, placement and Events.
 
-How a budget is read from the API's object, and what is refused, is written in
-`model.decode.custom`.
-
-What of a StatefulSet says in which zone its pods run.
-
-One condition in the `status` of an object of ours, as it is written and as it is described.
-
-What is reported as a Kubernetes Event: about which object, and in which words.
-
-How often an object may have one, and how it is written, is decided in `kube.events`.
+`model.decode.custom` reads budgets and refuses bad ones; `kube.events` writes Events.
 """
 
 from collections.abc import Mapping
@@ -30,7 +21,7 @@ NodeTerm = Mapping[str, tuple[str, ...]]
 
 @unique
 class ZoneSource(StrEnum):
-    """What says in which zone the pods of a StatefulSet run. Scripts compare these."""
+    """What gives the zone of a StatefulSet. Scripts compare these."""
 
     LABEL = "Label"
     """The topology label of the StatefulSet or of its pods."""
@@ -45,17 +36,17 @@ class ZoneSource(StrEnum):
 
 
 class PlacedSet(msgspec.Struct, frozen=True, kw_only=True):
-    """A StatefulSet as far as it says where its pods run."""
+    """What a StatefulSet says of the zone in which its pods run."""
 
     name: str
     labels: Mapping[str, str] = {}
     pod_labels: Mapping[str, str] = {}
-    """Of the template; so is the next field."""
+    """Of the template, as is the next field."""
     node_selector: Mapping[str, str] = {}
     node_terms: tuple[NodeTerm, ...] = ()
-    """Of the required node affinity: each of them is enough."""
+    """Of the required node affinity; any one suffices."""
     pod_nodes: tuple[str, ...] = ()
-    """The nodes that its scheduled pods run on, where they were read."""
+    """Nodes of its scheduled pods, where they were read."""
 
 
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -63,8 +54,6 @@ Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class StatusCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One condition, as Kubernetes has them."""
-
     type: str
     status: str
     """`True` or `False`."""
@@ -72,13 +61,11 @@ class StatusCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     """One of our codes in CamelCase, such as `DisruptionBudgetUsed`."""
     message: str = ""
     last_transition_time: str = ""
-    """When `status` changed last, as RFC 3339."""
+    """When `status` changed, as RFC 3339."""
     observed_generation: int = 0
 
 
 class ConditionDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """One condition of a status, for people."""
-
     type: str
     is_true: bool
     reason: str
@@ -87,7 +74,7 @@ class ConditionDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """How many pods of a zone, or of a partition, may be gone at a time."""
+    """How many pods of a zone, or of a partition, may be down at a time."""
 
     namespace: str
     name: str
@@ -95,36 +82,33 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     resource_version: str
     generation: int = 0
     selector: Mapping[str, str] = {}
-    """`spec.selector.matchLabels`: of pods and of StatefulSets. Empty selects all of them."""
+    """`spec.selector.matchLabels`, of pods and StatefulSets. Empty selects all."""
     max_unavailable: int = 1
     """0 where `percentage` is set."""
     percentage: int | None = None
-    """Of the replicas of the zone of the pod that is to go; zone mode only."""
+    """Of the replicas of the pod's own zone; zone mode only."""
     pattern: str = ""
-    """`spec.podNamePartitionRegex` as written; empty in zone mode."""
+    """`spec.podNamePartitionRegex`; empty in zone mode."""
     pattern_group: int = 1
-    """Which capture group of `pattern` holds the partition, from 1."""
+    """The capture group with the partition, from 1."""
     delay: timedelta = timedelta(0)
-    """How long a pod of another zone must have been ready; partition mode only."""
+    """How long pods of other zones must have been ready; partition mode only."""
     forgives_absent_peers: bool = False
     """Whether a zone scaled below a partition counts as having handed it over."""
 
     @property
     def by_partition(self) -> bool:
-        """Return whether it counts by partition over all other zones, and not by zone."""
+        """Return whether it counts a partition over all other zones."""
         return self.pattern != ""
 
     @property
     def maximum(self) -> str:
-        """Return the maximum as it is written, such as `1` or `20%`."""
+        """Return the maximum such as `1` or `20%`."""
         return str(self.max_unavailable) if self.percentage is None else f"{self.percentage}%"
 
 
 class FlawedBudget(msgspec.Struct, frozen=True, kw_only=True):
-    """A budget that cannot be obeyed as it is written. What it selects is still known, if at all.
-
-    It is never taken for no budget.
-    """
+    """A budget that cannot be obeyed. It never counts as none."""
 
     namespace: str
     name: str
@@ -132,46 +116,45 @@ class FlawedBudget(msgspec.Struct, frozen=True, kw_only=True):
     resource_version: str
     generation: int = 0
     selector: Mapping[str, str] | None = None
-    """None where even the selector cannot be read."""
+    """None where not even the selector can be read."""
     problem: str
 
 
 class BudgetState(msgspec.Struct, frozen=True, kw_only=True):
-    """A budget, as it applies to the pods in question."""
+    """A budget as it applies to some pods."""
 
     name: str
     budget: Budget | None
-    """The version in force. None where there is none for them: then they may not go."""
+    """The version in force. Without one the pods may not be disrupted."""
     problem: str = ""
-    """Why the newest version is not in force, empty where it is."""
+    """Why the newest version is not in force."""
 
 
 class BudgetVersions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the budget of one name: the version in force, and what the newest lacks."""
+    """The version in force of one budget, and what is wrong with the newest."""
 
     namespace: str
     name: str
     uid: Uid
     generation: int
-    """Of the newest version, flawed or not; 0 where it is unknown."""
+    """Of the newest version, 0 if unknown."""
     budget: Budget | None = None
-    """The version in force."""
     problem: str = ""
-    """Why the newest version is not in force, empty where it is."""
+    """Why the newest version is not in force."""
     flawed_selector: Mapping[str, str] | None = None
-    """Of the newest version, where that is flawed and its selector is not."""
+    """Of the newest version, if only its selector is valid."""
 
     @property
     def selectors(self) -> tuple[Mapping[str, str], ...]:
-        """Return what puts a pod under the budget, any of them."""
+        """Return the selectors of both versions."""
         own = () if self.budget is None else (self.budget.selector,)
         return own if self.flawed_selector is None else (*own, self.flawed_selector)
 
     def find_state(self, labels: Mapping[str, str]) -> BudgetState | None:
-        """Return the budget as it is for a pod with these labels, None where it is not under it.
+        """Return the budget for a pod with these labels, None where it is not selected.
 
-        A version that cannot be obeyed and selects more than the version in force adds the pods
-        that only it selects, without a budget: which budget counts for them is unknown.
+        A flawed version that selects more adds those pods without a budget: what holds for them is
+        unknown.
         """
         if self.budget is not None and selects(self.budget.selector, labels):
             return BudgetState(name=self.name, budget=self.budget, problem=self.problem)
@@ -182,35 +165,30 @@ class BudgetVersions(msgspec.Struct, frozen=True, kw_only=True):
 
 @unique
 class DisruptionSource(StrEnum):
-    """What wants a pod to go."""
+    """Who wants to disrupt a pod."""
 
     EVICTION = "eviction"
     ROLLOUT = "rollout"
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """That a pod may go, as it is written on the pod.
+    """The grant for a pod, as an annotation on it, bound to its UID.
 
-    So every process that counts pods sees a grant, also a process that starts after the crash of
-    the process that gave it. It is bound to the pod's UID: a copy on another pod says nothing.
+    Every process that counts pods sees it, also after a crash of the process that granted it.
     """
 
     uid: Uid
-    """Of the pod."""
     by: str
-    """The process that wrote it: no two of one namespace have the same name."""
+    """The process that wrote it, unique in its namespace."""
     at: Annotated[datetime, Meta(tz=True)]
-    """In the API server's time."""
+    """On the API server's clock."""
     engine: DisruptionSource = DisruptionSource.EVICTION
     lasts: timedelta = timedelta(0)
-    """How long after `at` the answer may still be acted upon."""
+    """How long after `at` the answer may still be used."""
 
 
 class BudgetStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """`status` of a budget: written for people, never read to decide.
-
-    Empty where nothing was written, or nothing can be read.
-    """
+    """`status` of a budget: for people, never read to decide."""
 
     observed_generation: int = 0
     zones: int = 0
@@ -221,7 +199,7 @@ class BudgetStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ShownStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The status that the API server shows of a budget."""
+    """The status that the API server has."""
 
     name: str
     uid: Uid
@@ -230,8 +208,6 @@ class ShownStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 @unique
 class EventKind(StrEnum):
-    """The kinds of objects that Events are about, as the API names them."""
-
     STATEFULSET = "StatefulSet"
     POD = "Pod"
     BUDGET = "ZoneAwarePodDisruptionBudget"
@@ -243,7 +219,7 @@ class EventKind(StrEnum):
 
 @unique
 class EventAction(StrEnum):
-    """What was done to the object, or was not."""
+    """What was done to the object, or refused."""
 
     ROLL_OUT = "RollOut"
     WAIT = "Wait"
@@ -256,8 +232,6 @@ class EventAction(StrEnum):
 
 
 class Regarding(msgspec.Struct, frozen=True):
-    """The object that an Event is about."""
-
     kind: EventKind
     namespace: str
     name: str
@@ -271,10 +245,9 @@ class ObjectEvent(msgspec.Struct, frozen=True, kw_only=True):
     note: str
     severity: Severity = Severity.INFO
     is_routine: bool = False
-    """Whether it is one of many that a rollout has of its kind: they crowd out no other."""
+    """Whether a rollout has many of its kind: they displace no other Event."""
 
     def record(self, regarding: Regarding, action: EventAction) -> "EventRecord":
-        """Return it as an Event about that object."""
         return EventRecord(
             regarding=regarding,
             action=action,
@@ -286,13 +259,13 @@ class ObjectEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened. Two equal records are one Event that happens again."""
+    """Two equal records are one Event that happens again."""
 
     regarding: Regarding
     action: EventAction
     reason: str
-    """A code of `outcome.Code` in CamelCase, or a word for what no code says."""
+    """A `Code` in CamelCase, or another word."""
     note: str
     severity: Severity = Severity.INFO
     is_routine: bool = False
-    """Whether it is one of many that a rollout has of its kind: they crowd out no other."""
+    """Whether a rollout has many of its kind: they displace no other Event."""

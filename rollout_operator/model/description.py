@@ -1,18 +1,9 @@
-"""What a namespace looks like to a person, as data: the one description that every outlet renders.
+"""What a namespace looks like to a person, as data: one description for every outlet.
 
-The status page, its JSON, the command line, Events and the status of budgets show this tree and
-word nothing themselves (D-75). It is made by `planning.description` from snapshots; times are
-absolute, so that each outlet shows them as it likes. The field names are those of `/status.json`:
-fields are added freely, and none is renamed or removed without a new `SCHEMA_VERSION`.
-
-What Rollouts of `kuberik.com`, their schedules and HealthChecks look like to a person, as data.
-
-A part of `model.description`, under the same promise: fields are added freely, and none is renamed
-or removed. Reasons are those of conditions and Events, and the texts are theirs.
-
-What is foreseen of Rollouts of `kuberik.com`: which version comes when, and what holds it.
-
-A command prints these as JSON: fields are added freely, and none is renamed or removed.
+Status page, JSON, command line, Events and budget status show this tree and word nothing themselves
+(D-75). `planning.describe_*` make it from snapshots, `planning.forecasts` what is foreseen. Times
+are absolute. The field names are those of `/status.json` and of JSON output: fields are added
+freely, but none is renamed or removed without a new `SCHEMA_VERSION`.
 """
 
 from enum import StrEnum, unique
@@ -27,7 +18,7 @@ from rollout_operator.model.outcome import Code, Severity
 
 @unique
 class ReleasePhase(StrEnum):
-    """What a Rollout is doing, in one word. What is worst comes last."""
+    """The worst comes last."""
 
     DEPLOYED = "deployed"
     """The current version is through, and none that is newer waits."""
@@ -46,15 +37,13 @@ class ReleaseWait(msgspec.Struct, frozen=True, kw_only=True):
     """One reason why a Rollout does not go on."""
 
     reason: str
-    """That of the condition or the Event that says the same."""
+    """As in the condition or Event."""
     text: str
     remedy: str = ""
-    """What a person can do; empty where there is nothing to do but to wait."""
+    """What a person can do; empty to wait."""
 
 
 class GateDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """One RolloutGate of a Rollout."""
-
     name: str
     is_passing: bool
     text: str
@@ -62,97 +51,91 @@ class GateDescription(msgspec.Struct, frozen=True, kw_only=True):
     allowed: tuple[str, ...] | None = None
     """The only tags that it lets through, at most 20; None for all."""
     schedule: str = ""
-    """The schedule that keeps it, by kind, namespace and name; empty where none does."""
+    """The schedule that keeps it, by kind, namespace and name."""
     schedule_problem: str = ""
-    """Why that schedule does not open it by itself; empty where it does."""
+    """Why that schedule does not open it by itself."""
     opens: Time | None = None
-    """When its schedule opens it; None where that is not known."""
+    """When its schedule opens it."""
 
 
 class TargetDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """One place of an object of Flux that carries the tag."""
+    """A field of a Flux object that carries the tag."""
 
     kind: str
     name: str
     variable: str = ""
-    """Of a Kustomization: what is substituted."""
+    """Substituted by a Kustomization."""
     tag: str | None = None
-    """What stands there now."""
     waiting_for: str = ""
-    """What Flux has yet to do until the tag runs; empty where it is through."""
+    """What Flux must still do before the tag runs."""
 
 
 class DeploymentDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of a Rollout's history."""
+    """An entry of a Rollout's history."""
 
     tag: str
     id: int | None = None
     version: str = ""
-    """What the image says of itself; so `revision`."""
+    """From the image, as is `revision`."""
     revision: str = ""
     began: Time | None = None
     status: str = ""
-    """That of the bake: `Deploying`, `InProgress`, `Succeeded`, `Failed` or `Cancelled`."""
+    """Of the bake: `Deploying`, `InProgress`, `Succeeded`, `Failed` or `Cancelled`."""
     text: str = ""
     """What the bake waits for, or how it ended."""
     message: str = ""
-    """What was said of the deployment."""
     by: str = ""
-    """What requested it: a claim, and no proof."""
+    """Who requested it, unverified."""
     bake_began: Time | None = None
     bake_ended: Time | None = None
     failed_checks: tuple[str, ...] = ()
-    """The HealthChecks for which it failed, with what each said."""
+    """The HealthChecks that failed it, with their messages."""
     retries: int = 0
 
 
 class SelectedCheckDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """One HealthCheck, as a Rollout that selects it sees it."""
+    """A HealthCheck that a Rollout selects."""
 
     name: str
     """Namespace and name."""
     status: str
-    """`Healthy`, `Unhealthy` or `Pending`; empty where it was not evaluated yet."""
+    """`Healthy`, `Unhealthy` or `Pending`; empty if not evaluated yet."""
     text: str = ""
 
 
 class ReleaseDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """One Rollout."""
-
     name: str
     namespace: str
     phase: ReleasePhase
     headline: str
-    """Why it does not go on, or what is in place: the one sentence to read first."""
+    """Why it does not go on, or what is deployed: the sentence to read first."""
     reason: str = ""
     """Of the headline."""
     tag: str = ""
-    """The version that is deployed; empty where none is."""
+    """The deployed version."""
     wanted: str = ""
-    """The version that `spec.wantedVersion` pins."""
+    """Pinned by `spec.wantedVersion`."""
     next: str = ""
-    """The version that is deployed as soon as nothing holds it back; empty where there is none."""
+    """The version deployed as soon as nothing holds it back."""
     candidates: tuple[str, ...] = ()
-    """Tags newer than the deployed tag, the newest first; at most 20."""
+    """Newer tags, newest first; at most 20."""
     announced: str = ""
-    """The tag that was announced last."""
+    """The tag announced last."""
     policy: str = ""
     """The image policy, by namespace and name."""
     is_suspended: bool = False
     requests: tuple[str, ...] = ()
-    """Annotations that request something and have had no effect yet, with their values."""
+    """Annotations that request something and had no effect yet, with their values."""
     is_retry_requested: bool = False
-    """Whether one of them requests that a deployment is tried again."""
     gates: tuple[GateDescription, ...] = ()
     checks: tuple[SelectedCheckDescription, ...] = ()
-    """Those that it selects."""
     targets: tuple[TargetDescription, ...] = ()
     bake_ends: Time | None = None
-    """When the bake that runs is over, if nothing fails."""
+    """When the running bake is over, if nothing fails."""
     deadline: Time | None = None
-    """By when the bake has to start."""
+    """When the bake must have started."""
     history: tuple[DeploymentDescription, ...] = ()
-    """The newest first; at most 5."""
+    """Newest first; at most 5."""
     waits: tuple[ReleaseWait, ...] = ()
     """The first is the headline."""
     conditions: tuple[ConditionDescription, ...] = ()
@@ -164,7 +147,7 @@ class ReleaseDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """One RolloutSchedule or, without a namespace, one ClusterRolloutSchedule."""
+    """A RolloutSchedule or, without a namespace, a ClusterRolloutSchedule."""
 
     kind: str
     name: str
@@ -178,15 +161,15 @@ class ScheduleDescription(msgspec.Struct, frozen=True, kw_only=True):
     is_active: bool = False
     """Whether one of its rules matches now."""
     action: str = ""
-    """`Allow` or `Deny`; empty where it is invalid."""
+    """`Allow` or `Deny`; empty if it is invalid."""
     active_rules: tuple[str, ...] = ()
     changes: Time | None = None
-    """When its gates open or close next; None where they stay as they are."""
+    """When its gates open or close next."""
     time_zone: str = ""
     rollouts: int = 0
-    """How many Rollouts it concerns."""
+    """Number of Rollouts it applies to."""
     gates: tuple[str, ...] = ()
-    """The gates that it keeps, at most 50."""
+    """At most 50."""
     conditions: tuple[ConditionDescription, ...] = ()
 
     @property
@@ -196,21 +179,19 @@ class ScheduleDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HealthCheckDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """One HealthCheck."""
-
     name: str
     namespace: str
     status: str
-    """`Healthy`, `Unhealthy` or `Pending`; empty where it was not evaluated yet."""
+    """`Healthy`, `Unhealthy` or `Pending`; empty if not evaluated yet."""
     text: str = ""
     check_class: str = ""
-    """By what its status is written; empty for anything outside."""
+    """What writes its status; empty for anything outside."""
     object: str = ""
-    """What it looks at, as its annotation names it."""
+    """What it looks at, as in its annotation."""
     changed: Time | None = None
-    """When the status became another."""
+    """When the status changed."""
     failed: Time | None = None
-    """When the newest failure that was seen happened."""
+    """When the newest failure happened."""
     rollouts: tuple[str, ...] = ()
     """Those that select it, by namespace and name."""
 
@@ -227,7 +208,7 @@ ELECTION_PART: Final = "election"
 
 @unique
 class Phase(StrEnum):
-    """What a group is doing, in one word. What is worst comes last."""
+    """What a group is doing; the worst comes last."""
 
     ROLLED_OUT = "rolled out"
     """All pods are ready at the update revision, and nothing is due."""
@@ -243,8 +224,6 @@ class Phase(StrEnum):
 
 @unique
 class PodState(StrEnum):
-    """What a pod is, in one word; the revision stands beside it."""
-
     READY = "ready"
     STARTING = "starting"
     NOT_READY = "not ready"
@@ -256,29 +235,29 @@ class PodState(StrEnum):
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """One reason why something does not go on, or is odd."""
+    """A reason why something does not go on, or is odd."""
 
     code: Code
     text: str
     severity: Severity = Severity.INFO
     zone: str = ""
-    """Name of the StatefulSet that it is about; empty where it is about the group."""
+    """Its StatefulSet; empty where it is about the group."""
     remedy: str = ""
-    """What a person can do; empty where there is nothing to do but to wait."""
+    """What a person can do; empty to wait."""
     link: str = ""
     """Where the documents explain the code."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """What is done now, or goes next."""
+    """What is done now, or next."""
 
     code: Code
     text: str
     zone: str = ""
     pod: str = ""
-    """Name of the pod that it is about; empty where it is about the zone."""
+    """Empty where it is about the zone."""
     is_waiting: bool = False
-    """Whether it goes next, and something has to happen first."""
+    """Whether something must happen first."""
 
 
 class PodDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -288,12 +267,11 @@ class PodDescription(msgspec.Struct, frozen=True, kw_only=True):
     ordinal: int
     state: PodState
     revision: str = ""
-    """Empty where it is not known."""
     is_updated: bool = False
     why: str = ""
-    """Why it is not ready; empty where it is."""
+    """Why it is not ready."""
     since: Time | None = None
-    """Since when it is ready, or exists; None where neither is known."""
+    """Since when it is ready, or else exists."""
 
 
 class ZoneDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -302,11 +280,11 @@ class ZoneDescription(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     desired: int
     ready: int
-    """Desired pods that are proven ready."""
+    """Proven ready."""
     updated: int
-    """Desired pods that exist at the update revision, ready or not."""
+    """At the update revision, ready or not."""
     outdated: int
-    """Desired pods that exist at another revision, also those on their way out."""
+    """At another revision, terminating or not."""
     max_unavailable: int
     is_paused: bool = False
     current_revision: str = ""
@@ -314,7 +292,7 @@ class ZoneDescription(msgspec.Struct, frozen=True, kw_only=True):
     is_busy: bool = False
     """Whether it is this zone's turn."""
     pods: tuple[PodDescription, ...] = ()
-    """The lowest desired ordinals, as many as `planning.describe_groups.share_pods` gives it."""
+    """The lowest ordinals, as many as `planning.describe_groups.share_pods` allows."""
 
 
 class DownscaleDescription(msgspec.Struct, frozen=True, kw_only=True):
