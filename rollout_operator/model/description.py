@@ -142,7 +142,6 @@ class ReleaseDescription(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """Return its namespace and name."""
         return f"{self.namespace}/{self.name}"
 
 
@@ -174,7 +173,6 @@ class ScheduleDescription(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """Return its kind, its namespace where it has one, and its name."""
         return f"{self.kind} {f'{self.namespace}/' if self.namespace else ''}{self.name}"
 
 
@@ -197,7 +195,6 @@ class HealthCheckDescription(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """Return its namespace and name."""
         return f"{self.namespace}/{self.name}"
 
 
@@ -296,53 +293,50 @@ class ZoneDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DownscaleDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """A downscale that was allowed, or for which pods are prepared, and that has not happened."""
+    """A downscale that was allowed or is being prepared, and has not happened."""
 
     zone: str
     text: str
 
 
 class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """One rollout group."""
-
     name: str
     namespace: str = ""
     """Empty where one namespace is watched."""
     phase: Phase
     headline: str
-    """Why it does not go on, or what it does: the one sentence to read first."""
+    """Why it does not go on, or what it does: the sentence to read first."""
     code: Code | None = None
-    """Of the headline; None where nothing has been decided."""
+    """Of the headline."""
     since: Time | None = None
-    """Since when the leading reason is the same; None where that is not known."""
+    """Since when the leading reason is the same."""
     looked: Time
-    """When the decision below was made."""
+    """When this was decided."""
     desired: int
     ready: int
     updated: int
     began: Time | None = None
-    """When the first pod of this rollout was replaced, as far as the pods show it."""
+    """When the first pod was replaced, as far as the pods show."""
     expected_end: Time | None = None
-    """When all pods will be ready at the pace so far; None where it is unknown."""
+    """When all pods will be ready at the pace so far."""
     zones: tuple[ZoneDescription, ...] = ()
     underway_since: Time | None = None
-    """Since when the steps are being carried out; None where they are not yet, or not here."""
+    """Since when the steps are being carried out here."""
     steps: tuple[Step, ...] = ()
     """At most `planning.describe_groups.MOST_STEPS`."""
     waits: tuple[Waiting, ...] = ()
     problems: tuple[Waiting, ...] = ()
     downscale: DownscaleDescription | None = None
     policy: str | UnsetType = UNSET
-    """The MultiAZRollout that replaces its pods, by namespace and name; absent where none does."""
+    """The MultiAZRollout that replaces its pods, by namespace and name."""
 
     @property
     def title(self) -> str:
-        """Return its name, after that of its namespace where there are several."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether one pod or StatefulSet may move now, and what has to happen first."""
+    """Whether one pod or StatefulSet may move now, and what must happen first."""
 
     name: str
     answer: str
@@ -351,41 +345,38 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     may_go: bool = False
     """Whether it is deleted now, or a pod of it."""
     conditions: tuple[Waiting, ...] = ()
-    """What has to happen first, in the order in which it does; empty where nothing has to."""
+    """What must happen first, in order."""
 
 
 class BudgetDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """One ZoneAwarePodDisruptionBudget."""
-
     name: str
     namespace: str = ""
     """Empty where one namespace is watched."""
     is_valid: bool
     maximum: str
-    """As a person wrote it: `1` or `20%`; `by partition` stands in `text`."""
+    """`1` or `20%`, as written."""
     zones: int
-    """StatefulSets that it selects."""
+    """Number of selected StatefulSets."""
     pods: int
     unavailable: int
-    """Of them, those that count as down."""
+    """Number of pods that count as down."""
     allowed: int
     """How many more pods may be disrupted now, at most."""
     text: str
-    """That of the first of `waits`, where there are any."""
+    """Of the first of `waits`, if any."""
     waits: tuple[Waiting, ...] = ()
 
     @property
     def title(self) -> str:
-        """Return its name, after that of its namespace where there are several."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
 class PolicySetDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """One StatefulSet of a MultiAZRollout."""
+    """A StatefulSet of a MultiAZRollout."""
 
     name: str
     source: str
-    """What says its zone, such as `Label`."""
+    """What gives its zone, such as `Label`."""
     desired: int
     updated: int
     outdated: int
@@ -393,15 +384,13 @@ class PolicySetDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicyZoneDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """One zone of a MultiAZRollout."""
-
     name: str
     order: int
-    """Its place among the zones, from 1."""
+    """From 1."""
     state: str
     """`Pending`, `Updating`, `Updated` or `Blocked`."""
     sets: tuple[PolicySetDescription, ...] = ()
-    """In the order of their updates."""
+    """In update order."""
 
 
 class BatchDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -417,58 +406,55 @@ class BatchDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicyDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """One MultiAZRollout."""
-
     name: str
     namespace: str
     phase: str
-    """That of its status; empty where nothing has been decided."""
+    """Of its status; empty before the first decision."""
     headline: str
-    """Why it does not go on, or what it does: the one sentence to read first."""
+    """Why it does not go on, or what it does: the sentence to read first."""
     code: Code | None = None
-    """Of the headline; None where it is refused, or only its status is known."""
+    """Of the headline; None if it is refused, or only its status is known."""
     reason: str = ""
     """Of its condition `Ready`."""
     desired: int = 0
     updated: int = 0
     ready: int = 0
     began: Time | None = None
-    """When the rollout began that runs, or ran last."""
+    """Of the current or last rollout."""
     completed: Time | None = None
     """None while it runs."""
     groups: tuple[str, ...] = ()
     """The rollout groups whose pods it replaces."""
     zones: tuple[PolicyZoneDescription, ...] = ()
-    """In the order of their updates."""
+    """In update order."""
     unknown_zones: tuple[str, ...] = ()
-    """Of `azOrder`, those without a StatefulSet."""
+    """Zones in `azOrder` without a StatefulSet."""
     batch: BatchDescription | None = None
     """The last batch, open or complete."""
     next_batch: Time | None = None
-    """When the pause is over, while one is."""
+    """When the current pause is over."""
     is_paused: bool = False
     waits: tuple[Waiting, ...] = ()
     conditions: tuple[ConditionDescription, ...] = ()
 
     @property
     def title(self) -> str:
-        """Return its namespace and name."""
         return f"{self.namespace}/{self.name}"
 
 
 class NamespaceDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """One of several namespaces that a process watches."""
+    """One of several watched namespaces."""
 
     name: str
     is_ready: bool
     is_acting: bool
-    """Whether this replica acts there, and not another replica."""
+    """Whether this replica acts there."""
     missing: tuple[str, ...] = ()
     """What it lacks to be ready; the others go on without it."""
 
 
 class PartReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one part of the process says of itself."""
+    """What a part of the process reports."""
 
     name: str
     """Such as `election`, or `pods watch`."""
@@ -476,7 +462,6 @@ class PartReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def line(self) -> str:
-        """Return both on one line."""
         return f"{self.name}: {self.text}"
 
 
@@ -486,11 +471,11 @@ class OperatorDescription(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     is_ready: bool
     is_acting: bool
-    """Whether this replica acts, and not another replica."""
+    """Whether this replica acts."""
     missing: tuple[str, ...] = ()
     """What it lacks to be ready."""
     parts: tuple[str, ...] = ()
-    """What its parts say of themselves: watches, election, certificates, API client."""
+    """Reports of watches, election, certificates, API client."""
     reports: tuple[PartReport, ...] = ()
     """The same, by part."""
 
@@ -500,7 +485,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
     schema_version: int = SCHEMA_VERSION
     namespace: str
-    """Where several are watched, that of the operator."""
+    """The operator's own where several are watched."""
     now: Time
     operator: OperatorDescription | None = None
     groups: tuple[GroupDescription, ...] = ()
@@ -510,22 +495,18 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     policies: tuple[PolicyDescription, ...] | UnsetType = UNSET
     """Absent where MultiAZRollouts are not obeyed."""
     releases: tuple[ReleaseDescription, ...] | UnsetType = UNSET
-    """Rollouts of `kuberik.com`; absent, as are the next two, where releases are not made."""
+    """Rollouts of `kuberik.com`; absent, as the next two, where releases are off."""
     schedules: tuple[ScheduleDescription, ...] | UnsetType = UNSET
     health_checks: tuple[HealthCheckDescription, ...] | UnsetType = UNSET
 
     def list_policies(self) -> tuple[PolicyDescription, ...]:
-        """Return the MultiAZRollouts, none where they are not obeyed."""
         return () if isinstance(self.policies, UnsetType) else self.policies
 
     def list_releases(self) -> tuple[ReleaseDescription, ...]:
-        """Return the Rollouts of releases, none where releases are not made."""
         return () if isinstance(self.releases, UnsetType) else self.releases
 
     def list_schedules(self) -> tuple[ScheduleDescription, ...]:
-        """Return the schedules of releases, none where releases are not made."""
         return () if isinstance(self.schedules, UnsetType) else self.schedules
 
     def list_checks(self) -> tuple[HealthCheckDescription, ...]:
-        """Return the HealthChecks of releases, none where releases are not made."""
         return () if isinstance(self.health_checks, UnsetType) else self.health_checks

@@ -1,12 +1,7 @@
-"""What `rollout-operator doctor` finds: frozen data that the command renders and never words.
+"""What `rollout-operator doctor` reads of a namespace, and what it finds.
 
-Which findings follow from what was read is decided in `planning.diagnosis`; what each code means,
-and what to do about it, stands in `planning.doctor_remedies` and in `docs/commands.md`.
-
-What `rollout-operator doctor` has read of one namespace: the frozen snapshot that checks judge.
-
-Only what a check reads is kept. What could not be read is named in `unread`, and is never taken
-for absent.
+`planning.doctor*` decide; `planning.doctor_remedies` and `docs/commands.md` explain each code. What
+could not be read is named in `unread`, and never taken for absent.
 """
 
 from collections.abc import Mapping
@@ -105,11 +100,11 @@ class FindingCode(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong. The text is lower case and without a full stop."""
+    """The text is lower case, without a full stop."""
 
     code: FindingCode
     severity: Severity
-    """`ERROR`: something does not work, or will not. `WARN`: it may be meant."""
+    """`ERROR`: something does not work, or will not. `WARN`: it may be intended."""
     object: str
     """Kind and name."""
     text: str
@@ -124,24 +119,18 @@ class SkippedCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """All that one examination of an installation found."""
-
     namespace: str
     findings: tuple[Finding, ...] = ()
     skipped: tuple[SkippedCheck, ...] = ()
     passed: int = 0
-    """How many checks were made and found nothing."""
+    """Number of checks that found nothing."""
 
     def count(self, severity: Severity) -> int:
-        """Return how many findings have this severity."""
         return sum(finding.severity is severity for finding in self.findings)
 
     def has(self, code: FindingCode) -> bool:
-        """Return whether there is such a finding."""
         return any(finding.code is code for finding in self.findings)
 
-
-# The operator reads this module too, and nothing of releases unless they are enabled.
 
 OPERATOR: Final = "rollout-operator"
 PART_OF: Final = "app.kubernetes.io/part-of"
@@ -151,13 +140,13 @@ NO_DOWNSCALE_PATH: Final = "/admission/no-downscale"
 PREPARE_DOWNSCALE_PATH: Final = "/admission/prepare-downscale"
 EVICTION_PATH: Final = "/admission/pod-eviction"
 BUDGET_PATH: Final = "/admission/zpdb-validation"
+# Webhooks of rollout operators are recognised by these.
 ADMISSION_PATHS: Final = (NO_DOWNSCALE_PATH, PREPARE_DOWNSCALE_PATH, EVICTION_PATH, BUDGET_PATH)
-"""By which webhooks of rollout operators are recognised."""
 
 
 @unique
 class Source(StrEnum):
-    """Where a part of the snapshot comes from."""
+    """A part of the snapshot."""
 
     NAMESPACE = "namespace"
     DEPLOYMENTS = "deployments"
@@ -185,25 +174,24 @@ class OperatorDeployment(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     namespace: str = ""
-    """Empty: that of the installation."""
+    """Empty for that of the installation."""
     account: str
     """Its ServiceAccount."""
     arguments: tuple[str, ...] = ()
     """Command and arguments of the operator's container."""
     variables: Mapping[str, str] = {}
-    """Of its environment, by name; a value from elsewhere is written as `$(NAME)`."""
+    """Its environment; a value from elsewhere is `$(NAME)`."""
     replicas: int = 1
     ready: int = 0
 
     @property
     def title(self) -> str:
-        """Return how findings name it."""
         name = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return f"Deployment {name}"
 
 
 class ZoneSet(msgspec.Struct, frozen=True, kw_only=True):
-    """A StatefulSet with all its keys, the misspelt keys too."""
+    """A StatefulSet with all its labels and annotations, misspelt ones included."""
 
     sts: StatefulSet
     labels: Mapping[str, str]
@@ -211,32 +199,29 @@ class ZoneSet(msgspec.Struct, frozen=True, kw_only=True):
     pod_labels: Mapping[str, str]
     """Of its template."""
     placed: PlacedSet | None = None
-    """What says in which zone its pods run."""
 
 
 class LabelledPod(msgspec.Struct, frozen=True, kw_only=True):
-    """What selectors read of a pod."""
-
     name: str
     labels: Mapping[str, str] = {}
     is_ready: bool = False
 
 
 class CallableService(msgspec.Struct, frozen=True, kw_only=True):
-    """A Service, as far as webhooks, or the status page, are called through it."""
+    """A Service through which webhooks or the status page are called."""
 
     name: str
     labels: Mapping[str, str] = {}
     ports: tuple[int, ...] = ()
     named_ports: Mapping[str, int] = {}
     has_endpoints: bool = True
-    """Whether endpoints stand behind it: not where it only is another name."""
+    """False for an ExternalName."""
 
     @property
     def status_port(self) -> int:
-        """Return the port of the status page of an operator; 0 where it is none of an operator.
+        """Return the port of an operator's status page, 0 if this is none of an operator.
 
-        Charts name the Service after their release, and label it after themselves: ours and
+        Charts name the Service after their release and label it after themselves: ours and
         grafana's, under an alias, as a dependency, with `nameOverride` and `fullnameOverride`.
         """
         named = self.labels.get("app.kubernetes.io/name"), self.labels.get(PART_OF)
@@ -248,24 +233,24 @@ class CallableService(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BundleFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a `caBundle` holds."""
+    """The content of a `caBundle`."""
 
     problem: str = ""
-    """Why it holds nothing that can be used; empty where it does."""
+    """Why it cannot be used."""
     ends: datetime | None = None
-    """When the last of its certificates expires."""
+    """When its last certificate expires."""
     vouches: bool | None = None
-    """Whether it has signed the certificate in the operator's Secret; None: that is not known."""
+    """Whether it signed the certificate in the operator's Secret; None if unknown."""
 
 
 class HookRegistration(msgspec.Struct, frozen=True, kw_only=True):
-    """One webhook of one configuration whose path is that of a rollout operator."""
+    """A webhook whose path is that of a rollout operator."""
 
     configuration: str
     """Kind and name."""
     name: str
     owner: str
-    """The namespace that the label of the configuration names; empty: none."""
+    """The namespace in the label of the configuration."""
     path: str
     service_namespace: str = ""
     service: str = ""
@@ -274,29 +259,26 @@ class HookRegistration(msgspec.Struct, frozen=True, kw_only=True):
     failure_policy: str = "Fail"
     timeout: timedelta = timedelta(seconds=10)
     selects: LabelSelector = LabelSelector()
-    """Of namespaces."""
+    """Namespaces."""
     bundle: BundleFacts | None = None
-    """None where there is no `caBundle`."""
 
 
 class HeldLease(msgspec.Struct, frozen=True, kw_only=True):
-    """The Lease of the operators of a namespace."""
-
     name: str
     holder: str
-    """Empty: it was released."""
+    """Empty if it was released."""
     renewed: datetime | None = None
-    """By the clock of its holder; None where that is not known."""
+    """By the clock of its holder."""
 
 
 class NativeBudget(msgspec.Struct, frozen=True, kw_only=True):
-    """A PodDisruptionBudget of Kubernetes' own."""
+    """A PodDisruptionBudget of Kubernetes."""
 
     name: str
     selector: LabelSelector | None = None
     """None selects nothing."""
     max_unavailable: str = ""
-    """As it is written, `1` or `20%`; empty: not set. The same for the next field."""
+    """`1` or `20%`; empty if not set, as the next field."""
     min_available: str = ""
 
     def takes(self, labels: Mapping[str, str]) -> bool:
@@ -304,17 +286,17 @@ class NativeBudget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Right(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that the operator has to be allowed to do."""
+    """A permission that the operator needs."""
 
     verb: str
     group: str
     resource: str
     subresource: str = ""
     name: str = ""
-    """Of the only object that it is about; empty: of all."""
+    """Of the only object that it is for; empty for all."""
     is_namespaced: bool = True
     is_of_process: bool = False
-    """Whether it is needed in the operator's own namespace alone."""
+    """Whether it is needed only in the operator's own namespace."""
     is_optional: bool = False
     """Whether the operator rolls out and answers reviews without it."""
     purpose: str
@@ -322,90 +304,86 @@ class Right(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RightAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What the API server says of a right."""
-
     account: str
     namespace: str = ""
-    """Where the operator needs it; empty: in its own namespace, or in the cluster."""
+    """Where it is needed; empty for the operator's own namespace, or the cluster."""
     right: Right
     is_granted: bool
 
 
 class ReachAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """How the API server answered a dry run that webhooks review."""
+    """The API server's answer to a dry run that webhooks review."""
 
     request: str
     """In words."""
     paths: tuple[str, ...]
-    """Of the webhooks that it must have brought in."""
+    """Of the webhooks that it must have called."""
     error: str = ""
-    """Empty where it was accepted."""
+    """Empty if it was accepted."""
     must_be_refused: bool = False
-    """Whether the request can only pass where the API server did not call the operator."""
+    """Whether it can only pass if the operator was not called."""
     is_answered: bool = True
-    """Whether the API server answered at all."""
 
 
 class PodTrial(msgspec.Struct, frozen=True, kw_only=True):
-    """How the API server answered a dry run that creates a pod of a StatefulSet."""
+    """The API server's answer to a dry run that creates a pod of a StatefulSet."""
 
     set_name: str
     error: str = ""
 
 
 class PathQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """Where to send one pod of a StatefulSet a GET that shows whether it can be prepared."""
+    """Where a GET to one pod of a StatefulSet shows whether it can be prepared."""
 
     set_name: str
     target: Target
     pod: str = ""
-    """Empty: none is ready."""
+    """Empty if none is ready."""
 
 
 class PathAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a question."""
-
     question: PathQuestion
     status: int = 0
-    """Of the pod's own answer; 0: it gave none."""
+    """Of the pod's own answer; 0 without one."""
     problem: str = ""
     """What came instead."""
     is_lost: bool = False
-    """Whether the API server did not get an answer of the pod."""
+    """Whether the API server got no answer from the pod."""
 
 
 class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the API server knows MultiAZRollouts."""
+    """Whether the API server serves MultiAZRollouts."""
 
     is_served: bool = True
     """In the version that the operator reads."""
     versions: tuple[str, ...] = ()
-    """That are served in its place; none: there is no definition, or it may not be read."""
+    """Served in its place; empty if there is no definition, or it may not be read."""
     missing: tuple[str, ...] = ()
     """Fields of `status` that the definition lacks, such as `status.phase`."""
 
 
 def _make_no_releases() -> "ReleaseObjects":
+    # Lazy: the operator reads this module too, and releases may be off.
     from rollout_operator.model.release_plan import ReleaseObjects
 
     return ReleaseObjects()
 
 
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
-    """One namespace, and what the cluster has for it."""
+    """A namespace, and what the cluster has for it."""
 
     namespace: str
     now: datetime
     unread: Mapping[Source, str] = {}
     """Why a part could not be read."""
     namespace_labels: Mapping[str, str] | None = None
-    """None: there is no such namespace."""
+    """None if there is no such namespace."""
     operators: tuple[OperatorDeployment, ...] = ()
     sets: tuple[ZoneSet, ...] = ()
     pods: tuple[LabelledPod, ...] = ()
     services: tuple[CallableService, ...] = ()
     ready_endpoints: Mapping[str, int] = {}
-    """How many stand behind each Service."""
+    """By Service."""
     hooks: tuple[HookRegistration, ...] = ()
     """Of the whole cluster."""
     lease: HeldLease | None = None
@@ -413,7 +391,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     zone_budgets: tuple[Budget | FlawedBudget, ...] = ()
     policies: tuple[Policy | RefusedPolicy, ...] = ()
     unobeyed: frozenset[str] = frozenset()
-    """Names of the policies that no operator has written a status of, for longer than it takes."""
+    """Policies whose status no operator has written for too long."""
     policy_kind: PolicyKind = PolicyKind()
     releases: "ReleaseObjects" = msgspec.field(default_factory=_make_no_releases)
     kuberik: tuple[str, ...] = ()
@@ -434,11 +412,10 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def own_hooks(self) -> tuple[HookRegistration, ...]:
-        """Return the webhooks that are labelled for this namespace, or call a Service in it."""
+        """Return the webhooks labelled for this namespace, or calling a Service in it."""
         return tuple(hook for hook in self.hooks if self.is_own(hook))
 
     def is_own(self, hook: HookRegistration) -> bool:
-        """Return whether a webhook is that of the operator of this namespace."""
         owners = {hook.owner, hook.service_namespace}
         if self.namespace in owners:
             return True
@@ -448,10 +425,10 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def all_labels(self) -> Mapping[str, str]:
-        """Return the labels of the namespace, with that which the API server gives to each."""
+        """Return the labels of the namespace, including the one that the API server adds."""
         return {"kubernetes.io/metadata.name": self.namespace, **(self.namespace_labels or {})}
 
     @property
     def members(self) -> tuple[ZoneSet, ...]:
-        """Return the StatefulSets that belong to a rollout group."""
+        """Return the StatefulSets in rollout groups."""
         return tuple(sts for sts in self.sets if sts.sts.group is not None)

@@ -1,10 +1,9 @@
-"""Which replica acts: what a Lease says, and when another replica may take it.
+"""What a Lease says, and when another replica may take it.
 
-The protocol is that of client-go (`tools/leaderelection`): a process that may take a Lease has seen
-it unchanged for `Times.lease` on its own clock, and its holder acts for `Times.deadline` after
-it sent the last renewal that was answered. No two clocks are compared; the times in a Lease are for
-people. What lies between both spans is for clocks that run at different rates, and for writes that
-are on their way.
+As in client-go's `tools/leaderelection`: a process may take a Lease that it has seen unchanged for
+`Times.lease` on its own clock, and the holder acts for `Times.deadline` after it sent its last
+answered renewal. No two clocks are compared; the times in a Lease are for people. The gap between
+both spans allows for clocks of different rates and writes in flight.
 """
 
 import ipaddress
@@ -17,46 +16,22 @@ import msgspec
 LEASE_DURATION: Final = timedelta(seconds=15)
 RENEW_DEADLINE: Final = timedelta(seconds=10)
 RETRY_PERIOD: Final = timedelta(seconds=2)
-# The longest that a flag may say. A Lease that says more was written by another program.
+# The most that a flag allows: another program wrote a Lease that says more.
 LONGEST_LEASE: Final = timedelta(minutes=10)
-# The API server refuses more: a Lease that says this much could never be taken again.
+# The API server refuses more.
 MOST_TRANSITIONS: Final = 2**31 - 1
-
 _ADDRESS: Final = re.compile(r"([0-9.]+|\[[0-9a-f:]+\]):([1-9][0-9]{0,4})", re.ASCII)
 _HIGHEST_PORT: Final = 65535
 
 
-def render_address(ip: str, port: int) -> str:
-    """Return `IP:port`, or `[IP]:port` for IPv6; empty where it is no address of one machine."""
-    try:
-        address = ipaddress.ip_address(ip)
-    except ValueError:
-        return ""
-    if address.is_unspecified or address.is_multicast or not 0 < port <= _HIGHEST_PORT:
-        return ""
-    # Not the zone of an IPv6 address: it means something on one machine only.
-    text = f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
-    return text if _ADDRESS.fullmatch(text) else ""
-
-
-def read_address(text: str) -> str:
-    """Return an address as `render_address` writes it, and empty for any other text."""
-    match = _ADDRESS.fullmatch(text)
-    if match is None:
-        return ""
-    return text if render_address(match[1].strip("[]"), int(match[2])) == text else ""
-
-
 class Times(msgspec.Struct, frozen=True, kw_only=True):
-    """How a process takes part in an election."""
-
     lease: timedelta = LEASE_DURATION
     deadline: timedelta = RENEW_DEADLINE
     retry: timedelta = RETRY_PERIOD
 
     @property
     def read_every(self) -> timedelta:
-        """A Lease that is released is to be taken at once; a read of one costs next to nothing."""
+        """A released Lease is taken at once, and a read costs little."""
         return self.retry / 2
 
 
@@ -64,52 +39,69 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """A process among the replicas."""
 
     name: str
-    """Of its pod, or of the machine that it runs on."""
+    """Of its pod or machine."""
     life: str
-    """Different in each process, also of the same pod."""
+    """Unique to the process, also among those of one pod."""
     is_pod: bool = False
-    """Whether the name is a pod's: then no two processes have it at the same time."""
+    """Whether the name is a pod's: no two processes have it at a time."""
     address: str = ""
-    """Where it answers other replicas, as `render_address` writes it; empty: nowhere."""
+    """Where it answers other replicas, by `render_address`."""
 
     @property
     def holder(self) -> str:
-        """Return what a Lease says where this process holds it."""
         return f"{self.name}_{self.life}"
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """A Lease as the API server has it."""
-
     version: str
-    """`metadata.resourceVersion`"""
     holder: str = ""
-    """Empty where it was released."""
+    """Empty if it was released."""
     transitions: int = 0
     lasts: timedelta = timedelta(0)
-    """By the flags of its holder; zero where it does not say, or more than a flag may."""
+    """By the flags of its holder; zero if absent, or more than a flag may say."""
     renewed: str = ""
-    """When, on the holder's clock: only that it changes counts."""
+    """On the holder's clock: only changes matter."""
     address: str = ""
-    """Where its holder answers other replicas. Others may have written it: it proves nothing."""
+    """Where its holder answers other replicas. It proves nothing: others may have written it."""
 
     @property
     def term(self) -> tuple[str, str, int]:
-        """Return what changes with each renewal and each holder, and with nothing else."""
+        """Return what changes with each renewal and holder only."""
         return self.holder, self.renewed, self.transitions
 
     def count_transitions(self, holder: str) -> int:
-        """Return how often it has changed hands once `holder` has it, as far as a Lease can say."""
+        """Return the transitions once `holder` has it, as far as a Lease can count."""
         return min(self.transitions + (self.holder != holder), MOST_TRANSITIONS)
 
     def may_be_taken(self, by: Identity, unchanged_for: timedelta, after: timedelta) -> bool:
         """Return whether a process that has seen it unchanged for so long may take it.
 
-        At once where it was released, and where an earlier process of the same pod held it: its
-        container has ended before another is started.
+        At once if it was released or held by an earlier process of the same pod, whose container
+        has ended.
         """
         if not self.holder or self.holder == by.holder:
             return True
         if by.is_pod and self.holder.startswith(f"{by.name}_"):
             return True
         return unchanged_for >= after
+
+
+def render_address(ip: str, port: int) -> str:
+    """Return `IP:port` or `[IP]:port`; empty unless it is the address of one machine."""
+    try:
+        address = ipaddress.ip_address(ip)
+    except ValueError:
+        return ""
+    if address.is_unspecified or address.is_multicast or not 0 < port <= _HIGHEST_PORT:
+        return ""
+    # The zone of an IPv6 address is local to a machine.
+    text = f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
+    return text if _ADDRESS.fullmatch(text) else ""
+
+
+def read_address(text: str) -> str:
+    """Return an address in the form of `render_address`, empty for any other text."""
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
+        return ""
+    return text if render_address(match[1].strip("[]"), int(match[2])) == text else ""

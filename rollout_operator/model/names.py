@@ -1,28 +1,23 @@
-"""Every label, annotation and API path segment that we read or write, once.
-
-The error tree: a class says what the caller should do.
-
-The exit codes of all commands: what a script learns without reading a word.
-"""
+"""Names of labels, annotations and headers that we read or write; errors and exit codes."""
 
 from datetime import timedelta
 from enum import IntEnum, unique
 from typing import Final, NewType, Self
 
+# Value of the group label; empty is a group like any other.
 GroupName = NewType("GroupName", str)
-"""Value of the group label. Empty is a group like any other."""
 
 Uid = NewType("Uid", str)
+# Name of a ControllerRevision, as in a pod's hash label and a StatefulSet's status.
 Revision = NewType("Revision", str)
-"""Name of a ControllerRevision, as a pod's hash label and a StatefulSet's status carry it."""
 
-# What the API server calls us in `managedFields`: the product of our User-Agent.
+# Our name in `managedFields`, from the User-Agent.
 FIELD_MANAGER: Final = "rollout-operator"
 
+# Of an object, in characters: a DNS subdomain.
 LONGEST_NAME: Final = 253
-"""Of an object, in characters."""
 
-# Both spellings form groups; where both are present the first wins.
+# Both form groups; the first wins.
 GROUP_LABEL: Final = "rollout-group"
 GROUP_LABEL_LONG: Final = "grafana.com/rollout-group"
 
@@ -31,7 +26,7 @@ REVISION_LABEL: Final = "controller-revision-hash"
 MAX_UNAVAILABLE: Final = "rollout-max-unavailable"
 PAUSED: Final = "grafana.com/rollout-paused"
 
-# Labels that switch a review on; the value must be exactly `true`.
+# Labels that switch a review on.
 NO_DOWNSCALE: Final = "grafana.com/no-downscale"
 PREPARE_DOWNSCALE: Final = "grafana.com/prepare-downscale"
 PREPARE_PATH: Final = "grafana.com/prepare-downscale-http-path"
@@ -50,8 +45,7 @@ MIRROR_API_VERSION: Final = "grafana.com/rollout-mirror-replicas-from-resource-a
 MIRROR_WRITE_BACK: Final = "grafana.com/rollout-mirror-replicas-from-resource-write-back"
 DOWNSCALE_DELAY: Final = "grafana.com/rollout-delayed-downscale"
 DOWNSCALE_DELAY_URL: Final = "grafana.com/rollout-prepare-delayed-downscale-url"
-# Written by us: that we are about to scale a set down. See `planning.requests`. It keeps
-# its group among those that are scaled until it is removed.
+# Written by us: an announced downscale, see `planning.requests`.
 DOWNSCALE_INTENT: Final = "grafana.com/rollout-operator-downscale-intent"
 SCALING_ANNOTATIONS: Final = frozenset(
     {
@@ -68,29 +62,28 @@ SCALING_ANNOTATIONS: Final = frozenset(
     }
 )
 
-# On pods: which downscale is underway. See `model.objects.DownscaleRecord`.
+# On pods: the downscale underway, a `model.objects.DownscaleRecord`.
 DOWNSCALE_RECORD: Final = "grafana.com/rollout-operator-downscale"
 
-# On pods: that they may go, and who said so when. See `model.budget.Record`.
+# On pods: the grant to disrupt them, a `model.budget.Record`.
 DISRUPTION_RECORD: Final = "grafana.com/rollout-operator-disruption"
-# On pods, written by earlier releases: since when they are ready. Only read.
+# On pods, by earlier releases: since when they are ready. Only read.
 READY_TIME: Final = "grafana.com/ready-time"
-# On budgets that count by partition: `gone` where a zone that is scaled below a partition has
-# handed its data over; anything else counts its missing pod as unknown.
+# On budgets that count by partition: with `gone` a zone scaled below a partition has handed over
+# its data; otherwise its missing pod counts as unknown.
 ABSENT_PEERS: Final = "grafana.com/rollout-operator-absent-peers"
 
-# On webhook configurations: whether and by which operator the CA is written into them.
+# On webhook configurations: whether, and by which operator, the CA is injected.
 INJECT_CA_LABEL: Final = "grafana.com/inject-rollout-operator-ca"
 NAMESPACE_LABEL: Final = "grafana.com/namespace"
 
-# On the Lease: where the process that holds it answers other replicas, as IP:port.
+# On the Lease: where its holder answers other replicas, as IP:port.
 ADDRESS: Final = "grafana.com/rollout-operator-address"
 
-# On the Secret of the certificate, with the value `true`: that the operator made it.
+# On the Secret of the certificate, `true`: the operator made it.
 CERTIFICATE_LABEL: Final = "grafana.com/rollout-operator-certificate"
 
-# What the cache keeps of a StatefulSet; all else is dropped when decoding. The labels that switch
-# reviews on are kept as annotations too: to report a label in the wrong place.
+# Kept in the cache. The labels that switch reviews on are kept as annotations to report them there.
 STATEFULSET_ANNOTATIONS: Final = frozenset(
     {
         MAX_UNAVAILABLE,
@@ -104,38 +97,38 @@ STATEFULSET_ANNOTATIONS: Final = frozenset(
         *SCALING_ANNOTATIONS,
     }
 )
-# The labels of nodes that name their zone, today's first.
+# Labels of nodes that name their zone, the current one first.
 TOPOLOGY_KEYS: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 
 ON_DELETE: Final = "OnDelete"
-# The pod management policy that creates all absent pods at once; every other policy is ordered.
+# The only pod management policy that is not ordered.
 PARALLEL: Final = "Parallel"
 CLUSTER_HEADER: Final = "X-Cluster"
 
-# On Rollouts: what a person requests once, each with a tag, a text or `true`.
+# On Rollouts: one-time requests.
 FORCE_DEPLOY: Final = "rollout.kuberik.com/force-deploy"
 BYPASS_GATES: Final = "rollout.kuberik.com/bypass-gates"
 UNBLOCK_FAILED: Final = "rollout.kuberik.com/unblock-failed"
 RETRY: Final = "rollout.kuberik.com/retry"
 DEPLOY_MESSAGE: Final = "rollout.kuberik.com/deploy-message"
-# What kuberik's documents call it.
+# The same in kuberik's documents.
 DEPLOYMENT_MESSAGE: Final = "rollout.kuberik.com/deployment-message"
 DEPLOY_USER: Final = "rollout.kuberik.com/deploy-user"
 WAIT_FOR_FLUX: Final = "rollout.kuberik.com/wait-for-flux"
-# On OCIRepositories and Kustomizations of Flux: the Rollout that writes the tag, or a variable.
+# On OCIRepositories and Kustomizations: the Rollout that writes the tag, or a variable.
 TAG_FROM: Final = "rollout.kuberik.com/rollout"
+# Followed by the name of a variable and `.from`.
 SUBSTITUTE: Final = "rollout.kuberik.com/substitute."
-"""Followed by the name of a variable and `.from`."""
-# On HealthChecks: what they look at, how often, and how long a failure may pass by itself.
+# On HealthChecks: what they look at, how often, and how long a failure is tolerated.
 CHECKED_KUSTOMIZATION: Final = "healthcheck.kuberik.com/kustomization"
 CHECKED_GROUP: Final = "healthcheck.kuberik.com/rollout-group"
 CHECKED_POLICY: Final = "healthcheck.kuberik.com/multi-az-rollout"
 CHECK_INTERVAL: Final = "healthcheck.kuberik.com/requeue-interval"
 FAILURE_GRACE: Final = "healthcheck.kuberik.com/failure-grace"
-# On schedules, and copied to their gates: for display alone.
+# On schedules, and copied to their gates for display.
 PRETTY_NAME: Final = "gate.kuberik.com/pretty-name"
 GATE_DESCRIPTION: Final = "gate.kuberik.com/description"
-# On gates that a schedule keeps: labels that say whose they are.
+# Labels on gates that a schedule keeps.
 SCHEDULE_NAME: Final = "gate.kuberik.com/schedule-name"
 SCHEDULE_NAMESPACE: Final = "gate.kuberik.com/schedule-namespace"
 SCHEDULE_KIND: Final = "gate.kuberik.com/schedule-kind"
@@ -144,7 +137,7 @@ MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
 
 class OperatorError(Exception):
-    """Root of all errors that we raise on purpose."""
+    """Base of all errors that we raise."""
 
 
 class InvalidInput(OperatorError):
@@ -152,7 +145,7 @@ class InvalidInput(OperatorError):
 
 
 class ConfigError(InvalidInput):
-    """Flags or files do not make a configuration. The process ends with `exit_code`."""
+    """Invalid flags or files; the process ends with `exit_code`."""
 
     def __init__(self, message: str, *, exit_code: int = 1) -> None:
         super().__init__(message)
@@ -160,14 +153,14 @@ class ConfigError(InvalidInput):
 
 
 class DecodeError(InvalidInput):
-    """An API object does not have the shape that its kind promises. Names the field."""
+    """An API object is not shaped as its kind promises. Names the field."""
 
 
 class ApiError(OperatorError):
-    """A call to the API server did not succeed.
+    """A call to the API server failed.
 
-    `call` reads like `list pods in namespace prod`; `status` is the HTTP status, 0 where none came.
-    `problem` is the message without the call that it names.
+    `call` reads like `list pods in namespace prod`; `status` is 0 without an answer; `problem` is
+    the message without the call.
     """
 
     def __init__(self, message: str, *, call: str = "", status: int = 0, reason: str = "") -> None:
@@ -179,7 +172,6 @@ class ApiError(OperatorError):
 
     @classmethod
     def of(cls, call: str, problem: str, *, status: int = 0, reason: str = "") -> Self:
-        """Return the error of a call that did not succeed since there is a problem."""
         error = cls(f"cannot {call}: {problem}", call=call, status=status, reason=reason)
         error.problem = problem
         return error
@@ -190,7 +182,7 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """Another client wrote first, or a precondition failed: read again, plan again."""
+    """Someone wrote first, or a precondition failed: read again, plan again."""
 
 
 class Gone(ApiError):
@@ -202,11 +194,11 @@ class Denied(ApiError):
 
 
 class Refused(ApiError):
-    """The API server understood and will not do it (admission, validation): try another object."""
+    """The API server refuses this object (admission, validation): try another."""
 
 
 class TooManyRequests(ApiError):
-    """The server refuses calls for now: call again after `retry_after`, where it names a time."""
+    """The server refuses calls for now: call again after `retry_after`, if set."""
 
     def __init__(
         self,
@@ -222,7 +214,7 @@ class TooManyRequests(ApiError):
 
 
 class Throttled(ApiError):
-    """Our own rate limiter would not send the request before its deadline: nothing was sent."""
+    """Our own rate limiter would exceed the deadline: nothing was sent."""
 
 
 class NotElected(ApiError):
@@ -230,7 +222,7 @@ class NotElected(ApiError):
 
 
 class DeadlinePassed(ApiError):
-    """Our own time for a decision ended before the answer came, sent or not: decide again."""
+    """Our own time ran out before an answer came, sent or not: decide again."""
 
 
 class Unreachable(ApiError):
@@ -238,12 +230,12 @@ class Unreachable(ApiError):
 
 
 class UnknownOutcome(ApiError):
-    """A write was sent and not answered: it may be committed now, later or never. Read back."""
+    """A write got no answer: it may be stored now, later or never. Read back."""
 
 
 @unique
 class ExitCode(IntEnum):
-    """How a command ended. `docs/commands.md` has the table."""
+    """How a command ended; see `docs/commands.md`."""
 
     DONE = 0
     FAILED = 1

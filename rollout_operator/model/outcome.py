@@ -1,15 +1,8 @@
-"""What a decision says: actions, and the reason for each action and for each inaction.
+"""What a decision says: actions, and the reason for each action and inaction.
 
-One `Reason` feeds log, metric, status page, Event and denial message. `Code` is for machines and is
-documented in `docs/monitoring.md`; the text is for people, with the numbers that decided.
-
-What each reason means, in one line. `docs/monitoring.md` says the same, and more.
-
-What a person can do about each reason, in one line. `docs/monitoring.md` says the same and more.
-
-Which of the reasons of a group a person reads first: the same reason in every outlet.
-
-Page, Events, metrics and the time since when a group is in its state go by it.
+One `Reason` feeds log, metric, status page, Event and denial message. `Code` is for machines, the
+text for people, with the numbers that decided. `MEANINGS` and `REMEDIES` explain each code in a
+line, `docs/monitoring.md` at length. `find_leading` chooses the reason that every outlet shows first.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +20,7 @@ from rollout_operator.model.objects import Pod, StatefulSet
 
 @unique
 class Code(StrEnum):
-    """Why a group moves or does not move. Values are label values of metrics: never renamed."""
+    """Values are label values of metrics: never renamed."""
 
     # moving
     POD_OUTDATED = "pod_outdated"
@@ -212,7 +205,7 @@ POLICY_CODES: Final = frozenset(
 
 @unique
 class Severity(StrEnum):
-    """How loudly a reason is logged; the names are those of the log levels."""
+    """The names are log levels."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -221,26 +214,22 @@ class Severity(StrEnum):
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why something is done or left undone.
-
-    `text` is lower case, without a full stop, and carries the numbers.
-    """
+    """`text` is lower case, without a full stop, and carries the numbers."""
 
     code: Code
     text: str
     severity: Severity = Severity.INFO
     zone: str = ""
-    """Name of the StatefulSet that it is about; empty where it is about the group."""
+    """The StatefulSet; empty for the whole group."""
     stable_text: str = ""
-    """The part of the text that is compared with what was logged before, without countdowns; empty
-    for all of it."""
+    """The text without countdowns, compared with what was logged before."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a review.
 
-    `reason.text` is the message that users see, empty where there is nothing to say. `code` is the
-    HTTP status that the API server passes on with a refusal, 0 for its own choice (400).
+    `reason.text` is shown to users. `code` is the HTTP status of a refusal, 0 for the API server's
+    default (400).
     """
 
     is_allowed: bool
@@ -248,23 +237,20 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     code: int = 0
     annotations: Mapping[str, str] = {}
-    """To be set on the object under review, where its caller takes patches."""
+    """To set on the object under review, where its caller takes patches."""
     retry_after: timedelta | None = None
-    """When to try again, rounded up to seconds. Clients obey it without telling their user."""
+    """Rounded up to seconds. Clients obey it without telling their user."""
 
 
 class Replacement(msgspec.Struct, frozen=True, kw_only=True):
-    """One pod that may be deleted, and why this pod."""
-
     pod: Pod
     reason: Reason
 
 
 class EqualPods(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods that may go for one and the same reason, at most `room` of them.
+    """Pods that may go for the same reason, at most `room` of them.
 
-    They are tried in order, and only what really goes takes room: a pod that is refused does not
-    hide the next.
+    They are tried in order, and a refused pod takes no room.
     """
 
     pods: tuple[Replacement, ...]
@@ -272,10 +258,9 @@ class EqualPods(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplacePods(msgspec.Struct, frozen=True, kw_only=True):
-    """Delete pods of one zone so that its StatefulSet recreates them at the update revision.
+    """Delete pods of a zone so that its StatefulSet recreates them at the update revision.
 
-    Each share is bounded by itself: what one leaves unused is of no use to another, because a pod
-    that was refused is as much down as before.
+    Room that one share leaves unused is not for another: a refused pod is as much down as before.
     """
 
     zone: StatefulSet
@@ -288,12 +273,12 @@ class ReplacePods(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def going(self) -> tuple[Replacement, ...]:
-        """Return the pods that go where none is refused."""
+        """Return the pods that go if none is refused."""
         return tuple(pod for share in self.shares for pod in share.pods[: share.room])
 
 
 class RecordRevision(msgspec.Struct, frozen=True, kw_only=True):
-    """Set `status.currentRevision` to the update revision: the zone is rolled out and whole."""
+    """Set `status.currentRevision` to the update revision: the zone is rolled out."""
 
     zone: StatefulSet
     revision: Revision
@@ -304,29 +289,27 @@ Action = ReplacePods | RecordRevision
 
 
 class ZoneProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one zone is, in pods of its desired ordinals."""
+    """How far a zone is, in pods of its desired ordinals."""
 
     zone: str
-    """Name of the StatefulSet."""
     desired: int
     ready: int
-    """Proven up; none of an upscale that never was (D-67)."""
+    """Proven up, without newcomers (D-67)."""
     updated: int
-    """They exist at the update revision, ready or not."""
+    """At the update revision, ready or not."""
     outdated: int
-    """They exist at another revision."""
+    """At another revision."""
     rolled_out: Revision = Revision("")
-    """The update revision, once all are at it and available, and the status records it."""
+    """The update revision, once all pods have it and are available, and it is recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All that one snapshot of a group leads to.
+    """The plan for one snapshot of a group.
 
-    `waits` holds why nothing (more) is done, in the order in which it was found; `problems` hold
-    warnings that change no decision beyond what they say. `failed` makes it a failed reconcile: a
-    person must act. `look_again` is the time after which a deadline falls due that no event
-    announces. `progress` is no part of what is decided, None where no zone was looked at.
+    `waits` say why no (more) pods go, in the order found; `problems` are warnings. With `failed` a
+    person must act. `requeue_after` is when something changes by time alone. `progress` is None
+    where no zone was looked at.
     """
 
     group: GroupName
@@ -561,8 +544,6 @@ MEANINGS: Final[Mapping[Code, str]] = MappingProxyType(
         ),
     }
 )
-"""Of every code; lower case, without a full stop, as the texts of reasons are."""
-
 
 REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
     {
@@ -678,18 +659,17 @@ REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
         ),
     }
 )
-"""Of the codes where there is more to do than to wait."""
 
+# On the admin server.
 PAGE: Final = "/reasons"
-"""Where the admin server explains all codes."""
 
 
 def render_path(code: Code) -> str:
-    """Return where a code is explained: a path of the admin server."""
+    """Return the path on the admin server that explains a code."""
     return f"{PAGE}#{code}"
 
 
-# A person must change something before anything of the group moves.
+# The group stands still until a person acts.
 HOLDING: Final = frozenset(
     {
         Code.WRONG_STRATEGY,
@@ -705,7 +685,7 @@ HOLDING: Final = frozenset(
         Code.PARTITION_UNKNOWN,
     }
 )
-# The same for one zone: it holds the group once nothing else of it moves.
+# The same for one zone: it holds the group once no other zone moves.
 HOLDING_ZONE: Final = frozenset(
     {
         Code.PAUSED,
@@ -718,14 +698,14 @@ HOLDING_ZONE: Final = frozenset(
         Code.COUNT_CONTESTED,
     }
 )
-# These do not say what the zone whose turn it is waits for.
+# These do not say what the current zone waits for.
 ASIDE: Final = HOLDING_ZONE | {Code.ANOTHER_ZONE_FIRST, Code.UP_TO_DATE}
 
 
 def find_leading(waits: Sequence[Reason]) -> Reason | None:
-    """Return the reason to read first, None where there is none.
+    """Return the reason to read first.
 
-    What holds the whole group comes first, then what the zone whose turn it is waits for.
+    What holds the whole group comes first, then what the current zone waits for.
     """
     choices = (
         (wait for wait in waits if wait.code in HOLDING),

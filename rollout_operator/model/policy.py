@@ -1,25 +1,7 @@
-"""How labels and selectors of labels are spelled, as the API server judges them.
+"""A MultiAZRollout: spec, zones, status, and the input and outcome of a decision for it.
 
-A MultiAZRollout: how several StatefulSets roll out together, or why it is refused.
-
-How a policy is read from the API's object is written in `model.decode.custom`; which StatefulSets
-each of several policies owns is decided in `planning.policy_zones`.
-
-The zones of a policy: in which zone each of its StatefulSets is, and what to know of that.
-
-Which they are is decided in `planning.policy_zones`.
-
-What one decision for a policy works on, and what it comes to.
-
-The decision is made in `planning.policies`; recording a batch, and deleting its pods, is left
-to the controllers.
-
-`status` of a MultiAZRollout: written for people and scripts; its last batch is read to decide.
-
-What stands in it is decided in `planning.policy_status`. A field without a value is left out:
-the schema of a time refuses an empty text.
-
-A MultiAZRollout as a watch shows it: what it wants, and what its status has recorded.
+`model.decode.custom` reads and refuses it, `planning.policies`, `policy_zones` and `policy_status`
+decide. A status field without a value is left out: the schema of a time refuses an empty text.
 """
 
 import re
@@ -47,19 +29,403 @@ _LONGEST_NAME: Final = 63
 _LONGEST_PREFIX: Final = 253
 # Each is compared with every object in question, by a process that acts for other tenants as well.
 _MOST_TERMS: Final = 64
-
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _PREFIX: Final = re.compile(
     r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
 )
+# Exact in every client; numbers then start again from 1.
+MOST_BATCHES: Final = 2**53 - 1
 
 
 class SelectorRefused(InvalidInput):
-    """A selector is refused for what stands at `below`, such as `.matchExpressions[0].key`."""
+    """`below` locates the problem, such as `.matchExpressions[0].key`."""
 
     def __init__(self, message: str, below: str) -> None:
         super().__init__(message)
         self.below = below
+
+
+@unique
+class PodOrder(StrEnum):
+    """By ordinal."""
+
+    DESCENDING = "Descending"
+    ASCENDING = "Ascending"
+
+
+@unique
+class PolicyRefusalCode(StrEnum):
+    """Why a policy is not in service: reasons of `Accepted`. Never renamed."""
+
+    INVALID_SPEC = "InvalidSpec"
+    NAMESPACE_MISMATCH = "NamespaceMismatch"
+    EMPTY_SELECTOR = "EmptySelector"
+    CONFLICT = "Conflict"
+    ROLLOUT_GROUP_SPLIT = "RolloutGroupSplit"
+    SELECTION_UNKNOWN = "SelectionUnknown"
+    """Of a StatefulSet so many labels are left out that it is unknown whether it is selected."""
+
+
+class PolicyRefusal(msgspec.Struct, frozen=True, kw_only=True):
+    code: PolicyRefusalCode
+    field: str
+    """Such as `spec.azOrder[2]`."""
+    text: str
+    """Names object, field and value."""
+
+
+class PolicyHead(msgspec.Struct, frozen=True, kw_only=True):
+    """Which policy it is, whatever its spec says."""
+
+    namespace: str
+    name: str
+    uid: Uid
+    generation: int = 0
+    created: datetime | None = None
+    is_terminating: bool = False
+
+    @property
+    def key(self) -> str:
+        """Return namespace and name."""
+        return f"{self.namespace}/{self.name}"
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """A valid policy, with defaults filled in."""
+
+    head: PolicyHead
+    selector: LabelSelector
+    """Of StatefulSets in its namespace; never empty."""
+    max_unavailable: IntOrPercent = IntOrPercent(1)
+    """Of a zone."""
+    interval: timedelta = timedelta(seconds=30)
+    """From the completion of a batch to the next one."""
+    pod_order: PodOrder = PodOrder.DESCENDING
+    topology_key: str = TOPOLOGY_KEYS[0]
+    """The label that names the zone of a node."""
+    zone_order: tuple[str, ...] = ()
+    """The zones to update first; the others follow by name."""
+    is_paused: bool = False
+    """Whether no new batch starts."""
+    may_switch_strategy: bool = False
+    """Whether StatefulSets are switched to OnDelete."""
+    progress_deadline: timedelta = timedelta(minutes=10)
+    """How long an open batch may make no progress before it counts as stalled."""
+
+
+class RefusedPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """A policy that is not in service: it replaces no pods."""
+
+    head: PolicyHead
+    refusals: tuple[PolicyRefusal, ...]
+    """At least one; the first is the reason of its condition."""
+
+
+class PolicyScope(msgspec.Struct, frozen=True, kw_only=True):
+    """A policy in service, and what it owns: nothing else replaces pods of these StatefulSets."""
+
+    policy: Policy
+    sets: tuple[StatefulSet | Unreadable, ...] = ()
+    """By name."""
+    groups: frozenset[GroupName] = frozenset()
+    """Rollout groups of its namespace, each as a whole."""
+
+
+class PolicyOwnership(msgspec.Struct, frozen=True, kw_only=True):
+    """The oldest first."""
+
+    scopes: tuple[PolicyScope, ...] = ()
+    refused: tuple[RefusedPolicy, ...] = ()
+
+
+@unique
+class ZonesCode(StrEnum):
+    """Reasons of the condition `ZonesResolved`. Never renamed."""
+
+    ALL_RESOLVED = "AllResolved"
+    SOME_BY_FALLBACK = "SomeByFallback"
+    """Of some StatefulSets nothing says the zone."""
+    SPANS_ZONES = "StatefulSetSpansZones"
+    """It is False: nothing may be updated."""
+
+
+@unique
+class ZoneFindingCode(StrEnum):
+    """Reasons of Events. Never renamed."""
+
+    ZONE_UNKNOWN = "ZoneUnknown"
+    SPANS_ZONES = "StatefulSetSpansZones"
+    NODES_UNREADABLE = "NodesUnreadable"
+
+
+class ResolvedSet(msgspec.Struct, frozen=True, kw_only=True):
+    """A StatefulSet, its zone, and where that comes from."""
+
+    name: str
+    zone: str
+    source: ZoneSource
+
+
+class ResolvedZone(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    sets: tuple[ResolvedSet, ...]
+    """At least one, in update order."""
+
+
+class ZoneFinding(msgspec.Struct, frozen=True, kw_only=True):
+    code: ZoneFindingCode
+    text: str
+
+
+class ZoneResolution(msgspec.Struct, frozen=True, kw_only=True):
+    """The zones of a policy."""
+
+    code: ZonesCode
+    key: str = ""
+    """The label that names zones."""
+    zones: tuple[ResolvedZone, ...] = ()
+    """In update order. Empty if a StatefulSet spans several."""
+    sets: tuple[ResolvedSet, ...] = ()
+    """By name, without those that span several zones."""
+    unknown_zones: tuple[str, ...] = ()
+    """Zones in `azOrder` without a StatefulSet."""
+    findings: tuple[ZoneFinding, ...] = ()
+
+
+class BatchPod(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod of a batch, as it was when the batch began."""
+
+    name: str
+    uid: Uid
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods that go together, recorded in the status before they go."""
+
+    number: int
+    """From 1, unique while the status is kept."""
+    zone: str
+    set_name: str
+    revision: Revision
+    """The update revision that it was begun for."""
+    pods: tuple[BatchPod, ...]
+    start: datetime
+    completion: datetime | None = None
+    """Since when no pod is unavailable; the pause counts from it. None while the batch is open,
+    also again because a pod failed during the pause."""
+
+
+class SetCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """A StatefulSet in numbers of its desired pods."""
+
+    name: str
+    replicas: int
+    updated: int
+    outdated: int
+    ready: int
+    """Proven available, without newcomers (D-67)."""
+    unavailable: int
+    """Those that others wait for."""
+    revision: Revision
+    """The update revision."""
+    initial: int = 0
+    """The fewest replicas since that came."""
+    is_paused: bool = False
+
+
+class ZoneCounts(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    sets: tuple[SetCounts, ...]
+    """By name."""
+
+    @property
+    def unavailable(self) -> int:
+        return sum(sts.unavailable for sts in self.sets)
+
+
+class PolicySnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The input of `plan_policy`."""
+
+    policy: Policy
+    resolution: ZoneResolution
+    group: Group
+    """All StatefulSets of the policy, with their pods."""
+    batch: Batch | None = None
+    """The last batch, from the status."""
+    initial: Mapping[str, int] = {}
+    """The fewest replicas since the update revision came, by StatefulSet."""
+    clock_error: timedelta = timedelta(0)
+    """How much later than `group.now` it may be."""
+
+    @property
+    def latest(self) -> datetime:
+        """Return the latest time that it may be now on the server's clock."""
+        return self.group.now + self.clock_error
+
+
+class PolicyPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The plan for one snapshot of a policy."""
+
+    batch: Batch | None = None
+    """To be recorded before any delete."""
+    action: ReplacePods | None = None
+    """Pods of that batch only."""
+    records: tuple[RecordRevision, ...] = ()
+    """StatefulSets that are rolled out, but do not say so yet."""
+    waits: tuple[Reason, ...] = ()
+    """Why no (more) pods go; the first is what holds the policy."""
+    target: str = ""
+    """The current StatefulSet."""
+    next_batch: datetime | None = None
+    """When the current pause is over."""
+    is_stalled: bool = False
+    """Whether the open batch passed its progress deadline."""
+    needs_person: bool = False
+    """Whether only a person ends what holds it, as far as the pods show."""
+    is_open: bool = False
+    """Whether a batch is open, and not superseded."""
+    requeue_after: timedelta | None = None
+    """When something changes by time alone."""
+    zones: tuple[ZoneCounts, ...] = ()
+    """In update order; empty if unknown."""
+    progress: tuple[ZoneProgress, ...] = ()
+    """Of each StatefulSet."""
+
+    @property
+    def leading(self) -> Reason | None:
+        """Return what holds it."""
+        return self.waits[0] if self.waits else None
+
+
+@unique
+class PolicyPhase(StrEnum):
+    """Never renamed."""
+
+    INVALID = "Invalid"
+    IDLE = "Idle"
+    PROGRESSING = "Progressing"
+    WAITING = "Waiting"
+    BLOCKED = "Blocked"
+    PAUSED = "Paused"
+
+
+@unique
+class PolicyZoneState(StrEnum):
+    """Never renamed."""
+
+    PENDING = "Pending"
+    UPDATING = "Updating"
+    UPDATED = "Updated"
+    BLOCKED = "Blocked"
+
+
+class PolicySetStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A StatefulSet, in numbers of its desired pods."""
+
+    name: str
+    source: str = ""
+    """What gives its zone, a `ZoneSource`."""
+    replicas: int = 0
+    updated_pods: int = 0
+    outdated_pods: int = 0
+    unavailable_pods: int = 0
+    update_revision: str = ""
+    initial_replicas: int = 0
+    """The fewest replicas since the update revision came; 0 if unknown."""
+
+
+class PolicyZoneStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    name: str
+    order: int = 0
+    """From 1."""
+    state: str = ""
+    stateful_sets: tuple[PolicySetStatus, ...] = ()
+
+
+class RecordedPod(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    uid: str
+
+
+class RecordedBatch(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Times are RFC 3339 with a fraction, so that no pause is shortened."""
+
+    number: int
+    zone: str
+    stateful_set: str
+    update_revision: str
+    pods: tuple[RecordedPod, ...]
+    start_time: str
+    completion_time: str | UnsetType = UNSET
+
+
+class PolicyStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Empty if nothing was written, or can be read."""
+
+    observed_generation: int = 0
+    phase: str = ""
+    current_zone: str = ""
+    current_stateful_set: str = ""
+    updated_pods: int | UnsetType = UNSET
+    """Absent, as are the next two, if nothing was counted."""
+    total_pods: int | UnsetType = UNSET
+    ready_pods: int | UnsetType = UNSET
+    start_time: str | UnsetType = UNSET
+    """Of the current or last rollout."""
+    completion_time: str | UnsetType = UNSET
+    """Absent while it runs."""
+    next_batch_time: str | UnsetType = UNSET
+    unknown_zones: tuple[str, ...] = ()
+    az_topology_key: str = ""
+    """The label that gave `zones`; another one counts once no batch is open."""
+    zones: tuple[PolicyZoneStatus, ...] = ()
+    last_batch: RecordedBatch | UnsetType = UNSET
+    conditions: tuple[StatusCondition, ...] = ()
+
+    @property
+    def is_underway(self) -> bool:
+        """Return whether a rollout has begun and is not complete."""
+        has_begun = not isinstance(self.start_time, UnsetType)
+        return has_begun and isinstance(self.completion_time, UnsetType)
+
+    @property
+    def has_open_batch(self) -> bool:
+        batch = self.last_batch
+        return isinstance(batch, RecordedBatch) and isinstance(batch.completion_time, UnsetType)
+
+    def find_condition(self, kind: str) -> StatusCondition | None:
+        return next((condition for condition in self.conditions if condition.type == kind), None)
+
+    def get_reason(self, kind: str) -> str:
+        condition = self.find_condition(kind)
+        return "" if condition is None else condition.reason
+
+
+class PolicyEvent(ObjectEvent, frozen=True, kw_only=True):
+    """A routine one is about a batch or a zone."""
+
+
+class WatchedPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """A policy in any state."""
+
+    resource_version: str
+    policy: Policy | RefusedPolicy
+    status: PolicyStatus = PolicyStatus()
+    """As far as it can be read."""
+    problems: tuple[str, ...] = ()
+    """What of the status cannot be read, a sentence each."""
+
+    @property
+    def namespace(self) -> str:
+        return self.policy.head.namespace
+
+    @property
+    def name(self) -> str:
+        return self.policy.head.name
+
+    @property
+    def uid(self) -> Uid:
+        return self.policy.head.uid
 
 
 def check_label_key(text: str) -> str:
@@ -71,14 +437,14 @@ def check_label_key(text: str) -> str:
 
 
 def check_label_value(text: str) -> str:
-    """Return a value, which may be empty. Raises InvalidInput for what no label can have."""
+    """Return a value, perhaps empty. Raises InvalidInput."""
     if text and not _is_name(text):
         raise InvalidInput(f"{quote(text)} is no value of a label")
     return text
 
 
 def check_selector(selector: LabelSelector) -> None:
-    """Refuse what the API's own selectors refuse, and too many terms. Raises SelectorRefused."""
+    """Raise SelectorRefused for what the API's own selectors refuse, and for too many terms."""
     _check_length(".matchLabels", selector.labels)
     _check_length(".matchExpressions", selector.terms)
     for place, term in enumerate(selector.terms):
@@ -96,7 +462,7 @@ def _check_length(path: str, items: Collection[object]) -> None:
 
 
 def _check_term(path: str, term: SelectorTerm) -> None:
-    """Refuse a term that is not known: it would take everything."""
+    """Refuse an unknown term: it would select everything."""
     _check(f"{path}.key", check_label_key, term.key)
     match term.operator:
         case "In" | "NotIn":
@@ -125,410 +491,3 @@ def _is_name(text: str) -> bool:
 
 def _is_prefix(text: str) -> bool:
     return len(text) <= _LONGEST_PREFIX and _PREFIX.fullmatch(text) is not None
-
-
-@unique
-class PodOrder(StrEnum):
-    """In which order the pods of a StatefulSet go, by ordinal."""
-
-    DESCENDING = "Descending"
-    ASCENDING = "Ascending"
-
-
-@unique
-class PolicyRefusalCode(StrEnum):
-    """Why a policy is not in service: reasons of its condition `Accepted`. Never renamed."""
-
-    INVALID_SPEC = "InvalidSpec"
-    NAMESPACE_MISMATCH = "NamespaceMismatch"
-    EMPTY_SELECTOR = "EmptySelector"
-    CONFLICT = "Conflict"
-    ROLLOUT_GROUP_SPLIT = "RolloutGroupSplit"
-    SELECTION_UNKNOWN = "SelectionUnknown"
-    """Of a StatefulSet so many labels are left out that it is unknown whether it is selected."""
-
-
-class PolicyRefusal(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing for which a policy is refused."""
-
-    code: PolicyRefusalCode
-    field: str
-    """Where it is, such as `spec.azOrder[2]`."""
-    text: str
-    """A sentence that names object, field and value."""
-
-
-class PolicyHead(msgspec.Struct, frozen=True, kw_only=True):
-    """Which policy it is, whatever its spec says."""
-
-    namespace: str
-    name: str
-    uid: Uid
-    generation: int = 0
-    created: datetime | None = None
-    is_terminating: bool = False
-
-    @property
-    def key(self) -> str:
-        """Return namespace and name, as every text names a policy."""
-        return f"{self.namespace}/{self.name}"
-
-
-class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy that can be obeyed. What it leaves out has the default of its field."""
-
-    head: PolicyHead
-    selector: LabelSelector
-    """Of StatefulSets of its own namespace; it is never empty."""
-    max_unavailable: IntOrPercent = IntOrPercent(1)
-    """Of a zone."""
-    interval: timedelta = timedelta(seconds=30)
-    """From the completion of a batch to the next batch."""
-    pod_order: PodOrder = PodOrder.DESCENDING
-    topology_key: str = TOPOLOGY_KEYS[0]
-    """The label that names the zone of a node."""
-    zone_order: tuple[str, ...] = ()
-    """The zones that go first. All others follow by name."""
-    is_paused: bool = False
-    """Whether no new batch starts."""
-    may_switch_strategy: bool = False
-    """Whether StatefulSets are switched to OnDelete."""
-    progress_deadline: timedelta = timedelta(minutes=10)
-    """How long an open batch may make no progress before it counts as stalled."""
-
-
-class RefusedPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy that is not in service: no pod is touched for it."""
-
-    head: PolicyHead
-    refusals: tuple[PolicyRefusal, ...]
-    """All that is wrong; at least one, and the first is the reason of its condition."""
-
-
-class PolicyScope(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy in service, and what it owns: nothing but it replaces pods of these StatefulSets."""
-
-    policy: Policy
-    sets: tuple[StatefulSet | Unreadable, ...] = ()
-    """By name. Where there is none it has nothing to do."""
-    groups: frozenset[GroupName] = frozenset()
-    """The rollout groups of its namespace that are its own, each as a whole."""
-
-
-class PolicyOwnership(msgspec.Struct, frozen=True, kw_only=True):
-    """Which of several policies are in service; the oldest first."""
-
-    scopes: tuple[PolicyScope, ...] = ()
-    refused: tuple[RefusedPolicy, ...] = ()
-
-
-@unique
-class ZonesCode(StrEnum):
-    """Reasons of the condition `ZonesResolved`. Never renamed."""
-
-    ALL_RESOLVED = "AllResolved"
-    SOME_BY_FALLBACK = "SomeByFallback"
-    """Of some StatefulSets nothing says the zone."""
-    SPANS_ZONES = "StatefulSetSpansZones"
-    """It is False: nothing may be updated."""
-
-
-@unique
-class ZoneFindingCode(StrEnum):
-    """What is to be known of zones: reasons of Events. Never renamed."""
-
-    ZONE_UNKNOWN = "ZoneUnknown"
-    SPANS_ZONES = "StatefulSetSpansZones"
-    NODES_UNREADABLE = "NodesUnreadable"
-
-
-class ResolvedSet(msgspec.Struct, frozen=True, kw_only=True):
-    """A StatefulSet, its zone, and what says so."""
-
-    name: str
-    zone: str
-    source: ZoneSource
-
-
-class ResolvedZone(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be down together: StatefulSets of one zone, by name."""
-
-    name: str
-    sets: tuple[ResolvedSet, ...]
-    """At least one. They are updated in this order."""
-
-
-class ZoneFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something to know of the zones."""
-
-    code: ZoneFindingCode
-    text: str
-
-
-class ZoneResolution(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known of the zones of a policy."""
-
-    code: ZonesCode
-    key: str = ""
-    """The label that names zones."""
-    zones: tuple[ResolvedZone, ...] = ()
-    """In the order of their updates. Empty where a StatefulSet spans several."""
-    sets: tuple[ResolvedSet, ...] = ()
-    """By name; without those that span several zones."""
-    unknown_zones: tuple[str, ...] = ()
-    """Zones of `azOrder` that have no StatefulSet, in its order."""
-    findings: tuple[ZoneFinding, ...] = ()
-
-
-# Exact in every client. The number after it is 1 again, as where the status was lost.
-MOST_BATCHES: Final = 2**53 - 1
-
-
-class BatchPod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that a batch replaces, as it was when the batch began."""
-
-    name: str
-    uid: Uid
-
-
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods that go together, as the status of the policy has recorded them before they went."""
-
-    number: int
-    """From 1; it never repeats while the status is kept."""
-    zone: str
-    set_name: str
-    revision: Revision
-    """The update revision that it was begun for."""
-    pods: tuple[BatchPod, ...]
-    start: datetime
-    completion: datetime | None = None
-    """Since when nothing is unavailable, on the server's clock. The pause counts from it. None
-    while the batch is open, or open again because a pod failed during the pause."""
-
-
-class SetCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """One StatefulSet of a policy in numbers of its desired pods."""
-
-    name: str
-    replicas: int
-    updated: int
-    outdated: int
-    ready: int
-    """Proven available; new pods of an upscale are not, and are no reason to wait either (D-67)."""
-    unavailable: int
-    """Those that others wait for."""
-    revision: Revision
-    """The update revision."""
-    initial: int = 0
-    """The fewest replicas since that came: what was added later is no sign that it was begun."""
-    is_paused: bool = False
-
-
-class ZoneCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """One zone of a policy in numbers."""
-
-    name: str
-    sets: tuple[SetCounts, ...]
-    """By name."""
-
-    @property
-    def unavailable(self) -> int:
-        """Return for how many pods of the zone others wait."""
-        return sum(sts.unavailable for sts in self.sets)
-
-
-class PolicySnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that `plan_policy` reads."""
-
-    policy: Policy
-    resolution: ZoneResolution
-    group: Group
-    """All StatefulSets that the policy owns, each with its pods. `now` is the server's clock."""
-    batch: Batch | None = None
-    """The last batch, as the status of the policy has it."""
-    initial: Mapping[str, int] = {}
-    """By StatefulSet the fewest replicas since its update revision came, where they are known."""
-    clock_error: timedelta = timedelta(0)
-    """By so much the server's clock may show more than `group.now`."""
-
-    @property
-    def latest(self) -> datetime:
-        """Return the latest time that the server's clock may show now."""
-        return self.group.now + self.clock_error
-
-
-class PolicyPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """All that one snapshot of a policy leads to."""
-
-    batch: Batch | None = None
-    """The batch to record ahead of any delete, where it is another batch than before."""
-    action: ReplacePods | None = None
-    """Pods of that batch, and no others."""
-    records: tuple[RecordRevision, ...] = ()
-    """StatefulSets that are rolled out, and do not say so yet."""
-    waits: tuple[Reason, ...] = ()
-    """Why nothing, or nothing more, goes now; the first is what holds it. Empty only where pods
-    go, and nothing else would."""
-    target: str = ""
-    """The StatefulSet whose turn it is; empty where none has a turn."""
-    next_batch: datetime | None = None
-    """When the pause is over, while one is."""
-    is_stalled: bool = False
-    """Whether the open batch has made no progress for longer than the policy grants."""
-    needs_person: bool = False
-    """Whether only a person ends what holds it, as far as the pods show."""
-    is_open: bool = False
-    """Whether a batch is open, and not superseded."""
-    requeue_after: timedelta | None = None
-    """After what time a deadline falls due that no event announces."""
-    zones: tuple[ZoneCounts, ...] = ()
-    """In the order of their updates; empty where they are unknown."""
-    progress: tuple[ZoneProgress, ...] = ()
-    """Of each StatefulSet; empty where no zone was looked at."""
-
-    @property
-    def leading(self) -> Reason | None:
-        """Return what holds it, None where nothing does."""
-        return self.waits[0] if self.waits else None
-
-
-@unique
-class PolicyPhase(StrEnum):
-    """What a policy does, in a word. Never renamed."""
-
-    INVALID = "Invalid"
-    IDLE = "Idle"
-    PROGRESSING = "Progressing"
-    WAITING = "Waiting"
-    BLOCKED = "Blocked"
-    PAUSED = "Paused"
-
-
-@unique
-class PolicyZoneState(StrEnum):
-    """What a zone of a policy is at. Never renamed."""
-
-    PENDING = "Pending"
-    UPDATING = "Updating"
-    UPDATED = "Updated"
-    BLOCKED = "Blocked"
-
-
-class PolicySetStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One StatefulSet, in numbers of its desired pods."""
-
-    name: str
-    source: str = ""
-    """What says its zone, one of `placement.ZoneSource`."""
-    replicas: int = 0
-    updated_pods: int = 0
-    outdated_pods: int = 0
-    unavailable_pods: int = 0
-    update_revision: str = ""
-    initial_replicas: int = 0
-    """The fewest replicas since the update revision came; 0 where that is not known."""
-
-
-class PolicyZoneStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One zone."""
-
-    name: str
-    order: int = 0
-    """Its place, from 1."""
-    state: str = ""
-    stateful_sets: tuple[PolicySetStatus, ...] = ()
-
-
-class RecordedPod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod of the last batch."""
-
-    name: str
-    uid: str
-
-
-class RecordedBatch(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The last batch; times as RFC 3339, with their fraction: a pause is not shortened."""
-
-    number: int
-    zone: str
-    stateful_set: str
-    update_revision: str
-    pods: tuple[RecordedPod, ...]
-    start_time: str
-    completion_time: str | UnsetType = UNSET
-
-
-class PolicyStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """All of it. Empty where nothing was written, or nothing can be read."""
-
-    observed_generation: int = 0
-    phase: str = ""
-    current_zone: str = ""
-    current_stateful_set: str = ""
-    updated_pods: int | UnsetType = UNSET
-    """This and the next two are absent where nothing was counted."""
-    total_pods: int | UnsetType = UNSET
-    ready_pods: int | UnsetType = UNSET
-    start_time: str | UnsetType = UNSET
-    """When the rollout began that runs, or ran last."""
-    completion_time: str | UnsetType = UNSET
-    """When it was complete; absent while it runs."""
-    next_batch_time: str | UnsetType = UNSET
-    unknown_zones: tuple[str, ...] = ()
-    az_topology_key: str = ""
-    """The label by which `zones` were found: another label counts once no batch is open."""
-    zones: tuple[PolicyZoneStatus, ...] = ()
-    last_batch: RecordedBatch | UnsetType = UNSET
-    conditions: tuple[StatusCondition, ...] = ()
-
-    @property
-    def is_underway(self) -> bool:
-        """Return whether a rollout has begun that is not complete."""
-        has_begun = not isinstance(self.start_time, UnsetType)
-        return has_begun and isinstance(self.completion_time, UnsetType)
-
-    @property
-    def has_open_batch(self) -> bool:
-        """Return whether the last batch is not complete."""
-        batch = self.last_batch
-        return isinstance(batch, RecordedBatch) and isinstance(batch.completion_time, UnsetType)
-
-    def find_condition(self, kind: str) -> StatusCondition | None:
-        """Return a condition by its type."""
-        return next((condition for condition in self.conditions if condition.type == kind), None)
-
-    def get_reason(self, kind: str) -> str:
-        """Return the reason of a condition, empty where there is none."""
-        condition = self.find_condition(kind)
-        return "" if condition is None else condition.reason
-
-
-class PolicyEvent(ObjectEvent, frozen=True, kw_only=True):
-    """Something that happened to a policy; a routine one is of a batch or a zone."""
-
-
-class WatchedPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """One policy, whatever state it is in."""
-
-    resource_version: str
-    policy: Policy | RefusedPolicy
-    status: PolicyStatus = PolicyStatus()
-    """As far as it can be read: what cannot is as if it were lost."""
-    problems: tuple[str, ...] = ()
-    """What of the status cannot be read, a sentence each; another client has written it."""
-
-    @property
-    def namespace(self) -> str:
-        """Return its namespace."""
-        return self.policy.head.namespace
-
-    @property
-    def name(self) -> str:
-        """Return its name."""
-        return self.policy.head.name
-
-    @property
-    def uid(self) -> Uid:
-        """Return its UID."""
-        return self.policy.head.uid

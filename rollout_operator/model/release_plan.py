@@ -1,15 +1,7 @@
-"""Objects of Flux: what announces releases, and what is written when a release is deployed.
+"""Objects of Flux, HealthChecks, and the input and outcome of a decision on a Rollout.
 
-Only what decides is kept of them. They belong to others: nothing but the tag of an OCIRepository
-and single variables of a Kustomization is ever written.
-
-A HealthCheck: what it looks at and found, and what objects say of themselves, by kstatus.
-
-What one decision on a Rollout is made of, and what comes out of it.
-
-The objects of releases that were read once, for commands that people type.
-
-What `doctor` checks and `status` describes is all of this shape.
+Only what decides is kept. Flux objects belong to others: only the tag of an OCIRepository and
+single variables of a Kustomization are ever written.
 """
 
 from collections.abc import Iterable, Mapping
@@ -58,25 +50,22 @@ class AnnouncedTag(msgspec.Struct, frozen=True, kw_only=True):
 
     tag: str
     image: str = ""
-    """The repository by name; empty where the policy does not say it."""
+    """The repository; empty if the policy does not say."""
     digest: str | None = None
 
 
 class FluxReference(msgspec.Struct, frozen=True, kw_only=True):
-    """Another object, by kind, namespace and name."""
-
     kind: str
     namespace: str
     name: str
 
 
 class ImagePolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What announces releases. Whether it is ready does not matter (REL-32)."""
+    """Announces releases, ready or not (REL-32)."""
 
     head: ReleaseHead
     repository: FluxReference
     latest: AnnouncedTag | None = None
-    """None while no tag is selected."""
     order: TagOrder | None = None
 
 
@@ -87,16 +76,16 @@ class ImageRepository(msgspec.Struct, frozen=True, kw_only=True):
     image: Repository
     pull_secret: str | None = None
     certificates: str | None = None
-    """The Secret with the certificates for the registry."""
+    """Secret with certificates for the registry."""
     proxy: str | None = None
-    """The Secret with the address of a proxy."""
+    """Secret with the address of a proxy."""
     provider: str = ""
-    """The cloud that has the credentials; empty and `generic` are none."""
+    """The cloud that has the credentials; empty or `generic` for none."""
     is_insecure: bool = False
 
 
 class FluxProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a controller of Flux has come with an object."""
+    """How far Flux has come with an object."""
 
     is_suspended: bool = False
     observed_generation: int = 0
@@ -104,21 +93,21 @@ class FluxProgress(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     """Of the condition `Ready`."""
     failed_generation: int = 0
-    """Which generation it failed with: that is not observed until it succeeds."""
+    """The generation that failed; it is not observed until it succeeds."""
     revision: str = ""
-    """What an OCIRepository fetched or a Kustomization applied last; empty for nothing."""
+    """Fetched by an OCIRepository or applied by a Kustomization last."""
 
 
 class AnnotationProblem(msgspec.Struct, frozen=True, kw_only=True):
     """An annotation that cannot be obeyed."""
 
     rollout: str
-    """The Rollout that it names, or seems to."""
+    """The Rollout that it seems to name."""
     text: str
 
 
 class FluxObject(msgspec.Struct, frozen=True, kw_only=True):
-    """An object of Flux that may carry a tag: an OCIRepository, or a Kustomization with variables.
+    """An OCIRepository, or a Kustomization with variables, that may carry a tag.
 
     Its fields are `tag`, `digest` and `semver` of `spec.ref`, or variables.
     """
@@ -129,16 +118,15 @@ class FluxObject(msgspec.Struct, frozen=True, kw_only=True):
     source: FluxReference | None = None
     """What a Kustomization applies."""
     rollouts: Mapping[str, str] = {}
-    """By field, the Rollout that writes it: `tag`, or any variable."""
+    """By field, the Rollout that writes it."""
     values: Mapping[str, str] = {}
-    """By field, what stands there; of variables those alone that any Rollout writes or wrote."""
+    """By field; only variables that a Rollout writes or wrote."""
     writers: Writers = {}
     progress: FluxProgress = FluxProgress()
     problems: tuple[AnnotationProblem, ...] = ()
 
     @property
     def reference(self) -> FluxReference:
-        """Return what another object refers to it by."""
         return FluxReference(kind=self.kind, namespace=self.head.namespace, name=self.head.name)
 
 
@@ -162,40 +150,36 @@ class FluxWriteCode(StrEnum):
 
 @unique
 class PatchMethod(StrEnum):
-    """How an object is written."""
-
     APPLY = "application/apply-patch+yaml"
     """Server-side apply: of the fields that the manager holds, what is left out is let go."""
     MERGE = "application/merge-patch+json"
 
 
 class FluxWrite(msgspec.Struct, frozen=True, kw_only=True):
-    """One write to one object."""
-
     kind: str
     head: ReleaseHead
     manager: str
     method: PatchMethod
     body: Mapping[str, object]
-    """Names the UID, so that it reaches no object of the same name, and creates none."""
+    """Has the UID, so that it creates nothing and reaches no other object of the name."""
     is_forced: bool
     """Whether fields are taken from other managers."""
     code: FluxWriteCode
     text: str
-    """Names object, fields, values and the writers whose values go."""
+    """Names object, fields, values and the managers that lose them."""
 
 
 class FluxWrites(msgspec.Struct, frozen=True, kw_only=True):
-    """What one Rollout has to write, in this order; nothing where all is as it should be."""
+    """What one Rollout must write, in order."""
 
     writes: tuple[FluxWrite, ...] = ()
     problems: tuple[str, ...] = ()
-    """Annotations of the same objects that cannot be obeyed."""
+    """Annotations of these objects that cannot be obeyed."""
 
 
 @unique
 class ObjectStatus(StrEnum):
-    """Whether an object is what its spec wants."""
+    """By kstatus."""
 
     CURRENT = "Current"
     IN_PROGRESS = "InProgress"
@@ -205,15 +189,13 @@ class ObjectStatus(StrEnum):
 
 
 class StatusVerdict(msgspec.Struct, frozen=True):
-    """What it is at, and why."""
-
     status: ObjectStatus
     text: str = ""
 
 
 @unique
 class HealthStatus(StrEnum):
-    """What a HealthCheck found. Empty before the first time. Never renamed."""
+    """Empty before the first evaluation. Never renamed."""
 
     HEALTHY = "Healthy"
     UNHEALTHY = "Unhealthy"
@@ -222,7 +204,7 @@ class HealthStatus(StrEnum):
 
 @unique
 class CheckClass(StrEnum):
-    """Classes of HealthChecks whose status this operator writes. Never renamed."""
+    """Classes of HealthChecks that this operator evaluates. Never renamed."""
 
     KUSTOMIZATION = "kustomization"
     ROLLOUT_GROUP = "rollout-group"
@@ -230,60 +212,56 @@ class CheckClass(StrEnum):
 
 
 class CheckFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """What one evaluation of an object found."""
-
     status: HealthStatus
     text: str = ""
     failed_at: datetime | None = None
-    """When the newest failure happened, as far as anything says so."""
+    """When the newest failure happened, if known."""
 
 
 class HealthCheckStatus(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"
 ):
-    """`status` of a HealthCheck. Other controllers may write it as well."""
+    """Other controllers may write it as well."""
 
     status: str = ""
     last_error_time: Instant | None = None
-    """When the newest failure that was seen happened."""
+    """When the newest failure happened."""
     last_change_time: Instant | None = None
-    """When `status` changed last."""
+    """When `status` changed."""
     message: str | None = None
 
 
 class HealthCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """A HealthCheck, as it was read."""
-
     head: ReleaseHead
     labels: Mapping[str, str] = {}
     check_class: str = ""
-    """By what its status is written; empty for anything outside."""
+    """What writes its status; empty for anything outside."""
     kustomization: str | None = None
-    """What its annotation names: `name` or `namespace/name`; so the next two."""
+    """`name` or `namespace/name` from its annotation, as the next two."""
     rollout_group: str | None = None
     policy: str | None = None
     interval: timedelta = timedelta(seconds=30)
-    """From one evaluation to the next."""
+    """Between evaluations."""
     failure_grace: timedelta = timedelta(minutes=2)
-    """How long Flux may fail to apply a Kustomization until that is a failure."""
+    """How long Flux may fail to apply a Kustomization."""
     status: HealthCheckStatus = HealthCheckStatus()
 
 
 class FluxTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """One place of an object of Flux that an annotation gives to the Rollout."""
+    """A field of a Flux object that an annotation gives to the Rollout."""
 
     kind: str
     name: str
     variable: str = ""
-    """Of a Kustomization: what is substituted."""
+    """Of a Kustomization."""
     tag: str | None = None
-    """What stands there now."""
+    """The current value."""
     waiting_for: str = ""
-    """What Flux has yet to do until the tag runs; empty where it is through."""
+    """What Flux must still do before the tag runs."""
 
 
 class Correction(msgspec.Struct, frozen=True, kw_only=True):
-    """An object of Flux that had another tag than it should, and got the right tag."""
+    """A Flux object that had another tag than it should, and was corrected."""
 
     kind: str
     name: str
@@ -294,46 +272,43 @@ class PolicyReading(msgspec.Struct, frozen=True, kw_only=True):
     """What the image policy of a Rollout says."""
 
     latest: str | None = None
-    """The tag that it selects. None while it selects none."""
     digest: str | None = None
     order: TagOrder | None = None
     problem: str = ""
     """Why it cannot be read."""
     reason: str = ""
-    """The reason of `Ready` for that; empty for `RolloutFailed`."""
+    """Of `Ready` for that; empty for `RolloutFailed`."""
 
 
 class ReleaseSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """All that one decision works on."""
+    """The input of one decision."""
 
     rollout: ReleaseRollout | RefusedRelease
     now: datetime
     policy: PolicyReading = PolicyReading()
     metadata: Mapping[str, ReleaseMetadata | None] = {}
-    """By tag. None where the registry has no such tag; absent where it did not answer yet."""
+    """By tag. None if the registry has no such tag; absent if it has not answered yet."""
     gates: tuple[ReleaseGate, ...] = ()
-    """All that are known, of all Rollouts."""
+    """Of all Rollouts."""
     schedule_holds: tuple[str, ...] = ()
-    """What schedules say against new versions, and no gate does."""
+    """What schedules hold back without a gate."""
     checks: tuple[HealthCheck, ...] = ()
     """All that are known."""
     namespaces: Mapping[str, Mapping[str, str]] = {}
     """Labels of namespaces."""
     targets: tuple[FluxTarget, ...] = ()
     write_problem: str = ""
-    """Why a target could not be written, until it could."""
+    """Why a target could not be written."""
     refused: Mapping[str, str] = {}
-    """By tag, why objects of Flux would not take it, as far as that was tried."""
+    """By tag, why Flux objects would not take it."""
     corrections: tuple[Correction, ...] = ()
-    """Those that this process has made lately, for this Rollout."""
+    """Recent ones of this process, for this Rollout."""
     verifies_wanted: bool = False
-    """Whether a pin of a tag that the registry does not have is held."""
+    """Whether a pinned tag must exist in the registry."""
     compat: ReleaseCompat = OURS
 
 
 class ApplyTag(msgspec.Struct, frozen=True, kw_only=True):
-    """Write a tag into an object of Flux."""
-
     target: FluxTarget
     tag: str
     is_drift: bool = False
@@ -341,7 +316,7 @@ class ApplyTag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RemoveIntents(msgspec.Struct, frozen=True, kw_only=True):
-    """Remove annotations that had their effect, as far as their values are still these."""
+    """Remove annotations that had their effect, if they still have these values."""
 
     intents: tuple[ConsumedIntent, ...]
 
@@ -356,25 +331,25 @@ ReleaseAction = ApplyTag | RemoveIntents | RequestReconcile
 
 
 class ReleaseEvent(ObjectEvent, frozen=True, kw_only=True):
-    """Something that happened to a Rollout; each release has a routine one, or each correction."""
+    """A routine one comes with each release or correction."""
 
 
 class ReleasePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done. The status is written first: it records what the actions carry out."""
+    """The status is written first: it records what the actions carry out."""
 
     status: ReleaseStatus
     actions: tuple[ReleaseAction, ...] = ()
     events: tuple[ReleaseEvent, ...] = ()
     tag: str = ""
-    """What is deployed anew; empty for nothing."""
+    """Newly deployed."""
     requeue_after: timedelta | None = None
-    """When time alone changes something. None until anything else does."""
+    """When something changes by time alone."""
     problem: str = ""
-    """Why the pass failed, and is to be tried again with growing pauses."""
+    """Why the pass failed, to be retried with back-off."""
 
 
 class ReleaseObjects(msgspec.Struct, frozen=True, kw_only=True):
-    """Objects of one namespace or several, and of the cluster, each kind as it was listed."""
+    """Objects of one or several namespaces and of the cluster, by kind."""
 
     rollouts: tuple[ReleaseRollout | RefusedRelease, ...] = ()
     gates: tuple[ReleaseGate, ...] = ()
@@ -386,21 +361,19 @@ class ReleaseObjects(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: Mapping[str, Mapping[str, str]] = {}
     """Labels of namespaces."""
     unreadable: tuple[Unreadable, ...] = ()
-    """Those of any kind that are in none of the others."""
+    """Of any kind."""
     absent: tuple[str, ...] = ()
     """Kinds that the cluster does not have."""
 
     def list_obeyed(self) -> tuple[ReleaseRollout, ...]:
-        """Return the Rollouts that can be obeyed."""
         return tuple(each for each in self.rollouts if isinstance(each, ReleaseRollout))
 
     def list_unreadable(self, *kinds: str) -> tuple[Unreadable, ...]:
-        """Return the objects of these kinds that cannot be read."""
         return tuple(each for each in self.unreadable if each.kind in kinds)
 
 
 def gather_releases(objects: Iterable[AnyWatched], absent: Iterable[str] = ()) -> ReleaseObjects:
-    """Return objects of any kinds by what they are."""
+    """Sort objects by kind."""
     read = tuple(objects)
     namespaces = list_decoded(read, LabelledNamespace)
     return ReleaseObjects(

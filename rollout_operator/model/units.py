@@ -1,15 +1,11 @@
-"""Texts with a unit: durations, integers, booleans, int-or-percent, timestamps.
+"""Durations, integers, booleans, int-or-percent, timestamps and patterns that people write.
 
-Decides which spellings are accepted, exactly as Go's standard library does, because users' labels,
-annotations and flags were written for it. Python's own `int` and `float` are laxer (blanks,
-underscores, digits of other scripts). Parsers raise InvalidInput, which names the value;
-which object and field it came from is added by the caller.
+Spellings are accepted exactly as by Go's standard library, for which users wrote them; Python's
+`int` and `float` are laxer. Parsers raise InvalidInput naming the value; the caller adds object and
+field.
 
-Patterns that tenants write: RE2 only, of bounded size.
-
-Decides what may be compiled at all. Those of budgets match a whole text: what a match means is left
-to `planning.budgets`, which groups there must be to `model.decode.custom`. Those of Flux
-match anywhere, and extract.
+Patterns are RE2 of bounded size. Those of budgets match a whole text, those of Flux match anywhere
+and extract.
 """
 
 import json
@@ -21,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rollout_operator.model.names import InvalidInput
+from rollout_operator.model.names import LONGEST_NAME, InvalidInput
 
 _NANOSECONDS: Final = {
     "ns": 1,
@@ -33,15 +29,13 @@ _NANOSECONDS: Final = {
     "m": 60_000_000_000,
     "h": 3_600_000_000_000,
 }
-# Go counts durations in 64 bits; the negative range holds one nanosecond more.
+# Go's durations have 64 bits.
 _LARGEST: Final = 2**63 - 1
 _SMALLEST: Final = -(2**63)
-
 _MICROSECOND: Final = timedelta(microseconds=1)
-
 _DURATION_PART: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
-# Units of Prometheus durations, in the only order in which they may follow one another.
+# In the order required in a duration.
 _PROMETHEUS: Final = {
     "y": timedelta(days=365),
     "w": timedelta(days=7),
@@ -57,42 +51,69 @@ _PROMETHEUS_PARTS: Final = re.compile(
 _RFC3339: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.,][0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})"
 )
-# Go's zero time, the year 1, means never. To a time that others wrote minutes are added, never
-# taken off, and 9999 is the last year that there is: times in it leave no room for that.
+# Minutes are added to times that others wrote, and 9999 is the last year of a datetime.
 _LAST_YEAR: Final = 9998
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
-
-# What takes a brake off, in any case. Anything else may be meant to hold.
+# In any case. Anything else may be meant to stop.
 _NO: Final = frozenset({"", "false", "no", "off", "0"})
-
-# More digits than any 64-bit number has; texts of tenants may have a hundred thousand of them.
+# More than any 64-bit number has; tenants may write a hundred thousand.
 _MOST_DIGITS: Final = 20
-
 _LONGEST_QUOTE: Final = 200
+# The engine's work grows with the pattern.
+LONGEST_PATTERN: Final = 1024
+# Of the engine, for one pattern; `(a{1000}){1000}` needs more.
+_MEMORY: Final = 1 << 20
+# Up to 128 groups, for each of a thousand tags.
+LONGEST_TEMPLATE: Final = 256
+# `$name`, `${name}` and `$$`, as Go's `regexp.Expand` reads them: the longest name counts.
+_VARIABLES: Final = r"\$(?:\$|([\pL\d_]+)|\{([\pL\d_]+)\})"
+_INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")
+# For the budgets of a namespace, and those refused lately.
+_KEPT: Final = 128
+# Quoted and escaped text, character sets, parentheses and alternation.
+_TOKEN: Final = re.compile(
+    r"\\Q.*?(?:\\E|\Z)|\\.|\[\^?\]?(?:\[:\^?[a-z]+:\]|\\.|[^\]\\])*\]|[()|]", re.DOTALL
+)
 
 
-def quote(text: str) -> str:
-    """Return `text` in double quotes for an error message, cut where it is very long."""
-    shown = text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."
-    return json.dumps(shown, ensure_ascii=False)
+class IntOrPercent(msgspec.Struct, frozen=True):
+    """A number of pods, or a share of the replicas."""
+
+    number: int
+    is_percent: bool = False
+
+    def of(self, replicas: int) -> int:
+        """Return the number of pods, rounded down, at least 1."""
+        return max(1, self.number * replicas // 100) if self.is_percent else self.number
+
+    def __str__(self) -> str:
+        return f"{self.number}%" if self.is_percent else str(self.number)
 
 
-def is_brake_on(text: str | None) -> bool:
-    """Return whether a label or annotation that stops something does: unless it is a clear no."""
-    return text is not None and text.strip().lower() not in _NO
+class Confidential:
+    """Holds a secret, which no log line or traceback shows."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(...)"
 
 
-def is_odd_brake(text: str | None) -> bool:
-    """Return whether a brake holds by a value that is not exactly `true`."""
-    return is_brake_on(text) and text != "true"
+class Pattern:
+    def __init__(self, groups: int, capture: Callable[[str, int], str | None]) -> None:
+        self.groups = groups
+        self._capture = capture
+
+    def capture(self, text: str, group: int) -> str | None:
+        """Return a group if the pattern matches all of `text`, None otherwise."""
+        return self._capture(text, group) if len(text) <= LONGEST_NAME else None
 
 
 def parse_duration(text: str) -> timedelta:
     """Return a Go duration such as `1h30m`, `1.5h`, `-300ms` or `0`.
 
-    What lies below a microsecond is rounded away from zero, so that a positive text never becomes
-    zero. Raises InvalidInput; days, blanks and missing units are errors.
+    Rounded away from zero to microseconds. Raises InvalidInput; days and missing units are errors.
     """
     negative = text.startswith("-")
     rest = text[1:] if text.startswith(("-", "+")) else text
@@ -108,27 +129,8 @@ def parse_duration(text: str) -> timedelta:
     return (-microseconds if negative else microseconds) * _MICROSECOND
 
 
-def _duration_part(text: str, rest: str, place: int) -> tuple[int, int]:
-    """Return the nanoseconds of one number with unit, and where the next starts."""
-    match = _DURATION_PART.match(rest, place)
-    assert match is not None  # every part of the expression may be empty
-    whole, fraction, unit = match[1], match[2] or "", match[3]
-    if not whole and not fraction:
-        raise InvalidInput(f"time: invalid duration {quote(text)}")
-    if not unit:
-        raise InvalidInput(f"time: missing unit in duration {quote(text)}")
-    if unit not in _NANOSECONDS:
-        raise InvalidInput(f"time: unknown unit {quote(unit)} in duration {quote(text)}")
-    digits = whole.lstrip("0")
-    if len(digits) > _MOST_DIGITS:
-        raise InvalidInput(f"time: invalid duration {quote(text)}")
-    fraction = fraction[:_MOST_DIGITS]
-    scale = 10 ** len(fraction)
-    return _NANOSECONDS[unit] * int(f"0{digits}{fraction}") // scale, match.end()
-
-
 def format_duration(span: timedelta) -> str:
-    """Return a duration as Go writes it: `12h0m0s`, `1.5s`, `100ms`, `0s`."""
+    """Return a duration as in Go: `12h0m0s`, `1.5s`, `100ms`, `0s`."""
     microseconds = span // _MICROSECOND
     if microseconds < 0:
         return f"-{format_duration(-span)}"
@@ -164,10 +166,10 @@ def parse_prometheus_duration(text: str) -> timedelta:
 
 
 def format_prometheus_duration(span: timedelta) -> str:
-    """Return a duration as Prometheus writes it: `1y`, `12h`, `1h30m`, `0s`."""
+    """Return a duration as in Prometheus: `1y`, `12h`, `1h30m`, `0s`."""
     text = ""
     for name, unit in _PROMETHEUS.items():
-        # Years and weeks only where they say it all: 366 days are `366d`, not `1y1d`.
+        # Years and weeks only if exact: 366 days are `366d`, not `1y1d`.
         if name in {"y", "w"} and span % unit:
             continue
         number, span = divmod(span, unit)
@@ -175,17 +177,8 @@ def format_prometheus_duration(span: timedelta) -> str:
     return text or "0s"
 
 
-def _decimal(number: int, places: int) -> str:
-    """Return `number` divided by ten to the power of `places`, without trailing zeros."""
-    whole, fraction = divmod(number, 10**places)
-    return f"{whole}.{fraction:0{places}d}".rstrip("0").rstrip(".") if fraction else str(whole)
-
-
 def parse_go_int(text: str, bits: int = 64) -> int:
-    """Return a base-10 integer: optional sign, ASCII digits, within `bits` with sign.
-
-    Raises InvalidInput.
-    """
+    """Parse an optional sign and ASCII digits that fit into `bits`. Raises InvalidInput."""
     if not _INTEGER.fullmatch(text):
         raise InvalidInput(f"{quote(text)} is not an integer")
     digits = text.lstrip("+-").lstrip("0")
@@ -197,7 +190,7 @@ def parse_go_int(text: str, bits: int = 64) -> int:
 
 
 def parse_go_bool(text: str) -> bool:
-    """Return a boolean in one of Go's twelve spellings. Raises InvalidInput."""
+    """Raises InvalidInput."""
     if text in _TRUE:
         return True
     if text in _FALSE:
@@ -205,25 +198,8 @@ def parse_go_bool(text: str) -> bool:
     raise InvalidInput(f"{quote(text)} is not a boolean")
 
 
-class IntOrPercent(msgspec.Struct, frozen=True):
-    """A number of pods, given as such or as a share of the replicas."""
-
-    number: int
-    is_percent: bool = False
-
-    def of(self, replicas: int) -> int:
-        """Return the number of pods, at least 1, shares rounded down."""
-        return max(1, self.number * replicas // 100) if self.is_percent else self.number
-
-    def __str__(self) -> str:
-        return f"{self.number}%" if self.is_percent else str(self.number)
-
-
 def parse_max_unavailable(text: str) -> IntOrPercent:
-    """Return the value of `rollout-max-unavailable`: an integer from 1, or 1% to 100%.
-
-    Blanks around the whole are ignored. Raises InvalidInput for everything else.
-    """
+    """Parse an integer from 1, or 1% to 100%, with blanks around. Raises InvalidInput."""
     trimmed = text.strip()
     is_percent = trimmed.endswith("%")
     try:
@@ -237,29 +213,16 @@ def parse_max_unavailable(text: str) -> IntOrPercent:
     return IntOrPercent(number, is_percent)
 
 
-def format_rfc3339(time: datetime) -> str:
-    """Return an aware timestamp as UTC: `2006-01-02T15:04:05Z`, its fraction only where not 0."""
-    text = time.astimezone(UTC).replace(tzinfo=None).isoformat()
-    return f"{text.rstrip('0') if '.' in text else text}Z"
-
-
-def format_next_second(time: datetime) -> str:
-    """Return an aware timestamp as UTC in whole seconds, as the API has times; never too early."""
-    whole = time.replace(microsecond=0)
-    return format_rfc3339(whole if whole == time else whole + timedelta(seconds=1))
-
-
 def parse_rfc3339(text: str) -> datetime:
-    """Return a timestamp such as `2006-01-02T15:04:05Z`, with the offset that it was written with.
+    """Return a timestamp such as `2006-01-02T15:04:05Z`, keeping its offset.
 
-    Raises InvalidInput, also for times that `check_time` refuses. Fractions are cut to
-    microseconds.
+    Cut to microseconds. Raises InvalidInput, also for times that `check_time` refuses.
     """
     match = _RFC3339.fullmatch(text)
     if match is None:
         raise InvalidInput(f"{quote(text)} is no RFC 3339 time")
     fraction = match[1] or ""
-    # Python reads three or six digits of a fraction only, and "Z" since 3.11.
+    # Python reads only three or six digits of a fraction.
     plain = text.replace(fraction, f".{fraction[1:7]:0<6}", 1) if fraction else text
     try:
         return check_time(datetime.fromisoformat(plain))
@@ -267,10 +230,22 @@ def parse_rfc3339(text: str) -> datetime:
         raise InvalidInput(f"{quote(text)} is no RFC 3339 time: {error}") from error
 
 
-def check_time(time: datetime) -> datetime:
-    """Return an aware time that others wrote, if it lies in the years 1 to 9998 of UTC.
+def format_rfc3339(time: datetime) -> str:
+    """Return UTC such as `2006-01-02T15:04:05Z`, with a fraction unless it is 0."""
+    text = time.astimezone(UTC).replace(tzinfo=None).isoformat()
+    return f"{text.rstrip('0') if '.' in text else text}Z"
 
-    Raises InvalidInput for a time that has no place in UTC, or no room for what is added to it.
+
+def format_next_second(time: datetime) -> str:
+    """Return UTC in whole seconds, rounded up."""
+    whole = time.replace(microsecond=0)
+    return format_rfc3339(whole if whole == time else whole + timedelta(seconds=1))
+
+
+def check_time(time: datetime) -> datetime:
+    """Return a time that others wrote, if it is in the years 1 to 9998 of UTC.
+
+    Raises InvalidInput: the time cannot be in UTC, or leaves no room for sums.
     """
     try:
         is_fit = time.astimezone(UTC).year <= _LAST_YEAR
@@ -282,10 +257,7 @@ def check_time(time: datetime) -> datetime:
 
 
 def format_go_time(time: datetime) -> str:
-    """Return a timestamp as Go prints it: `2026-01-02 03:04:05 +0000 UTC`.
-
-    Another offset than UTC has no name there: `... +0200 +0200`.
-    """
+    """Return a timestamp as Go prints it: `2026-01-02 03:04:05 +0000 UTC`."""
     offset = time.strftime("%z")[:5]
     fraction = f".{time.microsecond:06d}".rstrip("0") if time.microsecond else ""
     zone = "UTC" if not time.utcoffset() else offset
@@ -294,62 +266,32 @@ def format_go_time(time: datetime) -> str:
     )
 
 
-class Confidential:
-    """A value that holds a secret: none of it shows in a log line or a traceback."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(...)"
+def is_brake_on(text: str | None) -> bool:
+    """Return whether a label or annotation stops something: unless it is a clear no (D-89)."""
+    return text is not None and text.strip().lower() not in _NO
 
 
-# No pattern for names of pods is longer by nature; the engine's work grows with it.
-LONGEST_PATTERN: Final = 1024
-# A DNS subdomain, the longest name that an object can have.
-LONGEST_NAME: Final = 253
-# Of the engine, for one pattern: `(a{1000}){1000}` takes more and is refused.
-_MEMORY: Final = 1 << 20
-# What is extracted grows with it: 128 groups of a tag, of a thousand tags.
-LONGEST_TEMPLATE: Final = 256
-# `$name`, `${name}` and `$$`, as Go's `regexp.Expand` reads them: the longest name counts.
-_VARIABLES: Final = r"\$(?:\$|([\pL\d_]+)|\{([\pL\d_]+)\})"
-_INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")
-# A pattern for each budget of a namespace, and for those which were refused lately.
-_KEPT: Final = 128
-
-# Quoted and escaped text, sets of characters, and what else groups and alternates.
-_TOKEN: Final = re.compile(
-    r"\\Q.*?(?:\\E|\Z)|\\.|\[\^?\]?(?:\[:\^?[a-z]+:\]|\\.|[^\]\\])*\]|[()|]", re.DOTALL
-)
+def is_odd_brake(text: str | None) -> bool:
+    """Return whether a brake holds by another value than `true`."""
+    return is_brake_on(text) and text != "true"
 
 
-class Pattern:
-    """A compiled pattern."""
-
-    def __init__(self, groups: int, capture: Callable[[str, int], str | None]) -> None:
-        self.groups = groups
-        """How many capture groups it has."""
-        self._capture = capture
-
-    def capture(self, text: str, group: int) -> str | None:
-        """Return what a group holds where the pattern matches all of `text`.
-
-        None where it does not match, where the group took no part, or where the text is longer
-        than any name.
-        """
-        return self._capture(text, group) if len(text) <= LONGEST_NAME else None
+def quote(text: str) -> str:
+    """Quote text for an error message, cut if it is very long."""
+    shown = text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."
+    return json.dumps(shown, ensure_ascii=False)
 
 
 @lru_cache(maxsize=_KEPT)
 def compile_pattern(text: str) -> Pattern:
-    """Return the compiled pattern. Raises InvalidInput with the engine's reason."""
+    """Raises InvalidInput with the engine's reason."""
     size = len(text.encode("utf-8", "replace"))
     if size > LONGEST_PATTERN:
         raise InvalidInput(f"pattern of {size} bytes is longer than {LONGEST_PATTERN}")
     regexp = _compile(text, memory=_MEMORY)
 
     def capture(subject: str, group: int) -> str | None:
-        # The whole pattern is anchored, alternations at its top included, as `^(?:...)$`.
+        # Anchored as `^(?:...)$`.
         match = regexp.fullmatch(subject)
         return None if match is None else match.group(group)
 
@@ -358,10 +300,10 @@ def compile_pattern(text: str) -> Pattern:
 
 @lru_cache(maxsize=_KEPT)
 def compile_extraction(pattern: str, template: str) -> Callable[[str], str | None]:
-    """Return what extracts from a text: the template, with the groups of the first match in it.
+    """Return a function that fills the template with the groups of the first match.
 
-    None where the pattern matches nowhere; without a template it is the text itself. Both are read
-    as Go's `regexp` reads them. Raises InvalidInput with the engine's reason.
+    It returns None without a match, and the text itself without a template, as Go's `regexp`.
+    Raises InvalidInput with the engine's reason.
     """
     if (size := len(template)) > LONGEST_TEMPLATE:
         raise InvalidInput(f"template of {size} characters is longer than {LONGEST_TEMPLATE}")
@@ -376,30 +318,16 @@ def compile_extraction(pattern: str, template: str) -> Callable[[str], str | Non
     return extract
 
 
-def _fill(variable: Any, match: Any) -> str:
-    """Return what stands for a variable: nothing where its group is missing or took no part."""
-    name = variable.group(1) or variable.group(2)
-    if name is None:
-        return "$"
-    index = int(name) if _INDEX.fullmatch(name) else match.re.groupindex.get(name)
-    if index is None or index > match.re.groups:
-        return ""
-    return match.group(index) or ""
-
-
 def compile_search(text: str) -> Callable[[str], bool]:
-    """Return what finds a pattern of the operator's own user anywhere in a text.
-
-    Raises InvalidInput with the engine's reason.
-    """
+    """Return a search for a pattern of the operator's own user. Raises InvalidInput."""
     regexp = _compile(text)
     return lambda subject: regexp.search(subject) is not None
 
 
 def has_open_alternation(text: str) -> bool:
-    """Return whether a pattern has a `|` outside of all groups.
+    """Return whether a pattern has a `|` outside all groups.
 
-    Between `^` and `$` without a group of its own, as in earlier releases, it matches other texts.
+    Between `^` and `$`, as in earlier releases, it matches other texts.
     """
     depth = 0
     for token in _TOKEN.findall(text):
@@ -407,6 +335,42 @@ def has_open_alternation(text: str) -> bool:
             return True
         depth += {"(": 1, ")": -1}.get(token, 0)
     return False
+
+
+def _duration_part(text: str, rest: str, place: int) -> tuple[int, int]:
+    """Return the nanoseconds of one number with unit, and where the next one starts."""
+    match = _DURATION_PART.match(rest, place)
+    assert match is not None  # every part of the expression may be empty
+    whole, fraction, unit = match[1], match[2] or "", match[3]
+    if not whole and not fraction:
+        raise InvalidInput(f"time: invalid duration {quote(text)}")
+    if not unit:
+        raise InvalidInput(f"time: missing unit in duration {quote(text)}")
+    if unit not in _NANOSECONDS:
+        raise InvalidInput(f"time: unknown unit {quote(unit)} in duration {quote(text)}")
+    digits = whole.lstrip("0")
+    if len(digits) > _MOST_DIGITS:
+        raise InvalidInput(f"time: invalid duration {quote(text)}")
+    fraction = fraction[:_MOST_DIGITS]
+    scale = 10 ** len(fraction)
+    return _NANOSECONDS[unit] * int(f"0{digits}{fraction}") // scale, match.end()
+
+
+def _decimal(number: int, places: int) -> str:
+    """Divide by a power of ten, without trailing zeros."""
+    whole, fraction = divmod(number, 10**places)
+    return f"{whole}.{fraction:0{places}d}".rstrip("0").rstrip(".") if fraction else str(whole)
+
+
+def _fill(variable: Any, match: Any) -> str:
+    """Return the value of a variable, empty if its group is missing or did not match."""
+    name = variable.group(1) or variable.group(2)
+    if name is None:
+        return "$"
+    index = int(name) if _INDEX.fullmatch(name) else match.re.groupindex.get(name)
+    if index is None or index > match.re.groups:
+        return ""
+    return match.group(index) or ""
 
 
 def _compile(text: str, *, memory: int | None = None) -> Any:

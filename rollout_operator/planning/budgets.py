@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from rollout_operator.model.budget import Budget, BudgetState, DisruptionSource
 from rollout_operator.model.decode.review import is_dry_run
-from rollout_operator.model.names import ABSENT_PEERS, ApiError, InvalidInput, Uid
+from rollout_operator.model.names import ABSENT_PEERS, LONGEST_NAME, ApiError, InvalidInput, Uid
 from rollout_operator.model.objects import (
     MOST_LABELS,
     Deletion,
@@ -40,7 +40,6 @@ from rollout_operator.model.objects import (
 from rollout_operator.model.outcome import Code, Reason, Severity, Verdict
 from rollout_operator.model.scaling import Review
 from rollout_operator.model.units import (
-    LONGEST_NAME,
     compile_pattern,
     format_duration,
     has_open_alternation,

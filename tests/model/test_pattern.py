@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout_operator.model.names import InvalidInput
+from rollout_operator.model.names import LONGEST_NAME, InvalidInput
 from rollout_operator.model.units import (
-    LONGEST_NAME,
     LONGEST_PATTERN,
     compile_extraction,
     compile_pattern,
