@@ -431,7 +431,8 @@ class WatchedPolicy(msgspec.Struct, frozen=True, kw_only=True):
 def check_label_key(text: str) -> str:
     """Return a key such as `topology.kubernetes.io/zone`. Raises InvalidInput."""
     prefix, slash, name = text.rpartition("/")
-    if not _is_name(name) or (slash and not _is_prefix(prefix)):
+    is_prefix = len(prefix) <= _LONGEST_PREFIX and _PREFIX.fullmatch(prefix)
+    if not _is_name(name) or (slash and not is_prefix):
         raise InvalidInput(f"{quote(text)} is no name of a label")
     return text
 
@@ -487,7 +488,3 @@ def _check(below: str, check: Callable[[str], str], text: str) -> None:
 
 def _is_name(text: str) -> bool:
     return len(text) <= _LONGEST_NAME and _NAME.fullmatch(text) is not None
-
-
-def _is_prefix(text: str) -> bool:
-    return len(text) <= _LONGEST_PREFIX and _PREFIX.fullmatch(text) is not None

@@ -383,9 +383,6 @@ def _compile(text: str, *, memory: int | None = None) -> Any:
     try:
         return re2.compile(text, options)
     except re2.error as error:
-        raise InvalidInput(_reason(error)) from error
-
-
-def _reason(error: Exception) -> str:
-    cause = error.args[0] if error.args else ""
-    return cause.decode(errors="replace") if isinstance(cause, bytes) else str(cause)
+        cause = error.args[0] if error.args else ""
+        text = cause.decode(errors="replace") if isinstance(cause, bytes) else str(cause)
+        raise InvalidInput(text) from error

@@ -594,7 +594,7 @@ def _list_down(sts: StatefulSet, pods: Sequence[Pod], by: CountingRule) -> tuple
     down: list[CountedDown] = []
     for pod in pods:
         why = find_why(pod, patience, deletions, now)
-        if why is None and delay and not _is_past(pod, delay, now):
+        if why is None and delay and (pod.ready_since is None or now - pod.ready_since <= delay):
             why = DownCause.SETTLING
         if why is not None:
             up_in = _next_up(pod, patience, delay, now) if why is DownCause.SETTLING else None
@@ -602,10 +602,6 @@ def _list_down(sts: StatefulSet, pods: Sequence[Pod], by: CountingRule) -> tuple
     if len(down) > 1:
         down.sort(key=lambda each: (len(each.pod.name), each.pod.name, each.pod.uid))
     return tuple(down)
-
-
-def _is_past(pod: Pod, delay: timedelta, now: datetime) -> bool:
-    return pod.ready_since is not None and now - pod.ready_since > delay
 
 
 def _next_up(pod: Pod, patience: timedelta, delay: timedelta, now: datetime) -> timedelta | None:

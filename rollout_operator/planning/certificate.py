@@ -212,7 +212,16 @@ def plan_certificate(
     if isinstance(facts, BrokenCertificate):
         return Decision(step=CertificateStep.START_OVER, reason=facts.problem, may_serve=False)
     case = _Case(facts, wanted, now)
-    return _repair(case) or _renewal(case) or _tidy(case) or _rest(case)
+    if decision := _repair(case) or _renewal(case):
+        return decision
+    old, times = facts.old_ca, [case.due]
+    if old is not None:
+        if now >= case.drop_due(old):
+            reason = "no server needs the old ca any more"
+            return Decision(step=CertificateStep.DROP_OLD_CA, reason=reason)
+        times.append(case.drop_due(old))
+    reason = f"the certificate is good until {format_rfc3339(case.end)}"
+    return Decision(step=CertificateStep.KEEP, reason=reason, requeue_at=min(times))
 
 
 def choose_names(dns_name: str, cluster_domain: str) -> tuple[str, ...]:
@@ -301,17 +310,3 @@ def _change(case: _Case, next_ca: Validity) -> Decision:
         reason=f"the next ca is published, and used {format_duration(case.overlap)} later",
         requeue_at=min(case.now + case.overlap - published, forced),
     )
-
-
-def _tidy(case: _Case) -> Decision | None:
-    old = case.held.old_ca
-    if old is None or case.now < case.drop_due(old):
-        return None
-    return Decision(step=CertificateStep.DROP_OLD_CA, reason="no server needs the old ca any more")
-
-
-def _rest(case: _Case) -> Decision:
-    old = case.held.old_ca
-    times = [case.due] if old is None else [case.due, case.drop_due(old)]
-    reason = f"the certificate is good until {format_rfc3339(case.end)}"
-    return Decision(step=CertificateStep.KEEP, reason=reason, requeue_at=min(times))

@@ -136,7 +136,8 @@ def render_conditions(
     is_ready = code is Code.UP_TO_DATE
     reason = _READY_REASONS.get(code, _ROLLING_OUT) if code else _ROLLING_OUT
     stalled = DEADLINE_EXCEEDED if plan.is_stalled else reason
-    is_stalled = plan.is_stalled or _needs_person(plan)
+    is_error = plan.leading is not None and plan.leading.severity is Severity.ERROR
+    is_stalled = plan.is_stalled or plan.needs_person or is_error
     is_reconciling = not is_stalled and code not in _AT_REST
     findings = (
         ConditionFinding(ACCEPTED, True, ACCEPTED, "the policy is in service"),
@@ -205,11 +206,6 @@ def _explain(plan: PolicyPlan) -> str:
 
 def _find_code(plan: PolicyPlan) -> Code | None:
     return plan.leading.code if plan.leading else None
-
-
-def _needs_person(plan: PolicyPlan) -> bool:
-    is_error = plan.leading is not None and plan.leading.severity is Severity.ERROR
-    return is_error or plan.needs_person
 
 
 def _describe_zones(resolution: ZoneResolution) -> ConditionFinding:

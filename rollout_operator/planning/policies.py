@@ -123,9 +123,14 @@ def plan_policy(snapshot: PolicySnapshot) -> PolicyPlan:
     case = _open_case(snapshot)
     step = _choose_step(case)
     is_pause = any(wait.code is Code.INTERVAL_WAIT for wait in step.waits)
+    action = None
+    if step.turn is not None and step.pods:
+        # Only recorded pods are tried, so the share has no spare.
+        share = EqualPods(pods=step.pods, room=len(step.pods))
+        action = ReplacePods(zone=step.turn.sts, shares=(share,))
     plan = PolicyPlan(
         batch=_record_batch(case, step),
-        action=_replace_pods(step),
+        action=action,
         records=step.records,
         waits=step.waits,
         target=step.turn.sts.name if step.turn else "",
@@ -509,14 +514,6 @@ def _record_batch(case: _Case, step: _Step) -> Batch | None:
         return case.batch
     zone = _get_zone(case, step.turn).name
     return open_batch(case.batch, step.turn, zone=zone, pods=pods, now=case.now)
-
-
-def _replace_pods(step: _Step) -> ReplacePods | None:
-    """Only recorded pods are tried, so the share has no spare."""
-    if step.turn is None or not step.pods:
-        return None
-    share = EqualPods(pods=step.pods, room=len(step.pods))
-    return ReplacePods(zone=step.turn.sts, shares=(share,))
 
 
 def _with_deadlines(plan: PolicyPlan, case: _Case) -> PolicyPlan:

@@ -93,10 +93,13 @@ def render_policy_status(
 ) -> PolicyStatus:
     """`before` is the status that it replaces."""
     now, generation = snapshot.group.now, snapshot.policy.head.generation
+    phase = PolicyPhase.PROGRESSING
+    if plan.leading is not None:
+        phase = _PHASES.get(plan.leading.code, PolicyPhase.WAITING)
     status = replace(
         _count(snapshot, plan, before),
         observed_generation=generation,
-        phase=_choose_phase(plan),
+        phase=phase,
         next_batch_time=UNSET if plan.next_batch is None else format_next_second(plan.next_batch),
         unknown_zones=snapshot.resolution.unknown_zones,
         last_batch=render_batch(plan.batch),
@@ -276,12 +279,6 @@ def _drop_numbers(status: PolicyStatus) -> PolicyStatus:
     )
 
 
-def _choose_phase(plan: PolicyPlan) -> PolicyPhase:
-    if plan.leading is None:
-        return PolicyPhase.PROGRESSING
-    return _PHASES.get(plan.leading.code, PolicyPhase.WAITING)
-
-
 def _count(snapshot: PolicySnapshot, plan: PolicyPlan, before: PolicyStatus) -> PolicyStatus:
     """Fill in the numbers of all zones, and the current one."""
     zones = plan.zones or _count_stopped(snapshot, plan)
@@ -402,9 +399,8 @@ def _report_ends(before: PolicyStatus, after: PolicyStatus) -> Iterator[PolicyEv
         is_done = zone.state == PolicyZoneState.UPDATED != states.get(zone.name, zone.state)
         # Other zones only recovered.
         if is_done and not isinstance(old, UnsetType) and zone.name == old.zone:
-            yield _inform_of_many(
-                "ZoneCompleted", f"zone {zone.name} is updated: {_render_pods(zone)}"
-            )
+            pods = count(sum(sts.replicas for sts in zone.stateful_sets), "pod")
+            yield _inform_of_many("ZoneCompleted", f"zone {zone.name} is updated: {pods}")
     is_running = isinstance(before.completion_time, UnsetType)
     if is_running and not isinstance(after.completion_time, UnsetType):
         pods = count(after.total_pods or 0, "pod")
@@ -448,10 +444,6 @@ def _report_stops(before: PolicyStatus, after: PolicyStatus) -> Iterator[PolicyE
     is_stalled = progress is not None and progress.reason == DEADLINE_EXCEEDED
     if progress is not None and is_stalled and before.get_reason(PROGRESSING) != DEADLINE_EXCEEDED:
         yield _inform("RolloutStalled", progress.message, Severity.WARN)
-
-
-def _render_pods(zone: PolicyZoneStatus) -> str:
-    return count(sum(sts.replicas for sts in zone.stateful_sets), "pod")
 
 
 def _inform(reason: str, note: str, severity: Severity = Severity.INFO) -> PolicyEvent:

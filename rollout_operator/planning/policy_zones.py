@@ -71,7 +71,11 @@ class _Present(msgspec.Struct, frozen=True, kw_only=True):
 
     def select(self, policy: Policy) -> Sequence[_Set]:
         """Return what a policy selects or may select, by name."""
-        selected = [sts for sts in self._list_candidates(policy) if _may_select(policy, sts)]
+        selected = [
+            sts
+            for sts in self._list_candidates(policy)
+            if sts.namespace == policy.head.namespace and policy.selector.may_take(sts.labels)
+        ]
         return sorted(selected, key=_name)
 
     def _list_candidates(self, policy: Policy) -> Sequence[_Set]:
@@ -88,11 +92,16 @@ def share_sets(policies: Iterable[Policy | RefusedPolicy], sets: Iterable[_Set])
 
     A StatefulSet that could not be decoded counts by its labels.
     """
-    present = _index_sets(sts for sts in sets if not _is_terminating(sts))
+    present = _index_sets(
+        sts for sts in sets if not (isinstance(sts, StatefulSet) and sts.is_terminating)
+    )
     owners: dict[Uid, PolicyHead] = {}
     scopes: list[PolicyScope] = []
     refused: list[RefusedPolicy] = []
-    for policy in sorted(policies, key=lambda policy: _order_by_age(policy.head)):
+    for policy in sorted(
+        policies,
+        key=lambda each: (each.head.created or _LATEST, each.head.name, each.head.namespace),
+    ):
         if policy.head.is_terminating:
             continue
         if isinstance(policy, RefusedPolicy):
@@ -127,8 +136,10 @@ def resolve_zones(
     resolved = tuple(
         _resolve(policy, placed, nodes, frozen) for placed in ordered if placed.name not in spans
     )
+    has_unknown = any(sts.source is ZoneSource.SET_NAME for sts in resolved)
+    code = ZonesCode.SOME_BY_FALLBACK if has_unknown else ZonesCode.ALL_RESOLVED
     return ZoneResolution(
-        code=_choose_code(resolved, spans),
+        code=ZonesCode.SPANS_ZONES if spans else code,
         key=policy.topology_key,
         zones=() if spans else _order_zones(policy, resolved),
         sets=resolved,
@@ -340,13 +351,6 @@ def _order_zones(policy: Policy, sets: Iterable[ResolvedSet]) -> tuple[ResolvedZ
     return tuple(ResolvedZone(name=key[0], sets=tuple(members[key])) for key in keys)
 
 
-def _choose_code(sets: Iterable[ResolvedSet], spans: Mapping[str, Sequence[str]]) -> ZonesCode:
-    if spans:
-        return ZonesCode.SPANS_ZONES
-    has_unknown = any(sts.source is ZoneSource.SET_NAME for sts in sets)
-    return ZonesCode.SOME_BY_FALLBACK if has_unknown else ZonesCode.ALL_RESOLVED
-
-
 def _list_unknown(
     policy: Policy, sets: Iterable[ResolvedSet], spans: Mapping[str, Sequence[str]]
 ) -> tuple[str, ...]:
@@ -424,18 +428,6 @@ def _index_sets(sets: Iterable[_Set]) -> _Present:
 
 def _name(sts: _Set) -> str:
     return sts.name
-
-
-def _order_by_age(head: PolicyHead) -> tuple[datetime, str, str]:
-    return head.created or _LATEST, head.name, head.namespace
-
-
-def _is_terminating(sts: _Set) -> bool:
-    return isinstance(sts, StatefulSet) and sts.is_terminating
-
-
-def _may_select(policy: Policy, sts: _Set) -> bool:
-    return sts.namespace == policy.head.namespace and policy.selector.may_take(sts.labels)
 
 
 def _collect_groups(sets: Iterable[_Set]) -> frozenset[GroupName]:

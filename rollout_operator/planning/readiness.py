@@ -224,7 +224,9 @@ def find_why(
         return _GOING[deletions[pod.uid]]
     if not pod.is_ready:
         return DownCause.UNREADY
-    return _find_settling(pod, patience, now) if patience else None
+    since = pod.ready_since
+    is_settled = not patience or (since is not None and now - since >= patience)
+    return None if is_settled else DownCause.SETTLING
 
 
 def count_used(zone: Zone) -> int:
@@ -422,11 +424,6 @@ def _is_doubtful(zone: Zone) -> bool:
 def _is_new(seen: Newcomers, pod: Pod) -> bool:
     is_new = pod.uid in seen.pods
     return is_new and not (pod.is_ready or pod.was_ready or pod.is_terminating)
-
-
-def _find_settling(pod: Pod, patience: timedelta, now: datetime) -> DownCause | None:
-    since = pod.ready_since
-    return None if since is not None and now - since >= patience else DownCause.SETTLING
 
 
 def _next_available(down: Iterable[Down], patience: timedelta, now: datetime) -> timedelta | None:

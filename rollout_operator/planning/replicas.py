@@ -151,8 +151,9 @@ def keeps_time(sts: StatefulSet, group: Iterable[StatefulSet]) -> bool:
     No review covers it, it follows or is followed, and a zone of the group sets a time between
     zones: the longest counts, so a bare leading zone is waited for too.
     """
-    group = tuple(group)
-    if is_labelled(sts.labels, PREPARE_DOWNSCALE) or not any(map(_names_time, group)):
+    group, key = tuple(group), MIN_TIME_BETWEEN_DOWNSCALES
+    is_timed = any(key in other.annotations or key in other.labels for other in group)
+    if is_labelled(sts.labels, PREPARE_DOWNSCALE) or not is_timed:
         return False
     return follows(sts) or any(other.annotations.get(LEADING_ZONE) == sts.name for other in group)
 
@@ -161,12 +162,6 @@ def complain(sts: StatefulSet, code: Code, key: str, why: str) -> Reason:
     """Report an annotation of a zone, on one printable line."""
     text = f"StatefulSet {sts.name}: annotation {key}: {escape(why)}"
     return Reason(code, text, Severity.WARN, sts.name)
-
-
-def _names_time(sts: StatefulSet) -> bool:
-    return (
-        MIN_TIME_BETWEEN_DOWNSCALES in sts.annotations or MIN_TIME_BETWEEN_DOWNSCALES in sts.labels
-    )
 
 
 def _list_oddities(sts: StatefulSet) -> tuple[Reason, ...]:

@@ -103,7 +103,7 @@ def plan_group(group: Group) -> Plan:
             progress=progress,
         )
     departed = measure_departed(group)
-    walk = walk_zones(ways, _read_limit, departed)
+    walk = walk_zones(ways, lambda sts: choose_limit(sts)[0], departed)
     times = list_times((*readinesses, *departed))
     return Plan(
         group=group.name,
@@ -469,21 +469,16 @@ def _plan_zone(walk: Walk, zone: RolloutZone, limit: Limit) -> None:
 
 def _plan_done(walk: Walk, readiness: Readiness) -> None:
     sts = readiness.sts
-    if is_paused(sts):
-        walk.waits += _explain_paused(readiness)
+    if is_paused(sts) and readiness.is_whole:
+        walk.waits += _list_paused_of([readiness])
+    elif is_paused(sts):  # it blocks the others (W-32)
+        text = f"paused {render_readiness(readiness)}"
+        walk.waits.append(Reason(Code.PAUSED_ZONE_NOT_READY, text, Severity.WARN, sts.name))
     elif not readiness.is_whole or readiness.used < sts.replicas:
         # Newcomers may never become ready: others go on meanwhile (D-67).
         walk.waits.append(Reason(Code.ZONE_NOT_READY, render_readiness(readiness), zone=sts.name))
     elif sts.current_revision != sts.update_revision:
         walk.actions.append(_record(readiness))
-
-
-def _explain_paused(readiness: Readiness) -> list[Reason]:
-    """Return the reasons: a paused zone that is short blocks the others (W-32)."""
-    if readiness.is_whole:
-        return _list_paused_of([readiness])
-    text = f"paused {render_readiness(readiness)}"
-    return [Reason(Code.PAUSED_ZONE_NOT_READY, text, Severity.WARN, readiness.sts.name)]
 
 
 def _record(readiness: Readiness) -> RecordRevision:
@@ -515,11 +510,11 @@ def _list_paused_of(readinesses: Iterable[Readiness]) -> list[Reason]:
 
 
 def _list_waiting(zones: Iterable[RolloutZone]) -> list[str]:
-    return [zone.name for zone in zones if any(map(_has_work, zone.readinesses))]
-
-
-def _has_work(readiness: Readiness) -> bool:
-    return not is_paused(readiness.sts) and not _is_rolled_out(readiness)
+    return [
+        zone.name
+        for zone in zones
+        if any(not is_paused(each.sts) and not _is_rolled_out(each) for each in zone.readinesses)
+    ]
 
 
 def _wait_behind(zone: RolloutZone, others: Sequence[RolloutZone]) -> list[Reason]:
@@ -534,10 +529,6 @@ def _wait_behind(zone: RolloutZone, others: Sequence[RolloutZone]) -> list[Reaso
 def _is_rolled_out(readiness: Readiness) -> bool:
     is_recorded = readiness.sts.current_revision == readiness.sts.update_revision
     return is_recorded and not count_outdated(readiness)
-
-
-def _read_limit(sts: StatefulSet) -> int:
-    return choose_limit(sts)[0]
 
 
 def _with_pod(zone: Zone, pod: Pod) -> Zone:

@@ -212,10 +212,9 @@ def _list_operator(operator: OperatorDescription) -> Iterator[str]:
 def _list_group(group: GroupDescription) -> Iterator[str]:
     yield f'group "{group.title}": {group.phase}'
     yield f"  {group.headline}{f' [{group.code}]' if group.code is not None else ''}"
-    first = group.waits[0] if group.waits else None
-    is_shown = first is not None and (first.code, first.text) == (group.code, group.headline)
-    if first is not None and is_shown and first.remedy:
-        yield f"    {first.remedy}"
+    is_shown = _is_headline(group)
+    if is_shown and group.waits[0].remedy:
+        yield f"    {group.waits[0].remedy}"
     since = "" if group.since is None else f", in this state since {render_time(group.since)}"
     yield f"  looked at {render_time(group.looked)}{since}"
     yield from _list_pace(group)
@@ -271,10 +270,9 @@ def _list_waits(title: str, waits: Sequence[Waiting]) -> Iterator[str]:
 
 def _list_policy(policy: PolicyDescription) -> Iterator[str]:
     yield render_policy(policy)
-    first = policy.waits[0] if policy.waits else None
-    is_shown = first is not None and (first.code, first.text) == (policy.code, policy.headline)
-    if first is not None and is_shown and first.remedy:
-        yield f"  {first.remedy}"
+    is_shown = _is_headline(policy)
+    if is_shown and policy.waits[0].remedy:
+        yield f"  {policy.waits[0].remedy}"
     for zone in policy.zones:
         yield f"  {zone.order}. {zone.name}: {zone.state}"
         yield from (f"    {render_policy_set(sts)}" for sts in zone.sets)
@@ -287,6 +285,12 @@ def _list_policy(policy: PolicyDescription) -> Iterator[str]:
     if policy.groups:
         yield f"  replaces the pods of {join_names(policy.groups)}"
     yield from _list_waits("waits", policy.waits[is_shown:])
+
+
+def _is_headline(described: GroupDescription | PolicyDescription) -> bool:
+    """Return whether the first wait is the headline, and needs no line of its own."""
+    headline = (described.code, described.headline)
+    return bool(described.waits) and (described.waits[0].code, described.waits[0].text) == headline
 
 
 def _list_budget(budget: BudgetDescription) -> Iterator[str]:
