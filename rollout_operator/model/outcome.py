@@ -2,7 +2,8 @@
 
 One `Reason` feeds log, metric, status page, Event and denial message. `Code` is for machines, the
 text for people, with the numbers that decided. `MEANINGS` and `REMEDIES` explain each code in a
-line, `docs/monitoring.md` at length. `find_leading` chooses the reason that every outlet shows first.
+line, `docs/monitoring.md` at length. `find_leading` chooses the reason that every outlet shows
+first.
 """
 
 from collections.abc import Mapping, Sequence
