@@ -115,7 +115,9 @@ def collect_in_flight(case: Group, member: Zone) -> set[int]:
             found.add(ordinal)
         elif not one.is_ready:
             is_abandoned = one.revision != sts.current_revision and not one.was_ready
-            if one.revision == sts.update_revision or is_abandoned:
+            # Its predecessor may have been evicted a moment ago, whatever its revision.
+            is_new = one.never_ready or (one.phase == "Pending" and not one.ip)
+            if one.revision == sts.update_revision or is_abandoned or is_new:
                 found.add(ordinal)
     return found
 
