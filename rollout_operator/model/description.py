@@ -1,9 +1,9 @@
 """What a namespace looks like to a person, as data: one description for every outlet.
 
 Status page, JSON, command line, Events and budget status show this tree and word nothing themselves
-(D-75). `planning.describe_*` make it from snapshots, `planning.forecasts` what is foreseen. Times
-are absolute. The field names are those of `/status.json` and of JSON output: fields are added
-freely, but none is renamed or removed without a new `SCHEMA_VERSION`.
+(D-75). `planning.describe_*` make it from snapshots; times are absolute. The field names are those
+of `/status.json`: fields are added freely, but none is renamed or removed without a new
+`SCHEMA_VERSION`.
 """
 
 from enum import StrEnum, unique
