@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Final
 from rollout_operator.cli.main import PROGRAM, render_commands
 from rollout_operator.config.checks import read_config, render_flags
 from rollout_operator.config.flags import Config, read_environment
-from rollout_operator.model.names import OperatorError
+from rollout_operator.config.grammar import HelpRequested
+from rollout_operator.model.names import ExitCode, OperatorError
 
 _MOUNTED_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -24,7 +26,13 @@ def run(arguments: Sequence[str]) -> int:
 
     Raises HelpRequested, ConfigError with its exit code, PartDied and other errors of its start.
     """
-    config = read_config(arguments, read_environment(os.environ, _read_mounted_namespace()))
+    try:
+        config = read_config(arguments, read_environment(os.environ, _read_mounted_namespace()))
+    except HelpRequested as request:
+        if not request.is_full:
+            raise
+        sys.stdout.write(render_usage(is_full=True))
+        return ExitCode.DONE
     # Everything else is imported here, so that help, version and refusals are quick.
     return operate(config, import_operator())
 
@@ -37,10 +45,10 @@ def _read_mounted_namespace() -> str:
         return ""
 
 
-def render_usage() -> str:
+def render_usage(*, is_full: bool = False) -> str:
     """Return the help of the whole program, no line longer than 100 columns."""
     head = f"Usage: {PROGRAM} [flags]\n       {PROGRAM} COMMAND [flags]\n"
-    return f"{head}\n{render_commands()}\n{render_flags()}"
+    return f"{head}\n{render_commands()}\n{render_flags(is_full=is_full)}"
 
 
 def import_operator() -> Callable[[Config], int]:

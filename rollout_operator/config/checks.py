@@ -23,7 +23,7 @@ from rollout_operator.config.flags import (
     is_label,
     read_arguments,
 )
-from rollout_operator.config.grammar import BOOL, Flag
+from rollout_operator.config.grammar import BOOL, HELP_ALL, Flag
 from rollout_operator.model.lease import LONGEST_LEASE, Times
 from rollout_operator.model.names import ConfigError, InvalidInput
 from rollout_operator.model.outcome import Severity
@@ -72,6 +72,8 @@ Exit codes:
   0 after a clean stop, 1 if it cannot start or a part of it fails, 2 if the command line is wrong.
   Commands may also end with 3 if their time is over, and with 4 if a person has to act.
 """
+
+_MORE: Final = f"-{HELP_ALL} also shows flags that exist for compatibility or have no effect.\n"
 
 
 def read_config(argv: Sequence[str], environment: Environment = NOTHING) -> Config:
@@ -270,13 +272,14 @@ def _is_dns_name(name: str) -> bool:
     return len(name) <= _LONGEST_NAME and _DNS_NAME.fullmatch(name) is not None
 
 
-def render_flags() -> str:
-    """Return the purpose of the operator and all its flags, no line longer than 100 columns."""
+def render_flags(*, is_full: bool = False) -> str:
+    """Return the purpose of the operator and its flags, no line longer than 100 columns."""
     parts = [_HEAD]
-    for group in dict.fromkeys(flag.group for flag in FLAGS):
-        flags = (flag for flag in FLAGS if flag.group == group)
+    shown = [flag for flag in FLAGS if is_full or not flag.is_rare]
+    for group in dict.fromkeys(flag.group for flag in shown):
+        flags = (flag for flag in shown if flag.group == group)
         parts.append(f"{group}:\n{''.join(render_entries(flags))}")
-    return "\n".join([*parts, _FOOT])
+    return "\n".join([*parts, _FOOT] if is_full else [*parts, _FOOT, _MORE])
 
 
 def render_entries(flags: Iterable[Flag[Any]]) -> Iterator[str]:
@@ -301,5 +304,6 @@ def render_flag_table() -> str:
     for flag in FLAGS:
         default = flag.kind.show(flag.default)
         shown = f"`{default}`" if default else "empty"
-        lines.append(f"| `-{flag.name}` {flag.kind.word} | {shown} | {flag.help} |")
+        mark = f" Shown by `-{HELP_ALL}` only." if flag.is_rare else ""
+        lines.append(f"| `-{flag.name}` {flag.kind.word} | {shown} | {flag.help}{mark} |")
     return "\n".join(lines) + "\n"

@@ -137,11 +137,13 @@ class OperatorFlags:
         "kuberik: decide as kuberik's own controller does about the order of versions, those that"
         " failed or follow a superseded release, windows over midnight, schedules without a"
         " namespaceSelector, and bakes and HealthChecks while Flux is busy or fails.",
+        is_rare=True,
     )
     release_order: str = flag(
         "releases.order", TEXT, BY_VERSION, _RELEASES,
         "version: of two versions the one is newer that the image policy takes for newer;"
         " announced: the one that was announced later.",
+        is_rare=True,
     )
     keeps_to_namespace: bool = flag(
         "releases.no-cross-namespace-refs", BOOL, False, _RELEASES,
@@ -172,20 +174,24 @@ class OperatorFlags:
     cluster_validation_enabled: bool = flag(
         "server.cluster-validation.http.enabled", BOOL, False, _VALIDATION,
         "Answer 511 to requests whose X-Cluster header is not the namespace.",
+        is_rare=True,
     )
     cluster_validation_soft: bool = flag(
         "server.cluster-validation.http.soft-validation", BOOL, False, _VALIDATION,
         "Only log and count such requests. Needs -server.cluster-validation.http.enabled.",
+        is_rare=True,
     )
     cluster_validation_excluded_paths: tuple[str, ...] = flag(
         "server.cluster-validation.http.excluded-paths", LIST, (), _VALIDATION,
         "Parts of paths that the operator does not check, separated by commas. By default the"
         " admission routes; the operator never checks metrics, health and status pages.",
+        is_rare=True,
     )
     cluster_validation_excluded_user_agents: tuple[str, ...] = flag(
         "server.cluster-validation.http.excluded-user-agents", LIST, (), _VALIDATION,
         "User agents that the operator does not check: regular expressions (RE2), separated"
         " by commas.",
+        is_rare=True,
     )
     webhooks_enabled: bool = flag(
         "server-tls.enabled", BOOL, False, _WEBHOOKS,
@@ -278,6 +284,7 @@ class OperatorFlags:
         "zpdb.pod-ready-annotation-patch-timeout", DURATION, timedelta(seconds=5), _BUDGETS,
         "Has no effect: the operator reads since when a pod is ready from the pod's status,"
         " and writes nothing for it. Must be positive.",
+        is_rare=True,
     )
     election_enabled: bool = flag(
         "leader-election.enabled", BOOL, True, _REPLICAS,

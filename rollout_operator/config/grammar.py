@@ -25,6 +25,8 @@ from rollout_operator.model.units import (
 
 T = TypeVar("T")
 
+HELP_ALL: Final = "help-all"
+
 _PARSE_ERROR: Final = "parse error"
 _RANGE_ERROR: Final = "value out of range"
 
@@ -54,7 +56,11 @@ class UnknownFlag(UsageError):
 
 
 class HelpRequested(OperatorError):
-    """`-h` or `-help` was given, which is no error: show the usage and end with 0."""
+    """`-h`, `-help` or `-help-all` was given, which is no error: show the usage and end with 0."""
+
+    def __init__(self, *, is_full: bool = False) -> None:
+        super().__init__()
+        self.is_full = is_full
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +85,31 @@ class Flag(Generic[T]):
     """The heading under which the help shows it."""
     alias: str = ""
     """Another spelling of the name; not shown in lists."""
+    is_rare: bool = False
+    """Only for compatibility, or without effect: `-help-all` shows it, and `-help` does not."""
 
 
-def flag(name: str, kind: FlagKind[T], default: T, group: str, help: str, *, alias: str = "") -> T:
-    return declare(Flag(name=name, kind=kind, default=default, group=group, help=help, alias=alias))
+def flag(
+    name: str,
+    kind: FlagKind[T],
+    default: T,
+    group: str,
+    help: str,
+    *,
+    alias: str = "",
+    is_rare: bool = False,
+) -> T:
+    return declare(
+        Flag(
+            name=name,
+            kind=kind,
+            default=default,
+            group=group,
+            help=help,
+            alias=alias,
+            is_rare=is_rare,
+        )
+    )
 
 
 def declare(flag: Flag[T]) -> T:
@@ -186,8 +213,8 @@ def _split(word: str) -> tuple[str, str | None]:
 def _get_flag(flags: dict[str, Flag[Any]], name: str) -> Flag[Any]:
     if name in flags:
         return flags[name]
-    if name in {"h", "help"}:
-        raise HelpRequested
+    if name in {"h", "help", HELP_ALL}:
+        raise HelpRequested(is_full=name == HELP_ALL)
     raise UnknownFlag(name, (flag.name for flag in flags.values()))
 
 

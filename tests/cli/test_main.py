@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from rollout_lab.demo.flags import render_demo_usage
 
 from rollout_operator import __version__
 from rollout_operator.aio.tasks import TaskDied
-from rollout_operator.cli.main import COMMANDS, Command, main
+from rollout_operator.cli.main import COMMANDS, Command, get_command, main
 from rollout_operator.cli.run import render_usage
 from rollout_operator.config.checks import render_flag_table
 from rollout_operator.config.flags import FLAGS, Config
@@ -51,12 +52,31 @@ def test_the_words_of_the_process_count(monkeypatch: pytest.MonkeyPatch, capsys:
     assert capsys.readouterr().out == f"rollout-operator {__version__}\n"
 
 
-@pytest.mark.parametrize("words", [["-h"], ["--help"], ["run", "-h"], ["help"]])
-def test_help_goes_to_stdout(words: list[str], capsys: Captured) -> None:
+@pytest.mark.parametrize(
+    ("words", "is_full"),
+    [
+        (["-h"], False),
+        (["--help"], False),
+        (["run", "-h"], False),
+        (["help"], False),
+        (["-help-all"], True),
+        (["--help-all"], True),
+        (["run", "-help-all"], True),
+        (["-log.level=info", "-help-all", "-x"], True),
+        (["-help", "-help-all"], False),
+    ],
+)
+def test_help_goes_to_stdout(words: list[str], is_full: bool, capsys: Captured) -> None:
+    """PROC-04: the first request for help counts."""
     assert main(words) == 0
 
     shown = capsys.readouterr()
-    assert (shown.out, shown.err) == (render_usage(), "")
+    assert (shown.out, shown.err) == (render_usage(is_full=is_full), "")
+
+
+def test_a_command_without_rare_flags_shows_all_its_flags(capsys: Captured) -> None:
+    assert main(["version", "-help-all"]) == 0
+    assert capsys.readouterr().out == get_command("version").load().render_usage()
 
 
 @pytest.mark.parametrize("words", [["version"], ["-version"], ["--version"]])
@@ -356,8 +376,9 @@ def test_help_loads_nothing_of_the_operator() -> None:
     assert ended.stdout.splitlines()[-1] == "[]"
 
 
-def test_the_usage_fits_a_terminal() -> None:
-    lines = render_usage().splitlines()
+@pytest.mark.parametrize("is_full", [False, True])
+def test_the_usage_fits_a_terminal(is_full: bool) -> None:
+    lines = render_usage(is_full=is_full).splitlines()
 
     assert max(map(len, lines)) <= 100
     assert all(line == line.rstrip() for line in lines)
@@ -370,7 +391,7 @@ def test_the_usage_shows_every_flag_with_type_and_default(flag: object) -> None:
     default = known.kind.show(known.default)
     word = "" if known.kind is BOOL else f" {known.kind.word}"
 
-    usage = render_usage()
+    usage = render_usage(is_full=True)
     _, _, after = usage.partition(f"\n  -{known.name}{word}\n")
     entry = " ".join(after.partition("\n  -")[0].split("\n\n")[0].split())
     assert entry.startswith(known.help)
@@ -378,9 +399,34 @@ def test_the_usage_shows_every_flag_with_type_and_default(flag: object) -> None:
 
 
 def test_usage_and_table_speak_of_the_same_flags() -> None:
-    named = {line.split()[0] for line in render_usage().splitlines() if line.startswith("  -")}
+    rows = render_flag_table().splitlines()[2:]
 
-    assert named == {line.split("`")[1] for line in render_flag_table().splitlines()[2:]}
+    assert list_shown(render_usage(is_full=True)) == {row.split("`")[1] for row in rows}
+    assert list_shown(render_usage()) == {
+        row.split("`")[1] for row in rows if "-help-all" not in row
+    }
+
+
+def test_help_leaves_flags_for_compatibility_and_without_effect_to_help_all() -> None:
+    usage, full = render_usage(), render_usage(is_full=True)
+
+    assert list_shown(full) - list_shown(usage) == {
+        "-releases.compat",
+        "-releases.order",
+        "-server.cluster-validation.http.enabled",
+        "-server.cluster-validation.http.soft-validation",
+        "-server.cluster-validation.http.excluded-paths",
+        "-server.cluster-validation.http.excluded-user-agents",
+        "-zpdb.pod-ready-annotation-patch-timeout",
+    }
+    assert usage.splitlines()[-1].startswith("-help-all ")
+    assert "-help-all" not in full
+    # No heading is left over a section without flags.
+    assert re.search(r":\n\n", usage.partition("several counts.")[2]) is None
+
+
+def list_shown(usage: str) -> set[str]:
+    return {line.split()[0] for line in usage.splitlines() if line.startswith("  -")}
 
 
 def test_the_usage_names_signals_and_exit_codes() -> None:

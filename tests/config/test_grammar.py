@@ -158,12 +158,26 @@ def test_errors_are_worded_as_in_go_and_exit_with_2(words: list[str], message: s
 
 
 @pytest.mark.parametrize(
-    "words", [["-h"], ["--h"], ["-help"], ["--help"], ["-count=2", "-h"], ["-h", "-x"], ["-h=1"]]
+    ("words", "is_full"),
+    [
+        (["-h"], False),
+        (["--h"], False),
+        (["-help"], False),
+        (["--help"], False),
+        (["-count=2", "-h"], False),
+        (["-h", "-x"], False),
+        (["-h=1"], False),
+        (["-help-all"], True),
+        (["--help-all"], True),
+        (["-count=2", "-help-all", "-h"], True),
+    ],
 )
-def test_help_is_requested(words: list[str]) -> None:
+def test_help_is_requested(words: list[str], is_full: bool) -> None:
     """PROC-04: words are read from left to right, so what stands behind does not matter."""
-    with pytest.raises(HelpRequested):
+    with pytest.raises(HelpRequested) as caught:
         parse(*words)
+
+    assert caught.value.is_full == is_full
 
 
 def test_an_error_before_help_counts() -> None:
