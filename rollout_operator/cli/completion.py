@@ -9,12 +9,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from rollout_operator.cli.main import COMMANDS, PROGRAM, NotInstalled
-from rollout_operator.config.grammar import UsageError, parse_mixed
+from rollout_operator.cli.main import ADMIN_TASKS, COMMANDS, OPERATOR, PROGRAM, NotInstalled
+from rollout_operator.config.grammar import HELP_ALL, UsageError, parse_mixed
 from rollout_operator.model.names import ExitCode
 from rollout_operator.model.units import quote
 
 _FLAG: Final = re.compile(r"^  -([a-zA-Z][-.\w]*)", re.MULTILINE)
+
+# The second word of commands that take a certain one.
+_SECOND_WORDS: Final = {"admin": ADMIN_TASKS, "completion": ("bash", "zsh", "fish")}
 
 _USAGE: Final = f"""\
 Usage: {PROGRAM} completion bash|zsh|fish
@@ -32,7 +35,11 @@ _rollout_operator() {{
 {cases}
     *) words="{commands}" ;;
   esac
-  if [ "$COMP_CWORD" -eq 1 ]; then words="{commands}"; fi
+  case $COMP_CWORD:${{COMP_WORDS[1]}} in
+    1:-*) ;;
+    1:*) words="{commands}" ;;
+{seconds}
+  esac
   case $current in --*) words="-${{words// -/ --}}" ;; esac
   COMPREPLY=($(compgen -W "$words" -- "$current"))
 }}
@@ -65,14 +72,24 @@ def map_flags() -> Mapping[str, Sequence[str]]:
         if command.name != "help":
             with suppress(NotInstalled):
                 usage = command.load().render_usage()
-                flags[command.name] = tuple(dict.fromkeys(_FLAG.findall(usage)))
+                more = (HELP_ALL,) if command.name == OPERATOR else ()
+                flags[command.name] = tuple(dict.fromkeys((*_FLAG.findall(usage), *more)))
     return flags
 
 
 def render_bash(flags: Mapping[str, Sequence[str]]) -> str:
-    cases = [f'    {name}) words="{" ".join(_dash(flags[name]))}" ;;' for name in flags]
+    cases = [
+        # Flags without a command are the operator's.
+        f'    {name}{"|-*" if name == OPERATOR else ""}) words="{" ".join(_dash(flags[name]))}" ;;'
+        for name in flags
+    ]
+    seconds = [
+        f'    2:{name}) words="{" ".join(_SECOND_WORDS[name])}" ;;' for name in _SECOND_WORDS
+    ]
     commands = " ".join(command.name for command in COMMANDS)
-    return _BASH.format(cases="\n".join(cases), commands=commands, program=PROGRAM)
+    return _BASH.format(
+        cases="\n".join(cases), seconds="\n".join(seconds), commands=commands, program=PROGRAM
+    )
 
 
 def render_zsh(flags: Mapping[str, Sequence[str]]) -> str:
@@ -86,7 +103,13 @@ def render_fish(flags: Mapping[str, Sequence[str]]) -> str:
         for command in COMMANDS
     ]
     lines += [
-        f'complete -c {PROGRAM} -n "__fish_seen_subcommand_from {name}" -o {flag}'
+        f'complete -c {PROGRAM} -f -n "__fish_seen_subcommand_from {name};'
+        f' and not __fish_seen_subcommand_from {" ".join(words)}" -a "{" ".join(words)}"'
+        for name, words in _SECOND_WORDS.items()
+    ]
+    lines += [
+        f'complete -c {PROGRAM} -n "{"__fish_use_subcommand; or " if name == OPERATOR else ""}'
+        f'__fish_seen_subcommand_from {name}" -o {flag}'
         for name, kind in flags.items()
         for flag in kind
     ]

@@ -84,7 +84,7 @@ COMMANDS: Final = (
     Command("help", "print this, or with the name of a command its help"),
 )
 
-_OF_ADMIN: Final = ("apply-crds", "uninstall-webhooks")
+ADMIN_TASKS: Final = ("apply-crds", "uninstall-webhooks")
 """Tasks of `admin` that were commands: hooks of charts and scripts call them so."""
 
 
@@ -101,14 +101,14 @@ class UnknownCommand(UsageError):
 
     def __init__(self, name: str) -> None:
         names = [command.name for command in COMMANDS]
-        near = difflib.get_close_matches(name, (*names, *_OF_ADMIN), n=1)
+        near = difflib.get_close_matches(name, (*names, *ADMIN_TASKS), n=1)
         hint = f"did you mean {near[0]}?" if near else f"commands are {', '.join(names)}"
         super().__init__(f'unknown command "{name}"; {hint}')
 
 
 def get_command(name: str) -> Command:
     """Return the command of this name. Raises UnknownCommand."""
-    name = "admin" if name in _OF_ADMIN else name
+    name = "admin" if name in ADMIN_TASKS else name
     for command in COMMANDS:
         if command.name == name:
             return command
@@ -148,7 +148,7 @@ def _choose(arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
         return "version", arguments[1:]
     if not arguments or arguments[0].startswith("-"):
         return OPERATOR, arguments
-    if arguments[0] in _OF_ADMIN:
+    if arguments[0] in ADMIN_TASKS:
         return "admin", arguments
     return arguments[0], arguments[1:]
 
