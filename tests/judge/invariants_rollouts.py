@@ -273,6 +273,8 @@ def _one_zone(case: Case) -> Iterator[Finding]:
         each
         for each in case.world.open
         if each.pod.owner in members and (case.counts_evictions or not each.is_eviction)
+        # What was on its way already must not wait for what disturbs nothing: that may go any time.
+        if each.disturbs or each.begun <= case.delete.sent_at
     ]
     if others:
         names = ", ".join(each.pod.name for each in others)
@@ -347,5 +349,6 @@ def _disrupt(world: World, pod: Pod, at: timedelta, by: Delete | Eviction | None
                 begun=at,
                 is_ghost=isinstance(by, Delete) and by.is_ghost,
                 is_eviction=not isinstance(by, Delete),
+                disturbs=world.serves(pod),
             )
         )

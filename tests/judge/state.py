@@ -29,6 +29,8 @@ class Disruption(msgspec.Struct, kw_only=True):
     """Whether the process that requested it was dead when it happened."""
     is_eviction: bool = False
     """Whether another client requested it, and the operator only allowed it."""
+    disturbs: bool = True
+    """Whether its zone is shorter without the pod (D-88)."""
 
 
 class Past(msgspec.Struct):

@@ -56,6 +56,17 @@ def never_up(t: HistoryBuilder) -> HistoryBuilder:
     return t
 
 
+def crashed_meanwhile(sent_at: float, *, crashing: bool = True) -> Events:
+    """Delete a pod of zone-b while the delete of one of zone-a is still to arrive."""
+
+    def events(t: HistoryBuilder) -> None:
+        t.live_read(sent_at - 0.1).fault(sent_at, "slow", "call 3: delete pods/zone-a-0: 0:00:05")
+        t.pod(12, "b-1", ready=not crashing, crashing=crashing).delete(12.2, "b-1")
+        t.delete(sent_at + 5, "a-0", is_read=False)
+
+    return events
+
+
 def never_up_again(t: HistoryBuilder) -> None:
     t.delete(10, "a-0").replace(12, "a-0", ready=False, revision="bad").delete(20, "a-0")
 
@@ -80,6 +91,9 @@ DELETES = cases(
         "D-88 one that crashes again and again": lambda t: (
             t.pod(4, "b-1", ready=False).pod(4, "a-0", crashing=True).delete(10, "a-0")
         ),
+        "D-88 SI-01 a healthy one, requested before it, goes late": crashed_meanwhile(10),
+        "D-88 SI-01 one that was requested after it -> SI-01 SI-02": crashed_meanwhile(12.5),
+        "D-88 SI-01 what disturbs, meanwhile -> SI-01": crashed_meanwhile(10, crashing=False),
         "D-88 one that has been up, and may be again -> SI-02": lambda t: (
             t.pod(4, "b-1", ready=False).pod(4, "a-0", ready=False).delete(10, "a-0")
         ),
