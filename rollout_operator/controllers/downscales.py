@@ -55,6 +55,7 @@ from rollout_operator.model.objects import (
     StatefulSet,
     Target,
     Unreadable,
+    selects,
 )
 from rollout_operator.model.outcome import Code
 from rollout_operator.model.scaling import TimesSource
@@ -257,18 +258,21 @@ class DownscaleController:
         )
 
     def adopt_all(self) -> list[Uid]:
-        """Take over the downscales in the records on pods; return the sets where a bug failed it.
+        """Take over the downscales in the records on pods; return the sets where that is to come.
 
-        No other task waits for these.
+        No other task waits for these: a bug failed it, or they are still to adopt pods.
         """
         failed = list[Uid]()
         for sts in self.sets.list_all():
             if not isinstance(sts, StatefulSet):
                 continue
+            pods = self._list_pods(sts.uid)
             with GuardedStep() as adoption:
-                self._adopt(sts, self._list_pods(sts.uid))
+                self._adopt(sts, pods)
             error = adoption.error
-            if error is not None:
+            if self._is_adopting_pods(sts, pods):
+                failed.append(sts.uid)
+            elif error is not None:
                 stack = "".join(traceback.format_exception(error))
                 log.error("Cannot adopt downscales by a bug", zone=sts.name, err=error, stack=stack)
                 failed.append(sts.uid)
@@ -294,8 +298,9 @@ class DownscaleController:
         with GuardedStep() as adoption:
             self._adopt(sts, pods)
         bug = adoption.error
+        is_adopting = self._is_adopting_pods(sts, pods)
         steps = [self._settle, self._record, self._restore, self._cancellations.send]
-        if bug is None:  # else the records are still needed
+        if bug is None and not is_adopting:  # else the records are still needed
             steps.append(self._clean)
         for step in steps:
             with GuardedStep() as attempt:
@@ -315,11 +320,13 @@ class DownscaleController:
         if self.downscales.remembers(set_uid):
             return Result(again=again)
         self._failures.pop(set_uid, None)
-        return Result()
+        return Result(again=_LAGGING) if is_adopting else Result()
 
     def _adopt(self, sts: StatefulSet, pods: Sequence[Pod]) -> None:
         if self.downscales.remembers(sts.uid):
             self._known.add(sts.uid, pods)
+            return
+        if self._is_adopting_pods(sts, pods):
             return
         records = self._read_records(sts, pods)
         if not records:
@@ -356,6 +363,13 @@ class DownscaleController:
             replaced_at=find_replaced(key, sts, pods, newest.at, now),
         )  # fmt: skip
 
+    def _is_adopting_pods(self, sts: StatefulSet, pods: Sequence[Pod]) -> bool:
+        """Return whether a set takes over pods with records of the one before, one by one."""
+        return any(pod.downscale_record for pod in pods) and any(
+            isinstance(pod, Pod) and not pod.is_terminating and selects(sts.selector, pod.labels)
+            for pod in self.pods.list_orphans(sts.name)
+        )
+
     def _find_record(self, sts: StatefulSet, key: Key, at: datetime) -> datetime | None:
         if sts.replicas > key.replicas_to:
             return None
@@ -378,7 +392,7 @@ class DownscaleController:
                 continue
             if record is None:
                 continue
-            if self.pod_records.is_own(record):
+            if self.pod_records.is_own(record, set_uid):
                 # Settled before the cache showed it, minutes late if its event was lost.
                 self._known.add(set_uid, [pod])
             elif problem := assess_downscale_record(record, pod, sts):

@@ -327,9 +327,14 @@ class PodRecords:
                 return
             raise failures[0]
 
-    def is_own(self, record: DownscaleRecord) -> bool:
-        """Return whether this process wrote a record, and knows more than the record has."""
-        return bool(self._by) and record.by == self._by
+    def is_own(self, record: DownscaleRecord, set_uid: Uid) -> bool:
+        """Return whether this process wrote a record for a set, and knows more than it has.
+
+        What it knew of a set that was deleted it has forgotten: where another set adopts the pods,
+        their records count (LI-05).
+        """
+        is_of_set = record.set_uid in (Uid(""), set_uid)
+        return bool(self._by) and record.by == self._by and is_of_set
 
     async def remove(self, pods: Sequence[Pod]) -> ApiError | None:
         """Remove the records of these pods; return the first error. Pods may be gone."""

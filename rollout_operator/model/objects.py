@@ -364,7 +364,9 @@ class DownscaleRecord(
     at: datetime
     """When it began, on the API server's clock."""
     by: str = ""
-    """The process that wrote it, if recorded."""
+    """The process that wrote it and remembers its outcome, if recorded."""
+    set_uid: Uid = Uid("")
+    """The StatefulSet that it remembers it for; empty in records of earlier releases."""
     target: Target | None = None
     """None in records of earlier releases."""
     earlier: tuple[Target, ...] = ()
@@ -379,6 +381,7 @@ class DownscaleRecord(
             replicas_from=key.replicas_from,
             replicas_to=key.replicas_to,
             at=at,
+            set_uid=key.set_uid,
             target=key.target,
             earlier=tuple(
                 target for target in earlier if target is not None and target != key.target

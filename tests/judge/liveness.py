@@ -192,7 +192,7 @@ def _list_left_prepared(
     """Yield pods that were prepared, stay, and were not un-prepared in time (LI-05)."""
     for call in _list_prepared(calls, attrgetter("uid")):
         stays_since = rest.stays_since.get(call.uid)
-        if stays_since is None or _is_set_gone_since(book, call):
+        if stays_since is None:
             continue  # gone, going, or not wanted
         due = max(call.at, begin, stays_since) + LIMIT
         if book.ended_at < due:
@@ -219,7 +219,7 @@ def _list_prepared(
 def _is_set_gone_since(book: Book, call: PodCalled) -> bool:
     """Return whether the StatefulSet of a pod was deleted after the pod was called.
 
-    Not promised yet: what was prepared for it is forgotten with it.
+    Then the pod that was called is told, if it stays, and no other of its name.
     """
     zone = call.pod.rpartition("-")[0]
     return any(

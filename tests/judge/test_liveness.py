@@ -179,8 +179,14 @@ LEFT = cases(
             .replace(100, "c-2")
         ),
         "the set has gone": lambda t: left(t).write(31, STATEFULSETS, "c", None),
-        "the set has gone, and is made anew with the pod": lambda t: (
+        "the set has gone, and is made anew with the pod -> LI-05": lambda t: (
             left(t).write(31, STATEFULSETS, "c", None).zone(40, "c", current_revision="new")
+        ),
+        "the set has gone, and is made anew with another pod": lambda t: (
+            left(t)
+            .write(31, STATEFULSETS, "c", None)
+            .zone(40, "c", current_revision="new")
+            .replace(100, "c-2")
         ),
         "it is not wanted any more": lambda t: left(t).zone(31, "c", replicas=2),
         "it is soon wanted again -> LI-05": gone_for(59),

@@ -13,6 +13,7 @@ from rollout_operator.model.objects import Endpoint
 from rollout_operator.model.outcome import Code
 from rollout_operator.pods import PodError
 from tests.controllers.downscales.granted import granted, write
+from tests.controllers.fake_client import Json
 from tests.virtual_time import in_virtual_time
 from tests.web.downscale_world import (
     HOUR,
@@ -31,6 +32,7 @@ pytestmark = pytest.mark.thorough
 A = Uid("uid-zone-a")
 # LI-05: after a downscale that did not happen, pods are un-prepared within this.
 SOON = timedelta(seconds=60)
+GOING = ("zone-a-3", "zone-a-4")
 
 
 @in_virtual_time
@@ -218,6 +220,28 @@ async def test_a_crash_does_not_shorten_the_time_of_a_review_that_was_repeated()
         assert world.annotation("zone-a") == "2026-01-02T03:05:06Z"
 
 
+async def _adopt(world: World, sts: Json, uid: Uid, replicas: int) -> None:
+    """Make a StatefulSet anew, which adopts the pods one by one that the one before has left."""
+    own = [
+        part(one, "metadata")
+        for (plural, name), one in world.client.objects.items()
+        if plural == "pods" and name.startswith("zone-a-")
+    ]
+    for pod_meta in own:
+        pod_meta["ownerReferences"], pod_meta["orphaned"] = [], pod_meta["ownerReferences"]
+    sts = copy.deepcopy(sts)
+    part(sts, "metadata")["uid"] = uid
+    world.client.put("statefulsets", sts)
+    world.commit("zone-a", replicas)
+    for pod_meta in own:
+        (owner,) = pod_meta.pop("orphaned")
+        pod_meta["ownerReferences"] = [{**owner, "uid": uid}]
+        world.sync()
+        if pod_meta["name"] == "zone-a-0":  # it carries a record, and its event wakes us
+            world.memory.queue.add(uid)
+        await world.clock.sleep(SECOND)
+
+
 @in_virtual_time
 async def test_the_set_is_deleted() -> None:
     """Nothing is left of it, and no pod is called."""
@@ -229,6 +253,45 @@ async def test_the_set_is_deleted() -> None:
         assert world.memory.downscales.list_sets() == []
         assert world.memory.downscales.last.times == {}
         assert world.calls.names("DELETE") == []
+
+
+@pytest.mark.parametrize(
+    ("deaf_for", "gone_at", "back_at", "replicas", "told"),
+    [
+        (0, 5, 15, 5, GOING),
+        (0, 5, 600, 5, GOING),
+        (100, 60, 70, 5, GOING),
+        (0, 5, 15, 4, GOING[:1]),
+        (0, 5, 15, 3, ()),
+        (0, 60, 70, 5, ()),
+    ],
+    ids=[
+        "before they were told", "long away", "one could not be reached", "one less is wanted",
+        "none is wanted", "they had been told",
+    ],
+)  # fmt: skip
+@in_virtual_time
+async def test_li05_a_set_that_adopts_prepared_pods_tells_them(
+    deaf_for: int, gone_at: int, back_at: int, replicas: int, told: tuple[str, ...]
+) -> None:
+    """LI-05: the set is deleted without its pods, and made anew, after a downscale failed."""
+    world = three_zones()
+    for name in GOING if deaf_for else ():
+        _deaf_until(world, name, deaf_for)
+    async with granted(world):
+        await world.pass_time(gone_at)
+        one = world.client.objects.pop(("statefulsets", "zone-a"))
+        await world.watch()
+        await world.pass_time(back_at - gone_at)
+        world.calls.calls.clear()
+        world.calls.confirmed.clear()
+        await _adopt(world, one, Uid("uid-new"), replicas)
+        await world.pass_time(120)
+        assert sorted({call.pod for call in world.calls.confirmed}) == list(told)
+        assert world.calls.names("POST") == []
+        for name in set(GOING).difference(told) if replicas < 5 else ():
+            world.remove_pod(name)
+        await come_to_rest(world)
 
 
 @in_virtual_time
@@ -253,8 +316,6 @@ async def test_a_record_that_fails_does_not_delay_a_cancel() -> None:
 
 
 # Pods that come back under the names of those that went (LI-05)
-
-GOING = ("zone-a-3", "zone-a-4")
 
 
 async def _scale_down(world: World) -> None:
