@@ -229,6 +229,8 @@ class DownscaleReservation(msgspec.Struct, kw_only=True):
     """Those that were prepared, or may have been."""
     prepared: set[Uid] = set()
     """Those that have confirmed."""
+    neighbours: frozenset[Uid] = frozenset()
+    """The other sets of the group when it was judged."""
     is_adopted: bool = False
     """Whether another process began it."""
     latest: datetime | None = None

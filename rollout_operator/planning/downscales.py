@@ -123,20 +123,25 @@ class EarlierDownscale(msgspec.Struct, frozen=True, kw_only=True):
     """Another process began it, and may never have granted it."""
     is_late: bool
     """It can no longer persist: a new request is a retry by its client."""
+    is_elsewhere: bool
+    """It was judged in another group, or beside other zones."""
     prepared: Set[Uid]
     """Pods that have confirmed."""
 
     def may_be(self, key: Key) -> bool:
         """Return whether it is the requested downscale and may still happen."""
-        return not self.is_persisted and self.key.may_be(key)
+        is_over = self.is_persisted or (self.is_preparing and self.is_elsewhere)
+        return not is_over and self.key.may_be(key)
 
     def is_repeated_by(self, key: Key) -> bool:
         """Return whether the request repeats this downscale, and is not judged again (D-24).
 
         An adopted downscale was perhaps never granted; a late one is a new request, since the
-        cluster and the time to record have changed.
+        cluster and the time to record have changed; and one that was granted beside other zones
+        does not hold back those that are neighbours now.
         """
-        return self.may_be(key) and not self.is_adopted and not self.is_late
+        is_known = not (self.is_adopted or self.is_elsewhere)
+        return self.may_be(key) and is_known and not self.is_late
 
     def may_persist_beside(self, target: Target) -> bool:
         """Return whether it may still be written while another downscale is requested.

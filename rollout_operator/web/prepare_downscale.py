@@ -412,7 +412,12 @@ async def _reserve_downscale(
             target=target,
         )
         downscale = context.downscales.get(request.set_uid)
-        if downscale is not None and downscale.key == key and downscale.answer is not None:
+        if (
+            downscale is not None
+            and downscale.key == key
+            and downscale.answer is not None
+            and not _is_elsewhere(downscale, request, group)
+        ):
             # The API server may write it as late as this review allows.
             context.downscales.renew(downscale, ())
             return downscale.answer
@@ -434,7 +439,7 @@ async def _reserve_downscale(
             is_grouped=bool(request.group),
             times=None if seen is None else seen.times,
             source=context.records.source,
-            earlier=_find_earlier(context, request.set_uid),
+            earlier=_find_earlier(context, request, group),
             cluster_domain=context.cluster_domain,
         )
         return _decide(context, request, snapshot, seen)
@@ -471,6 +476,7 @@ def _decide(
         # The server's clock may be a second ahead of what we know of it.
         begun = context.server_time() + CLOCK_ERROR
         reservation = downscales.begin(zone.sts, snapshot.key, begun, pods)
+        reservation.neighbours = snapshot.group.owners - {request.set_uid}
     reservation.state = ReservationState.PREPARING
     reservation.answer = asyncio.get_running_loop().create_future()
     return _ReservedDownscale(
@@ -483,8 +489,10 @@ def _decide(
     )
 
 
-def _find_earlier(context: PrepareContext, set_uid: Uid) -> EarlierDownscale | None:
-    reservation = context.downscales.get(set_uid)
+def _find_earlier(
+    context: PrepareContext, request: _DecreaseRequest, group: Group
+) -> EarlierDownscale | None:
+    reservation = context.downscales.get(request.set_uid)
     if reservation is None:
         return None
     return EarlierDownscale(
@@ -493,15 +501,23 @@ def _find_earlier(context: PrepareContext, set_uid: Uid) -> EarlierDownscale | N
         is_persisted=reservation.state is ReservationState.PERSISTED,
         is_adopted=reservation.is_adopted,
         is_late=context.server_time() - reservation.begun >= PERSIST_LIMIT,
+        is_elsewhere=_is_elsewhere(reservation, request, group),
         prepared=reservation.prepared,
     )
+
+
+def _is_elsewhere(
+    reservation: DownscaleReservation, request: _DecreaseRequest, group: Group
+) -> bool:
+    neighbours = group.owners - {request.set_uid}
+    return (reservation.group, reservation.neighbours) != (request.group, neighbours)
 
 
 async def _read_times(
     context: PrepareContext, request: _DecreaseRequest, key: Key, group: Group
 ) -> GroupTimes | Verdict | None:
     """Return when zones were scaled down last, None where that does not matter."""
-    earlier = _find_earlier(context, request.set_uid)
+    earlier = _find_earlier(context, request, group)
     if not request.group or (earlier is not None and earlier.is_repeated_by(key)):
         return None
     members: list[Member] = [zone.sts for zone in group.zones]

@@ -43,7 +43,8 @@ def earlier(
     found: Key | None = None, *, prepared: tuple[int, ...] = (4, 3), **changes: bool
 ) -> EarlierDownscale:
     """Return the same downscale, allowed and not written yet."""
-    states = dict.fromkeys(("is_preparing", "is_persisted", "is_adopted", "is_late"), False)
+    names = ("is_preparing", "is_persisted", "is_adopted", "is_late", "is_elsewhere")
+    states = dict.fromkeys(names, False)
     return EarlierDownscale(
         key=found or key(),
         prepared={Uid(f"uid-a-{ordinal}") for ordinal in prepared},
@@ -105,6 +106,12 @@ BOTH: Final = (["zone-a-4", "zone-a-3"], False)
         pytest.param(earlier(is_preparing=True), ([], True), id="the same, while pods are called"),
         pytest.param(earlier(is_adopted=True), BOTH, id="LI-05 of another process: judged anew"),
         pytest.param(earlier(is_late=True), BOTH, id="D-24 so late it is another request"),
+        pytest.param(earlier(is_elsewhere=True), BOTH, id="SI-11 judged beside other zones"),
+        pytest.param(
+            earlier(is_elsewhere=True, is_preparing=True),
+            Code.OTHER_DOWNSCALE_UNDERWAY,
+            id="SI-10 judged beside other zones, while pods are called",
+        ),
         pytest.param(earlier(is_persisted=True), BOTH, id="it has happened"),
         pytest.param(
             earlier(key(end=4)), Code.OTHER_DOWNSCALE_UNDERWAY, id="W-15 another range may persist"

@@ -14,7 +14,7 @@ from rollout_operator.model.names import LAST_DOWNSCALE, Uid
 from rollout_operator.model.objects import Endpoint
 from rollout_operator.model.outcome import Code, Verdict
 from tests.virtual_time import in_virtual_time
-from tests.web.downscale_world import LIMIT, World, outdate, pod, three_zones
+from tests.web.downscale_world import LIMIT, WAIT, World, outdate, pod, three_zones
 from tests.web.fake_pods import confirm, hang, refuse, slow
 
 A, B = Uid("uid-zone-a"), Uid("uid-zone-b")
@@ -140,6 +140,51 @@ async def test_a_client_that_keeps_trying_is_judged_again() -> None:
         assert (await world.send_request("zone-a", 3)).reason.code is Code.OTHER_ZONE_NOT_READY
         await world.pass_time(60)
         assert world.calls.prepared() == set()
+
+
+@pytest.mark.parametrize(
+    ("moved", "home", "code"),
+    [
+        ("zone-a", "elsewhere", Code.ZONE_DOWNSCALED_LATELY),
+        ("zone-b", "elsewhere", Code.ZONE_DOWNSCALED_LATELY),
+        ("zone-b", None, Code.ZONE_DOWNSCALED_LATELY),
+        ("zone-c", "elsewhere", None),
+    ],
+    ids=["it", "the one that went", "the one that went, of no group", "one at rest"],
+)
+@in_virtual_time
+async def test_what_was_allowed_beside_other_zones_is_judged_again(
+    moved: str, home: str | None, code: Code | None
+) -> None:
+    """SI-11, D-24: a set joins the group, and one of them was scaled down a moment ago."""
+    world = three_zones(a=WAIT)
+    world.label(moved, "rollout-group", home)
+    if code:
+        world.annotate("zone-b", LAST_DOWNSCALE, "2026-01-02T03:04:00Z")
+    await world.watch()
+    assert (await world.send_request("zone-a", 3)).is_allowed
+    await world.clock.sleep(10 * SECOND)
+    world.label(moved, "rollout-group", "ingester")
+    await world.watch()
+    verdict = await world.send_request("zone-a", 3)
+    assert verdict.is_allowed if code is None else verdict.reason.code is code
+
+
+@in_virtual_time
+async def test_a_set_that_joins_a_group_while_its_pods_are_called_waits() -> None:
+    """SI-10, SI-11: the review in another group is not over yet, and speaks for that alone."""
+    world = three_zones(a=WAIT)
+    world.label("zone-a", "rollout-group", "elsewhere")
+    await world.watch()
+    world.calls.answer = slow(6)
+    async with asyncio.TaskGroup() as tasks:
+        first = tasks.create_task(world.send_request("zone-a", 3))
+        await world.clock.sleep(SECOND)
+        world.label("zone-a", "rollout-group", "ingester")
+        await world.watch()
+        verdict = await world.send_request("zone-a", 3)
+    assert (verdict.reason.code, verdict.code) == (Code.OTHER_DOWNSCALE_UNDERWAY, 429)
+    assert (await first).is_allowed
 
 
 @in_virtual_time
