@@ -16,6 +16,7 @@ from rollout_lab.model.history import PodCalled
 from rollout_operator.kube.api import SECRETS
 from rollout_operator.model.release_plan import CheckClass
 from tests.judge.book import Book
+from tests.judge.deletes import IN_FLIGHT, LATE_AFTER
 from tests.judge.departures import get_held_until
 from tests.judge.invariants_reviews import list_lasting
 from tests.judge.liveness_drains import get_last_requested, list_passed_over, list_starved
@@ -82,7 +83,7 @@ def judge_liveness(book: Book) -> Iterator[Violation | str]:
     yield from list_called_late(book, well_at, rest.stays_since)
     # Where nothing ever went wrong, all has been well from the start.
     calm_at = well_at if book.faults else timedelta(0)
-    yield from list_lasting(book, calm_at, _lag(book, well_at))
+    yield from list_lasting(book, calm_at, _lag(book, well_at) or _wait(book, well_at))
     free_at = max(well_at, held_until)
     yield from list_starved(book, free_at, rest.pod_time)
     yield from list_passed_over(book, calm_at)
@@ -137,6 +138,15 @@ def _bound(book: Book, rest: Rest, begin: timedelta) -> tuple[timedelta, str]:
 def _lag(book: Book, begin: timedelta) -> timedelta:
     """Return how long something may be unknown because events were lost, zero where none was."""
     return RESYNC if _has_had(book, EVENT_FAULTS, begin) else timedelta(0)
+
+
+def _wait(book: Book, begin: timedelta) -> timedelta:
+    """Return how long a process may still wait for the answer to a call that a partition took.
+
+    What it had recorded before that call it takes back after it.
+    """
+    cut = [one for one in book.faults if one.kind == "partition" and one.at <= begin]
+    return LATE_AFTER if cut and begin - max(one.at for one in cut) <= IN_FLIGHT else timedelta(0)
 
 
 def _has_had(book: Book, kinds: Collection[str], begin: timedelta) -> bool:
