@@ -216,6 +216,20 @@ def list_left(batch: Batch, readiness: Readiness) -> tuple[Pod, ...]:
     return tuple(pod for pod in outdated if pod.uid in recorded)
 
 
+def must_wait_anew(batch: Batch, readinesses: Sequence[Readiness], now: datetime) -> bool:
+    """Return whether nothing of a batch has gone, and a pod has recovered since its record.
+
+    It waited for no pause as its pods were broken, say, and they are up again: what is whole by now
+    has its pause (MAZ-40). A process that ended between the record and the delete leaves it so.
+    """
+    left = [pod for one in readinesses if _is_for(batch, one) for pod in list_left(batch, one)]
+    if len(left) < len(batch.pods) or not all(readiness.is_whole for readiness in readinesses):
+        return False
+    return any(
+        time > batch.start for time in _list_recoveries(readinesses, now, only_updated=False)
+    )
+
+
 def find_pause_end(
     batch: Batch | None,
     readinesses: Sequence[Readiness],
@@ -355,12 +369,16 @@ def _open_case(snapshot: PolicySnapshot) -> _Case:
     readinesses = list_readinesses(zones)
     departed = measure_departed(snapshot.group)
     batch = settle_batch(snapshot.batch, readinesses, policy, now, latest, departed)
+    pause_end = find_pause_end(batch, readinesses, policy, now, latest)
+    opened = find_open(batch, readinesses)
+    if opened and pause_end and must_wait_anew(opened, readinesses, now):
+        opened = None
     return _Case(
         snapshot=snapshot,
         zones=zones,
         batch=batch,
-        open=find_open(batch, readinesses),
-        pause_end=find_pause_end(batch, readinesses, policy, now, latest),
+        open=opened,
+        pause_end=pause_end,
         departed=departed,
     )
 

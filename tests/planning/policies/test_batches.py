@@ -102,6 +102,20 @@ MAZ-43 a batch for a revision that no StatefulSet ever had, written by hand, sav
   prev a ppl; zone b; pod zone-a-2 ready_for=1; batch a-2 revision=v3 | interval_wait - 29
 MAZ-47 excepts the StatefulSet of a superseded batch, and no other
   zone a; prev b; pod zone-a-2 ready_for=1; batch a-2 revision=v3 | interval_wait - 29
+MAZ-43 MAZ-40 a batch of a broken pod that is up again waits
+  prev a ppp; zone b; pod zone-a-2 ready_for=5; batch a-2 uids=same | interval_wait - 25
+MAZ-40 also where another pod is
+  prev a ppp; zone b; pod zone-b-1 ready_for=1; batch a-2 uids=same | interval_wait - 29
+MAZ-46 it goes on after the pause
+  prev a ppp; zone b; pod zone-a-2 ready_for=30; batch a-2 uids=same | a-2
+MAZ-46 one that has begun goes on
+  prev a ppl; zone b; pod zone-a-1 ready_for=5; batch a-1 a-2 uids=same | a-1
+MAZ-46 so does one that was recorded since
+  prev a ppp; zone b; pod zone-a-2 ready_for=5; batch a-2 uids=same start=-4 | a-2
+MAZ-38 and one of a broken pod
+  prev a ppP; zone b; pod zone-b-1 ready_for=5; batch a-2 uids=same | a-2
+MAZ-42 none waits where no pause is wanted
+  prev a ppp; zone b; pod zone-a-2 ready_for=5; batch a-2 uids=same; spec interval=0 | a-2
 MAZ-41 a batch of a StatefulSet that left is over, and the pause begins
   prev b; batch a-2 | interval_wait 0 30
 MAZ-41 also where another StatefulSet of its zone is left
