@@ -57,6 +57,16 @@ def shipped_grants(folder: str = "base") -> set[Grant]:
     }
 
 
+async def list_unneeded(world: World) -> set[Grant]:
+    """Return the grants of the base that rollouts do not use on this version of Kubernetes.
+
+    Since 1.37 the StatefulSet controller records the revision itself.
+    """
+    served = await world.api.call("GET", "/version")
+    is_recorded = (int(served["major"]), int(served["minor"])) >= (1, 37)
+    return {("get", "statefulsets"), ("update", "statefulsets/status")} if is_recorded else set()
+
+
 def group_of(resource: str) -> str:
     """Return the API group of a resource in the shipped Roles."""
     return GROUPS.get(resource.partition("/")[0], "")

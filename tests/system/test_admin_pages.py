@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from rollout_lab.zones import three_zones
 
-from tests.system.grants import shipped_grants
+from tests.system.grants import list_unneeded, shipped_grants
 from tests.system.starts import running
 from tests.system.waits import read_metric, wait_line, wait_reason, wait_true
 from tests.world.budgets import install_kinds
@@ -87,10 +87,8 @@ API_PATHS: Final = frozenset(
         ("GET", "coordination.k8s.io/v1/leases object"),
         ("POST", "coordination.k8s.io/v1/leases collection"),
         ("PATCH", "coordination.k8s.io/v1/leases object"),
-        ("GET", "apps/v1/statefulsets object"),
         # Whether there are any, while it obeys none.
         ("GET", "rollout.grafana.com/v1alpha1/multiazrollouts collection"),
-        ("PUT", "apps/v1/statefulsets object status subresource"),
         ("POST", "events.k8s.io/v1/events collection"),
     }
 )
@@ -176,7 +174,7 @@ async def test_dep67_what_the_port_shows_before_and_after_a_rollout(world: World
     assert {one.headers["Authorization"] for one in sent} == {f"Bearer {world.token}"}
     requested = {(one.request.verb, one.request.resource) for one in sent}
     budgeted = {("patch", "pods"), ("patch", "zoneawarepoddisruptionbudgets/status")}
-    unused = {*budgeted, ("patch", "events")}
+    unused = {*budgeted, ("patch", "events"), *await list_unneeded(world)}
     assert requested == shipped_grants() - unused, "there is no budget, and no Event goes on"
     agents = {one.headers["User-Agent"] for one in sent}
     assert {agent.partition("/")[0] for agent in agents} == {"rollout-operator"}
