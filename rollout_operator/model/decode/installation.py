@@ -8,7 +8,7 @@ from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import Annotated, Final, get_args
+from typing import Annotated, Final, Generic, TypeVar, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -424,7 +424,6 @@ class _WebhookService(Wire):
     name: str = ""
     namespace: str = ""
     path: str | None = None
-    port: Int32 = 443
 
 
 class _ClientConfig(Wire):
@@ -437,13 +436,14 @@ class _Webhook(Wire):
     name: Required
     client_config: _ClientConfig
     failure_policy: str | None = None
-    timeout_seconds: _Seconds = 10
-    namespace_selector: WireSelector | None = None
 
 
-class _Configuration(Wire):
+_Hook = TypeVar("_Hook", bound=_Webhook)
+
+
+class _Configuration(Wire, Generic[_Hook]):
     metadata: _WebhookHead
-    webhooks: list[_Webhook] | None = None
+    webhooks: list[_Hook] | None = None
     kind: str | None = None
 
 
@@ -454,12 +454,13 @@ def webhook_decoder(kind: str) -> Callable[[JsonBytes], WebhookConfiguration]:
     """
 
     def decode(raw: JsonBytes) -> WebhookConfiguration:
-        return _convert_configuration(kind, read_as(kind, raw, decoder_of(_Configuration)))
+        wire = read_as(kind, raw, decoder_of(_Configuration[_Webhook]))
+        return _convert_configuration(kind, wire)
 
     return decode
 
 
-def _convert_configuration(kind: str, wire: _Configuration) -> WebhookConfiguration:
+def _convert_configuration(kind: str, wire: _Configuration[_Hook]) -> WebhookConfiguration:
     return WebhookConfiguration(
         kind=kind,
         name=wire.metadata.name,
@@ -505,6 +506,21 @@ def _host(config: _ClientConfig) -> str:
         return ""
 
 
+# What `doctor` alone reads: an odd value there must not keep the CA from a configuration.
+class _RegisteredService(_WebhookService):
+    port: Int32 = 443
+
+
+class _RegisteredClient(_ClientConfig):
+    service: _RegisteredService | None = None
+
+
+class _Registered(_Webhook, kw_only=True):
+    client_config: _RegisteredClient
+    timeout_seconds: _Seconds = 10
+    namespace_selector: WireSelector | None = None
+
+
 class _Certificates(Wire):
     cert: str = ""
 
@@ -541,7 +557,7 @@ def decode_hooks(kind: str, raw: JsonBytes) -> Sequence[tuple[HookRegistration, 
 
     Raises DecodeError.
     """
-    wire = read_as(kind, raw, decoder_of(_Configuration))
+    wire = read_as(kind, raw, decoder_of(_Configuration[_Registered]))
     configuration = _convert_configuration(kind, wire)
     return [
         (_convert_registered(configuration, hook, wired), hook.ca_bundle)
@@ -551,9 +567,9 @@ def decode_hooks(kind: str, raw: JsonBytes) -> Sequence[tuple[HookRegistration, 
 
 
 def _convert_registered(
-    configuration: WebhookConfiguration, hook: Webhook, wire: _Webhook
+    configuration: WebhookConfiguration, hook: Webhook, wire: _Registered
 ) -> HookRegistration:
-    service = wire.client_config.service or _WebhookService()
+    service = wire.client_config.service or _RegisteredService()
     return HookRegistration(
         configuration=f"{configuration.kind} {configuration.name}",
         name=hook.name,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rollout_operator.kube.store import decides
 from rollout_operator.model.decode.installation import (
+    decode_hooks,
     decode_mutating_webhooks,
     decode_validating_webhooks,
 )
@@ -169,6 +170,25 @@ def test_an_error_names_configuration_and_field(bend: dict[str, Any], message: s
     with pytest.raises(DecodeError) as caught:
         read({**configuration_tree(), **bend})
     assert str(caught.value).startswith(f"ValidatingWebhookConfiguration {message}")
+
+
+@pytest.mark.parametrize(
+    "bend",
+    [
+        {"timeoutSeconds": None},
+        {"timeoutSeconds": 86_400},
+        {"namespaceSelector": {"matchExpressions": [{"key": "team"}]}},
+        {"clientConfig": {"service": {"name": "s", "namespace": "n", "port": None}}},
+    ],
+)
+def test_what_the_operator_does_not_need_keeps_no_ca_from_a_configuration(
+    bend: dict[str, Any],
+) -> None:
+    """CA-02: `doctor` alone reads these, and names them."""
+    tree = configuration_tree("guard", 7, {**hook_tree(), **bend})
+    assert read(tree).name == "guard"
+    with pytest.raises(DecodeError):
+        decode_hooks("ValidatingWebhookConfiguration", as_json(tree))
 
 
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
