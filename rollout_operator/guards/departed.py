@@ -9,7 +9,7 @@ Fed by the watches in every replica, so that a failover forgets nothing. Kept in
 a restart it is known from pods without a StatefulSet that are not ready.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple, TypeAlias
 
@@ -36,6 +36,8 @@ COUNTS_FOR: Final = timedelta(minutes=10)
 # Any client that may label a StatefulSet adds records. Beyond this, the oldest record of the
 # StatefulSet with the most is forgotten: one that is labelled again and again displaces no other.
 MOST_DEPARTED: Final = 1024
+# So many of a StatefulSet's records are matched with all policies at each change of a pod.
+_MOST_MATCHED: Final = 16
 # By then the watch of pods has caught up with that of StatefulSets.
 LATEST: Final = timedelta(minutes=1)
 
@@ -259,10 +261,17 @@ class DepartedZones:
             self._forget_surplus()
 
     def _find_scopes(self, sts: AnySet) -> set[_Scope]:
-        scopes: set[_Scope] = set() if sts.group is None else {(GROUP, sts.group)}
-        for kind, (list_names, selects_set) in self._kinds.items():
-            scopes |= {(kind, name) for name in list_names() if selects_set(name, sts)}
-        return scopes
+        return {
+            (kind, name) for kind in (GROUP, *self._kinds) for name in self._list_names(kind, sts)
+        }
+
+    def _list_names(self, kind: str, sts: AnySet) -> Iterator[str]:
+        """Yield the names of the group, or of the budgets or policies, that a set belongs to."""
+        if kind == GROUP:
+            yield from () if sts.group is None else (sts.group,)
+        elif kind in self._kinds:
+            list_names, selects_set = self._kinds[kind]
+            yield from (name for name in list_names() if selects_set(name, sts))
 
     def _is_in(self, scope: _Scope, sts: AnySet) -> bool:
         kind, name = scope
@@ -355,11 +364,11 @@ class DepartedZones:
             del self._records[name]
 
     def _notify(self, departed: Mapping[_Scope, _Departed]) -> None:
-        scopes = {*departed}.union(*(self._find_scopes(each.sts) for each in departed.values()))
+        newest = list(departed.values())[-_MOST_MATCHED:]
         for kind, callback in self._callbacks:
-            for scope in scopes:
-                if scope[0] == kind:
-                    callback(scope[1])
+            names = {name for of, name in departed if of == kind}
+            for name in names.union(*(self._list_names(kind, record.sts) for record in newest)):
+                callback(name)
 
 
 def compose_zone(

@@ -7,7 +7,14 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.guards.departed import COUNTS_FOR, GROUP, LATEST, MOST_DEPARTED, DepartedZones
+from rollout_operator.guards.departed import (
+    COUNTS_FOR,
+    GROUP,
+    LATEST,
+    MOST_DEPARTED,
+    POLICY,
+    DepartedZones,
+)
 from rollout_operator.kube.store import PodStore, StatefulSetStore
 from rollout_operator.model.names import GROUP_LABEL, Uid
 from rollout_operator.model.objects import Deletion, Newcomers, Pod, StatefulSet, Unreadable, Zone
@@ -344,6 +351,33 @@ def test_si26_a_set_that_is_labelled_again_and_again_pushes_out_no_other() -> No
         world.show(replace(old, labels=labelled, resource_version=str(number)))
     assert world.outline() == ["ingester 2/3 600s"]
     assert len(world.departed) == MOST_DEPARTED
+
+
+@pytest.mark.parametrize("step", ["label back", "down 1", "status 1"])
+def test_si26_a_set_that_is_labelled_again_and_again_is_matched_with_policies_a_few_times(
+    step: str,
+) -> None:
+    """SI-03: one that is short is matched anew whenever it or its pods change."""
+    world, matched, woken = World(), list[str](), list[str]()
+
+    def selects(name: str, sts: StatefulSet | Unreadable) -> bool:
+        matched.append(name)
+        return sts.labels.get("app") == name
+
+    world.departed.add_kind(POLICY, lambda: [f"p{number}" for number in range(100)], selects)
+    world.departed.on_change(POLICY, woken.append)
+    world.play("down 1")
+    for number in range(1000, 1100):
+        old = world.sets.get("test", "zone-a")
+        assert isinstance(old, StatefulSet)
+        labelled = {GROUP_LABEL: f"g{number}", "app": "p7"}
+        world.show(replace(old, labels=labelled, resource_version=str(number)))
+    world.version = 2000
+    matched.clear()
+    woken.clear()
+    world.play(step)
+    assert len(matched) <= 100 * 60
+    assert set(woken) == {"p7"}
 
 
 LARGEST: Final = 2**31 - 1
