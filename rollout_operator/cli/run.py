@@ -18,13 +18,13 @@ _MOUNTED_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/
 
 
 class PartDied(OperatorError):
-    """A part of the operator has ended by a defect."""
+    """A part of the operator has ended because of a defect."""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the operator until a signal stops it; return 0.
 
-    Raises HelpRequested, ConfigError with its exit code, PartDied and other errors of its start.
+    Raises HelpRequested, ConfigError, PartDied and the errors of the operator's start.
     """
     try:
         config = read_config(arguments, read_environment(os.environ, _read_mounted_namespace()))
@@ -34,11 +34,11 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.write(render_usage(is_full=True))
         return ExitCode.DONE
     # Everything else is imported here, so that help, version and refusals are quick.
-    return operate(config, import_operator())
+    return _operate(config, import_operator())
 
 
 def _read_mounted_namespace() -> str:
-    """Return the namespace of the service account of this pod, empty outside of a cluster."""
+    """Return the namespace of this pod's service account; empty outside a cluster."""
     try:
         return _MOUNTED_NAMESPACE.read_text()
     except (OSError, UnicodeDecodeError):
@@ -52,9 +52,9 @@ def render_usage(*, is_full: bool = False) -> str:
 
 
 def import_operator() -> Callable[[Config], int]:
-    """Import the operator without garbage collections on the way: a tenth of the time or more.
+    """Import the operator with the garbage collector off, which saves a tenth of the time or more.
 
-    Modules live as long as the process: later collections leave them out.
+    Modules live as long as the process, so they are frozen: later collections skip them.
     """
     gc.disable()
     try:
@@ -65,7 +65,7 @@ def import_operator() -> Callable[[Config], int]:
     return run_operator
 
 
-def operate(config: Config, run_operator: Callable[[Config], int]) -> int:
+def _operate(config: Config, run_operator: Callable[[Config], int]) -> int:
     """Run the operator; return its exit code. Raises PartDied, and the operator's own errors."""
     from rollout_operator.aio.tasks import TaskDied
     from rollout_operator.telemetry.logs import log
