@@ -4,7 +4,7 @@
 memory and a second of CPU, two thirds of our whole budget, for code that raw calls never touch.
 Here its packages are registered empty, with their real search path, so that single modules below
 them can be imported: 3 MiB and a tenth of a second. Importing a generated name from an empty
-package fails and says why. Where the whole package was imported before, that is used.
+package fails and says why. If the whole package was imported before, it is used instead.
 """
 
 import sys
@@ -43,7 +43,7 @@ class RestClient(Protocol):
 
 
 class LibraryClient(Protocol):
-    """What we use of the library's `LibraryClient`: raw calls and their defaults."""
+    """What we use of the library's `ApiClient`: raw calls and their defaults."""
 
     configuration: LibraryConfiguration
     default_headers: MutableMapping[str, str]
@@ -60,14 +60,14 @@ def new_configuration() -> LibraryConfiguration:
 
 
 def new_api_client(configuration: LibraryConfiguration) -> LibraryClient:
-    """Return a client; needs a running loop. Raises OSError where CA or key cannot be read."""
+    """Return a client; needs a running loop. Raises OSError if CA or key cannot be read."""
     return cast(LibraryClient, _load_lean("client.api_client").ApiClient(configuration))
 
 
 def load_incluster(
     configuration: LibraryConfiguration, token: Path, ca: Path, environ: Mapping[str, str]
 ) -> None:
-    """Set host and CA of the cluster we run in. Raises what `config_exception` returns, OSError."""
+    """Set host and CA of the cluster we run in. Raises OSError and `config_exception()`."""
     _load_lean("config.incluster_config").load_incluster_config(
         client_configuration=configuration,
         try_refresh_token=False,
