@@ -1,10 +1,10 @@
-"""Whether an eviction that waits, or the rollout, gets the next place; and the locks of groups.
+"""Whether a waiting eviction or the rollout gets the next place; and the locks of groups.
 
 Clients such as `kubectl drain` repeat an eviction that was refused for lack of room. How long a
 client pauses is learned from its repeats; for twice as long its eviction is remembered, and a
 rollout lets it have the next place. `planning.budgets` decides whose turn it is. All of it is
-memory of this process: losing it loses a turn and nothing else. It only holds back pods that their
-budget would let go, so that no mistake here can cross a budget.
+memory of this process: losing it costs a turn at most. It only holds back pods that their budget
+would let go, so no mistake here can cross a budget.
 """
 
 import asyncio
@@ -16,7 +16,6 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 import msgspec
-from msgspec import structs
 from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
@@ -37,11 +36,11 @@ from rollout_operator.planning.budgets import (
 )
 from rollout_operator.planning.wording import count, verb
 
-# As `kubectl drain` pauses, and how long a client is waited for whose pause is unknown.
+# The pause of `kubectl drain`, assumed for a client that has not repeated its eviction yet.
 USUAL_PAUSE: Final = timedelta(seconds=5)
 LEAST_PAUSE: Final = timedelta(seconds=1)
 MOST_PAUSE: Final = timedelta(seconds=30)
-# Any further eviction has no turn.
+# Further evictions get no turn.
 MOST_WAITERS: Final = 1_000
 FORGET_EVERY: Final = timedelta(seconds=1)
 # Refusals of an eviction that only needs a free place.
@@ -64,7 +63,7 @@ class _Waiter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitingEvictions:
-    """All evictions that wait, by budget, and whose turn it is there."""
+    """All waiting evictions by budget, and whose turn it is there."""
 
     def __init__(self, pods: PodStore, unused: UnusedGrants, clock: Clock) -> None:
         self._pods, self._unused, self._clock = pods, unused, clock
@@ -84,7 +83,7 @@ class WaitingEvictions:
         if self._unused.count(pod.uid) or (waiting is None and len(self) >= MOST_WAITERS):
             line.pop(pod.uid, None)
         elif waiting is None:
-            line[pod.uid] = _await(pod, now, USUAL_PAUSE)
+            line[pod.uid] = _make_waiter(pod, now, USUAL_PAUSE)
         else:
             if waiting.until < now:
                 del line[pod.uid]  # it is last again
@@ -100,21 +99,21 @@ class WaitingEvictions:
 
     def list_in_front(self, budget: Budget, pod: Pod) -> Sequence[_Waiter]:
         """Return the evictions that came before that of a pod and may be in its way, in order."""
-        waiters = self._list_waiters_in_front(budget, pod)
+        waiters = self._iterate_in_front(budget, pod)
         return [waiter for waiter in waiters if self._is_there(waiter.pod)]
 
     def count_in_front(self, budget: Budget, pod: Pod) -> int:
-        """Return about how many: some of their pods may have gone in the last seconds."""
-        return sum(1 for _ in self._list_waiters_in_front(budget, pod))
+        """Return about how many evictions came before: some of their pods may just have gone."""
+        return sum(1 for _ in self._iterate_in_front(budget, pod))
 
-    def _list_waiters_in_front(self, budget: Budget, pod: Pod) -> Iterator[_Waiter]:
+    def _iterate_in_front(self, budget: Budget, pod: Pod) -> Iterator[_Waiter]:
         now, by_partition = self._clock.elapsed(), budget.by_partition
         for uid, waiter in self._waiters.get(_key(budget, pod), {}).items():
             if waiter.until < now:
                 continue
             if uid == pod.uid:
                 return
-            # By partition, pods of one zone are in no other's way.
+            # By partition, pods of one zone are not in each other's way.
             if not by_partition or waiter.pod.owner_uid != pod.owner_uid:
                 yield waiter
 
@@ -122,7 +121,7 @@ class WaitingEvictions:
         return self._turn(_key(budget, pod)).holds(engine)
 
     def hold(self, budget: Budget, pod: Pod, *, is_whole: bool) -> None:
-        """Record that a pod was held back, as it is the other side's turn."""
+        """Record that a pod was held back because it is the other side's turn."""
         key = _key(budget, pod)
         self._keep(key, self._turn(key).hold(self._clock.elapsed(), is_whole=is_whole))
 
@@ -136,9 +135,9 @@ class WaitingEvictions:
             self._turns[key] = turn
 
     def _forget_old(self) -> None:
-        """Forget pods whose client no longer repeats; late, as its pause may be long."""
+        """Forget pods whose clients have stopped repeating; late, as a pause may be long."""
         now = self._clock.elapsed()
-        if now < self._forget_at:  # else each refusal would read all of them
+        if now < self._forget_at:  # else each refusal would go through all of them
             return
         self._forget_at = now + FORGET_EVERY
         for key, line in list(self._waiters.items()):
@@ -156,15 +155,15 @@ class WaitingEvictions:
 
 
 def _repeat(waiter: _Waiter, now: timedelta) -> _Waiter:
-    """Return the waiter of a repeated eviction, which tells the client's pause."""
+    """Return the waiter after a repeat, whose gap shows the client's pause."""
     gap = now - waiter.requested_at
     pause = waiter.pause
     if gap >= LEAST_PAUSE:  # else it is the same request, repeated
         pause = min(max(gap, pause / 2), MOST_PAUSE)
-    return _await(waiter.pod, now, pause)
+    return _make_waiter(waiter.pod, now, pause)
 
 
-def _await(pod: Pod, now: timedelta, pause: timedelta) -> _Waiter:
+def _make_waiter(pod: Pod, now: timedelta, pause: timedelta) -> _Waiter:
     return _Waiter(pod=pod, requested_at=now, pause=pause, until=now + 2 * pause)
 
 
@@ -174,11 +173,13 @@ def _key(budget: Budget, pod: Pod) -> _LineKey:
 
 
 class Precedence:
+    """Decides whether a pod that its budget lets go is next, and records whose turn it was."""
+
     def __init__(self, waiting: WaitingEvictions, unused: UnusedGrants, clock: Clock) -> None:
         self._waiting, self._unused, self._clock = waiting, unused, clock
 
     def assess(self, request: DisruptionRequest, snapshot: BudgetSnapshot) -> Refusal | None:
-        """Return the refusal of a pod that is not next, None where it may go now."""
+        """Return the refusal of a pod that is not next, None if it may go now."""
         if request.engine is DisruptionSource.ROLLOUT:
             return self._assess_rollout(snapshot)
         return self._assess_eviction(request, snapshot)
@@ -202,7 +203,7 @@ class Precedence:
 
     def _assess_rollout(self, snapshot: BudgetSnapshot) -> Refusal | None:
         budget, pod = snapshot.budget, snapshot.pod
-        # If it is down already, it takes no other pod's place (LI-10).
+        # A pod that is down already takes no other pod's place (LI-10).
         if is_down(snapshot) or not self._waiting.holds(budget, pod, DisruptionSource.ROLLOUT):
             return None
         front = self._waiting.list_in_front(budget, pod)
@@ -251,8 +252,8 @@ def _is_in_the_way(snapshot: BudgetSnapshot, waiter: _Waiter) -> bool:
 
 
 def _is_whole(snapshot: BudgetSnapshot) -> bool:
-    """Return whether nothing is down, so that the pod could go by any limit."""
-    budget = structs.replace(snapshot.budget, max_unavailable=1, percentage=None)
+    """Return whether nothing is down, so that the pod could go under any limit."""
+    budget = replace(snapshot.budget, max_unavailable=1, percentage=None)
     return assess_disruption(replace(snapshot, budget=budget)) is None
 
 
