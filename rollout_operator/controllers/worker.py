@@ -4,12 +4,12 @@ A key has one worker at a time (the queue sees to it), and many keys are reconci
 Reconcilers handle errors of the API themselves; an exception that arrives here is a bug, and must
 not stop other groups: it is logged with its traceback, and the key backs off.
 
-A call that fails again and again costs the API server, so the same attempt is repeated ever more
-rarely: doubling up to the longest interval, with jitter, and after five minutes of failing only
-twice a minute. Another attempt, in another zone or for another revision, is made at once.
+A call that keeps failing burdens the API server, so the delay before the same attempt doubles up to
+the longest interval, with jitter; after five minutes of failing it is half a minute. Another
+attempt, in another zone or for another revision, is made at once.
 
-A write without an answer, or that was refused because the object has changed, leaves a doubt: the
-object is read back before a decision uses it.
+After a write that got no answer, or was refused because the object has changed, the object is in
+doubt: it is read back before a decision uses it.
 """
 
 import asyncio
@@ -44,6 +44,15 @@ K = TypeVar("K", bound=Hashable)
 # Every group is reconciled this often when nothing happens, for changes without an event: within
 # the five minutes after which dashboards call a group unattended.
 RESYNC: Final = timedelta(minutes=4)
+# How soon to look again while the caches fill, or are too old to decide by.
+RECHECK: Final = timedelta(seconds=1)
+_PERMANENT_AFTER: Final = timedelta(minutes=5)
+_PERMANENT_WAIT: Final = timedelta(seconds=30)
+# A failure this long after the attempt was due counts as the first.
+_FORGET_AFTER: Final = timedelta(minutes=2)
+
+Attempt = tuple[str, ...]
+"""The name of an attempt; a repeat has the same name."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +62,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GuardedStep:
-    """A step whose `error`, also by a bug, does not keep the next step from running."""
+    """A step whose `error`, even one caused by a bug, does not keep the next step from running."""
 
     def __init__(self) -> None:
         self.error: Exception | None = None
@@ -91,7 +100,7 @@ class Workers(Generic[K]):
         self._idle.set()
 
     async def run(self) -> None:
-        """Work until the queue is closed; every key that was taken is finished."""
+        """Work until the queue is closed, and finish every key that was taken."""
         async with asyncio.TaskGroup() as tasks:
             self._add_worker(tasks)
 
@@ -108,8 +117,8 @@ class Workers(Generic[K]):
     async def _work(self, tasks: asyncio.TaskGroup) -> None:
         """Reconcile keys until another worker waits for the next key.
 
-        There is one unless the limit is reached. To start all of them would cost a third of a
-        megabyte for each namespace, and most would never have a key.
+        One always waits unless the limit is reached. Starting all of them would cost a third of a
+        megabyte for each namespace, and most would never get a key.
         """
         while True:
             try:
@@ -142,7 +151,7 @@ class Workers(Generic[K]):
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            # Not by this process: a library leaked it, and it would end the worker silently.
+            # Nobody cancelled this task: a library leaked it, which would end the worker silently.
             self._back_off(key, error)
         except Exception as error:  # one broken group never delays another
             self._back_off(key, error)
@@ -184,18 +193,6 @@ class Waker:
                 self._add(sts.group)
 
 
-_PERMANENT_AFTER: Final = timedelta(minutes=5)
-_PERMANENT_WAIT: Final = timedelta(seconds=30)
-# A failure that comes so long after the attempt was due counts as the first.
-_FORGET_AFTER: Final = timedelta(minutes=2)
-
-Attempt = tuple[str, ...]
-"""The name of an attempt, which is equal when it is repeated."""
-
-# While the caches fill, or are too old to decide by.
-RECHECK: Final = timedelta(seconds=1)
-
-
 def name_attempt(action: Action) -> Attempt:
     if isinstance(action, ReplacePods):
         return ("replace", action.zone.uid, action.zone.update_revision)
@@ -215,7 +212,7 @@ class _Failing(msgspec.Struct):
 
 
 class Attempts:
-    """The failed attempts, and when each may be repeated."""
+    """Failed attempts, and when each may be repeated."""
 
     def __init__(
         self, clock: Clock, *, longest: timedelta, rng: Callable[[], float] = lambda: 1.0
@@ -304,7 +301,7 @@ class Reconciles(msgspec.Struct, frozen=True, kw_only=True):
         return Result(again=again)
 
     def get_error(self, name: str) -> str:
-        """Return why an object could not be reconciled last, empty where it could."""
+        """Return why the last reconcile of an object failed; empty if it did not."""
         _, error = self.attempts.wait_before((self.kind, name))
         return error
 
@@ -314,7 +311,7 @@ GetCached: TypeAlias = Callable[[str, str], Written | Unreadable | None]
 
 
 class NewestObjects(Generic[Written]):
-    """Objects of one kind in one namespace, as written until the caches show it."""
+    """Objects of one kind in one namespace: as written, until the cache shows the write."""
 
     def __init__(
         self,
@@ -335,7 +332,7 @@ class NewestObjects(Generic[Written]):
         return None if cached is None else self.choose(cached)
 
     def choose(self, cached: Written | Unreadable) -> Written | Unreadable:
-        """Return the object as written where the cache shows an older state, else as cached."""
+        """Return the object as written if the cache shows an older state, else as cached."""
         written = self._written.get(cached.name)
         if written is None:
             return cached
@@ -349,7 +346,7 @@ class NewestObjects(Generic[Written]):
         self._doubtful.add(name)
 
     def record(self, body: JsonBytes) -> Written:
-        """Take the answer of the API server. Raises DecodeError."""
+        """Record the API server's answer to a read or a write. Raises DecodeError."""
         written = self._decode(body)
         self._written[written.name] = written
         self._doubtful.discard(written.name)
@@ -358,14 +355,14 @@ class NewestObjects(Generic[Written]):
     async def settle(self, resource: Resource, name: str) -> Written | Unreadable | None:
         """Return the newest state of an object, read back if it is in doubt.
 
-        Raises as `read_back`.
+        Raises what `read_back` raises.
         """
         if self.get(name) is not None and name in self._doubtful:
             await self.read_back(resource, name)
         return self.get(name)
 
     async def read_back(self, resource: Resource, name: str) -> None:
-        """Read an object live. Raises as `Reader.fetch`, and DecodeError."""
+        """Read an object live. Raises DecodeError and what `Reader.fetch` raises."""
         try:
             self.record(await self._reader.fetch(resource, self._namespace, name))
         except NotFound:
@@ -394,7 +391,7 @@ class StatusWriter(Generic[Written]):
         """Write a status, and return the object that results.
 
         With `has_turn` it does not wait for its turn, see `TimedPatcher`. Raises Conflict if the
-        object has changed since, DecodeError, and as `Patcher.patch`.
+        object has changed since, DecodeError, and what `Patcher.patch` raises.
         """
         head: JsonObject = {"uid": watched.uid, "resourceVersion": watched.resource_version}
         patch: JsonObject = {"metadata": head, "status": _render_patch(status)}
