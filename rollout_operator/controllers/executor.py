@@ -1,8 +1,8 @@
 """Carry out a plan: the only code that deletes the pods of a rollout.
 
-A delete is final, so it is preceded by a live read: the decision is taken again on that and on what
-the caches show by then, and only what both agree on is done, under preconditions on the UID and the
-version that were read.
+A delete is final, so a live read precedes it: the decision is taken again on that read and on what
+the caches show by then. Only pods that both decisions delete are deleted, under preconditions on
+the UID and the version that were read.
 
 A pod under a budget needs a record, a read of all pods after that, and the delete. Pods are
 reserved, which writes the record, before the live read: so one read serves the rollout and the
@@ -69,7 +69,7 @@ from rollout_operator.planning.rollout import plan_group
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import Metrics
 
-# Pods that were refused come last for this long.
+# How long a pod whose delete was refused is tried last.
 _REFUSAL_LASTS: Final = timedelta(minutes=10)
 
 
@@ -79,7 +79,7 @@ def _find_zone(plan: Plan, uid: Uid) -> ReplacePods | None:
 
 
 def _cut_to(cached: ReplacePods, live: ReplacePods) -> ReplacePods | None:
-    """Return the deletes that both have, with the versions of `live`; None for none."""
+    """Return the deletes that both plans have, with the versions of `live`; None if none."""
     rooms = {pod.pod.uid: share.room for share in cached.shares for pod in share.pods}
     shares = tuple(share for each in live.shares if (share := _cut(each, rooms)).pods)
     return ReplacePods(zone=live.zone, shares=shares) if shares else None
@@ -99,8 +99,8 @@ def _build_request(replacement: Replacement, limit: int) -> DisruptionRequest:
 class _Candidates:
     """Pods of one zone, in the order in which they are to be tried.
 
-    Budgets decide on all of them at once, by the caches, and again whenever a pod has gone; the
-    executor requests each that is tried from the arbiter.
+    Budgets assess all of them at once, by the caches, and again whenever a pod has gone. The
+    executor still requests each pod that it tries from the arbiter.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class _Candidates:
         held: list[Refusal],
         reserved: Sequence[Replacement] = (),
     ) -> None:
-        """Try `reserved` in any case, then `pods`; why a pod is not tried is added to `held`."""
+        """Try all of `reserved`, then `pods`; refusals of pods not tried are added to `held`."""
         self._arbiter, self._limit = arbiter, limit
         self._reserved = deque(reserved)
         self._left = deque(pods)
@@ -159,7 +159,7 @@ class _Reservations:
         return reserved, [pod for pod in pods if pod.pod.uid not in self._by_pod]
 
     def hide(self, group: Group) -> Group:
-        """Return the group without its own reservations, whose use is decided."""
+        """Return the group without these reservations, as the plan decides on their use."""
         shown = {
             uid: how
             for uid, how in group.deletions.items()
@@ -187,7 +187,7 @@ class Report(msgspec.Struct, kw_only=True):
     """Why budgets hold pods, in the order in which they were tried."""
     error: ApiError | None = None
     is_contradicted: bool = False
-    """Whether the API server showed something else than the cache."""
+    """Whether the API server showed something other than the cache."""
     cut_short: str = ""
     """Why a live read was too old before all was done: there is more to do."""
 
@@ -310,11 +310,11 @@ class _Revisions:
         self._client, self._rule, self._clock = client, rule, clock
 
     async def record(self, group: GroupName, action: RecordRevision) -> _Recording:
-        """Record it, unless the caches or the API server show that it is no longer true."""
+        """Record it, unless the caches or the API server show that the zone has changed."""
         zone = action.zone
         await self._client.wait_turn(STATEFULSETS, zone.namespace)
-        if not _records(self._rule.plan(self._rule.observe(group)), action):
-            return _moved(action)  # while it waited for its turn
+        if not _is_planned(self._rule.plan(self._rule.observe(group)), action):
+            return _explain_moved(action)  # while it waited for its turn
         sent_at = self._clock.elapsed()
         body = await self._client.fetch(STATEFULSETS, zone.namespace, zone.name, has_turn=True)
         if self._clock.elapsed() - sent_at > LIVE_READ_LASTS:
@@ -325,7 +325,7 @@ class _Revisions:
         except DecodeError as error:
             raise Conflict(str(error), call=f"read statefulset {zone.name}") from error
         if not _is_rolled_out(live, action):
-            return _moved(action)
+            return _explain_moved(action)
         keys = {
             **self._rule.name_set(group, zone),
             "revision": action.revision,
@@ -345,7 +345,7 @@ class _Revisions:
 
 
 def _is_rolled_out(live: StatefulSet, action: RecordRevision) -> bool:
-    """Return whether the API server shows a zone as the decision had it (ROLL-39).
+    """Return whether the API server still shows the zone as it was decided on (ROLL-39).
 
     Otherwise it is not known whether new pods are ready, whether all still are, and at which
     revision they are after a rollback.
@@ -360,7 +360,7 @@ def _is_rolled_out(live: StatefulSet, action: RecordRevision) -> bool:
     )
 
 
-def _records(plan: Plan, action: RecordRevision) -> bool:
+def _is_planned(plan: Plan, action: RecordRevision) -> bool:
     return any(
         isinstance(other, RecordRevision)
         and (other.zone.uid, other.revision) == (action.zone.uid, action.revision)
@@ -368,7 +368,7 @@ def _records(plan: Plan, action: RecordRevision) -> bool:
     )
 
 
-def _moved(action: RecordRevision) -> _Recording:
+def _explain_moved(action: RecordRevision) -> _Recording:
     zone = action.zone.name
     text = f"{zone} is no longer as it was, rolled out to {action.revision}; looking again"
     reason = Reason(code=Code.SNAPSHOT_CHANGED, text=text, zone=zone, severity=Severity.DEBUG)
@@ -441,7 +441,7 @@ class Executor:
         return report
 
     async def read_back(self, owners: Collection[Uid]) -> None:
-        """Find out the outcome of deletes without an answer, before anything else is decided.
+        """Find out what became of deletes without an answer, before anything else is decided.
 
         Raises what `Reader.fetch` raises, other than NotFound.
         """
@@ -467,7 +467,7 @@ class Executor:
         if None not in held:
             report.held.extend(refusal for refusal in held if refusal is not None)
             return
-        # In this order: a group that waits for its reconcile holds up no downscale.
+        # In this order, so that a group that waits for a live read does not hold up a downscale.
         async with self._live_reads, self._locks.hold_all(self._rule.list_locks(group)):
             reservations = _Reservations(self._arbiter)
             try:
@@ -546,8 +546,8 @@ class Executor:
     ) -> ReplacePods | None:
         """Return the deletes that the plans by the caches now and by the live read both have.
 
-        A live read may have waited long for a token. Pods that came back meanwhile make room that
-        needs no live read of its own; what the caches saw go stops it.
+        A live read may have waited long for a token. Pods that came back meanwhile make room
+        without another live read; a pod that the caches saw go stops the deletes.
         """
         cached = reservations.hide(self._rule.observe(live.name))
         planned = _find_zone(self._rule.plan(cached), action.zone.uid)
@@ -629,7 +629,7 @@ class Executor:
             return self._record_refused(group, pod, report, error)
         except Throttled as error:
             self._deletes.refuse(pod)
-            return _cut_short_by(report, f"{error}")
+            return _cut_short_by(report, str(error))
         except ApiError:
             self._deletes.refuse(pod)  # turned away at once
             raise
