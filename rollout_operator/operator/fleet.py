@@ -4,9 +4,10 @@ Start: caches filled, reviews served, ready, elected, controllers. Stop: not rea
 finish their key, pods are prepared to the end, the Lease is released, reviews are answered until
 API servers call another replica, the server closes. Each step has a time limit.
 
-A namespace whose objects may not be read holds up no other, and joins once they may. Namespaces of
-a cluster are found by their StatefulSets in rollout groups, budgets, policies and Rollouts, and by
-reviews: a namespace may hold only a Deployment that must not be scaled down.
+A namespace whose objects may not be read does not hold up the others, and joins once they may be
+read. Namespaces of a cluster are found by their StatefulSets in rollout groups, budgets, policies
+and Rollouts, and by reviews, as a namespace may hold only a Deployment that must not be scaled
+down.
 """
 
 import asyncio
@@ -68,25 +69,35 @@ _Described = TypeVar("_Described")
 ReviewSource = Callable[[Context, Budgets], "Reviews"]
 # The kubelet kills us after 30 s (`terminationGracePeriodSeconds`); this much is for the workers.
 _FINISH_LIMIT: Final = timedelta(seconds=20)
-# Of that for reviews in flight: no less than the default time of a review.
+# The part of it for reviews in flight: no less than the default timeout of a review.
 _REVIEW_LIMIT: Final = timedelta(seconds=12)
-# How long the first of several namespaces wait for the others: reviews are served after that.
+# How long readiness waits for all of several namespaces; after that one is enough.
 _TOGETHER: Final = timedelta(seconds=5)
-_Question = Callable[[Health], tuple[str, ...]]
-# A kind that is not listed by then has no share for the namespaces that begin now.
+# How long namespaces that are found wait for the lists of budgets and policies.
 _LISTED_WITHIN: Final = timedelta(seconds=5)
-# Namespaces in which nothing has been seen, and which are watched all the same.
+# How many namespaces without objects are watched on the word of a review.
 MOST_UNPROVEN: Final = 64
-# A request for each kind, in all this time: a client that makes up names has no more of our tokens.
+# Between reads of namespaces named by reviews: a client that makes up names gets no more tokens.
 PAUSE: Final = timedelta(seconds=1)
-# The review waits for it.
+# The review waits for the read.
 ANSWER_WITHIN: Final = timedelta(seconds=1)
-# A namespace in which nothing was is not read again so soon.
+# An empty namespace is not read again for this long.
 EMPTY_LASTS: Final = timedelta(seconds=30)
 MOST_EMPTY: Final = 256
 
+_Question = Callable[[Health], tuple[str, ...]]
+
+
+class StartError(OperatorError): ...
+
+
+class Superseded(OperatorError):
+    """Another process leads: this one has to start anew and forget everything."""
+
 
 class Namespaces:
+    """Builds an engine for each namespace, named by a flag, found in the cluster or reviewed."""
+
     def __init__(
         self, config: Config, process: Process, telemetry: Telemetry, reviews: ReviewSource | None
     ) -> None:
@@ -101,7 +112,7 @@ class Namespaces:
             self.add(namespace)
 
     def discover(self) -> Mapping[str, Coroutine[None, None, None]]:
-        """Return the task that finds namespaces, where all of the cluster are watched."""
+        """Return the task that finds namespaces by its name; empty unless all are watched."""
         if not self._config.watches_all:
             return {}
         self._discovery = discovery = _Discovery(self._process, self.add)
@@ -156,13 +167,6 @@ class Namespaces:
         self.fleet.add(engine)
 
 
-class StartError(OperatorError): ...
-
-
-class Superseded(OperatorError):
-    """Another process leads: this one has to start anew and forget everything."""
-
-
 class ReviewServer(Protocol):
     """The review server of all namespaces, where webhooks are switched on."""
 
@@ -183,6 +187,8 @@ class ReviewServer(Protocol):
 
 
 class Engine:
+    """All that runs for one namespace: its caches, features and reviews."""
+
     def __init__(self, settings: Config, process: Process, telemetry: Telemetry) -> None:
         self._context = context = Context(settings, process, telemetry)
         self._budgets = Budgets(context)
@@ -223,7 +229,7 @@ class Engine:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether no StatefulSet and no pod has been seen."""
+        """Return whether the caches hold no StatefulSet and no pod."""
         return not (len(self._context.sets) or len(self._context.pods))
 
     @property
@@ -254,7 +260,7 @@ class Engine:
         )
         if releases is None:
             return described
-        return msgspec.structs.replace(
+        return replace(
             described,
             releases=await _list_slowly(releases.describe_releases()),
             schedules=await _list_slowly(releases.describe_schedules()),
@@ -323,7 +329,7 @@ class Engine:
     def _build_policies(self) -> "Policies | None":
         if not self._context.process.drives_policies:
             return None
-        # Not before: most operators never need it.
+        # Imported here: most operators never need it.
         from rollout_operator.operator.policies import Policies
 
         return Policies(self._context, self._budgets.arbiter)
@@ -346,6 +352,8 @@ async def _list_slowly(described: Iterable[_Described]) -> tuple[_Described, ...
 
 
 class Fleet:
+    """Starts and stops the engines of all namespaces, in the order above."""
+
     def __init__(self, process: Process, *, is_several: bool = False) -> None:
         self._process = process
         self._is_several = is_several
@@ -398,7 +406,7 @@ class Fleet:
         """
         health = self._process.health
         async with AsyncExitStack() as stack:
-            # Once the tasks have ended: what they did is written last.
+            # Runs once the tasks have ended: the Events of what they did are written last.
             stack.push_async_callback(self._for_each, Engine.flush)
             self._tasks = tasks = await stack.enter_async_context(TaskStack())
             for name, work in (also or {}).items():
@@ -440,7 +448,7 @@ class Fleet:
         if not self._process.is_stopping:
             log.info("Looking after namespace")
             engine.lead(tasks)
-        await asyncio.Event().wait()  # what it has begun are tasks of their own
+        await asyncio.Event().wait()  # a task that ends counts as dead
 
     def _record_ready(self) -> None:
         self._is_serving.set()
@@ -526,7 +534,7 @@ class Fleet:
     def _build_cluster_parts(self) -> "Mapping[str, ClusterSchedules | OtherHealthChecks]":
         if not self._process.settings.drives_releases:
             return {}
-        # Not before: most operators never need them.
+        # Imported here: most operators never need them.
         from rollout_operator.operator.releases import ClusterSchedules, OtherHealthChecks
 
         return {
@@ -541,7 +549,7 @@ class Fleet:
             engine.report(event)
 
     def _find_lack(self) -> str | None:
-        """Return what all namespaces lack: one that lacks something holds up no other."""
+        """Return what is missing while no namespace is followed: one is enough to be ready."""
         if self._has_known.is_set():
             return None
         return f"none is followed yet: {'; '.join(self._collect_all(Health.list_missing))}"
@@ -607,7 +615,7 @@ class _Discovery:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(kinds.sets.follow.run(clock), name="StatefulSets of the cluster")
             await self._wait_permitted()
-            # An account that may not list StatefulSets need not try the others: a warning is
+            # An account that may not list StatefulSets does not try the others: one warning is
             # enough.
             for kind in (kinds.budgets, kinds.policies):
                 tasks.create_task(kind.follow.run(clock), name="budgets and policies")
@@ -676,9 +684,9 @@ class _Discovery:
 class ReviewedNamespaces:
     """Watches the namespaces that only reviews have named.
 
-    Any client that reaches the port may name a namespace that does not exist, so few are watched on
-    the word of a review. One that proves to hold objects no longer counts. When too many are empty,
-    another is watched only after a read shows an object in it.
+    Any client that reaches the port may name a namespace that does not exist, so only a few are
+    watched on the word of a review. One that turns out to hold objects no longer counts. When too
+    many are empty, another is watched only after a read shows an object in it.
     """
 
     reader: Reader
