@@ -5,14 +5,14 @@ pods. `model.decode.releases` reads it, `planning.releases` and `planning.schedu
 status field without a value is left out.
 
 Names of images are read as container engines read them. A name that passes cannot escape from the
-path of a URL; what is refused is never sent.
+path of a URL; a refused name is never sent.
 """
 
 import re
 from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from enum import StrEnum, unique
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -42,7 +42,7 @@ _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 Instant = Annotated[datetime, Meta(tz=True)]
 SCHEDULE: Final = "RolloutSchedule"
 CLUSTER_SCHEDULE: Final = "ClusterRolloutSchedule"
-WEEKDAYS: Final = (*("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"),)
+WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 """In the order in which `date.weekday` counts them."""
 MINUTES_OF_DAY: Final = 24 * 60
 
@@ -64,7 +64,7 @@ class Repository(msgspec.Struct, frozen=True):
 
 
 class ImageReference(msgspec.Struct, frozen=True):
-    """Without tag and digest any image of the repository."""
+    """An image by tag, digest or both; without either, any image of the repository."""
 
     repository: Repository
     tag: str | None = None
@@ -73,11 +73,6 @@ class ImageReference(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         tag = f":{self.tag}" if self.tag else ""
         return f"{self.repository}{tag}{f'@{self.digest}' if self.digest else ''}"
-
-
-class _Split(NamedTuple):
-    registry: str
-    name: str
 
 
 @unique
@@ -151,7 +146,7 @@ class ReleaseMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
 @unique
 class BakeStatus(StrEnum):
-    """Never renamed."""
+    """The values are part of the API and never change."""
 
     DEPLOYING = "Deploying"
     IN_PROGRESS = "InProgress"
@@ -160,8 +155,8 @@ class BakeStatus(StrEnum):
     CANCELLED = "Cancelled"
 
 
-ACTIVE = frozenset({BakeStatus.DEPLOYING, BakeStatus.IN_PROGRESS})
-"""While one of these holds, no other release is deployed by itself."""
+# With one of these, no other release is deployed automatically.
+_ACTIVE: Final = frozenset({BakeStatus.DEPLOYING, BakeStatus.IN_PROGRESS})
 
 
 @unique
@@ -207,7 +202,7 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     @property
     def is_active(self) -> bool:
         """Return whether its bake is not over."""
-        return self.bake_status in ACTIVE
+        return self.bake_status in _ACTIVE
 
     @property
     def has_failed(self) -> bool:
@@ -429,8 +424,6 @@ class ReleaseCompat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 OURS: Final = ReleaseCompat()
-
-
 KUBERIK: Final = ReleaseCompat(
     windows_keep_their_day=False,
     compares_versions=False,
@@ -600,7 +593,7 @@ class SchedulePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_reference(text: str) -> ImageReference:
-    """Raises InvalidInput."""
+    """Parse the name of an image. Raises InvalidInput."""
     rest, at, digest = text.partition("@")
     # A colon before the last slash precedes a port.
     name, colon, tag = rest.rpartition(":") if ":" in rest.rpartition("/")[2] else (rest, "", "")
@@ -654,14 +647,14 @@ def _read_repository(text: str) -> Repository:
     return Repository(_check_registry(registry), name)
 
 
-def _split(text: str) -> _Split:
-    """Return registry and rest; a first part that is no host belongs to Docker Hub."""
+def _split(text: str) -> tuple[str, str]:
+    """Return registry and name; Docker Hub where the first part is not a host."""
     first, slash, rest = text.partition("/")
     if "://" in text:
         raise InvalidInput("it has no scheme such as https://")
     host = first.lower()
     is_host = slash and (set(host) & set(".:[") or host == "localhost")
-    return _Split(host, rest) if is_host else _Split(DOCKER_HUB, text)
+    return (host, rest) if is_host else (DOCKER_HUB, text)
 
 
 def _check_registry(text: str) -> str:
