@@ -1,9 +1,9 @@
 """Read a registry: which digest a tag names, and what the image says of itself.
 
-The digest comes first: what it names never changes, so it is read once. The first text that is not
-empty counts: annotations of the manifest, then of its config's descriptor, then labels of the
-config. An index counts before the manifest of its first platform. How requests are made is decided
-in `exchange`; when a registry is read is left to callers.
+The digest comes first: the image that it names never changes, so it is read once. The first text
+that is not empty counts: annotations of the manifest, then of its config's descriptor, then labels
+of the config. An index counts before the manifest of its first platform. How requests are made is
+decided in `exchange`; when a registry is read is left to callers.
 """
 
 import asyncio
@@ -63,13 +63,12 @@ _IMAGE_CONFIGS: Final = (
     "application/vnd.oci.image.config.v1+json",
     "application/vnd.docker.container.image.v1+json",
 )
-# Of a text that goes into the status of a Rollout.
+# Longest text that goes into the status of a Rollout.
 _LONGEST_TEXT: Final = 1024
-# Builds that come out the same each time write 1970, or 1980 for the sake of zip files.
+# Reproducible builds write 1970, or 1980 for the sake of zip files.
 _OLDEST: Final = datetime(1981, 1, 1, tzinfo=UTC)
 _PREFIX: Final = "org.opencontainers.image."
-
-
+# Errors of decoding a body that is broken.
 _BROKEN: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 RESULTS: Final[Mapping[type[RegistryError], str]] = {
@@ -81,17 +80,17 @@ RESULTS: Final[Mapping[type[RegistryError], str]] = {
 }
 """The names of outcomes of look-ups, beside `ok`, `invalid` and `cancelled`."""
 
-# Several requests, to token servers and stores as well.
+# For all requests of a look-up, to token servers and blob stores as well.
 _LOOK_UP_LIMIT: Final = timedelta(seconds=60)
-# Each is a kilobyte or less for most, and seven at the most.
+# Most take a kilobyte or less, the largest seven.
 _MOST_CACHED: Final = 1000
 _DIGEST_HEADER: Final = "Docker-Content-Digest"
-# HEAD is younger than GET, and not each proxy passes it on.
+# Statuses of registries and proxies that do not serve HEAD.
 _WITHOUT_HEAD: Final = frozenset({400, 405, 501})
 
-# A registry that says a year must not silence us for one.
+# A registry that asks us to wait a year must not silence us for a year.
 _LONGEST_WAIT: Final = timedelta(hours=1)
-# Messages are free text, which may repeat what we have sent.
+# Only codes are shown: messages are free text, which may repeat credentials that we sent.
 _CODE: Final = re.compile(r"[A-Z_]{1,40}")
 
 
@@ -133,7 +132,7 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def labels(self) -> list[Labels]:
-        """Return what it says itself, in the order in which it counts."""
+        """Return its own labels, in the order in which they count."""
         of_config = self.config.annotations if self.config is not None else None
         return [labels for labels in (self.annotations, of_config) if labels is not None]
 
@@ -152,7 +151,7 @@ _CONFIG: Final = msgspec.json.Decoder(_Config)
 
 
 def _verify_digest(digest: str, body: bytes) -> None:
-    """Raise BadAnswer where these are not the bytes that the digest names."""
+    """Raise BadAnswer unless these are the bytes that the digest names."""
     algorithm = digest.partition(":")[0]
     if _compute_digest(body, algorithm) != digest:
         raise BadAnswer(f"what it sent as {digest} is something else")
@@ -163,14 +162,15 @@ def _compute_digest(body: bytes, algorithm: str = "sha256") -> str:
 
 
 def _decode_manifest(body: bytes, content_type: str) -> Manifest:
-    """Return a manifest or an index. Raises BadAnswer for what is neither, or both."""
+    """Return a manifest or an index. Raises BadAnswer for a body that is neither, or both."""
     try:
         manifest = _MANIFEST.decode(body)
     except _BROKEN:
         manifest = None
     if manifest is None:
         raise BadAnswer("its manifest is no JSON of a manifest")
-    # The field has been optional; of two that differ one is a lie, and engines choose either.
+    # The field was optional once: then the header counts. A body that does not fit its kind is
+    # refused below, since container engines may read it either way.
     kind = manifest.media_type or content_type
     if kind not in (*_INDEXES, *_MANIFESTS):
         raise BadAnswer("its manifest is of no kind that is known")
@@ -183,7 +183,7 @@ def _decode_manifest(body: bytes, content_type: str) -> Manifest:
 def _choose_platform(index: Manifest) -> Descriptor | None:
     """Return the manifest of the first platform of an index, None where it names no platform.
 
-    Those of attestations are for platform `unknown`; an index within an index is not read.
+    Attestations have the platform `unknown`; an index within an index is not read.
     """
     for descriptor in index.manifests or ():
         platform = descriptor.platform
@@ -266,7 +266,7 @@ class RegistryAccess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Unsuccessful(Exception):
-    """Within this module: the registry answered, and not with a success."""
+    """The registry answered with an error; never leaves this module."""
 
     def __init__(self, answer: RegistryAnswer) -> None:
         super().__init__(f"HTTP status {answer.status}")
@@ -293,8 +293,8 @@ class RegistryClient:
     async def fetch_release(self, image: ImageReference, access: RegistryAccess) -> ReleaseMetadata:
         """Return what an image says of itself; without tag and digest it is the tag `latest`.
 
-        The digest is requested from the registry each time, also where the rest is known: a person
-        who may not read an image learns nothing of it here.
+        The digest is requested from the registry each time, even if the rest is cached, so that
+        the cache shows no image to a person who may not read it.
         """
         shown = image.digest or f"tag {image.tag or 'latest'}"
         with self._counted():
@@ -324,7 +324,7 @@ class RegistryClient:
     async def _bounded(
         self, look_up: LookUp, shown: str, work: Coroutine[Any, Any, ReleaseMetadata]
     ) -> ReleaseMetadata:
-        """Return what the work returns, or say in one sentence what went wrong with it."""
+        """Do the work within the limit. Raises RegistryError, in one sentence, if it fails."""
         repository = look_up.repository
         subject = f"cannot read {shown} of {repository.name} in registry {repository.registry}"
         try:
@@ -359,7 +359,7 @@ class RegistryClient:
         return metadata
 
     async def _fetch_digest(self, look_up: LookUp, image: ImageReference) -> str | None:
-        """Return the digest of an image, None where the registry does not send it this way."""
+        """Return the digest of an image, None if the registry does not send it for a HEAD."""
         reference = image.digest or image.tag or "latest"
         question = RegistryQuestion(path=f"manifests/{reference}", method="HEAD", accept=_ACCEPT)
         answer = await self._exchange.fetch(look_up, question)
@@ -381,7 +381,7 @@ class RegistryClient:
         return _decode_manifest(answer.body, content_type), digest
 
     async def _list_sources(self, look_up: LookUp, manifest: Manifest) -> list[Labels]:
-        """Return the labels of an image, fetching no more than what is still missing."""
+        """Return the labels of an image, fetching only as much as is still missing."""
         sources = list(manifest.labels)
         try:
             if not _is_complete(sources) and (platform := _choose_platform(manifest)) is not None:
@@ -391,7 +391,7 @@ class RegistryClient:
             if not _is_complete(sources) and (config := _choose_config(manifest)) is not None:
                 sources.append(await self._read_config(look_up, config.digest))
         except _Unsuccessful as error:
-            # A copy need not hold each platform that its index names.
+            # A mirror may lack platforms that its index names.
             if error.answer.status != 404:
                 raise
         return sources
@@ -428,7 +428,7 @@ _REFUSALS: Final = msgspec.json.Decoder(_Refusals)
 
 
 def _deny(subject: str, host: str, credential: RegistryCredential | None) -> RegistryDenied:
-    """Return the error for a registry that wants other credentials."""
+    """Return the error for a registry that wants credentials, or others than it got."""
     if credential is None:
         return RegistryDenied(
             f"{subject}: it wants credentials, or there is no such repository; name a pull secret "
@@ -443,7 +443,7 @@ def _deny(subject: str, host: str, credential: RegistryCredential | None) -> Reg
 def _error_of(
     subject: str, answer: RegistryAnswer, credential: RegistryCredential | None, now: datetime
 ) -> RegistryError:
-    """Return the error for an answer that is no success; `subject` begins its sentence."""
+    """Return the error for an answer without success; `subject` begins its sentence."""
     shown = ", ".join(filter(None, (f"HTTP status {answer.status}", _read_code(answer.body))))
     if answer.status == 404:
         return ReleaseNotFound(
@@ -487,6 +487,6 @@ def parse_retry_after(headers: Mapping[str, str], now: datetime) -> timedelta | 
 def _read_code(body: bytes) -> str:
     try:
         errors = _REFUSALS.decode(body).errors or []
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except _BROKEN:
         return ""
     return next((error.code for error in errors if _CODE.fullmatch(error.code)), "")
