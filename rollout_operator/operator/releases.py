@@ -12,13 +12,12 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from rollout_operator.aio.queue import WorkQueue
 from rollout_operator.aio.tasks import TaskStack
 from rollout_operator.config.flags import AS_ANNOUNCED, REGISTRY
-from rollout_operator.config.flags import KUBERIK as FOLLOWING
+from rollout_operator.config.flags import KUBERIK as AS_KUBERIK
 from rollout_operator.controllers.health_checks import CheckController, CheckReader, CheckSnapshot
 from rollout_operator.controllers.release_sources import (
     ReleaseCaches,
@@ -53,10 +52,16 @@ from rollout_operator.controllers.worker import (
     StatusWriter,
     Workers,
 )
-from rollout_operator.kube import api as kinds
 from rollout_operator.kube.api import (
+    CLUSTER_ROLLOUT_SCHEDULES,
     HEALTH_CHECKS,
+    IMAGE_POLICIES,
+    IMAGE_REPOSITORIES,
+    KUSTOMIZATIONS,
     NAMESPACES,
+    OCI_REPOSITORIES,
+    ROLLOUT_GATES,
+    ROLLOUT_SCHEDULES,
     ROLLOUTS,
     SELF_ACCESS_REVIEWS,
     ApiClient,
@@ -119,34 +124,33 @@ from rollout_operator.telemetry.extra import ReleaseCounters, show_releases, sho
 from rollout_operator.telemetry.logs import bind_keys, log
 from rollout_operator.telemetry.spans import trace_keys
 
-# Rollouts that are reconciled at a time; each mostly waits for the API server.
+# Objects of a kind that are reconciled at a time; each mostly waits for the API server.
 _RELEASE_WORKERS: Final = 16
-# All of them together read four registries at a time.
-_REGISTRY_WORKERS: Final = 4
-# The limit of one request to a registry, its whole answer included.
-_REQUEST_LIMIT: Final = timedelta(seconds=15)
-# Outcomes of look-ups that say nothing of a registry.
-_OTHER_RESULTS: Final = ("invalid", "cancelled")
-# HealthChecks that are reconciled at a time; each mostly waits for the API server.
 _CHECK_WORKERS: Final = 8
-# Schedules that are reconciled at a time; each mostly waits for the API server.
 _SCHEDULE_WORKERS: Final = 4
-# A role, or a definition, is changed by a person.
-_CHECK_INTERVAL: Final = timedelta(minutes=1)
-# Rollouts wait for the answer.
-_TRY_AGAIN: Final = timedelta(seconds=5)
-_RESOURCE: Final = kinds.CLUSTER_ROLLOUT_SCHEDULES
+# Registries that are read at a time, for all Rollouts of a namespace.
+_REGISTRY_WORKERS: Final = 4
+# For one request to a registry, with its whole answer.
+_REQUEST_LIMIT: Final = timedelta(seconds=15)
+# Outcomes of look-ups that say nothing about a registry.
+_OTHER_RESULTS: Final = ("invalid", "cancelled")
+# Between checks of the right to list ClusterRolloutSchedules, which only a person changes.
+_RIGHTS_INTERVAL: Final = timedelta(minutes=1)
+# After a check that failed: Rollouts wait for its answer.
+_RIGHTS_RETRY: Final = timedelta(seconds=5)
 
 
 def get_compat(system: str, order: str) -> ReleaseCompat:
     """Return the rules for the values of `-releases.compat` and `-releases.order` (RELB-03)."""
-    compat = KUBERIK if system == FOLLOWING else OURS
+    compat = KUBERIK if system == AS_KUBERIK else OURS
     if order == AS_ANNOUNCED:
-        return msgspec.structs.replace(compat, compares_versions=False)
+        return replace(compat, compares_versions=False)
     return compat
 
 
 class RolloutReleases(Feature):
+    """The controller of the Rollouts of one namespace, and their look-ups in registries."""
+
     def __init__(self, context: Context, caches: ReleaseCaches) -> None:
         self._context = context
         self._caches = caches
@@ -205,7 +209,7 @@ class RolloutReleases(Feature):
         return list_targets(name, tag, self._flux.get_flux(name))
 
     def get_error(self, name: str) -> str:
-        """Return why the last reconcile of a Rollout failed; empty where it did not."""
+        """Return why the last reconcile of a Rollout failed; empty if it did not."""
         return self._controller.get_error(name)
 
     def _build_look_ups(self) -> ReleaseLookUps:
@@ -266,7 +270,7 @@ class RolloutReleases(Feature):
 
     def _on_schedule(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
         """Wake the Rollouts that a schedule held or will hold, unless only its status changed."""
-        before, after = _drop_status(old), _drop_status(new)
+        before, after = _drop_schedule_status(old), _drop_schedule_status(new)
         if before is None or before != after:
             self._on_change(old, new)
 
@@ -297,13 +301,15 @@ class RolloutReleases(Feature):
             await self._sender.close()
 
 
-def _drop_status(schedule: AnyWatched | None) -> ScheduleObject | None:
+def _drop_schedule_status(schedule: AnyWatched | None) -> ScheduleObject | None:
     for decoded in list_decoded([schedule], ScheduleObject):
-        return msgspec.structs.replace(decoded, status=ScheduleStatus())
+        return replace(decoded, status=ScheduleStatus())
     return None
 
 
 class _HealthChecks(Feature):
+    """The controller of the HealthChecks of one namespace."""
+
     def __init__(self, context: Context, caches: ReleaseCaches) -> None:
         self._context = context
         self._caches = caches
@@ -334,7 +340,7 @@ class _HealthChecks(Feature):
 
     def _build_controller(self) -> CheckController:
         context = self._context
-        return _build_controller(
+        return _build_check_controller(
             context.process,
             context.namespace,
             self._client,
@@ -381,12 +387,16 @@ class _HealthChecks(Feature):
         return None if state is None else describe_stall(state.plan.waits, state.since)
 
     def _on_check(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
-        """Wake a changed check, a moment later where somebody else wrote its status.
+        """Wake a changed check, a moment later if another client wrote its status.
 
         Such a status may precede a deployment or contradict an evaluation. The moment keeps a
         client with a slow clock, which answers each reset at once, from making this a busy loop.
         """
-        if old is not None and new is not None and _get_wish(old) == _get_wish(new):
+        if (
+            old is not None
+            and new is not None
+            and _drop_check_status(old) == _drop_check_status(new)
+        ):
             if not self._controller.has_written(new):
                 self._queue.add_after(new.name, RECHECK)
             return
@@ -472,7 +482,7 @@ class OtherHealthChecks(Feature):
         controller = self._controllers.get(namespace)
         if controller is None:
             wide = self._process.wide_checks
-            controller = self._controllers[namespace] = _build_controller(
+            controller = self._controllers[namespace] = _build_check_controller(
                 self._process,
                 namespace,
                 self._client,
@@ -494,9 +504,13 @@ class OtherHealthChecks(Feature):
         return _take_snapshot(self._process, self._client, selected)
 
     def _on_check(self, old: AnyWatched | None, new: AnyWatched | None) -> None:
-        """Wake a changed check; a status that somebody else wrote counts where it must be reset."""
+        """Wake a changed check; a change of its status alone counts if it must be reset."""
         for check in list_decoded((new or old,), HealthCheck):
-            if old is not None and new is not None and _get_wish(old) == _get_wish(new):
+            if (
+                old is not None
+                and new is not None
+                and _drop_check_status(old) == _drop_check_status(new)
+            ):
                 if self._needs_reset(check):
                     self._queue.add_after((check.head.namespace, check.head.name), RECHECK)
             else:
@@ -520,7 +534,7 @@ class OtherHealthChecks(Feature):
         return all(checks.namespace != namespace for checks in self._process.health_checks)
 
 
-def _build_controller(
+def _build_check_controller(
     process: Process,
     namespace: str,
     client: ApiClient,
@@ -571,11 +585,11 @@ def _find_stall(process: Process, place: FluxReference) -> CheckFinding | None:
     return None
 
 
-def _get_wish(watched: AnyWatched) -> object:
+def _drop_check_status(watched: AnyWatched) -> object:
     decoded = watched.decoded if isinstance(watched, WatchedObject) else watched
     if not isinstance(decoded, HealthCheck):
         return decoded
-    return msgspec.structs.replace(decoded, status=HealthCheckStatus())
+    return replace(decoded, status=HealthCheckStatus())
 
 
 def _get_cause(rollout: ReleaseRollout) -> object:
@@ -583,7 +597,7 @@ def _get_cause(rollout: ReleaseRollout) -> object:
     current = rollout.status.current
     entry = None if current is None else (current.id, current.version.tag, current.timestamp)
     retry = None if current is None else (current.last_retry_timestamp, current.bake_status)
-    # What is elsewhere is not followed: it is looked at once Flux is through.
+    # Objects elsewhere are not followed: they are checked once the wait for Flux is over.
     is_wide = selects_namespaces(rollout)
     wait = current.bake_status_message if current is not None and is_wide else None
     return entry, retry, wait, rollout.spec.checks, rollout.waits_for_flux
@@ -681,14 +695,14 @@ def _build_caches(context: Context, client: ApiClient) -> ReleaseCaches:
         return follow_kind(resources, client, make_informer, context.namespace)
 
     return ReleaseCaches(
-        rollouts=follow_here(kinds.ROLLOUTS),
-        gates=follow_here(kinds.ROLLOUT_GATES),
-        checks=follow_here(kinds.HEALTH_CHECKS),
-        policies=follow_here(*kinds.IMAGE_POLICIES),
-        image_repositories=follow_here(*kinds.IMAGE_REPOSITORIES),
-        oci_repositories=follow_here(*kinds.OCI_REPOSITORIES),
-        kustomizations=follow_here(*kinds.KUSTOMIZATIONS),
-        schedules=follow_here(kinds.ROLLOUT_SCHEDULES),
+        rollouts=follow_here(ROLLOUTS),
+        gates=follow_here(ROLLOUT_GATES),
+        checks=follow_here(HEALTH_CHECKS),
+        policies=follow_here(*IMAGE_POLICIES),
+        image_repositories=follow_here(*IMAGE_REPOSITORIES),
+        oci_repositories=follow_here(*OCI_REPOSITORIES),
+        kustomizations=follow_here(*KUSTOMIZATIONS),
+        schedules=follow_here(ROLLOUT_SCHEDULES),
     )
 
 
@@ -717,7 +731,7 @@ class Releases(Feature):
         return _Schedules(
             context.process,
             context.open("keeping gates", Priority.READ),
-            kinds.ROLLOUT_SCHEDULES,
+            ROLLOUT_SCHEDULES,
             ScheduleKinds(schedules=caches.schedules, rollouts=caches.rollouts, gates=caches.gates),
             context.events.report,
             namespace=context.namespace,
@@ -800,14 +814,14 @@ class Releases(Feature):
 class ClusterSchedules(_Schedules):
     """The controller of ClusterRolloutSchedules.
 
-    The right to list them is checked now and then, since a denied list would count as an error.
+    The right to list them is checked until it is granted: a denied list would count as an error.
     Rollouts, gates and namespaces of the cluster are followed from the first schedule on.
     """
 
     def __init__(self, process: Process, record: Callable[[EventRecord], None]) -> None:
         client = process.open("keeping gates of the cluster", Priority.READ)
         kinds = _follow_cluster(process)
-        super().__init__(process, client, _RESOURCE, kinds, record)
+        super().__init__(process, client, CLUSTER_ROLLOUT_SCHEDULES, kinds, record)
         # Each replica checks its rights, whether or not it acts.
         self._rights_client = process.open_unfenced("reading rights", Priority.LIST)
         self._wanted = asyncio.Event()
@@ -819,7 +833,7 @@ class ClusterSchedules(_Schedules):
     async def follow(self) -> None:
         clock = self._process.clock
         while not await self._may_follow():
-            await clock.sleep(_CHECK_INTERVAL if self._wide.problem is None else _TRY_AGAIN)
+            await clock.sleep(_RIGHTS_INTERVAL if self._wide.problem is None else _RIGHTS_RETRY)
         first, *others = self._kinds.list_kinds()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(first.run(clock), name=f"{first.kind} informer")
@@ -836,7 +850,7 @@ class ClusterSchedules(_Schedules):
         try:
             is_there = await self._is_granted()
             if is_there:
-                await self._client.fetch_page(_RESOURCE, "", limit=1)
+                await self._client.fetch_page(CLUSTER_ROLLOUT_SCHEDULES, "", limit=1)
         except (ApiError, DecodeError) as error:
             log.debug("Schedules of the cluster are not followed", err=error)
             # Where there are none for this process, it has none to obey.
@@ -845,7 +859,11 @@ class ClusterSchedules(_Schedules):
         return is_there
 
     async def _is_granted(self) -> bool:
-        attributes = {"verb": "list", "group": _RESOURCE.group, "resource": _RESOURCE.plural}
+        attributes = {
+            "verb": "list",
+            "group": CLUSTER_ROLLOUT_SCHEDULES.group,
+            "resource": CLUSTER_ROLLOUT_SCHEDULES.plural,
+        }
         body: JsonObject = {
             "apiVersion": f"{SELF_ACCESS_REVIEWS.group}/{SELF_ACCESS_REVIEWS.version}",
             "kind": SELF_ACCESS_REVIEWS.kind,
@@ -869,8 +887,8 @@ def _follow_cluster(process: Process) -> ScheduleKinds:
         )
 
     return ScheduleKinds(
-        schedules=follow(_RESOURCE),
-        rollouts=follow(kinds.ROLLOUTS),
-        gates=follow(kinds.ROLLOUT_GATES),
+        schedules=follow(CLUSTER_ROLLOUT_SCHEDULES),
+        rollouts=follow(ROLLOUTS),
+        gates=follow(ROLLOUT_GATES),
         namespaces=follow(NAMESPACES),
     )
