@@ -121,7 +121,7 @@ def make_gate(group: Group, pattern: str) -> Arbiter:
         ArbiterContext(
             budgets=catalog, find_lack=lambda engine: None, sets=sets, pods=pods, reader=nowhere,
             in_flight=in_flight, recorder=Recorder(nowhere, clock, "held"),
-            find_downscale=lambda group, sets: None, age=lambda: timedelta(0), now=lambda: NOW,
+            find_downscale=lambda sets: None, age=lambda: timedelta(0), now=lambda: NOW,
             clock=clock, metrics=metrics,
         )
     )  # fmt: skip

@@ -23,8 +23,7 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.model.objects import Pod, StatefulSet
 from rollout_operator.model.scaling import format_entry
-from rollout_operator.model.units import format_rfc3339, parse_rfc3339
-from rollout_operator.planning.downscales import format_downscale_time
+from rollout_operator.model.units import format_next_second, format_rfc3339, parse_rfc3339
 from rollout_operator.telemetry import logs
 from tests.controllers.downscales.granted import granted, write
 from tests.virtual_time import in_virtual_time
@@ -65,7 +64,7 @@ def test_sec25_a_time_that_is_read_has_room_for_what_is_added(at: str) -> None:
         return
     time = parse_rfc3339(at)
     assert format_rfc3339(time + timedelta(days=300))
-    assert format_downscale_time(time)
+    assert format_next_second(time)
 
 
 def _annotate(world: World, kind: str, name: str, **annotations: str) -> None:

@@ -12,7 +12,7 @@ downscale.
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -44,6 +44,7 @@ from rollout_operator.kube.api import (
     Reader,
     Resource,
     Writer,
+    iterate_pages,
 )
 from rollout_operator.kube.connection import Access
 from rollout_operator.model.decode.installation import (
@@ -296,28 +297,18 @@ class Uninstall:
 
     async def run(self) -> None:
         """Delete all configurations of the namespace's operator. Raises LeftOver."""
+        selector = f"{NAMESPACE_LABEL}={self.namespace}"
         for resource, decode in _KINDS:
             try:
-                async for raw in self._list(resource):
-                    await self._take(resource, decode, raw)
+                async for page in iterate_pages(self.client, resource, "", selector=selector):
+                    for raw in page.items:
+                        await self._take(resource, decode, raw)
             except OperatorError as error:
                 self._fail(f"{error}")
         if self._failed:
             raise LeftOver(f"webhook configurations may be left: {self._failed} failed, see above")
         if not self._found:
             self.write_line(f"there are no webhook configurations of namespace {self.namespace}")
-
-    async def _list(self, resource: Resource) -> AsyncIterator[msgspec.Raw]:
-        token = ""
-        while True:
-            page = await self.client.fetch_page(
-                resource, "", selector=f"{NAMESPACE_LABEL}={self.namespace}", token=token
-            )
-            for raw in page.items:
-                yield raw
-            token = page.next_token
-            if not token:
-                return
 
     async def _take(self, resource: Resource, decode: Decode, raw: msgspec.Raw) -> None:
         try:

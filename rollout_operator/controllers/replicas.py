@@ -63,7 +63,8 @@ from rollout_operator.model.names import (
 from rollout_operator.model.objects import Group, StatefulSet
 from rollout_operator.model.outcome import Code, Reason, Severity
 from rollout_operator.model.scaling import ScaleZone, ScalingSnapshot, TimesSource, Written
-from rollout_operator.planning.downscales import format_downscale_time, format_left
+from rollout_operator.model.units import format_next_second
+from rollout_operator.planning.downscales import format_left
 from rollout_operator.planning.requests import announces, is_labelled, needs_intent, render_intent
 from rollout_operator.planning.scaling import plan_scaling
 from rollout_operator.telemetry.logs import log
@@ -718,7 +719,7 @@ class Replicas:
             return []
         path = f"/metadata/annotations/{LAST_DOWNSCALE.replace('/', '~1')}"
         # The server's clock may be a second ahead of our estimate.
-        text = format_downscale_time(self.observer.now() + CLOCK_ERROR)
+        text = format_next_second(self.observer.now() + CLOCK_ERROR)
         return [{"op": "add", "path": path, "value": text}]
 
     def _count(self, group: GroupName, action: ScaleZone, outcome: str) -> None:

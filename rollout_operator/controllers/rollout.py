@@ -35,6 +35,7 @@ from rollout_operator.aio.queue import CONTRADICTIONS
 from rollout_operator.controllers.executor import Executor, Report
 from rollout_operator.controllers.observe import EXPIRED_IN_A_ROW, Observer
 from rollout_operator.controllers.worker import (
+    HELD_RECHECK,
     RESYNC,
     Attempt,
     Attempts,
@@ -57,8 +58,6 @@ LAG_LIMIT: Final = CONTRADICTIONS.most
 RECHECK_WAIT: Final = CONTRADICTIONS.first
 # How often a delete without an answer is read back while it may still be carried out.
 _UNKNOWN_WAIT: Final = timedelta(seconds=5)
-# Budgets may count pods of other groups, whose events do not wake this group.
-HELD_RECHECK: Final = timedelta(seconds=10)
 
 
 class StepOutcome(msgspec.Struct, frozen=True, kw_only=True):

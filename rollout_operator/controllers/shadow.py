@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.worker import RESYNC, Result
+from rollout_operator.controllers.worker import HELD_RECHECK, RESYNC, Result
 from rollout_operator.guards.arbiter import Arbiter
 from rollout_operator.guards.downscales import DownscaleTimes
 from rollout_operator.guards.grants import DisruptionRequest
@@ -48,8 +48,6 @@ _SETTLES_IN: Final = timedelta(seconds=2)
 # Pods of a group that are assessed again at a time, each at the cost of a plan of the group. An
 # operator that deletes more at once cannot be compared with.
 MOST_SETTLING: Final = 32
-# Budgets may count pods of other groups, whose events do not wake this group.
-_HELD_RECHECK: Final = timedelta(seconds=10)
 
 
 class _Went(NamedTuple):
@@ -195,7 +193,7 @@ class ShadowController(msgspec.Struct, frozen=True, kw_only=True):
             )
             reasons.extend(choice.held)
             if choice.held:
-                again = min(again or _HELD_RECHECK, _HELD_RECHECK)
+                again = min(again or HELD_RECHECK, HELD_RECHECK)
         # Without the actions, which pages would show as done.
         waits = (*reasons, *plan.waits)
         shown = dataclasses.replace(plan, actions=(), waits=waits, requeue_after=again)

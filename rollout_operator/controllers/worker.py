@@ -46,6 +46,8 @@ K = TypeVar("K", bound=Hashable)
 RESYNC: Final = timedelta(minutes=4)
 # How soon to look again while the caches fill, or are too old to decide by.
 RECHECK: Final = timedelta(seconds=1)
+# Budgets may count pods of other groups, whose events do not wake the group that they hold.
+HELD_RECHECK: Final = timedelta(seconds=10)
 _PERMANENT_AFTER: Final = timedelta(minutes=5)
 _PERMANENT_WAIT: Final = timedelta(seconds=30)
 # A failure this long after the attempt was due counts as the first.

@@ -54,7 +54,6 @@ from rollout_operator.model.names import (
     ApiError,
     Conflict,
     DeadlinePassed,
-    GroupName,
     NotFound,
     Uid,
     UnknownOutcome,
@@ -252,7 +251,7 @@ class ArbiterContext(msgspec.Struct, frozen=True, kw_only=True):
     reader: _PodReader
     in_flight: InFlight
     recorder: Recorder
-    find_downscale: Callable[[GroupName, Iterable[StatefulSet]], Underway | None]
+    find_downscale: Callable[[Iterable[StatefulSet]], Underway | None]
     age: Callable[[], timedelta]
     """Age of the oldest proof that the caches are live."""
     now: Callable[[], datetime]
@@ -316,7 +315,9 @@ class Snapshots:
         for pod in pods:
             owned.setdefault(pod.owner_uid, []).append(pod)
         zones = [live[sts.uid].sts if sts.uid in live else sts for sts in zones]
-        snapshot = replace(snapshot, downscale=snapshot.downscale or self._find_downscale(zones))
+        snapshot = replace(
+            snapshot, downscale=snapshot.downscale or self._context.find_downscale(zones)
+        )
         departed = self._context.find_departed(budget.name, owned)
         snapshot = self._fill(snapshot, zones, owned, departed)
         # Without its own record the pod is like the others, and what refuses it refuses them.
@@ -340,20 +341,11 @@ class Snapshots:
             engine=request.engine,
             # ROLL-36
             override=min(request.limit, 1) if budget.by_partition else request.limit,
-            downscale=self._find_downscale(readable),
+            downscale=context.find_downscale(readable),
             snapshot_age=context.age(),
             unreadable=tuple(sts for sts in sets if isinstance(sts, Unreadable)),
         )
         return snapshot, readable
-
-    def _find_downscale(self, sets: Sequence[StatefulSet]) -> Underway | None:
-        """Return a downscale of any of their groups that may still be written."""
-        groups: dict[GroupName, list[StatefulSet]] = {}
-        for sts in sets:
-            if sts.group is not None:
-                groups.setdefault(sts.group, []).append(sts)
-        downscales = (self._context.find_downscale(group, of) for group, of in groups.items())
-        return next((underway for underway in downscales if underway is not None), None)
 
     def _fill(
         self,

@@ -32,8 +32,8 @@ from rollout_operator.model.names import (
 from rollout_operator.model.objects import Key, StatefulSet, Target, Underway, Unreadable
 from rollout_operator.model.outcome import Code, Verdict
 from rollout_operator.model.scaling import TimesSource, TrackerEntry, ZoneMap
-from rollout_operator.model.units import parse_rfc3339
-from rollout_operator.planning.downscales import Blocker, format_downscale_time, spares
+from rollout_operator.model.units import format_next_second, parse_rfc3339
+from rollout_operator.planning.downscales import Blocker, spares
 from rollout_operator.planning.requests import differ_in_intent, find_intent
 from rollout_operator.telemetry.logs import log
 
@@ -305,6 +305,15 @@ class Downscales:
             if announced.group == group and set_uid != but:
                 return announced.underway
         return self.intents.find(sets, but=but)
+
+    def find_among(self, sets: Iterable[StatefulSet]) -> Underway | None:
+        """Return a downscale of any of the groups of `sets` that may still persist."""
+        groups: dict[GroupName, list[StatefulSet]] = {}
+        for sts in sets:
+            if sts.group is not None:
+                groups.setdefault(sts.group, []).append(sts)
+        found = (self.find_underway(group, members) for group, members in groups.items())
+        return next((underway for underway in found if underway is not None), None)
 
     def announce(self, sts: StatefulSet, replicas: int) -> None:
         """Record that we write fewer replicas next: no other change of the group may begin.
@@ -614,7 +623,7 @@ class AnnotationTimes:
         """Annotate the set if the answer to a review did not, or with too early a time."""
         if is_annotated(sts, at):
             return sts.resource_version
-        text = format_downscale_time(at)
+        text = format_next_second(at)
         # With the version, so that a slow patch does not put back the time of a later downscale.
         patch: JsonObject = {
             "metadata": {

@@ -28,13 +28,8 @@ from rollout_operator.model.scaling import (
     is_recorded,
     render_changed,
 )
-from rollout_operator.model.units import parse_rfc3339
-from rollout_operator.planning.downscales import (
-    BROKEN_TIMES,
-    Blocker,
-    find_recent_downscale,
-    format_downscale_time,
-)
+from rollout_operator.model.units import format_next_second, parse_rfc3339
+from rollout_operator.planning.downscales import BROKEN_TIMES, Blocker, find_recent_downscale
 from rollout_operator.telemetry.logs import log
 
 # All groups write their entries into one object: another writer may be faster so often.
@@ -135,7 +130,7 @@ class Tracker:
             return zone_map.version
         written = await self._write(zone_map, sts.name, _format(at))
         log.info(
-            "Recorded downscale", zone=sts.name, at=format_downscale_time(at),
+            "Recorded downscale", zone=sts.name, at=format_next_second(at),
             config_map=self.name, reason=Code.DOWNSCALE_RECORDED,
         )  # fmt: skip
         return written.version
@@ -249,4 +244,4 @@ def _add_later(times: dict[Uid, datetime], uid: Uid, at: datetime | None) -> Non
 
 
 def _format(at: datetime) -> str:
-    return format_entry(format_downscale_time(at))
+    return format_entry(format_next_second(at))

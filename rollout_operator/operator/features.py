@@ -363,7 +363,7 @@ class Budgets(Feature):
             reader=context.make_observer(counting),
             in_flight=context.in_flight,
             recorder=Recorder(granting, context.clock, name),
-            find_downscale=context.downscales.find_underway,
+            find_downscale=context.downscales.find_among,
             find_newcomers=context.arrivals.get,
             find_departed=lambda name, live: context.departed.list_zones((BUDGET, name), live),
             age=lambda: max(context.age, self._follow.age),

@@ -171,7 +171,7 @@ class ObservedNamespace:
         self.policies = PolicyStore()
         self._owners = Owners(self.policies, self.sets, clock)
         in_flight = InFlight(self.pods, OwnDeletes(self.pods, clock), clock)
-        find_downscale = Downscales(clock, late_calls=timedelta(0)).find_underway
+        downscales = Downscales(clock, late_calls=timedelta(0))
         self._observer = Observer(
             namespace=namespace,
             reader=client,
@@ -181,7 +181,7 @@ class ObservedNamespace:
             watches=(),
             in_flight=in_flight,
             now=lambda: self.now,
-            find_downscale=find_downscale,
+            find_downscale=downscales.find_underway,
             find_driver=self._find_driver,
         )
         common = ArbiterContext(
@@ -192,7 +192,7 @@ class ObservedNamespace:
             reader=self._observer,
             in_flight=in_flight,
             recorder=Recorder(client, clock, ""),
-            find_downscale=find_downscale,
+            find_downscale=downscales.find_among,
             age=lambda: timedelta(0),
             now=lambda: self.now,
             clock=clock,

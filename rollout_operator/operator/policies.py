@@ -5,7 +5,7 @@ it, there are no policies. Until that is known no group is replaced by its label
 may own it.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -35,7 +35,7 @@ from rollout_operator.kube.store import PolicyStore
 from rollout_operator.model.decode.custom import decode_watched_policy
 from rollout_operator.model.description import PolicyDescription
 from rollout_operator.model.names import Denied, GroupName, Uid
-from rollout_operator.model.objects import LabelSelector, Pod, StatefulSet, Underway, Unreadable
+from rollout_operator.model.objects import LabelSelector, Pod, StatefulSet, Unreadable
 from rollout_operator.model.policy import Policy, PolicyScope, WatchedPolicy
 from rollout_operator.operator.context import Context, Feature
 from rollout_operator.planning.conditions import REASONS
@@ -201,24 +201,15 @@ class Policies(Feature):
     def _make_observer(self, client: ApiClient) -> Observer:
         """Return an observer of StatefulSets, whatever groups they form."""
         observer, departed = self._context.make_observer(client), self._context.departed
+        downscales = self._context.downscales
         return replace(
             observer,
             watches=(*observer.watches, self._follow),
-            find_downscale=self._find_downscale,
+            # Of any label group that the policy drives (MAZ-35).
+            find_downscale=lambda group, sets: downscales.find_among(sets),
             find_driver=lambda group: None,
             find_departed=lambda name, live: departed.list_zones((POLICY, name), live),
         )
-
-    def _find_downscale(self, name: GroupName, sets: Iterable[StatefulSet]) -> Underway | None:
-        """Return a downscale of any label group that a policy drives (MAZ-35)."""
-        members: dict[GroupName, list[StatefulSet]] = {}
-        for sts in sets:
-            if sts.group is not None:
-                members.setdefault(sts.group, []).append(sts)
-        downscales = (
-            self._context.downscales.find_underway(group, own) for group, own in members.items()
-        )
-        return next((progress for progress in downscales if progress is not None), None)
 
     def _on_policy(
         self, old: WatchedPolicy | Unreadable | None, new: WatchedPolicy | Unreadable | None

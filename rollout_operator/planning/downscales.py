@@ -37,7 +37,6 @@ from rollout_operator.model.scaling import TimesSource
 from rollout_operator.model.units import (
     format_duration,
     format_go_time,
-    format_next_second,
     format_rfc3339,
     parse_duration,
     parse_rfc3339,
@@ -408,11 +407,6 @@ def hint_future(
     is_tracked = source is TimesSource.TRACKER
     place = "entry in the zone ConfigMap" if is_tracked else f"annotation {LAST_DOWNSCALE}"
     return f"; that time lies in the future: see its {place}"
-
-
-def format_downscale_time(now: datetime) -> str:
-    """Format the time of a downscale in whole seconds, rounded up."""
-    return format_next_second(now)
 
 
 def format_left(left: timedelta) -> str:

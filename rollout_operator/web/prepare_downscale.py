@@ -48,12 +48,12 @@ from rollout_operator.model.objects import (
 )
 from rollout_operator.model.outcome import Code, Reason, Verdict
 from rollout_operator.model.scaling import Review, Scalable, TimesSource
+from rollout_operator.model.units import format_next_second
 from rollout_operator.planning.downscales import (
     DownscaleSnapshot,
     EarlierDownscale,
     ReservationPlan,
     assess_unanswered,
-    format_downscale_time,
     plan_reservation,
 )
 from rollout_operator.planning.requests import (
@@ -381,7 +381,7 @@ class PrepareDownscale:
             return {}
         # Repeated, it is written later: the record must not be of before the write (SI-11).
         now = self._context.server_time() + CLOCK_ERROR
-        return {LAST_DOWNSCALE: format_downscale_time(max(reservation.begun, now))}
+        return {LAST_DOWNSCALE: format_next_second(max(reservation.begun, now))}
 
     def _left(self, until: timedelta) -> float:
         return max((until - self._context.clock.elapsed()).total_seconds(), 0)

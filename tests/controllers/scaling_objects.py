@@ -38,7 +38,7 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.model.objects import Endpoint
 from rollout_operator.model.scaling import Reading, Reference, Scale
-from rollout_operator.planning.downscales import format_downscale_time
+from rollout_operator.model.units import format_next_second
 from rollout_operator.pods import Method
 from tests.controllers.fake_client import FakeClient, Json, apply_steps, pod_json, set_json
 from tests.virtual_time import EPOCH, elapsed
@@ -120,7 +120,7 @@ def in_group(one: Json, group: str) -> Json:
 
 def ago(span: timedelta) -> str:
     """Return a time so long before the world began, as an annotation has it."""
-    return format_downscale_time(EPOCH - span)
+    return format_next_second(EPOCH - span)
 
 
 def pods_of(one: Json) -> list[Json]:

@@ -211,7 +211,7 @@ class World:
             ArbiterContext(
                 budgets=catalog, find_lack=self.lacks.get, sets=sets, pods=pods, reader=observer,
                 in_flight=in_flight, recorder=recorder, age=lambda: self.age, now=self.now,
-                clock=clock, metrics=metrics, find_downscale=lambda group, sets: self.downscale,
+                clock=clock, metrics=metrics, find_downscale=lambda sets: self.downscale,
             )
         )  # fmt: skip
         made = Process(

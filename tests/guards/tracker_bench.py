@@ -15,7 +15,8 @@ from rollout_operator.guards.tracker import Tracker
 from rollout_operator.model.names import GROUP_LABEL, MIN_TIME_BETWEEN_DOWNSCALES, ApiError, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.scaling import format_entry
-from rollout_operator.planning.downscales import Blocker, format_downscale_time
+from rollout_operator.model.units import format_next_second
+from rollout_operator.planning.downscales import Blocker
 from tests.builders import sts
 from tests.controllers.fake_client import FakeClient, Json
 from tests.fakes_clock import EPOCH, FakeClock
@@ -30,7 +31,7 @@ FRESH: Final = format_entry("2026-01-02T03:04:06Z")
 
 def entry(ago: timedelta = HOUR) -> str:
     """Return the entry of a downscale so long before the beginning."""
-    return format_entry(format_downscale_time(EPOCH - ago))
+    return format_entry(format_next_second(EPOCH - ago))
 
 
 def member(letter: str, *, wait: str = "", group: str | None = "ingester") -> StatefulSet:

@@ -42,8 +42,7 @@ from rollout_operator.model.scaling import (
     ScalingSnapshot,
     Written,
 )
-from rollout_operator.model.units import parse_prometheus_duration
-from rollout_operator.planning.downscales import format_downscale_time
+from rollout_operator.model.units import format_next_second, parse_prometheus_duration
 from rollout_operator.planning.scaling import plan_scaling
 from tests.builders import NOW, group, sts_uid, unreadable, with_pods, zone
 from tests.planning.tables import change_pods, read_arguments
@@ -94,7 +93,7 @@ def counted(
     if follows is not None:
         annotations = {**annotations, "leading": f"zone-{follows}" if follows else ""}
     if ago is not None:
-        annotations = {**annotations, "last": format_downscale_time(NOW - ago)}
+        annotations = {**annotations, "last": format_next_second(NOW - ago)}
     labels = {} if label is None else {MIN_TIME_BETWEEN_DOWNSCALES: label}
     return annotated(with_pods(changed(base, labels=labels), ip="10.0.0.1"), **annotations)
 

@@ -10,8 +10,8 @@ from datetime import timedelta
 import pytest
 
 from rollout_operator.controllers.executor import Executor, LabelRule, Report
-from rollout_operator.controllers.rollout import HELD_RECHECK, RolloutController
-from rollout_operator.controllers.worker import Attempts
+from rollout_operator.controllers.rollout import RolloutController
+from rollout_operator.controllers.worker import HELD_RECHECK, Attempts
 from rollout_operator.model.budget import Budget
 from rollout_operator.model.names import (
     ApiError,

@@ -30,7 +30,7 @@ def accounts(process: Process) -> Accounts:
             now=world.now,
             clock=process.clock,
             metrics=process.metrics,
-            find_downscale=lambda group, sets: world.downscale,
+            find_downscale=lambda sets: world.downscale,
         )
     )
 

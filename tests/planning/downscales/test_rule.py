@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from rollout_operator.model.names import LAST_DOWNSCALE, MIN_TIME_BETWEEN_DOWNSCALES, Uid
 from rollout_operator.model.objects import Decrease, Group, StatefulSet, Zone
 from rollout_operator.model.outcome import Code, Severity, Verdict
-from rollout_operator.planning.downscales import assess_neighbours, format_downscale_time
+from rollout_operator.model.units import format_next_second
+from rollout_operator.planning.downscales import assess_neighbours
 from tests.builders import NOW, group, sts, sts_uid, zone
 from tests.examples import repeatable
 from tests.planning.tables import read_group, read_table, shorten
@@ -38,7 +39,7 @@ def post(
 
 def lately(letter: str = "b", ago: timedelta = HOUR) -> dict[str, str]:
     """Return the annotations of a zone that was scaled down and waits for twelve hours."""
-    return {LAST_DOWNSCALE: format_downscale_time(NOW - ago), MIN_TIME_BETWEEN_DOWNSCALES: "12h"}
+    return {LAST_DOWNSCALE: format_next_second(NOW - ago), MIN_TIME_BETWEEN_DOWNSCALES: "12h"}
 
 
 SENTENCES: Final = {

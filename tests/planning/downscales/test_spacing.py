@@ -11,12 +11,8 @@ from hypothesis import strategies as st
 from rollout_operator.model.names import LAST_DOWNSCALE, MIN_TIME_BETWEEN_DOWNSCALES, Uid
 from rollout_operator.model.objects import StatefulSet
 from rollout_operator.model.outcome import Code
-from rollout_operator.model.units import parse_duration, parse_rfc3339
-from rollout_operator.planning.downscales import (
-    Blocker,
-    find_recent_downscale,
-    format_downscale_time,
-)
+from rollout_operator.model.units import format_next_second, parse_duration, parse_rfc3339
+from rollout_operator.planning.downscales import Blocker, find_recent_downscale
 from tests.builders import NOW, sts, sts_uid
 from tests.examples import repeatable
 from tests.planning.tables import read_arguments, read_table, shorten
@@ -66,7 +62,7 @@ def zone_set(
 ) -> StatefulSet:
     """Return a set; `ago` or `last` say when it was scaled down, `label` and `span` how to wait."""
     if ago is not None:
-        last = format_downscale_time(NOW - ago)
+        last = format_next_second(NOW - ago)
     labels = {} if label is None else {SPAN: label}
     annotations = {LAST_DOWNSCALE: last, SPAN: span}
     known = {key: text for key, text in annotations.items() if text is not None}
@@ -80,9 +76,7 @@ def read_sets(text: str) -> list[StatefulSet]:
         (letter,), named = read_arguments(statement)
         annotations = {key: str(value) for key, value in named.items()}
         if "ago" in annotations:
-            annotations["last"] = format_downscale_time(
-                NOW - parse_duration(annotations.pop("ago"))
-            )
+            annotations["last"] = format_next_second(NOW - parse_duration(annotations.pop("ago")))
         sets.append(zone_set(letter, **annotations))  # type: ignore[arg-type]  # texts only
     return sets
 
@@ -315,14 +309,14 @@ def test_an_oracle_agrees_on_times_that_can_be_read(
     ],
 )
 def test_prep24_a_downscale_is_recorded_in_whole_seconds_of_utc(time: datetime, text: str) -> None:
-    assert format_downscale_time(time) == text
+    assert format_next_second(time) == text
 
 
 @REPEATABLE
 @given(st.datetimes(max_value=datetime(9998, 12, 30), timezones=st.just(UTC)))  # noqa: DTZ001
 def test_si11_a_record_is_never_earlier_than_it_was(time: datetime) -> None:
     """Rounding down would let another zone go a second early."""
-    recorded = parse_rfc3339(format_downscale_time(time))
+    recorded = parse_rfc3339(format_next_second(time))
 
     assert timedelta(0) <= recorded - time < A_SECOND
     assert find_recent_downscale(A, [zone_set("b", label="1h")], {Uid("uid-b"): time}, time)
