@@ -83,7 +83,13 @@ def config_exception() -> type[Exception]:
 
 def _load_lean(name: str) -> ModuleType:
     if _ROOT not in sys.modules:
-        _register_empty_packages()
+        try:
+            _register_empty_packages()
+        except BaseException:
+            # The next caller would take half-filled packages for the library.
+            for module in [one for one in sys.modules if f"{one}.".startswith(f"{_ROOT}.")]:
+                del sys.modules[module]
+            raise
     return import_module(f"{_ROOT}.{name}")
 
 

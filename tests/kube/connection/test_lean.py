@@ -79,3 +79,22 @@ def test_the_configuration_of_a_cluster_is_loaded_without_the_rest() -> None:
         print(any("models." in name for name in sys.modules))
     """)
     assert models == "False"
+
+
+def test_an_import_that_fails_leaves_no_empty_packages() -> None:
+    """The next caller would get a package without the names that the config modules take."""
+    left, loaded = run("""
+        from pathlib import Path
+        from rollout_operator.kube import lean
+        sys.modules["kubernetes_asyncio.client.api_client"] = None
+        try:
+            lean.new_configuration()
+        except ImportError:
+            sys.modules.pop("kubernetes_asyncio.client.api_client", None)
+        print([name for name in sys.modules if name.startswith("kubernetes_asyncio")])
+        try:
+            lean.load_incluster(lean.new_configuration(), Path("/no/token"), Path("/no/ca"), {})
+        except lean.config_exception() as error:
+            print(type(error).__name__)
+    """)
+    assert (left, loaded) == ("[]", "ConfigException")
