@@ -85,7 +85,7 @@ def _load_lean(name: str) -> ModuleType:
     if _ROOT not in sys.modules:
         try:
             _register_empty_packages()
-        except BaseException:
+        except ImportError:
             # The next caller would take half-filled packages for the library.
             for module in [one for one in sys.modules if f"{one}.".startswith(f"{_ROOT}.")]:
                 del sys.modules[module]
