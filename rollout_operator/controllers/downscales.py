@@ -364,11 +364,29 @@ class DownscaleController:
         )  # fmt: skip
 
     def _is_adopting_pods(self, sts: StatefulSet, pods: Sequence[Pod]) -> bool:
-        """Return whether a set takes over pods with records of the one before, one by one."""
-        return any(pod.downscale_record for pod in pods) and any(
-            isinstance(pod, Pod) and not pod.is_terminating and selects(sts.selector, pod.labels)
-            for pod in self.pods.list_orphans(sts.name)
+        """Return whether a set takes over pods with records of the one before, one by one.
+
+        Its own records do not wait for that, nor is a pod awaited that it never adopts, such as a
+        copy by `kubectl debug`.
+        """
+        return (
+            not sts.is_terminating
+            and any(
+                isinstance(pod, Pod)
+                and not pod.is_terminating
+                and sts.ordinal_of(pod.name) is not None
+                and selects(sts.selector, pod.labels)
+                for pod in self.pods.list_orphans(sts.name)
+            )
+            and any(self._is_recorded_for_another(pod, sts) for pod in pods)
         )
+
+    def _is_recorded_for_another(self, pod: Pod, sts: StatefulSet) -> bool:
+        try:
+            record = read_downscale_record(pod, self.server_time())
+        except InvalidInput:
+            return False
+        return record is not None and record.set_uid not in (Uid(""), sts.uid)
 
     def _find_record(self, sts: StatefulSet, key: Key, at: datetime) -> datetime | None:
         if sts.replicas > key.replicas_to:

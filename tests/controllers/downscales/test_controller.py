@@ -294,6 +294,62 @@ async def test_li05_a_set_that_adopts_prepared_pods_tells_them(
         await come_to_rest(world)
 
 
+STRAYS = {
+    "zone-a-debug": "a copy by kubectl debug",
+    "zone-a-9x": "no ordinal",
+    "zone-a-01": "leading zero",
+    "zone-a-9": "not adopted yet",
+}
+
+
+def _put_stray(world: World, name: str) -> None:
+    """Create a pod by hand, with the labels of zone a."""
+    stray = copy.deepcopy(world.client.objects["pods", "zone-a-0"])
+    meta = part(stray, "metadata")
+    meta |= {"name": name, "uid": "uid-stray", "ownerReferences": [], "annotations": {}}
+    world.client.put("pods", stray)
+    world.sync()
+
+
+@pytest.mark.parametrize("is_set_terminating", [False, True])
+@pytest.mark.parametrize("name", STRAYS, ids=STRAYS.values())
+@in_virtual_time
+async def test_si11_a_stray_pod_hides_no_downscale_of_an_earlier_process(
+    name: str, is_set_terminating: bool
+) -> None:
+    """SI-11, LI-05: the records name the set itself, which takes over no pods of another."""
+    world = three_zones(a=WAIT, b=WAIT)
+    assert (await world.send_request("zone-a", 3)).is_allowed
+    if is_set_terminating:
+        one = world.client.objects["statefulsets", "zone-a"]
+        part(one, "metadata")["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+    _put_stray(world, name)
+    world.restart()
+    async with world.controlling():
+        await world.pass_time(12)
+        verdict = await world.send_request("zone-b", 3)
+        assert verdict.reason.code is Code.OTHER_DOWNSCALE_UNDERWAY
+        await world.pass_time(SOON.total_seconds())
+        assert sorted({*world.calls.names("DELETE")}) == list(GOING)
+        await come_to_rest(world)
+
+
+@pytest.mark.parametrize("name", [*STRAYS][:2], ids=[*STRAYS.values()][:2])
+@in_virtual_time
+async def test_li05_a_set_that_takes_over_pods_awaits_none_that_it_never_adopts(name: str) -> None:
+    """LI-05: what it has adopted is told all the same."""
+    world = three_zones()
+    async with granted(world):
+        await world.pass_time(5)
+        one = world.client.objects.pop(("statefulsets", "zone-a"))
+        await world.watch()
+        await _adopt(world, one, Uid("uid-new"), 5)
+        _put_stray(world, name)
+        await world.pass_time(120)
+        assert sorted({call.pod for call in world.calls.confirmed[2:]}) == list(GOING)
+        await come_to_rest(world)
+
+
 @in_virtual_time
 async def test_a_record_that_fails_does_not_delay_a_cancel() -> None:
     """LI-05, D-18: 5 to 2 failed, 5 to 4 happened and cannot be recorded; 2 and 3 are called."""
