@@ -33,9 +33,14 @@ from rollout_operator.telemetry.logs import log
 
 # To make volumes larger takes minutes; a zone that is removed for good holds the others no longer.
 COUNTS_FOR: Final = timedelta(minutes=10)
-# Any client that may label a StatefulSet adds records. Beyond this, the oldest record of the
-# StatefulSet with the most is forgotten: one that is labelled again and again displaces no other.
+# Any client that may label a StatefulSet adds records, each with its labels and annotations. Beyond
+# this many, or this much, the oldest record of the StatefulSet that takes most is forgotten: one
+# that is labelled again and again displaces no other.
 MOST_DEPARTED: Final = 1024
+MOST_BYTES: Final = 16 << 20
+# Of a record, and of each entry of its mappings, beside the text; as measured.
+_RECORD_BYTES: Final = 1024
+_ENTRY_BYTES: Final = 200
 # So many of a StatefulSet's records are matched with all policies at each change of a pod.
 _MOST_MATCHED: Final = 16
 # By then the watch of pods has caught up with that of StatefulSets.
@@ -63,6 +68,7 @@ class _Departed(NamedTuple):
     sts: StatefulSet
     """As it was when it belonged to the scope."""
     at: timedelta
+    size: int
 
 
 class _JustLeft(NamedTuple):
@@ -73,6 +79,7 @@ class _JustLeft(NamedTuple):
     version: str
     """Of the change by which it left: what is older was the case before."""
     at: timedelta
+    size: int
 
 
 class _Read(NamedTuple):
@@ -215,32 +222,41 @@ class DepartedZones:
         is_whole = self._measure(sts).is_whole and self._age() <= SNAPSHOT_LIMIT
         if is_whole:
             version = self._sets.find_deletion(old.uid) if new is None else new.resource_version
-            self._just_left[sts.name] = _JustLeft(sts, scopes, version, now)
+            self._just_left.pop(sts.name, None)
+            self._just_left[sts.name] = _JustLeft(sts, scopes, version, now, _measure_size(sts))
+            excess = sum(left.size for left in self._just_left.values()) - MOST_BYTES
             for name, left in list(self._just_left.items()):
-                if now - left.at >= LATEST:
+                if excess > 0 or now - left.at >= LATEST:
                     del self._just_left[name]
+                    excess -= left.size
         else:
             self._add(sts, scopes, now)
         return not is_whole
 
     def _add(self, sts: StatefulSet, scopes: Iterable[_Scope], at: timedelta) -> None:
-        departed = self._records.pop(sts.name, {})
-        departed.update((scope, _Departed(_without_status(sts), at)) for scope in scopes)
+        departed, size = self._records.pop(sts.name, {}), _measure_size(sts)
+        departed.update((scope, _Departed(_without_status(sts), at, size)) for scope in scopes)
         self._records[sts.name] = departed
         self._notify(departed)
 
     def _forget_surplus(self) -> None:
-        surplus = len(self) - MOST_DEPARTED
-        if surplus <= 0:
+        sizes = [record.size for departed in self._records.values() for record in departed.values()]
+        surplus, excess = len(sizes) - MOST_DEPARTED, sum(sizes) - MOST_BYTES
+        if surplus <= 0 and excess <= 0:
             return
-        # With how many newer records each StatefulSet has; the sort is stable, the oldest first.
-        records = [
-            (len(departed) - place, name, scope)
-            for name, departed in self._records.items()
-            for place, scope in enumerate(departed)
-        ]
-        for _, name, scope in sorted(records, key=lambda record: -record[0])[:surplus]:
-            del self._records[name][scope]
+        # With what each takes with the newer records of its StatefulSet; the sort is stable, the
+        # oldest first.
+        records = list[tuple[int, str, _Scope]]()
+        for name, departed in self._records.items():
+            taken = 0
+            for scope, record in reversed(departed.items()):
+                taken += record.size
+                records.append((taken, name, scope))
+        for _, name, scope in sorted(records, key=lambda record: -record[0]):
+            if surplus <= 0 and excess <= 0:
+                break
+            surplus -= 1
+            excess -= self._records[name].pop(scope).size
             if not self._records[name]:
                 del self._records[name]
 
@@ -412,6 +428,16 @@ def _imagine(
         selector={key: value for key, value in shared.items() if key != REVISION_LABEL},
         first_ordinal=first,
         replicas=max(known, default=first) + 1 - first,
+    )
+
+
+def _measure_size(sts: StatefulSet) -> int:
+    """Return about how many bytes of memory a StatefulSet takes."""
+    mappings = (sts.labels, sts.annotations, sts.selector)
+    return _RECORD_BYTES + sum(
+        _ENTRY_BYTES + len(key) + len(value)
+        for mapping in mappings
+        for key, value in mapping.items()
     )
 
 

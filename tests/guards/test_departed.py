@@ -1,5 +1,6 @@
 """Which zones count still that have left, in whatever order watches tell of it (SI-26)."""
 
+import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Final
@@ -378,6 +379,49 @@ def test_si26_a_set_that_is_labelled_again_and_again_is_matched_with_policies_a_
     world.play(step)
     assert len(matched) <= 100 * 60
     assert set(woken) == {"p7"}
+
+
+def make_fat(number: int, replicas: int = 3, **changes: object) -> StatefulSet:
+    """Return a StatefulSet with about as much text as is kept of labels; none of it is shared."""
+    labels = {f"{'k' * 200}/{number}-{label}": f"{number:060}" for label in range(120)}
+    given = {"ready_replicas": 0, "resource_version": f"{number}", **changes}
+    return sts("b", replicas, labels={**labels, GROUP_LABEL: f"g{number}"}, **given)
+
+
+def relabel(world: World, number: int) -> None:
+    world.show(make_fat(number))
+
+
+def delete_short(world: World, number: int) -> None:
+    delete_fat(world, make_fat(number, name=f"zone-{number}", uid=Uid(f"{number}")))
+
+
+def delete_whole(world: World, number: int) -> None:
+    delete_fat(world, make_fat(number, 0, name=f"zone-{number}", uid=Uid(f"{number}")))
+
+
+def delete_fat(world: World, fat: StatefulSet) -> None:
+    world.show(fat)
+    for old, new in world.sets.remove(replace(fat, resource_version=f"{fat.resource_version}0")):
+        world.departed.on_set(old, new)
+
+
+@pytest.mark.parametrize("churn", [relabel, delete_short, delete_whole])
+def test_si26_the_memory_is_bounded_whatever_labels_hold(
+    churn: Callable[[World, int], None],
+) -> None:
+    """D-68: the small records of others stay, though they are the oldest."""
+    world = World()
+    world.play("down 1, delete")
+    tracemalloc.start()
+    try:
+        for number in range(1000, 2000):
+            churn(world, number)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 24 << 20
+    assert world.outline()[0] == "ingester 2/3 600s"
 
 
 LARGEST: Final = 2**31 - 1
