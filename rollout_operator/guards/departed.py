@@ -163,6 +163,8 @@ class DepartedZones:
     def on_set(self, old: AnySet | None, new: AnySet | None) -> None:
         """Take over a StatefulSet that came, changed or went, before its newcomers are lost."""
         begins_to_go = _is_terminating(new) and not _is_terminating(old)
+        if old is None and new is not None and self._list_groups_left_last(new.name):
+            self._leave_behind(set(), self._find_scopes(new), new.name)
         if old is not None and (new is None or begins_to_go or new.labels != old.labels):
             before, after = self._find_scopes(old), set[_Scope]()
             if new is not None:
@@ -191,9 +193,11 @@ class DepartedZones:
         """Count in the group that a zone joins the short zones of the group that it has left.
 
         When a group is renamed, its zones move one after the other: the short one perhaps last.
+        Their labels may be taken off first, or they are deleted and created anew.
         """
-        before = [scope for scope in left if scope[0] == GROUP]
         groups = [scope for scope in joined if scope[0] == GROUP]
+        before = [scope for scope in left if scope[0] == GROUP]
+        before = before or self._list_groups_left_last(mover, but=groups)
         if not groups:
             return
         for departed in list(self._records.values()):
@@ -206,6 +210,22 @@ class DepartedZones:
                 if sts.name != mover:
                     self._leave(groups, sts, sts)
         self._forget_surplus()
+
+    def _list_groups_left_last(self, name: str, but: Sequence[_Scope] = ()) -> list[_Scope]:
+        """Return the group that a StatefulSet of this name was in until lately."""
+        just, records, now = (
+            self._just_left.get(name),
+            self._records.get(name),
+            self._clock.elapsed(),
+        )
+        left: Iterable[_Scope] = ()
+        if just is not None and now - just.at < LATEST:
+            left = just.scopes
+        elif records:
+            at = max(record.at for record in records.values())
+            if now - at < COUNTS_FOR:
+                left = [scope for scope, record in records.items() if record.at == at]
+        return [scope for scope in left if scope[0] == GROUP and scope not in but]
 
     def on_left(self, scopes: Iterable[_Scope], old: AnySet, new: AnySet | None) -> bool:
         """Record that a StatefulSet has left these scopes, if it is short; return whether it is."""

@@ -132,9 +132,7 @@ class World:
             case "accepted":
                 self.going[Uid(f"uid-a-{words[0]}")] = Deletion.ACCEPTED
             case "follow":
-                self.show(sts("b", 0, resource_version=version))
-                moved = sts("b", 0, resource_version=f"{version}0", labels=LABELS[words[0]])
-                self.show(moved)
+                self.follow(words)
             case "newcomers":
                 pods = frozenset(Uid(f"uid-a-{ordinal}") for ordinal in range(int(words[0]), 3))
                 self.newcomers = Newcomers(used=int(words[0]), generation=1, pods=pods)
@@ -146,6 +144,23 @@ class World:
                 self.clock.jump(SPANS[words[0]])
             case _:
                 raise ValueError(verb)
+
+    def follow(self, words: Iterable[str]) -> None:
+        """Have zone b, which is whole, get one label after another, or be deleted and renewed."""
+        moved = sts("b", 0, resource_version=f"{self.version}")
+        self.show(moved)
+        for word in words:
+            self.version += 1
+            moved = replace(moved, resource_version=f"{self.version}")
+            if word in SPANS:
+                self.clock.jump(SPANS[word])
+            elif word == "delete":
+                for old, new in self.sets.remove(moved):
+                    self.departed.on_set(old, new)
+                moved = replace(moved, uid=Uid("uid-b-new"))
+            else:
+                moved = replace(moved, labels=LABELS[word])
+                self.show(moved)
 
     def remove_pods(self, ordinals: Iterable[str], version: str = "") -> None:
         for ordinal in ordinals:
@@ -219,6 +234,18 @@ and it moves, too
   down 1, follow other, label other | ingester 2/3 600s
 another zone leaves all groups
   down 1, follow none | none
+its label is taken off, and it gets another
+  down 1, follow none other | other 2/3 600s
+or it is created anew with another
+  down 1, follow delete other | other 2/3 600s
+its label is taken off, and put back
+  down 1, follow none back | none
+both labels are off, and one zone gets another
+  down 1, label none, follow none other | ingester 2/3 600s | other 2/3 600s
+it is back, and moves on in two steps
+  down 1, follow none back none other | other 2/3 600s
+it was in no group for long
+  down 1, follow none lag other | none
 it is gone when another zone moves to another group
   down 1, delete, orphan, wait moment, follow other | ingester 2/3 599s | other 2/3 599s
 its label is off when another zone moves
