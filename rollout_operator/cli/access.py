@@ -75,7 +75,7 @@ SERVICE: Final = Flag(
     " NAME:PORT, or NAMESPACE/NAME:PORT in another namespace; empty does not read it (default:"
     " search for the Service).",
 )
-INSPECTION_FLAGS: Final[tuple[Flag[Any], ...]] = (GROUP, *ACCESS_FLAGS)
+INSPECTION_FLAGS: Final[tuple[Flag[Any], ...]] = (GROUP, *ACCESS_FLAGS, SERVICE)
 # How an object is named: `group/NAME` or `group NAME`.
 GROUP_WORDS: Final = ("group", "groups")
 POLICY_WORDS: Final = ("multiazrollout", "multiazrollouts", "mazr")
@@ -215,8 +215,8 @@ class ClusterInspector:
     client: Client
     namespace: str
     """Empty: all namespaces that have groups."""
-    service: str | None = ""
-    """None: search for it."""
+    service: str | None
+    """Empty: none; None: search for it."""
     named: Named = NOTHING
     _inspectors: dict[str, Inspector] = field(default_factory=dict)
 
@@ -254,15 +254,15 @@ def be_quiet() -> None:
 async def open_inspector(
     arguments: ParsedArguments,
     *,
-    service: str | None = "",
     is_everywhere: bool = False,
     named: Named = NOTHING,
+    asks_operator: bool = True,
 ) -> AsyncIterator[ClusterInspector]:
-    """Connect to the cluster that the arguments choose; `service` as for `ClusterInspector`.
-
-    Raises ConfigError.
-    """
+    """Connect to the cluster and the operator that the arguments choose. Raises ConfigError."""
     access = choose_access(arguments)
+    service = arguments.value(SERVICE) if arguments.has(SERVICE) else None
+    if not asks_operator:
+        service = ""
     async with open_client(access) as client:
         namespace = "" if is_everywhere else access.namespace
         yield ClusterInspector(client, namespace, service, named)

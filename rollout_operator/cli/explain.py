@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from rollout_operator.cli.access import (
     ACCESS_FLAGS,
     GROUP_WORDS,
     POLICY_WORDS,
+    SERVICE,
     Named,
     be_quiet,
     describe_miss,
@@ -36,7 +37,7 @@ from rollout_operator.cli.render import (
     wrap_text,
 )
 from rollout_operator.config.checks import render_entries
-from rollout_operator.config.grammar import ParsedArguments, UsageError, parse_mixed
+from rollout_operator.config.grammar import Flag, ParsedArguments, UsageError, parse_mixed
 from rollout_operator.model.description import Description, Explanation
 from rollout_operator.model.names import ExitCode, InvalidInput
 from rollout_operator.model.objects import Group
@@ -78,6 +79,7 @@ _KINDS: Final = {
     **dict.fromkeys(POLICY_WORDS, ExplainedKind.POLICY),
     **{word: kind for kind in _RELEASE_KINDS for word in (f"{kind}", f"{kind}s")},
 }
+_FLAGS: Final[tuple[Flag[Any], ...]] = (*ACCESS_FLAGS, SERVICE)
 _HEAD: Final = """\
 Usage: rollout-operator explain POD|STATEFULSET [flags]
        rollout-operator explain pod/NAME|sts/NAME|group/NAME|mazr/NAME [flags]
@@ -107,7 +109,7 @@ class ExplainedObject(msgspec.Struct, frozen=True):
 
 def run(arguments: Sequence[str]) -> int:
     """Explain one object; return the exit code. Raises HelpRequested and OperatorError."""
-    parsed = parse_mixed(ACCESS_FLAGS, arguments)
+    parsed = parse_mixed(_FLAGS, arguments)
     target = read_target(parsed.leftovers)
     be_quiet()
     asyncio.run(_run(parsed, target, read_output(sys.stdout, os.environ)))
@@ -116,7 +118,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def render_usage() -> str:
     """Return the help text."""
-    return f"{_HEAD}Flags:\n{''.join(render_entries(ACCESS_FLAGS))}{_FOOT}"
+    return f"{_HEAD}Flags:\n{''.join(render_entries(_FLAGS))}{_FOOT}"
 
 
 def read_target(arguments: Sequence[str]) -> ExplainedObject:
@@ -140,7 +142,9 @@ def read_target(arguments: Sequence[str]) -> ExplainedObject:
 
 
 async def _run(arguments: ParsedArguments, target: ExplainedObject, output: OutputStream) -> None:
-    async with open_inspector(arguments) as inspector:
+    # What it says of releases is in their objects.
+    asks_operator = target.kind not in _RELEASE_KINDS
+    async with open_inspector(arguments, asks_operator=asks_operator) as inspector:
         [seen] = await inspector.inspect()
     width = output.width()
     output.write(await draw_explanation(seen, target, StatusLayout(width=width)), width)
@@ -150,6 +154,15 @@ async def draw_explanation(
     seen: Inspection, target: ExplainedObject, layout: StatusLayout
 ) -> list[Line]:
     """Return the explanation as lines. Raises InvalidInput where nothing has that name."""
+    lines = await _draw_target(seen, target, layout)
+    remarks = (text for text in seen.remarks if text != seen.observed.unread_budgets)
+    unread = (wrap_text(text, layout, style=Style.YELLOW) for text in remarks)
+    return [*lines, *(line for remark in unread for line in remark)]
+
+
+async def _draw_target(
+    seen: Inspection, target: ExplainedObject, layout: StatusLayout
+) -> list[Line]:
     description, wide = seen.description, replace(layout, is_wide=True)
     if target.kind is ExplainedKind.POLICY:
         for policy in description.list_policies():
@@ -162,9 +175,7 @@ async def draw_explanation(
                 return [*draw_group(group, description.now, wide)]
         raise describe_miss([description], Named(group=target.name))
     if target.kind not in {None, ExplainedKind.POD, ExplainedKind.SET}:
-        lines = _draw_of_releases(description, target, wide)
-        unread = (wrap_text(text, layout, style=Style.YELLOW) for text in seen.remarks)
-        return [*lines, *(line for remark in unread for line in remark)]
+        return _draw_of_releases(description, target, wide)
     return await _draw_pods(seen, target, layout)
 
 
@@ -239,6 +250,8 @@ async def _draw_eviction(
     if pod is None:
         return []
     held = await seen.assess_eviction(pod)
+    if held is None and seen.observed.unread_budgets:
+        return [*wrap_text(f"eviction: {seen.observed.unread_budgets}", layout, style=Style.YELLOW)]
     if held is None:
         return [(("eviction: no zone-aware budget refuses it", Style.GREEN),)]
     return [*wrap_text(f"eviction: {held.text} [{held.code}]", layout)]

@@ -16,7 +16,6 @@ from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.cli.access import (
     GROUP,
     INSPECTION_FLAGS,
-    SERVICE,
     ClusterInspector,
     be_quiet,
     open_inspector,
@@ -80,7 +79,6 @@ STATUS_FLAGS: Final[tuple[Flag[Any], ...]] = (
     _OUTPUT,
     _EVERYWHERE,
     *INSPECTION_FLAGS,
-    SERVICE,
 )
 # Between two reads with -w, which the API server answers from its cache.
 _EVERY: Final = timedelta(seconds=2)
@@ -127,7 +125,6 @@ async def show(arguments: ParsedArguments, output: OutputStream) -> None:
     is_everywhere = arguments.value(_EVERYWHERE)
     async with open_inspector(
         arguments,
-        service=arguments.value(SERVICE) if arguments.has(SERVICE) else None,
         is_everywhere=is_everywhere,
         named=read_named(arguments.leftovers, group=arguments.value(GROUP)),
     ) as inspector:

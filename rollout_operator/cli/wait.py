@@ -167,7 +167,7 @@ def render_usage() -> str:
 
 
 async def _run(arguments: ParsedArguments, named: Named) -> ExitCode:
-    async with open_inspector(arguments) as inspector:
+    async with open_inspector(arguments, asks_operator=not named.release) as inspector:
 
         async def inspect() -> Inspection:
             return (await inspector.inspect())[0]

@@ -168,6 +168,8 @@ class ObservedNamespace:
         self.sets = StatefulSetStore()
         self.pods = PodStore()
         self.budgets = BudgetCatalog(metrics)
+        self.unread_budgets = ""
+        """Why no budget could be read; empty where all were."""
         self.policies = PolicyStore()
         self._owners = Owners(self.policies, self.sets, clock)
         in_flight = InFlight(self.pods, OwnDeletes(self.pods, clock), clock)
@@ -504,13 +506,17 @@ class Inspector:
             self._list_policies(lister, remarks),
         )
         pods, budgets = await both(
-            lister.list_all(PODS, namespace, decode_pod), self._list_budgets(lister, remarks)
+            lister.list_all(PODS, namespace, decode_pod), self._list_budgets(lister)
         )
         now = self._client.server_time() or self._clock.now()
         seen = ObservedNamespace(self._client, namespace, self._clock, self._metrics, now)
         seen.sets.replace_all(sets)
         seen.pods.replace_all(pods)
         seen.policies.replace_all(policies)
+        if isinstance(budgets, str):
+            seen.unread_budgets = budgets
+            remarks.append(budgets)
+            return seen
         for budget in budgets:
             seen.take_budget(budget)
         return seen
@@ -519,14 +525,14 @@ class Inspector:
         scales = await self._scales.read(list_references(zone.sts for zone in group.zones))
         return await seen.plan(group, plan_scaling(ScalingSnapshot(group=group, scales=scales)))
 
-    async def _list_budgets(self, lister: Lister, remarks: list[str]) -> Sequence[AnyBudget]:
+    async def _list_budgets(self, lister: Lister) -> Sequence[AnyBudget] | str:
+        """Return the budgets, or why they could not be read."""
         try:
             return await lister.list_all(ZONE_BUDGETS, self._namespace, decode_budget)
         except NotFound:
             return ()  # the kind is not installed: then there is none
         except ApiError as error:
-            remarks.append(f"budgets are left out: {error}")
-            return ()
+            return f"budgets are left out: {error}"
 
     async def _list_policies(
         self, lister: Lister, remarks: list[str]

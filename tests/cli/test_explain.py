@@ -1,5 +1,8 @@
 """`explain`: one pod or StatefulSet, by any of its names (D-76)."""
 
+import asyncio
+from pathlib import Path
+
 import msgspec
 import pytest
 from rollout_lab.zones import ZoneSpec, three_zones
@@ -14,7 +17,9 @@ from rollout_operator.cli.main import main
 from rollout_operator.cli.render import StatusLayout, render_line
 from rollout_operator.config.grammar import UsageError
 from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject
-from rollout_operator.model.names import GROUP_LABEL, ExitCode, InvalidInput
+from rollout_operator.model.names import GROUP_LABEL, ApiError, Denied, ExitCode, InvalidInput
+from tests.cli.test_status import EMPTY, write_config
+from tests.kube.fake_api import FakeApi, reply
 from tests.operator.diagnosis.inspected import ObservedCluster, observed_cluster
 from tests.operator.diagnosis.test_inspect import requesting
 from tests.virtual_time import VirtualClock, in_virtual_time
@@ -93,6 +98,56 @@ async def test_si26_what_only_the_operator_knows_of_a_zone_that_has_left() -> No
         )
         assert text[-1].startswith("eviction: 1 pod not ready")
         assert text[-1].endswith("[zone_left_short]")
+
+
+@pytest.mark.parametrize("is_reached", [False, True])
+@in_virtual_time
+async def test_an_eviction_is_not_called_allowed_where_budgets_may_not_be_read(
+    is_reached: bool,
+) -> None:
+    async with observed_cluster(*ZONES) as world:
+        process = world.sandbox.process()
+        process.start()
+        await process.wait_ready()
+        own = msgspec.json.encode(await process.describe())
+        answers: dict[str, bytes | ApiError] = {"services": own} if is_reached else {}
+        denied = Denied("cannot list zoneawarepoddisruptionbudgets")
+        seen = await requesting(world, zoneawarepoddisruptionbudgets=denied, **answers).inspect()
+        lines = await draw_explanation(
+            seen, read_target([f"{NAMES[1]}-0"]), StatusLayout(width=800)
+        )
+        text = [render_line(line, 800, is_coloured=False) for line in lines]
+        assert text[2] == f"eviction: budgets are left out: {denied}"
+        assert text[3:] == [] if is_reached else text[3].startswith("operator not reached: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "is_asked"),
+    [
+        (["explain", "a-0"], True),
+        (["explain", "group/a"], True),
+        (["explain", "mazr/a"], True),
+        (["explain", "a-0", "-service="], False),
+        (["explain", "rollout/a"], False),
+        (["wait"], True),
+        (["wait", "group/a"], True),
+        (["wait", "-service=", "group/a"], False),
+        (["wait", "rollout/a"], False),
+        (["status"], True),
+        (["status", "-service="], False),
+    ],
+)
+async def test_the_operator_is_asked_what_only_it_knows(
+    tmp_path: Path, words: list[str], is_asked: bool
+) -> None:
+    """D-76, SI-26: as by `status`; of releases it knows no more than their objects say."""
+    async with FakeApi() as server:
+        for path in ("apis/apps/v1/namespaces/mimir/statefulsets", "api/v1/namespaces/mimir/pods"):
+            server.on("GET", f"/{path}", reply(EMPTY))
+        config = write_config(tmp_path, server)
+        await asyncio.to_thread(main, [*words, f"-kubeconfig={config}"])
+        asked = any("/proxy/status.json" in request.path for request in server.requests)
+        assert asked is is_asked
 
 
 @pytest.mark.parametrize(

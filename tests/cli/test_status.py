@@ -53,8 +53,8 @@ def test_json_is_the_description() -> None:
     assert json.loads(render_json([EXAMPLE], is_everywhere=True)) == [one]
 
 
-async def run(server: FakeApi, folder: Path, *words: str) -> str:
-    """Run the command on a fake API server; return what it shows."""
+def write_config(folder: Path, server: FakeApi) -> Path:
+    """Write a kubeconfig for a fake API server and return its path."""
     file = folder / "config"
     content = {
         "current-context": "c",
@@ -62,8 +62,13 @@ async def run(server: FakeApi, folder: Path, *words: str) -> str:
         "clusters": [{"name": "k", "cluster": {"server": server.url}}],
     }
     file.write_text(yaml.safe_dump(content))
+    return file
+
+
+async def run(server: FakeApi, folder: Path, *words: str) -> str:
+    """Run the command on a fake API server; return what it shows."""
     stream = io.StringIO()
-    parsed = parse_mixed(STATUS_FLAGS, [f"-kubeconfig={file}", *words])
+    parsed = parse_mixed(STATUS_FLAGS, [f"-kubeconfig={write_config(folder, server)}", *words])
     await show(parsed, read_output(stream, {}))
     return stream.getvalue()
 
