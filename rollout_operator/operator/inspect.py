@@ -171,6 +171,8 @@ class ObservedNamespace:
         self.unread_budgets = ""
         """Why no budget could be read; empty where all were."""
         self.policies = PolicyStore()
+        self.obeys_policies = True
+        """False where the operator of the namespace says that it obeys none."""
         self._owners = Owners(self.policies, self.sets, clock)
         in_flight = InFlight(self.pods, OwnDeletes(self.pods, clock), clock)
         downscales = Downscales(clock, late_calls=timedelta(0))
@@ -229,12 +231,9 @@ class ObservedNamespace:
         return sorted(driven, key=lambda driving: driving.key)
 
     def describe_policies(
-        self, driven: Sequence[DrivenSets], *, is_switched_off: bool = False
+        self, driven: Sequence[DrivenSets]
     ) -> tuple[PolicyDescription, ...] | UnsetType:
-        """Return all policies by name; UNSET where there is none.
-
-        `is_switched_off`: the operator of the namespace says that it obeys none.
-        """
+        """Return all policies by name; UNSET where there is none."""
         plans = {driving.key: driving.plan for driving in driven}
         described: list[PolicyDescription] = []
         for policy in sorted(self.policies.list_all(), key=lambda policy: policy.name):
@@ -242,7 +241,8 @@ class ObservedNamespace:
                 described.append(describe_unreadable_policy(policy))
                 continue
             plan = plans.get(policy.policy.head.key, PolicyPlan())
-            lack = find_disobedience(policy, self.now, is_switched_off=is_switched_off)
+            is_off = not self.obeys_policies
+            lack = find_disobedience(policy, self.now, is_switched_off=is_off)
             waits = plan.waits if lack is None else (lack,)
             scope = self._owners.find(policy.name)
             described.append(describe_policy(policy, scope, waits, now=self.now, counts=plan.zones))
@@ -287,7 +287,7 @@ class ObservedNamespace:
     def _find_driver(self, group: GroupName) -> str | None:
         """Return the policy that replaces the pods of a group, as its status proves."""
         key = self._owners.find_driver(group)
-        if key is None:
+        if key is None or not self.obeys_policies:
             return None
         policy = self.policies.get(*key.split("/", 1))
         is_served = isinstance(policy, WatchedPolicy) and policy.status.observed_generation > 0
@@ -469,14 +469,14 @@ class Inspector:
             self._read(lister, remarks), _read_shown_releases(lister, self._namespace, remarks)
         )
         (seen, releases), own = await both(reading, self._fetch_own(remarks))
+        is_own = own is not None and own.operator is not None and own.operator.is_acting
+        seen.obeys_policies = own is None or not is_own or own.policies is not UNSET
         groups, driven = seen.observe(), seen.list_driven()
         planned = await gather_all(self._plan(seen, group) for group in groups.values())
-        is_own = own is not None and own.operator is not None and own.operator.is_acting
         plans = dict(zip(groups, planned, strict=True))
         if own is not None and is_own:
             plans.update(_hold_plans(plans, own))
         described = (describe_group(group, plans[name], seen.now) for name, group in groups.items())
-        obeys_none = own is not None and is_own and own.policies is UNSET
         return Inspection(
             description=Description(
                 namespace=self._namespace,
@@ -484,7 +484,7 @@ class Inspector:
                 operator=None if own is None else own.operator,
                 groups=tuple(described),
                 budgets=seen.describe_budgets(),
-                policies=seen.describe_policies(driven, is_switched_off=obeys_none),
+                policies=seen.describe_policies(driven),
                 releases=releases.describe_releases(),
                 schedules=releases.describe_schedules(),
                 health_checks=releases.describe_checks(),
@@ -492,7 +492,7 @@ class Inspector:
             own=own if is_own else None,
             groups=groups,
             plans=plans,
-            driven=driven,
+            driven=driven if seen.obeys_policies else (),
             observed=seen,
             # The operator has read what this person may not read.
             remarks=() if is_own else tuple(remarks),

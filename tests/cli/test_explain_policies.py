@@ -1,6 +1,9 @@
 """`explain` and `status` where a MultiAZRollout replaces pods, from the objects alone (D-76)."""
 
+import msgspec
 import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
 from rollout_lab.world import Sandbox
 
 from rollout_operator.cli.explain import draw_explanation, read_target
@@ -10,6 +13,7 @@ from rollout_operator.model.outcome import Code
 from rollout_operator.operator.inspect import Inspection, list_namespaces
 from tests.controllers.policies.world import PolicyWorld
 from tests.operator.diagnosis.inspected import observe_sandbox
+from tests.operator.diagnosis.test_inspect import requesting
 from tests.virtual_time import in_virtual_time
 
 
@@ -67,6 +71,28 @@ async def test_a_policy_that_no_operator_obeys_drives_nothing() -> None:
 
     (found,) = seen.description.list_policies()
     assert found.headline == "nothing has been decided yet"
+
+
+@in_virtual_time
+async def test_a_policy_drives_nothing_once_its_operator_has_lost_the_flag() -> None:
+    """MAZ-82: its status still says what it has done, and the label moves the group."""
+    async with Sandbox() as sandbox:
+        world = PolicyWorld(sandbox)
+        await world.create_zones("ab", group="db", replicas=2)
+        await world.create_policy(rollingUpdate={"intervalSeconds": 600})
+        process = await world.start()
+        await world.roll_out(letters="ab")
+        await world.sleep(60)
+        # As one without the flag describes the namespace.
+        own = replace(await process.describe(), policies=UNSET)
+        answer = msgspec.json.encode(own)
+        seen = await requesting(observe_sandbox(sandbox), services=answer).inspect()
+
+        assert (await explain(seen, "pod/db-a-0")).startswith("pod db-a-0 of group db\n")
+        assert "it goes now" in await explain(seen, "pod/db-a-0")
+        assert "[policy_not_obeyed]" in await explain(seen, "mazr/db")
+        (group,) = seen.description.groups
+        assert (group.policy, group.code) == (UNSET, Code.POD_OUTDATED)
 
 
 @in_virtual_time
