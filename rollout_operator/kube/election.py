@@ -355,7 +355,8 @@ class Election:
         return lease is not None and not lease.may_be_taken(self._me, now, self._free_after)
 
     def _record_error(self, error: Exception) -> timedelta:
-        self._error = error
+        # A time-out has no text of its own.
+        self._error = error if f"{error}" else TimeoutError("the API server does not answer")
         log.debug("Lease was not read or written", lease=self._name, err=error)
         if self._failing_since is None:
             self._failing_since = self._clock.elapsed()

@@ -653,7 +653,9 @@ REMEDIES: Final[Mapping[Code, str]] = MappingProxyType(
         Code.BUDGET_INVALID: "correct the field of the budget that the sentence names",
         Code.BUDGETS_OVERLAP: "change the selectors so that one budget selects the pod",
         Code.TOO_FEW_ZONES: "correct the selector of the budget, or the labels of the StatefulSets",
-        Code.OWNER_NOT_STATEFULSET: "correct the selector of the budget",
+        Code.OWNER_NOT_STATEFULSET: (
+            "correct the labels of the StatefulSet of the pod, or the selector of the budget"
+        ),
         Code.PARTITION_UNKNOWN: "correct podNamePartitionRegex of the budget",
         Code.BUDGET_SELECTS_NO_PODS: (
             "put the labels of the selector on spec.template.metadata.labels of the StatefulSets"

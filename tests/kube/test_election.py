@@ -242,20 +242,26 @@ async def test_d70_the_flags_say_how_often_it_is_renewed_and_for_how_long_it_cou
         assert acting == [True, False]
 
 
+@pytest.mark.parametrize(
+    ("failure", "why"),
+    [(FORBIDDEN, "forbidden"), (TimeoutError(), "the API server does not answer")],
+)
 @in_virtual_time
-async def test_d70_one_that_cannot_take_a_free_lease_says_so(lines: list[str]) -> None:
+async def test_d70_one_that_cannot_take_a_free_lease_says_so(
+    failure: Exception, why: str, lines: list[str]
+) -> None:
     """D-70, LI-01: no process acts then, and the holder that is gone is not named as the one."""
     rig = Rig()
     rig.lease.put(STRANGER)
-    rig.lease.fail_writes = FORBIDDEN
+    rig.lease.fail_writes = failure
     async with running(rig):
         await asyncio.sleep(12)
         assert rig.election.text == STRANGER
         await asyncio.sleep(80)
-        assert rig.election.text == "no process: lease lease cannot be taken: forbidden"
+        assert rig.election.text == f"no process: lease lease cannot be taken: {why}"
         said = [line for line in lines if "Lease can be neither read nor taken" in line]
         assert len(said) == 2
-        assert all("level=warn" in line and "why=forbidden" in line for line in said)
+        assert all("level=warn" in line and why in line for line in said)
         rig.lease.fail_writes = None
         await asyncio.sleep(3)
         assert rig.election.text == "this process"
