@@ -8,7 +8,7 @@ are left out, with a remark.
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
@@ -424,11 +424,9 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     async def assess_eviction(self, pod: Pod) -> Reason | Waiting | None:
         """Return the reason by which a budget would refuse to evict a pod, if any."""
         names = {state.name for state in self.observed.budgets.list_selecting(pod.labels)}
-        budgets = () if self.own is None else self.own.budgets
-        # Only the operator knows of zones that are gone.
         left = (
             wait
-            for budget in budgets
+            for budget in self.description.budgets
             for wait in budget.waits
             if budget.name in names and wait.code is Code.ZONE_LEFT_SHORT
         )
@@ -474,8 +472,10 @@ class Inspector:
         groups, driven = seen.observe(), seen.list_driven()
         planned = await gather_all(self._plan(seen, group) for group in groups.values())
         plans = dict(zip(groups, planned, strict=True))
-        if own is not None and is_own:
+        budgets = seen.describe_budgets()
+        if own is not None:
             plans.update(_hold_plans(plans, own))
+            budgets = tuple(_hold_budgets(budgets, own))
         described = (describe_group(group, plans[name], seen.now) for name, group in groups.items())
         return Inspection(
             description=Description(
@@ -483,7 +483,7 @@ class Inspector:
                 now=seen.now,
                 operator=None if own is None else own.operator,
                 groups=tuple(described),
-                budgets=seen.describe_budgets(),
+                budgets=budgets,
                 policies=seen.describe_policies(driven),
                 releases=releases.describe_releases(),
                 schedules=releases.describe_schedules(),
@@ -624,7 +624,10 @@ class Inspector:
 def _hold_plans(
     plans: Mapping[GroupName, Plan], own: Description
 ) -> Iterator[tuple[GroupName, Plan]]:
-    """Yield the plans of groups held by zones that are gone, which only the operator knows of."""
+    """Yield the plans of groups held by zones that are gone, which only the operator knows of.
+
+    A replica that does not act knows of them as well.
+    """
     for group in own.groups:
         left = tuple(
             Reason(wait.code, wait.text, wait.severity, wait.zone)
@@ -635,6 +638,19 @@ def _hold_plans(
         if left and name in plans:
             plan = plans[name]
             yield name, dataclasses.replace(plan, actions=(), waits=(*left, *plan.waits))
+
+
+def _hold_budgets(
+    budgets: Iterable[BudgetDescription], own: Description
+) -> Iterator[BudgetDescription]:
+    """Yield budgets, those that are held by zones that are gone as the operator describes them."""
+    held = {
+        budget.name: budget
+        for budget in own.budgets
+        if any(wait.code is Code.ZONE_LEFT_SHORT for wait in budget.waits)
+    }
+    for budget in budgets:
+        yield held.get(budget.name, budget)
 
 
 def _compute_age(lease: Lease, now: datetime) -> timedelta:

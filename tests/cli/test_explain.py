@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from rollout_lab.zones import ZoneSpec, three_zones
 
 from rollout_operator.cli.explain import (
@@ -17,7 +18,8 @@ from rollout_operator.cli.main import main
 from rollout_operator.cli.render import StatusLayout, render_line
 from rollout_operator.config.grammar import UsageError
 from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject
-from rollout_operator.model.names import GROUP_LABEL, ApiError, Denied, ExitCode, InvalidInput
+from rollout_operator.model.names import GROUP_LABEL, Denied, ExitCode, InvalidInput, NotFound
+from rollout_operator.model.outcome import Code
 from tests.cli.test_status import EMPTY, write_config
 from tests.kube.fake_api import FakeApi, reply
 from tests.operator.diagnosis.inspected import ObservedCluster, observed_cluster
@@ -72,9 +74,10 @@ async def test_an_eviction_that_a_budget_would_refuse_says_why() -> None:
         assert "[budget_zero]" in text
 
 
+@pytest.mark.parametrize("acts", [True, False])
 @in_virtual_time
-async def test_si26_what_only_the_operator_knows_of_a_zone_that_has_left() -> None:
-    """SI-26, D-76: read from the operator itself, for the rollout and for an eviction."""
+async def test_si26_what_only_the_operator_knows_of_a_zone_that_has_left(acts: bool) -> None:
+    """SI-26, D-76: read from a replica, for the rollout, for an eviction, and for budgets."""
     zones = [ZoneSpec(name=name, replicas=2, labels=APP, pod_labels=APP) for name in NAMES]
     async with observed_cluster(*zones) as world:
         spec: JsonObject = {"maxUnavailable": 1, "selector": {"matchLabels": dict(APP)}}
@@ -87,8 +90,13 @@ async def test_si26_what_only_the_operator_knows_of_a_zone_that_has_left() -> No
         await world.change(NAMES[0], {"metadata": {"labels": {GROUP_LABEL: None, "app": None}}})
         await world.set_image(NAMES[1])
         await VirtualClock().sleep(world.patience)
-        own = msgspec.json.encode(await process.describe())
+        described = await process.describe()
+        assert described.operator is not None
+        replica = replace(described.operator, is_acting=acts)
+        own = msgspec.json.encode(replace(described, operator=replica))
         seen = await requesting(world, services=own).inspect()
+        for one in (*seen.best.budgets, *seen.best.groups):
+            assert one.waits[0].code is Code.ZONE_LEFT_SHORT, one
         target = read_target([f"{NAMES[1]}-0"])
         lines = await draw_explanation(seen, target, StatusLayout(width=800))
         text = [render_line(line, 800, is_coloured=False) for line in lines]
@@ -110,9 +118,11 @@ async def test_an_eviction_is_not_called_allowed_where_budgets_may_not_be_read(
         process.start()
         await process.wait_ready()
         own = msgspec.json.encode(await process.describe())
-        answers: dict[str, bytes | ApiError] = {"services": own} if is_reached else {}
+        services = own if is_reached else NotFound("no Service")
         denied = Denied("cannot list zoneawarepoddisruptionbudgets")
-        seen = await requesting(world, zoneawarepoddisruptionbudgets=denied, **answers).inspect()
+        seen = await requesting(
+            world, zoneawarepoddisruptionbudgets=denied, services=services
+        ).inspect()
         lines = await draw_explanation(
             seen, read_target([f"{NAMES[1]}-0"]), StatusLayout(width=800)
         )

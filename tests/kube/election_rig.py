@@ -24,9 +24,9 @@ class StoredLease:
 
     def __init__(self) -> None:
         self.body: dict[str, Any] = {}
-        self.fail: ApiError | None = None
+        self.fail: ApiError | TimeoutError | None = None
         """Raised by every call while set."""
-        self.fail_writes: ApiError | None = None
+        self.fail_writes: ApiError | TimeoutError | None = None
         self.calls = 0
         self._version = 0
 

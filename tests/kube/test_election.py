@@ -248,7 +248,7 @@ async def test_d70_the_flags_say_how_often_it_is_renewed_and_for_how_long_it_cou
 )
 @in_virtual_time
 async def test_d70_one_that_cannot_take_a_free_lease_says_so(
-    failure: Exception, why: str, lines: list[str]
+    failure: Denied | TimeoutError, why: str, lines: list[str]
 ) -> None:
     """D-70, LI-01: no process acts then, and the holder that is gone is not named as the one."""
     rig = Rig()
