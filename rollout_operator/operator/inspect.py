@@ -475,6 +475,7 @@ class Inspector:
         budgets = seen.describe_budgets()
         if own is not None:
             plans.update(_hold_plans(plans, own))
+            driven = tuple(_hold_driven(driven, own))
             budgets = tuple(_hold_budgets(budgets, own))
         described = (describe_group(group, plans[name], seen.now) for name, group in groups.items())
         return Inspection(
@@ -629,15 +630,30 @@ def _hold_plans(
     A replica that does not act knows of them as well.
     """
     for group in own.groups:
-        left = tuple(
-            Reason(wait.code, wait.text, wait.severity, wait.zone)
-            for wait in group.waits
-            if wait.code is Code.ZONE_LEFT_SHORT
-        )
+        left = _list_left(group.waits)
         name = GroupName(group.name)
         if left and name in plans:
             plan = plans[name]
             yield name, dataclasses.replace(plan, actions=(), waits=(*left, *plan.waits))
+
+
+def _hold_driven(driven: Iterable[DrivenSets], own: Description) -> Iterator[DrivenSets]:
+    """Yield what policies drive, held by zones that are gone as groups are."""
+    policies = () if own.policies is UNSET else own.policies
+    held = {policy.title: _list_left(policy.waits) for policy in policies}
+    for driving in driven:
+        left = held.get(driving.key, ())
+        plan = replace(driving.plan, action=None, waits=left) if left else driving.plan
+        yield replace(driving, plan=plan)
+
+
+def _list_left(waits: Iterable[Waiting]) -> tuple[Reason, ...]:
+    """Return the reasons that name zones that are gone."""
+    return tuple(
+        Reason(wait.code, wait.text, wait.severity, wait.zone)
+        for wait in waits
+        if wait.code is Code.ZONE_LEFT_SHORT
+    )
 
 
 def _hold_budgets(

@@ -95,8 +95,9 @@ async def test_si26_what_only_the_operator_knows_of_a_zone_that_has_left(acts: b
         replica = replace(described.operator, is_acting=acts)
         own = msgspec.json.encode(replace(described, operator=replica))
         seen = await requesting(world, services=own).inspect()
-        for one in (*seen.best.budgets, *seen.best.groups):
-            assert one.waits[0].code is Code.ZONE_LEFT_SHORT, one
+        waits = [one.waits[0].code for one in seen.best.budgets]
+        waits += [one.waits[0].code for one in seen.best.groups]
+        assert waits == [Code.ZONE_LEFT_SHORT] * 2
         target = read_target([f"{NAMES[1]}-0"])
         lines = await draw_explanation(seen, target, StatusLayout(width=800))
         text = [render_line(line, 800, is_coloured=False) for line in lines]

@@ -95,6 +95,35 @@ async def test_a_policy_drives_nothing_once_its_operator_has_lost_the_flag() -> 
         assert (group.policy, group.code) == (UNSET, Code.POD_OUTDATED)
 
 
+@pytest.mark.parametrize("acts", [True, False])
+@in_virtual_time
+async def test_si26_a_policy_is_held_by_a_zone_that_only_the_operator_knows_of(acts: bool) -> None:
+    """SI-26, D-76: also by a replica that does not act."""
+    async with Sandbox() as sandbox:
+        world = PolicyWorld(sandbox)
+        await world.create_zones("abc", group="db", replicas=2)
+        await world.create_policy()
+        process = await world.start()
+        sandbox.cluster.fail_pod("db-a-1")
+        await world.sleep(5)
+        await world.delete_set("db-a")
+        await world.roll_out(letters="bc")
+        await world.sleep(20)
+        described = await process.describe()
+        assert described.operator is not None
+        replica = replace(described.operator, is_acting=acts)
+        answer = msgspec.json.encode(replace(described, operator=replica))
+        seen = await requesting(observe_sandbox(sandbox), services=answer).inspect()
+
+        for target in ("pod/db-b-0", "sts/db-b", "mazr/db"):
+            text = await explain(seen, target)
+            assert "[zone_left_short]" in text, text
+            assert "it goes now" not in text
+        # As `wait` reads it.
+        [driving] = seen.driven
+        assert [wait.code for wait in driving.plan.waits] == [Code.ZONE_LEFT_SHORT]
+
+
 @in_virtual_time
 async def test_all_namespaces_are_those_with_policies_as_well() -> None:
     async with Sandbox() as sandbox:
