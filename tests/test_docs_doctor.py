@@ -1,6 +1,11 @@
 """`docs/commands.md` says of each finding what the command says, and of flags what there is."""
 
+import re
+
+import pytest
+
 from rollout_operator.cli.doctor import OUTPUT, STRICT, render_usage
+from rollout_operator.cli.main import COMMANDS
 from rollout_operator.planning.doctor import CHECKS
 from rollout_operator.planning.doctor_remedies import render_table
 from tests.code_rules import ROOT
@@ -11,6 +16,17 @@ PAGE = (ROOT / "docs/commands.md").read_text()
 def test_the_table_of_findings_is_that_of_the_code() -> None:
     begin, end = "compared by a test -->\n", "<!-- end of findings -->"
     assert PAGE.partition(begin)[2].partition(end)[0] == render_table()
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["README.md", "SECURITY.md", "CONTRIBUTING.md", "docs/**/*.md", "charts/**/NOTES.txt"],
+)
+def test_commands_that_are_named_have_a_row_in_the_help(path: str) -> None:
+    """The old names of tasks of `admin` still work, but neither help nor completion shows them."""
+    text = "\n".join(page.read_text() for page in sorted(ROOT.glob(path)))
+    named = re.findall(r"(?:`|^\$ |^ {3,})rollout-operator ([a-z][\w-]*)", text, re.MULTILINE)
+    assert {*named} - {command.name for command in COMMANDS} == set()
 
 
 def test_the_number_of_checks_and_the_flags_are_reported() -> None:

@@ -67,7 +67,8 @@ from rollout_operator.telemetry import logs
 
 _GROUPS: Final = (ZONE_BUDGETS.group, MULTI_AZ_ROLLOUTS.group)
 # Beside the files in manifests/crds.
-_NO_OBJECT: Final = "kustomization.yaml"
+_NO_OBJECT: Final = "kustomization"
+_SUFFIXES: Final = (".yaml", ".yml")
 
 # The operator writes its CA into what we delete: it may be faster a few times, not for ever.
 _MOST_ATTEMPTS: Final = 5
@@ -147,8 +148,9 @@ def run(arguments: Sequence[str]) -> int:
     if arguments and (task := _TASKS.get(arguments[0])):
         task(arguments[1:])
         return ExitCode.DONE
-    parse_arguments((), arguments)
-    raise UsageError(f"name a task: {', '.join(_TASKS)}")
+    parsed = parse_mixed((*ACCESS_FLAGS, DRY_RUN, *_OF_THE_OPERATOR), arguments)
+    wrong = f", not {quote(parsed.leftovers[0])}" if parsed.leftovers else ""
+    raise UsageError(f"name first one task: {', '.join(_TASKS)}{wrong}")
 
 
 def render_usage() -> str:
@@ -189,7 +191,7 @@ def read_definitions(folder: Path) -> list[Definition]:
         files = [
             path
             for path in sorted(folder.iterdir())
-            if path.suffix == ".yaml" and path.name != _NO_OBJECT
+            if path.suffix in _SUFFIXES and path.stem != _NO_OBJECT
         ]
         texts = {path: _read(path) for path in files}
     except OSError as error:

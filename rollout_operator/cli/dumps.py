@@ -132,12 +132,17 @@ def _parse(text: str) -> list[object]:
         _check_structure(text)
         return list(yaml.load_all(text, _LOADER))
     except yaml.MarkedYAMLError as error:
-        lines = text.rstrip().count("\n")
-        is_cut = error.problem_mark is not None and error.problem_mark.line >= lines
-        why = f"; {_CUT}" if is_cut else ""
-        raise BadDump(f"the input is not YAML{_place(error.problem_mark)}{why}: {HINT}") from None
+        mark = error.problem_mark
+        why = f"; {_CUT}" if mark is not None and _is_at_end(mark, text) else ""
+        raise BadDump(f"the input is not YAML{_place(mark)}{why}: {HINT}") from None
     except (yaml.YAMLError, ValueError):
         raise BadDump(f"the input is not YAML: {HINT}") from None
+
+
+def _is_at_end(mark: _Mark, text: str) -> bool:
+    """Return whether nothing is left to read at a place."""
+    lines = text.rstrip().split("\n")
+    return (mark.line, mark.column) >= (len(lines) - 1, len(lines[-1]))
 
 
 def _join_fields(fields: list[tuple[str, object]]) -> dict[str, object]:

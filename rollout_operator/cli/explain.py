@@ -41,6 +41,7 @@ from rollout_operator.config.grammar import Flag, ParsedArguments, UsageError, p
 from rollout_operator.model.description import Description, Explanation
 from rollout_operator.model.names import ExitCode, InvalidInput
 from rollout_operator.model.objects import Group
+from rollout_operator.model.units import quote
 from rollout_operator.operator.inspect import Inspection
 from rollout_operator.planning.explain import (
     explain_driven_pod,
@@ -128,15 +129,11 @@ def read_target(arguments: Sequence[str]) -> ExplainedObject:
         kind, name = arguments
     elif len(arguments) == 1 and not slash:
         return ExplainedObject(kind)
-    if not name:
+    if not name or kind.lower() not in _KINDS:
+        wrong = f", not {quote(kind)}" if name else ""
         raise UsageError(
             "name one object: NAME of a pod or StatefulSet, or KIND/NAME, where KIND is pod, sts,"
-            f" group, mazr, {', '.join(_RELEASE_KINDS[:-1])} or {_RELEASE_KINDS[-1]}"
-        )
-    if kind.lower() not in _KINDS:
-        raise UsageError(
-            f"{kind} is neither a pod nor a StatefulSet, nor a MultiAZRollout or a Rollout: write"
-            f" pod/{name}, sts/{name}, group/{name}, mazr/{name} or rollout/{name}"
+            f" group, mazr, {', '.join(_RELEASE_KINDS[:-1])} or {_RELEASE_KINDS[-1]}{wrong}"
         )
     return ExplainedObject(name, _KINDS[kind.lower()])
 

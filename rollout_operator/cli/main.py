@@ -92,8 +92,8 @@ class NotInstalled(OperatorError):
     """The command is part of another distribution, which is not there."""
 
     def __init__(self, command: Command) -> None:
-        what = f"{PROGRAM}[{command.extra}]=={__version__}"
-        super().__init__(f"{command.name} is not installed: pip install '{what}'")
+        what = f"'{PROGRAM}[{command.extra}]=={__version__}', or ./{command.extra} in a checkout"
+        super().__init__(f"{command.name} is not installed: pip install {what}")
 
 
 class UnknownCommand(UsageError):

@@ -24,6 +24,7 @@ from rollout_operator.model.diagnosis import (
     ReachAnswer,
     Right,
     RightAnswer,
+    Source,
 )
 from rollout_operator.model.names import NO_DOWNSCALE, PREPARE_DOWNSCALE, InvalidInput
 from rollout_operator.model.units import format_duration, format_rfc3339, parse_duration
@@ -123,14 +124,17 @@ def check_namespace(installation: Installation) -> Iterator[Finding]:
 
 
 def check_operator(installation: Installation) -> Iterator[Finding]:
-    """Yield that groups have no operator, or that an operator is not ready.
+    """Yield that there is no operator, or that it is not ready.
 
     A process that renews the Lease acts, though it runs in no Deployment that is seen.
     """
+    if installation.namespace_labels is None and Source.NAMESPACE not in installation.unread:
+        return
     acting = list_acting(installation)
     groups = {f"{member.sts.group}" for member in installation.members}
-    if not acting and groups and not installation.has_live_lease:
-        text = f"nothing rolls out {join_names(sorted(groups))}"
+    is_absent = not (acting if groups else installation.operators)
+    if is_absent and not installation.has_live_lease:
+        text = f"nothing rolls out {join_names(sorted(groups))}" if groups else "there is none"
         where = f"Namespace {installation.namespace}"
         yield make_finding(FindingCode.OPERATOR_MISSING, where, text)
     for operator in acting:
@@ -299,7 +303,7 @@ def check_bundles(installation: Installation) -> Iterator[Finding]:
         facts, name = hook.bundle, hook.configuration
         if facts is None:
             yield make_finding(
-                FindingCode.WEBHOOK_CA_MISSING, name, f"webhook {hook.name} has none"
+                FindingCode.WEBHOOK_CA_MISSING, name, f"webhook {hook.name} has no caBundle"
             )
         elif facts.problem:
             yield make_finding(FindingCode.WEBHOOK_CA_BROKEN, name, facts.problem)

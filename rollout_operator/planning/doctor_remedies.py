@@ -48,10 +48,9 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
     ),
     FindingCode.OPERATOR_MISSING: Advice(
         _ERROR,
-        "rollout groups are here, and neither a Deployment that runs an operator nor a process that"
-        " renews its Lease",
-        "install the operator into this namespace, or add the namespace to `WATCH_NAMESPACE` of"
-        " an operator elsewhere",
+        "neither a Deployment that runs an operator nor a process that renews its Lease is here",
+        "name the namespace of the operator with `-n`, install the operator into this namespace, or"
+        " add the namespace to `WATCH_NAMESPACE` of an operator elsewhere",
     ),
     FindingCode.OPERATOR_NOT_READY: Advice(
         _ERROR,
@@ -105,7 +104,7 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
     FindingCode.WEBHOOKS_NOT_SERVED: Advice(
         _ERROR,
         "webhooks are registered, and the operator does not serve them",
-        "set `-server-tls.enabled=true`, or delete them with `rollout-operator"
+        "set `-server-tls.enabled=true`, or delete them with `rollout-operator admin"
         " uninstall-webhooks`",
     ),
     FindingCode.WEBHOOK_OF_OTHERS: Advice(
@@ -117,7 +116,7 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
         _ERROR,
         "the Service that the webhook is called through does not exist",
         "apply the operator's Service again, or mend `clientConfig.service`; with the operator"
-        " gone, run `rollout-operator uninstall-webhooks`",
+        " gone, run `rollout-operator admin uninstall-webhooks`",
     ),
     FindingCode.WEBHOOK_PORT_MISSING: Advice(
         _ERROR,
@@ -262,7 +261,7 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
         _WARN,
         "the CustomResourceDefinition of MultiAZRollouts is older than `doctor`: the API server"
         " drops what the operator records in the missing fields",
-        "apply `manifests/crds`, or run `rollout-operator apply-crds`: Helm never upgrades"
+        "apply `manifests/crds`, or run `rollout-operator admin apply-crds`: Helm never upgrades"
         " definitions",
     ),
     FindingCode.POLICIES_NOT_OBEYED: Advice(

@@ -8,7 +8,7 @@ import pytest
 
 from rollout_operator.cli.admin import read_definitions
 from rollout_operator.cli.main import main
-from rollout_operator.kube.api import DEFINITIONS
+from rollout_operator.kube.api import DEFINITIONS, ZONE_BUDGETS
 from rollout_operator.model.names import ConfigError
 from rollout_operator.telemetry import logs
 from tests.cli.test_uninstall_command import kubeconfig
@@ -52,6 +52,14 @@ def test_nothing_else_is_taken(tmp_path: Path, text: str, error: str) -> None:
     (tmp_path / "a.yaml").write_text(text)
     with pytest.raises(ConfigError, match=error):
         read_definitions(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a.yml", "a.yaml"])
+def test_files_end_as_kubectl_takes_them(name: str, tmp_path: Path) -> None:
+    text = "kind: CustomResourceDefinition\nmetadata: {name: a}\nspec: {group: %s}\n"
+    (tmp_path / name).write_text(text % ZONE_BUDGETS.group)
+    (tmp_path / f"kustomization{Path(name).suffix}").write_text("resources: []\n")
+    assert [one.name for one in read_definitions(tmp_path)] == ["a"]
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfea\0", b"a: \x80", "é".encode("latin-1")])

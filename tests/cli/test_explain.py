@@ -202,12 +202,26 @@ def test_what_words_name(words: list[str], target: ExplainedObject) -> None:
     assert read_target(words) == target
 
 
-@pytest.mark.parametrize("words", [[], ["pod/"], ["svc/a"], ["a", "b"], ["a", "b", "c"]])
-def test_other_words_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        ([], ""),
+        (["pod/"], ""),
+        (["svc/a"], ', not "svc"'),
+        (["zpdb/a"], ', not "zpdb"'),
+        (["a-0", "b-0"], ', not "a-0"'),
+        (["a", "b", "c"], ""),
+    ],
+)
+def test_other_words_are_refused(
+    words: list[str], wrong: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(UsageError):
         read_target(words)
     assert main(["explain", *words]) == ExitCode.BAD_COMMAND_LINE
-    assert "See rollout-operator explain -help" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "name one object: NAME of a pod or StatefulSet" in shown
+    assert shown.endswith(f" or healthcheck{wrong}. See rollout-operator explain -help\n")
 
 
 def test_no_word_is_answered_with_every_kind(capsys: pytest.CaptureFixture[str]) -> None:

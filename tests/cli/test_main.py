@@ -112,7 +112,7 @@ def test_a_command_that_is_not_installed_says_what_to_install(
     assert shown.out == ""
     assert shown.err == (
         f"rollout-operator: {words[-1] if words[0] == 'help' else words[0]} is not installed:"
-        f" pip install 'rollout-operator[lab]=={__version__}'\n"
+        f" pip install 'rollout-operator[lab]=={__version__}', or ./lab in a checkout\n"
     )
 
 
@@ -195,11 +195,20 @@ def test_tasks_of_admin_have_their_help_under_their_old_names_too(
     assert "\n  uninstall-webhooks " not in render_usage()
 
 
-@pytest.mark.parametrize("words", [["admin"], ["admin", "uninstall"], ["admin", "apply-crd", "x"]])
-def test_a_task_of_admin_is_named(words: list[str], capsys: Captured) -> None:
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (["admin"], ""),
+        (["admin", "uninstall"], ', not "uninstall"'),
+        (["admin", "apply-crd", "x"], ', not "apply-crd"'),
+        (["admin", "-n", "mimir"], ""),
+        (["admin", "-dry-run", "--context=x", "uninstall"], ', not "uninstall"'),
+    ],
+)
+def test_a_task_of_admin_is_named(words: list[str], wrong: str, capsys: Captured) -> None:
     assert main(words) == 2
     assert capsys.readouterr().err == (
-        "rollout-operator: name a task: apply-crds, uninstall-webhooks."
+        f"rollout-operator: name first one task: apply-crds, uninstall-webhooks{wrong}."
         " See rollout-operator admin -help\n"
     )
 

@@ -292,7 +292,7 @@ def _check(sets: Sequence[FoundSet], pods: Sequence[FoundPod]) -> None:
     ):
         twice = [name for name, times in Counter(names).items() if times > 1]
         if twice:
-            raise BadDump(f"{kind} {join_names(twice)} is in the input twice")
+            raise BadDump(f"the input holds {kind} {join_names(twice)} twice")
     counted = sum(sts.decoded.status_replicas for sts in sets)
     if counted and not pods:
         zones = join_names([sts.decoded.name for sts in sets])

@@ -190,7 +190,7 @@ def _index(policies: Iterable[JsonObject], namespace: str) -> dict[tuple[str, st
             where = "metadata.namespace is missing; choose one with -namespace"
             raise BadDump(f"{MULTI_AZ_ROLLOUTS.kind} {key[1]}: {where}")
         if key in objects:
-            raise BadDump(f"{MULTI_AZ_ROLLOUTS.kind} {key[1]} is in the input twice")
+            raise BadDump(f"the input holds {MULTI_AZ_ROLLOUTS.kind} {key[1]} twice")
         objects[key] = policy
     return objects
 

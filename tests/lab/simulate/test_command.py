@@ -55,7 +55,10 @@ def test_objects_come_from_several_files_and_folders(tmp_path: Path, capsys: Cap
     assert main([*words, "-change", "new template zone-b"]) == 0
     assert "3 deletes by the operator" in capsys.readouterr().out
     assert main([*words, "-f", str(pods)]) == 1
-    assert "is in the input twice" in capsys.readouterr().err
+    assert (
+        "the input holds pod zone-a-0, zone-a-1, zone-a-2 and 6 more twice"
+        in capsys.readouterr().err
+    )
 
 
 def test_objects_do_not_command_the_terminal(tmp_path: Path, capsys: Capture) -> None:

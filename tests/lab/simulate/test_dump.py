@@ -147,7 +147,11 @@ def _with(objects: list[Json], name: str, part: str, **values: Any) -> list[Json
             "status of zone-a, zone-b and zone-c counts 9 pods, and the input has none",
             id="forgotten pods",
         ),
-        pytest.param([*grow(), *grow()], "is in the input twice", id="twice"),
+        pytest.param(
+            [*grow(), *grow()],
+            "input holds StatefulSet zone-a, zone-b and zone-c twice",
+            id="twice",
+        ),
         pytest.param(
             _without_uid(grow()),
             "StatefulSet zone-a: metadata.uid is missing, so that no API server has it",

@@ -137,7 +137,7 @@ def test_a_file_without_a_policy_is_an_error(tmp_path: Path) -> None:
         run_changes(grow(), flags="-policy /nowhere")
     with pytest.raises(BadDump, match="no MultiAZRollout is in it"):
         run_changes(grow(), flags=f"-policy {path}")
-    with pytest.raises(BadDump, match="MultiAZRollout db is in the input twice"):
+    with pytest.raises(BadDump, match="the input holds MultiAZRollout db twice"):
         run_changes([*grow(*db_zones()), policy(), policy()])
 
 

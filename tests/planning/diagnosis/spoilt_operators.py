@@ -68,6 +68,13 @@ SPOILT_OPERATORS: Final = (
         "nothing rolls out ingester",
     ),
     Case(
+        "nothing at all, as in the wrong namespace",
+        Installation(namespace=NAMESPACE, now=NOW, namespace_labels={}),
+        FindingCode.OPERATOR_MISSING,
+        "Namespace prod",
+        "there is none",
+    ),
+    Case(
         "not ready",
         _operator(ready=0, replicas=2),
         FindingCode.OPERATOR_NOT_READY,
@@ -177,7 +184,7 @@ SPOILT_OPERATORS: Final = (
         _hooks(BUDGET_PATH, bundle=None),
         FindingCode.WEBHOOK_CA_MISSING,
         f"ValidatingWebhookConfiguration zpdb-validation-{NAMESPACE}",
-        "has none",
+        "has no caBundle",
     ),
     Case(
         "a CA that is none",
