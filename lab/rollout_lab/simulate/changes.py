@@ -371,7 +371,7 @@ def _hint_names(name: str, known: Sequence[str]) -> str:
     if near:
         shown = [node for node in known if node in near]
         return f"did you mean {_join(shown).replace(' and ', ' or ')}?"
-    return f"there are {_join(known)}"
+    return f"there are {_join(known) or 'none'}"
 
 
 def _join(names: Sequence[str]) -> str:

@@ -38,7 +38,7 @@ _HOOK: Final = (
     *("admissionReviewVersions", "objectSelector", "reinvocationPolicy"),
 )
 # Where nothing says more.
-_IDLE: Final = "it decides nothing here"
+_IDLE: Final = "without effect here"
 _WHY: Final[Mapping[str, str]] = {
     "Pod": "of no StatefulSet of a rollout group here",
     "StatefulSet": "in no rollout group of this namespace",

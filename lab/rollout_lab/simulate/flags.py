@@ -189,7 +189,7 @@ def read_settings(argv: Sequence[str], access: Sequence[Flag[Any]] = ()) -> Simu
     """
     repeated = [_gather(each) if name in _REPEATED else each for name, each in _DECLARED.items()]
     arguments = parse_arguments((*access, *repeated), argv)
-    refuse_leftovers(arguments, "; a change stands in quotes")
+    refuse_leftovers(arguments, "; a change stands in quotes, a file after -f")
     given = fill_fields(SimulateSettings, arguments)
     problem = next(_list_problems(given, arguments, access), None)
     if problem is not None:

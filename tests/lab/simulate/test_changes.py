@@ -184,6 +184,7 @@ def test_known_names_are_taken(texts: list[str]) -> None:
         ("drain zone-a-0", 'it is a pod: write "evict zone-a-0", or the node that it runs on'),
         ("drain zone ingester", 'it is a rollout group: write "drain zone zone-a"'),
         ("drain zone node-1", 'no StatefulSet "node-1"; there are "store-a", "zone-a" and'),
+        ("set db paused to true", 'no policy "db"; there are none'),
         ("drain zone zone-b", "no pod of zone-b in the input has spec.nodeName"),
     ],
 )

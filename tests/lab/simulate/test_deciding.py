@@ -204,7 +204,7 @@ def test_the_zone_tracker_says_when_a_zone_was_scaled_down() -> None:
     assert "zone-a" in refusal
     (kept,) = run.dump.others_of(CONFIG_MAPS)
     assert "hunter2" not in str(kept)
-    assert "1 ConfigMap is left out: it decides nothing here" in run.dump.left_out
+    assert "1 ConfigMap is left out: without effect here" in run.dump.left_out
     assert _simulate(grow(*zones), "-change", "scale zone-b to 2").figures.refusals == ()
 
 

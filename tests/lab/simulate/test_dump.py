@@ -52,7 +52,7 @@ def test_what_is_not_read_goes_no_further() -> None:
 
     kept = json.dumps([*(one.obj for one in dump.sets), *(one.obj for one in dump.pods)])
     assert SECRET not in kept + str(dump)
-    assert dump.left_out == ("1 Secret is left out: it decides nothing here",)
+    assert dump.left_out == ("1 Secret is left out: without effect here",)
 
 
 def test_replicas_that_are_no_number_are_shown() -> None:
@@ -75,9 +75,9 @@ def test_what_is_left_out_is_counted() -> None:
     dump = choose_objects([*objects, alone, stray, service, service, old], "")
 
     assert dump.left_out == (
-        "1 Deployment is left out: it decides nothing here",
+        "1 Deployment is left out: without effect here",
         "1 Pod is left out: of no StatefulSet of a rollout group here",
-        "2 Services are left out: it decides nothing here",
+        "2 Services are left out: without effect here",
         "1 StatefulSet is left out: in no rollout group of this namespace",
     )
     assert len(dump.pods) == 9

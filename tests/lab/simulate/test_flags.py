@@ -52,7 +52,10 @@ def test_each_change_counts_in_order() -> None:
     [
         (["-f", "-", "-f", "-"], "standard input is read once"),
         (["-f", "-", "-policy", "-"], "standard input is read once"),
-        (["-f", "x", "new", "template"], "unexpected word: new; a change stands in quotes"),
+        (
+            ["-f", "x", "new", "template"],
+            "unexpected word: new; a change stands in quotes, a file after -f",
+        ),
         (["-f", "x", "-change", "new"], 'invalid value "new" for flag -change: no such change'),
         (["-f", "x", "-change"], "flag needs an argument: -change"),
         (["-f", "x", "-o", "yaml"], '-o must be one of text, json: "yaml"'),

@@ -116,7 +116,7 @@ def test_what_was_left_out_is_reported() -> None:
 
     lines = _lines([*grow(), service])
 
-    assert "1 Service is left out: it decides nothing here" in lines
+    assert "1 Service is left out: without effect here" in lines
 
 
 def test_pods_are_named_in_full() -> None:
