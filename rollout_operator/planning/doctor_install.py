@@ -132,8 +132,9 @@ def check_operator(installation: Installation) -> Iterator[Finding]:
         return
     acting = list_acting(installation)
     groups = {f"{member.sts.group}" for member in installation.members}
-    is_absent = not (acting if groups else installation.operators)
-    if is_absent and not installation.has_live_lease:
+    # Releases may be those of another controller, and policies have a finding of their own.
+    others = (*installation.operators, *installation.policies, *installation.releases.rollouts)
+    if not (acting if groups else others) and not installation.has_live_lease:
         text = f"nothing rolls out {join_names(sorted(groups))}" if groups else "there is none"
         where = f"Namespace {installation.namespace}"
         yield make_finding(FindingCode.OPERATOR_MISSING, where, text)

@@ -34,7 +34,7 @@ from rollout_operator.model.releases import (
     ScheduleStatus,
 )
 from rollout_operator.planning.schedules import INVALID
-from tests.planning.diagnosis.installations import NAMESPACE, OPERATOR, WORDS, Case, good
+from tests.planning.diagnosis.installations import NAMESPACE, NOW, OPERATOR, WORDS, Case, good
 
 WEB: Final = {"tier": "web"}
 ON: Final = "-releases.enabled"
@@ -123,6 +123,13 @@ SOUND_RELEASES: Final[Mapping[str, Installation]] = {
     "releases": making(),
     "releases that kuberik's controller makes": good(
         releases=RELEASES, kuberik=("kuberik-system/rollout-controller",)
+    ),
+    "the same before this operator is installed": Installation(
+        namespace=NAMESPACE,
+        now=NOW,
+        namespace_labels={},
+        releases=RELEASES,
+        kuberik=("kuberik-system/rollout-controller",),
     ),
     "kinds that no object needs": good(releases=ReleaseObjects(absent=("Rollout", "ImagePolicy"))),
     "a variable in place of an OCIRepository": making(flux=(kustomization({"version": "app"}),)),
