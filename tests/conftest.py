@@ -65,6 +65,13 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
     return [f"{type(left).__name__} differs in", *differing]
 
 
+@pytest.fixture(autouse=True)
+def log_as_before() -> Iterator[None]:
+    """Commands make the log quiet, for the whole process; the next test has it as it was."""
+    yield
+    logs.configure()
+
+
 @pytest.fixture
 def lines() -> Iterator[list[str]]:
     """Yield the lines of the log, debug included, as they come."""

@@ -1,7 +1,6 @@
 """`apply-crds`: which files it takes, and what becomes of the definitions (DEP-80)."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from rollout_operator.cli.admin import read_definitions
 from rollout_operator.cli.main import main
 from rollout_operator.kube.api import DEFINITIONS, ZONE_BUDGETS
 from rollout_operator.model.names import ConfigError
-from rollout_operator.telemetry import logs
 from tests.cli.test_uninstall_command import kubeconfig
 from tests.code_rules import ROOT
 from tests.kube.fake_api import FakeApi, refuse, reply
@@ -21,13 +19,6 @@ NAMES = {
     "replicatemplates.rollout-operator.grafana.com",
     "zoneawarepoddisruptionbudgets.rollout-operator.grafana.com",
 }
-
-
-@pytest.fixture(autouse=True)
-def _log_as_before() -> Iterator[None]:
-    """The command makes the log quiet, for the whole process."""
-    yield
-    logs.configure()
 
 
 def test_the_shipped_definitions_are_read() -> None:

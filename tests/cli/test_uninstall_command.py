@@ -1,7 +1,6 @@
 """`uninstall-webhooks` as a command: flags, kubeconfig, exit codes, help (DEP-85)."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,18 +9,10 @@ import yaml
 from rollout_operator.cli.admin import render_usage
 from rollout_operator.cli.main import main
 from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, JsonObject
-from rollout_operator.telemetry import logs
 from tests.cli.test_uninstall_webhooks import NAMESPACE, NO_DOWNSCALE, NOTHING, configuration
 from tests.kube.fake_api import FakeApi, refuse, reply
 
 Captured = pytest.CaptureFixture[str]
-
-
-@pytest.fixture(autouse=True)
-def _log_as_before() -> Iterator[None]:
-    """The command makes the log quiet, for the whole process."""
-    yield
-    logs.configure()
 
 
 def kubeconfig(at: Path, *, server: str = "", namespace: str = "") -> Path:
