@@ -45,6 +45,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(OPTION, action="store_true", help="write the golden files anew")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Write in one process: workers would write over each other's changes of a file."""
+    if config.getoption(OPTION):
+        config.option.numprocesses = 0
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_CHANGES] = []
 

@@ -1,0 +1,139 @@
+"""Texts of commands with the outcome beside each; `pytest --update-golden` writes the outcomes.
+
+A story plays its commands in one world, and whatever happens shows on the line of the command that
+it follows:
+
+    -- refused by another client afterwards (LI-05)
+    review a 3 | allowed; 0.1 POST a-4 a-3
+    60s        | 36.4 DELETE a-3 a-4
+
+In a table each line is a case of its own, beneath a heading that says what its cases show:
+
+    # numbers that are none (ZPDB-12 to 15)
+    maxUnavailable: -1 | problem=invalid value: max unavailable must be 0 <= val, got -1
+
+An outcome of several lines goes on beneath, each line behind a `|`. What stands before the first
+story or heading says what the file is about.
+
+To write a new one, type title and commands, have the outcomes written, and read them: they are
+what the test claims to be right.
+"""
+
+import re
+import shlex
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from tests.goldens import Golden
+
+if TYPE_CHECKING:
+    from _pytest.mark.structures import ParameterSet
+
+_BAR: Final = re.compile(r"(?:^|\s)\|(?:\s|$)")
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+
+
+class Story(msgspec.Struct, frozen=True, kw_only=True):
+    """The commands of a story, or the case on a line of a table, and the outcome of each."""
+
+    path: Path
+    number: int
+    title: str
+    first: int
+    """Its first line in the file, below the title, and the one after its last."""
+    end: int = 0
+    lines: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def commands(self) -> list[str]:
+        return [command for command, _ in self.lines]
+
+    def check(self, found: Sequence[str] | str, golden: Golden) -> None:
+        """Compare what came of each command with the file, or write it."""
+        outcomes = [found] if isinstance(found, str) else found
+        lines = tuple(zip(self.commands, outcomes, strict=True))
+        if lines == self.lines:
+            return
+        kept = self.path.read_text("utf-8")
+        # Stories above may have been written since the tests were collected: lines have moved.
+        [now] = [one for one in _parse(self.path, kept) if one.number == self.number]
+        old = kept.splitlines()
+        text = "\n".join([*old[: now.first], *self._render(lines), *old[now.end :]])
+        golden.check(self.path, f"{text}\n")
+
+    def _render(self, lines: Sequence[tuple[str, str]]) -> list[str]:
+        width = max(len(command) for command, _ in lines)
+        return [
+            f"{'' if place else command:{width}} | {part}".rstrip()
+            for command, outcome in lines
+            for place, part in enumerate(outcome.split("\n"))
+        ]
+
+
+def read_stories(*paths: Path) -> "list[ParameterSet]":
+    """Return each story, and each line of a table, in these files as a case with its title."""
+    return [
+        pytest.param(story, id=f"{path.stem}: {story.title}")
+        for path in sorted(paths)
+        for story in _parse(path, path.read_text("utf-8"))
+    ]
+
+
+def _parse(path: Path, text: str) -> list[Story]:
+    blocks: list[Story] = []
+    heading = ""
+    for number, line in enumerate(text.splitlines()):
+        if line.startswith("# "):
+            heading = line[2:]
+        elif line.startswith("-- "):
+            heading = ""
+            blocks.append(Story(path=path, number=len(blocks), title=line[3:], first=number + 1))
+        elif line.strip() and (heading or blocks):
+            bar = _BAR.search(line)
+            before, after = (line[: bar.start()], line[bar.end() :]) if bar else (line, "")
+            command, outcome = before.strip(), after.strip()
+            if heading and command:
+                title = f"{heading}: {command}"
+                blocks.append(Story(path=path, number=len(blocks), title=title, first=number))
+            *lines, last = [*blocks[-1].lines, (command, outcome)]
+            if not command:
+                command, above = lines.pop()
+                last = (command, f"{above}\n{outcome}")
+            blocks[-1] = replace(blocks[-1], lines=(*lines, last), end=number + 1)
+    return blocks
+
+
+class Stage:
+    """What plays the commands of stories: `go a b` calls `do_go("a", "b")`, `5s` `do_wait(5.0)`.
+
+    A subclass is the world of a subject: it has a method for each command, and `look` for what has
+    happened since. It shows a digest: codes, calls, writes and times, not whole messages.
+    """
+
+    async def play(self, commands: Sequence[str]) -> list[str]:
+        """Return what came of each command."""
+        return [await self.act(command) for command in commands]
+
+    async def act(self, command: str) -> str:
+        """Do what the command says; return the answer and what else happened."""
+        word, *rest = shlex.split(command)
+        if span := _SPAN.fullmatch(word):
+            said = await self.do_wait(float(span[1]) * _SECONDS[span[2]], *rest)
+        else:
+            do: Callable[..., Awaitable[str | None]] | None = getattr(self, f"do_{word}", None)
+            assert do is not None, f"no such command: {command}"
+            said = await do(*rest)
+        return "; ".join([*([said] if said else []), *self.look()])
+
+    async def do_wait(self, seconds: float) -> str | None:
+        raise NotImplementedError
+
+    def look(self) -> list[str]:
+        """Return what has happened since the last command."""
+        return []
