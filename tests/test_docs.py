@@ -7,7 +7,7 @@ import pytest
 
 from rollout_operator.config.checks import render_flag_table
 from rollout_operator.model.budget import EventAction, EventKind
-from rollout_operator.model.outcome import MEANINGS, NEVER_HOLDING, REMEDIES, REVIEW_CODES, Code
+from rollout_operator.model.outcome import NEVER_HOLDING, REVIEW_CODES, Code
 from rollout_operator.planning.events import NAMED_REASONS
 from rollout_operator.planning.wording import camel_case
 from rollout_operator.telemetry.metrics import EVENT_OUTCOMES, WAIT_CODES
@@ -60,7 +60,7 @@ def test_meanings_and_remedies_are_those_of_the_code() -> None:
     rows = re.findall(r"^\| `(\w+)` \|([^|]*)\|([^|]*)\|", REASONS, re.MULTILINE)
     documented = {code: (_plain(meaning), _plain(remedy)) for code, meaning, remedy in rows}
 
-    assert documented == {code: (MEANINGS[code], REMEDIES.get(code, "")) for code in Code}
+    assert documented == {code: (code.meaning, code.remedy) for code in Code}
 
 
 def _plain(cell: str) -> str:

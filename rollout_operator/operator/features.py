@@ -63,7 +63,7 @@ from rollout_operator.model.decode.wire import WirePlaced
 from rollout_operator.model.description import BudgetDescription
 from rollout_operator.model.names import ApiError, DecodeError, Denied, GroupName, Uid
 from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, selects
-from rollout_operator.model.outcome import REMEDIES, Code, Severity
+from rollout_operator.model.outcome import Code, Severity
 from rollout_operator.operator.context import Context, Feature
 from rollout_operator.planning.replicas import keeps_time
 from rollout_operator.planning.wording import camel_case, join_names
@@ -87,7 +87,7 @@ EVERY: Final = timedelta(minutes=5)
 _IF_DENIED: Final = timedelta(hours=1)
 # Of more policies the first say enough.
 MOST: Final = 20
-NOTE: Final = f"this operator obeys no MultiAZRollouts: {REMEDIES[Code.POLICY_NOT_OBEYED]}"
+NOTE: Final = f"this operator obeys no MultiAZRollouts: {Code.POLICY_NOT_OBEYED.remedy}"
 _POLICY: Final = msgspec.json.Decoder(WirePlaced)
 
 

@@ -41,7 +41,6 @@ from rollout_operator.model.outcome import (
     ASIDE,
     HOLDING,
     HOLDING_ZONE,
-    REMEDIES,
     Action,
     Code,
     Plan,
@@ -468,7 +467,7 @@ def describe_reason(reason: Reason) -> Waiting:
         text=cut(reason.text),
         severity=reason.severity,
         zone=reason.zone,
-        remedy="" if reason.severity is Severity.DEBUG else REMEDIES.get(reason.code, ""),
+        remedy="" if reason.severity is Severity.DEBUG else reason.code.remedy,
         link=render_path(reason.code),
     )
 

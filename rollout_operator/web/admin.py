@@ -26,7 +26,7 @@ from rollout_operator import __version__
 from rollout_operator.aio.clock import Clock, LoopClock
 from rollout_operator.aio.tasks import Shared, join_pieces, keep_if_dear
 from rollout_operator.model.description import SCHEMA_VERSION, Description
-from rollout_operator.model.outcome import MEANINGS, REMEDIES, Code
+from rollout_operator.model.outcome import Code
 from rollout_operator.planning.text import render_description
 from rollout_operator.planning.wording import one_line
 from rollout_operator.telemetry.exposition import CONTENT_TYPE, OPENMETRICS_TYPE
@@ -469,19 +469,19 @@ def _list_codes() -> Iterator[str]:
         '<p><a href="status">status</a></p></header><div class="card"><dl class="code-list">'
     )
     for code in Code:
-        to_do = render_remedy(REMEDIES.get(code, ""))
+        to_do = render_remedy(code.remedy)
         yield (
             f'<dt id="{code}"><a class="code" href="#{code}">{code}</a></dt>'
-            f"<dd>{render_prose(MEANINGS[code])}{to_do}</dd>"
+            f"<dd>{render_prose(code.meaning)}{to_do}</dd>"
         )
     yield "</dl></div>"
 
 
 def _list_lines(code: Code) -> Iterator[str]:
     yield f"{code}"
-    yield f"    {MEANINGS[code]}"
-    if code in REMEDIES:
-        yield f"    To do: {REMEDIES[code]}"
+    yield f"    {code.meaning}"
+    if code.remedy:
+        yield f"    To do: {code.remedy}"
 
 
 class _StatusPages:

@@ -11,7 +11,7 @@ from rollout_operator import __version__
 from rollout_operator.kube.api import ZONE_BUDGETS
 from rollout_operator.model.description import Description, GroupDescription, Phase
 from rollout_operator.model.names import Revision
-from rollout_operator.model.outcome import REMEDIES, Code, Reason, RecordRevision
+from rollout_operator.model.outcome import Code, Reason, RecordRevision
 from rollout_operator.planning import describe_groups
 from rollout_operator.planning.text import render_description
 from tests.builders import zone
@@ -123,7 +123,7 @@ async def test_what_a_person_must_change_is_reported_with_what_to_do() -> None:
         group = only_group(await process.describe())
 
     assert (group.phase, group.code) == (Phase.HELD, Code.WRONG_STRATEGY)
-    assert [one.remedy for one in group.waits] == [REMEDIES[Code.WRONG_STRATEGY]]
+    assert [one.remedy for one in group.waits] == [Code.WRONG_STRATEGY.remedy]
 
 
 @in_virtual_time
@@ -140,7 +140,7 @@ async def test_budgets_are_described_with_what_to_do() -> None:
     grouped, named = description.budgets
     assert (grouped.name, grouped.zones, grouped.pods) == ("grouped", 2, 0)
     assert [(one.code, one.remedy) for one in grouped.waits] == [
-        (Code.BUDGET_SELECTS_NO_PODS, REMEDIES[Code.BUDGET_SELECTS_NO_PODS])
+        (Code.BUDGET_SELECTS_NO_PODS, Code.BUDGET_SELECTS_NO_PODS.remedy)
     ]
     assert [one.code for one in named.waits] == [Code.TOO_FEW_ZONES]
     assert f'budget "named": {named.text} [{Code.TOO_FEW_ZONES}]' in list(

@@ -23,7 +23,7 @@ from rollout_operator.model.description import (
 )
 from rollout_operator.model.names import GroupName
 from rollout_operator.model.objects import Group, Zone
-from rollout_operator.model.outcome import REMEDIES, Code, Plan, Reason, Severity, render_path
+from rollout_operator.model.outcome import Code, Plan, Reason, Severity, render_path
 from rollout_operator.planning.describe_groups import MOST_REASONS, MOST_STEPS, describe_group
 from rollout_operator.planning.rollout import plan_group
 from rollout_operator.planning.text import render_group
@@ -73,7 +73,7 @@ def test_a_reason_comes_with_what_to_do_and_where_it_is_explained() -> None:
             code=Code.PAUSED,
             text="zone-a is paused: 3 outdated pods wait",
             zone="zone-a",
-            remedy=REMEDIES[Code.PAUSED],
+            remedy=Code.PAUSED.remedy,
             link=render_path(Code.PAUSED),
         ),
     )
@@ -96,7 +96,7 @@ def test_what_has_been_starting_for_long_moves_no_more() -> None:
     )
     [first, second] = (one.waits[0] for one in (young, old))
     assert (first.code, first.text) == (second.code, second.text)
-    assert (first.remedy, second.remedy) == ("", REMEDIES[Code.PODS_STARTING])
+    assert (first.remedy, second.remedy) == ("", Code.PODS_STARTING.remedy)
     assert old.expected_end is None
 
 

@@ -263,7 +263,7 @@ def waiting(
     code: Code = Code.ZONE_NOT_READY,
     *,
     name: str = "zone-b",
-    remedy: str = "look at the pods that the sentence names",
+    remedy: str = "look at the pods that the message names",
 ) -> Waiting:
     """Return a reason."""
     return Waiting(code=code, text=text, zone=name, remedy=remedy, link=f"/reasons#{code}")
