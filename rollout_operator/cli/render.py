@@ -592,7 +592,7 @@ def _draw_legend(groups: Sequence[GroupDescription]) -> Iterator[Line]:
         yield BLANK
         yield (
             *((f"{symbol.mark} {symbol.meaning}  ", symbol.style) for symbol in symbols),
-            ("> its turn" if any(zone.is_busy for zone in zones) else "", Style.FAINT),
+            ("> in progress" if any(zone.is_busy for zone in zones) else "", Style.FAINT),
         )
 
 

@@ -67,7 +67,7 @@ class Code(StrEnum):
         "a paused zone has unavailable pods, which blocks the others",
         "bring its pods back, or remove its annotation grafana.com/rollout-paused")
     ANOTHER_ZONE_FIRST = ("another_zone_first",
-        "this zone has outdated pods; another zone has its turn")
+        "this zone has outdated pods; another zone goes first")
     STATUS_BEHIND = ("status_behind",
         "the StatefulSet controller has not observed the newest spec",
         "when it stays, find out what keeps the controller manager")

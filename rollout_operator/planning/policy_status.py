@@ -417,7 +417,7 @@ def _report_begins(before: PolicyStatus, after: PolicyStatus) -> Iterator[Policy
     if new is None:
         return
     if isinstance(old, UnsetType) or old.zone != new.zone or has_begun:
-        yield _inform_of_many("ZoneStarted", f"zone {new.zone} has its turn")
+        yield _inform_of_many("ZoneStarted", f"zone {new.zone} has started")
     pods = join_names([pod.name for pod in new.pods])
     yield _inform_of_many("BatchStarted", f"batch {new.number} of {new.stateful_set}: {pods}")
 

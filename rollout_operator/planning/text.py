@@ -238,7 +238,7 @@ def _render_zone(zone: ZoneDescription, width: int) -> str:
     words = [
         f"{zone.ready} of {zone.desired} ready",
         f"{zone.updated} of {zone.desired} updated",
-        *(["its turn"] if zone.is_busy else []),
+        *(["in progress"] if zone.is_busy else []),
         *(["paused"] if zone.is_paused else []),
     ]
     return f"{zone.name:{width}}  {', '.join(words)}"

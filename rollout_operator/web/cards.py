@@ -381,7 +381,7 @@ def _list_zones(group: GroupDescription, *, has_grid: bool) -> Iterator[str]:
 
 def _render_zone(zone: ZoneDescription, *, has_grid: bool) -> str:
     name = escape(zone.name)
-    marks = f' <span class="mark turn">{render_icon("turn")}its turn</span>' if zone.is_busy else ""
+    marks = f' <span class="mark turn">{render_icon("turn")}in progress</span>' if zone.is_busy else ""
     marks += ' <span class="mark paused">paused</span>' if zone.is_paused else ""
     cells = "".join(_list_cells(zone)) if has_grid else ""
     return (
@@ -498,7 +498,7 @@ def _list_policy_zones(policy: PolicyDescription) -> Iterator[str]:
 
 def _render_policy_zone(zone: PolicyZoneDescription) -> str:
     name = escape(zone.name)
-    turn = f' <span class="mark turn">{render_icon("turn")}its turn</span>'
+    turn = f' <span class="mark turn">{render_icon("turn")}in progress</span>'
     mark = turn if zone.state == "Updating" else f' <span class="mark">{escape(zone.state)}</span>'
     rows = _render_items(
         (escape(render_policy_set(sts)) for sts in zone.sets[:_MOST_SETS]), "plain"

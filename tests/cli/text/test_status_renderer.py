@@ -48,7 +48,7 @@ ingester      1      1/9       0
   unavailable 1 [disruption_budget_used]
     see why they are down
 
-# updated, ready  o outdated, ready  ! not ready  > its turn"""
+# updated, ready  o outdated, ready  ! not ready  > in progress"""
     )
 
 
