@@ -7,7 +7,7 @@ from urllib.parse import unquote, urldefrag
 import pytest
 
 from tests.code_rules import ROOT
-from tests.prose import collect_anchors, list_links, list_pages, make_anchor
+from tests.prose import collect_anchors, list_links, list_pages
 
 FORGE = "https://github.com/rollout-operator/rollout-operator/"
 ELSEWHERE = re.compile(r"[a-z]+:")
@@ -39,29 +39,3 @@ def test_a_file_of_the_repository_is_linked_as_a_file(page: Path) -> None:
     """An address on the forge would lead to another version, and dies with the branch."""
     files = [each for each in list_links(page.read_text()) if each.startswith(FORGE)]
     assert [each for each in files if re.match(rf"{FORGE}(blob|tree|raw)/", each)] == []
-
-
-@pytest.mark.parametrize(
-    ("heading", "anchor"),
-    [
-        ("Who may act", "who-may-act"),
-        ("The fields of /status.json", "the-fields-of-statusjson"),
-        ("W: better than the original", "w-better-than-the-original"),
-        ("8443: webhooks — TLS", "8443-webhooks--tls"),
-        ("snake_case, and Ümlaut", "snake_case-and-ümlaut"),
-    ],
-)
-def test_an_anchor_is_made_as_forges_make_it(heading: str, anchor: str) -> None:
-    assert make_anchor(heading) == anchor
-
-
-def test_a_heading_that_comes_twice_has_two_anchors() -> None:
-    assert collect_anchors("# A `b` c\n\n## x\n\n## x\n") == {"a-b-c", "x", "x-1"}
-
-
-def test_dead_links_are_found(tmp_path: Path) -> None:
-    text = "[a](none.md), [b](#no), ![c](../docs), [d](https://x.example/), `[e](no.md)`, [f](#t)"
-    page = ROOT / "docs" / "index.md"
-    dead = [link for link in list_links(f"# t\n\n{text}\n") if not _is_alive(page, link)]
-
-    assert dead == ["none.md", "#no", "#t"]

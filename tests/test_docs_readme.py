@@ -33,12 +33,6 @@ def list_commands(*sections: str) -> list[str]:
     return [line for one in sections for line in re.findall(r"^\$ (.+)$", texts[one], re.MULTILINE)]
 
 
-def test_it_names_its_readers_before_any_command() -> None:
-    begin = README.partition("## Try it")[0]
-
-    assert all(word in begin for word in ("Mimir", "Loki", "Tempo", "grafana/rollout-operator"))
-
-
 def test_every_command_is_tried() -> None:
     elsewhere = set(list_commands("Roll out your own zones", "When a rollout stands still"))
 

@@ -1,6 +1,5 @@
 """The site has all pages, loads nothing from elsewhere, and says what the files say."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +7,6 @@ import yaml
 
 from tests.code_rules import ROOT
 from tests.prose import collect_anchors
-from tests.site.__main__ import list_faults
 from tests.site.forge import DOCS, FORGE, MOVED, TOP, adapt, fill, render_redirect
 
 
@@ -89,24 +87,3 @@ def test_a_diagram_becomes_a_table() -> None:
 
     assert adapt(diagram, "a.md").splitlines()[2:] == ["| a | b |", "| b | none |"]
     assert "mermaid" not in adapt((DOCS / "architecture.md").read_text(), "architecture.md")
-
-
-def test_faults_of_a_site_are_found(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a/index.html").write_text(
-        '<link rel="stylesheet" href="https://x.example/s.css"><script src="//x.example/s.js">'
-        '</script><img src="../p.svg"><h2 id="here">t</h2><a href="#here"></a><a href="#no"></a>'
-        '<a href="../b/"></a><a href="../b/#there"></a><a href="../c/"></a>'
-        '<a href="https://x.example/"></a><link rel="canonical" href="https://x.example/a/">'
-    )
-    (tmp_path / "b").mkdir()
-    (tmp_path / "b/index.html").write_text('<p id="there">')
-    (tmp_path / "s.css").write_text("@font-face { src: url(https://x.example/f.woff) }")
-
-    assert [*list_faults(tmp_path)] == [
-        "a/index.html: fetches https://x.example/s.css",
-        "a/index.html: fetches //x.example/s.js",
-        "a/index.html: #no leads nowhere",
-        "a/index.html: ../c/ leads nowhere",
-        "s.css: fetches https://x.example/f.woff",
-    ]

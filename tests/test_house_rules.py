@@ -4,9 +4,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-import pytest
-
-from tests.code_rules import Module, dotted, list_calls, load_lab, load_modules, load_package
+from tests.code_rules import Module, dotted, list_calls, load_lab, load_package
 
 # Where anything may arrive and the show must go on: the worker of a queue, and the answer to a
 # review.
@@ -88,52 +86,3 @@ def test_both_packages_keep_the_rules() -> None:
 
     assert found == []
     assert map_shared_names(modules) == {}
-
-
-@pytest.mark.parametrize(
-    ("rule", "file", "source", "found"),
-    [
-        (list_broad_catches, "a.py", "try: b\nexcept: c", [":2: catches BaseException"]),
-        (
-            list_broad_catches,
-            "controllers/worker.py",
-            "try: b\nexcept BaseException: c",
-            [":2: catches BaseException"],
-        ),
-        (list_broad_catches, "controllers/worker.py", "try: b\nexcept Exception: c", []),
-        (
-            list_broad_catches,
-            "a.py",
-            "try: b\nexcept (A, Exception): c",
-            [":2: catches A, Exception"],
-        ),
-        (list_broad_catches, "a.py", "with suppress(Exception): b", [":1: catches Exception"]),
-        (list_broad_catches, "a.py", "try: b\nexcept (OSError, ValueError): c", []),
-        (list_orphan_tasks, "a.py", "asyncio.create_task(b())", [":1: asyncio.create_task()"]),
-        (list_orphan_tasks, "a.py", "f().create_task(b())", [":1: .create_task()"]),
-        (list_orphan_tasks, "aio/tasks.py", "asyncio.create_task(b())", []),
-        (
-            list_orphan_tasks,
-            "a.py",
-            "async def b():\n async with asyncio.TaskGroup() as c: c.create_task(d())",
-            [],
-        ),
-    ],
-)
-def test_a_breach_is_found(
-    tmp_path: Path, rule: Rule, file: str, source: str, found: list[str]
-) -> None:
-    path = tmp_path / "p" / file
-    path.parent.mkdir(parents=True)
-    path.write_text(source)
-
-    assert [each for module in load_modules(tmp_path / "p") for each in rule(module)] == [
-        f"p/{file}{each}" for each in found
-    ]
-
-
-def test_a_name_of_two_classes_is_found(tmp_path: Path) -> None:
-    for name in ("a.py", "d.py"):
-        (tmp_path / name).write_text("class B: ...\nclass _C: ...")
-
-    assert map_shared_names(load_modules(tmp_path)) == {"B": ["a", "d"]}
