@@ -11,6 +11,7 @@ a restart it is known from pods without a StatefulSet that are not ready.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
@@ -51,6 +52,8 @@ _Scope: TypeAlias = tuple[str, str]
 AnySet: TypeAlias = StatefulSet | Unreadable
 OwnedPods: TypeAlias = Mapping[Uid | None, Sequence[Pod | Unreadable]]
 """Pods by the UID of their owner; None for those without one."""
+Selects: TypeAlias = Callable[[Mapping[str, str]], bool]
+"""Whether a budget or policy selects a StatefulSet of these labels."""
 
 GROUP: Final = "group"
 BUDGET: Final = "budget"
@@ -163,7 +166,7 @@ class DepartedZones:
     def on_set(self, old: AnySet | None, new: AnySet | None) -> None:
         """Take over a StatefulSet that came, changed or went, before its newcomers are lost."""
         begins_to_go = _is_terminating(new) and not _is_terminating(old)
-        if old is None and new is not None and self._list_groups_left_last(new.name):
+        if old is None and new is not None and self._is_known(new.name):
             self._leave_behind(set(), self._find_scopes(new), new.name)
         if old is not None and (new is None or begins_to_go or new.labels != old.labels):
             before, after = self._find_scopes(old), set[_Scope]()
@@ -189,33 +192,63 @@ class DepartedZones:
             self._take_late(name, old, new)
         self._look_at(name)
 
+    def on_selector(self, scope: _Scope, before: Selects | None, after: Selects | None) -> None:
+        """Take over a budget or policy that came, went or selects others than before."""
+        left, joined = list[AnySet](), list[AnySet]()
+        for sts in self._sets.list_all():
+            was, stays = (of is not None and of(sts.labels) for of in (before, after))
+            if was and not stays:
+                left.append(sts)
+            elif stays and not was:
+                joined.append(sts)
+        for sts in left:
+            self.on_left([scope], sts, sts)
+        others = {(scope[0], name) for sts in left for name in self._list_names(scope[0], sts)}
+        self._carry_over({scope}, others)
+        last = (self._list_left_last(sts.name, scope[0]) for sts in joined)
+        self._carry_over({*chain.from_iterable(last)} - {scope}, {scope})
+
     def _leave_behind(self, left: set[_Scope], joined: set[_Scope], mover: str) -> None:
-        """Count in the group that a zone joins the short zones of the group that it has left.
+        """Count in what a zone joins the short zones of what it has left.
 
         When a group is renamed, its zones move one after the other: the short one perhaps last.
         Their labels may be taken off first, or they are deleted and created anew.
         """
-        groups = [scope for scope in joined if scope[0] == GROUP]
-        before = [scope for scope in left if scope[0] == GROUP]
-        before = before or self._list_groups_left_last(mover, but=groups)
-        if not groups:
+        for kind in {kind for kind, _ in joined}:
+            to = {scope for scope in joined if scope[0] == kind}
+            before = {scope for scope in left if scope[0] == kind}
+            self._carry_over(before or {*self._list_left_last(mover, kind)} - to, to, mover)
+
+    def _carry_over(self, before: set[_Scope], to: set[_Scope], mover: str = "") -> None:
+        """Count the short zones of some groups, budgets or policies in others of the kind."""
+        if not before or not to:
             return
         for departed in list(self._records.values()):
             records = (self._get_record(departed, scope) for scope in before)
             for record in [record for record in records if record is not None]:
-                older = [to for to in groups if to not in departed or departed[to].at < record.at]
+                older = [
+                    scope for scope in to if scope not in departed or departed[scope].at < record.at
+                ]
                 self._add(record.sts, older, record.at)
-        for _, name in before:
-            for sts in self._sets.list_group(GroupName(name)):
-                if sts.name != mover:
-                    self._leave(groups, sts, sts)
+        for sts in chain.from_iterable(map(self._list_sets, before)):
+            if sts.name != mover:
+                self._leave([scope for scope in to if not self._is_in(scope, sts)], sts, sts)
         self._forget_surplus()
 
-    def _list_groups_left_last(self, name: str, but: Sequence[_Scope] = ()) -> list[_Scope]:
-        """Return the group that a StatefulSet of this name was in until lately."""
+    def _list_sets(self, scope: _Scope) -> Iterable[AnySet]:
+        kind, name = scope
+        if kind == GROUP:
+            return self._sets.list_group(GroupName(name))
+        return [sts for sts in self._sets.list_all() if self._is_in(scope, sts)]
+
+    def _is_known(self, name: str) -> bool:
+        return name in self._just_left or name in self._records
+
+    def _list_left_last(self, name: str, kind: str) -> list[_Scope]:
+        """Return what a StatefulSet of this name was in until lately."""
         just, records, now = (
             self._just_left.get(name),
-            self._records.get(name),
+            self._records.get(name, {}),
             self._clock.elapsed(),
         )
         left: Iterable[_Scope] = ()
@@ -225,7 +258,7 @@ class DepartedZones:
             at = max(record.at for record in records.values())
             if now - at < COUNTS_FOR:
                 left = [scope for scope, record in records.items() if record.at == at]
-        return [scope for scope in left if scope[0] == GROUP and scope not in but]
+        return [scope for scope in left if scope[0] == kind]
 
     def on_left(self, scopes: Iterable[_Scope], old: AnySet, new: AnySet | None) -> bool:
         """Record that a StatefulSet has left these scopes, if it is short; return whether it is."""

@@ -420,11 +420,9 @@ class Budgets(Feature):
         before = self._find_selector(name)
         self.catalog.on_change(old, new)
         after = self._find_selector(name)
-        if before is None or before == after:
-            return
-        for sts in self._context.sets.list_all():
-            if selects(before, sts.labels) and (after is None or not selects(after, sts.labels)):
-                self._context.departed.on_left([(BUDGET, name)], sts, sts)
+        if before != after:
+            was, stays = (None if of is None else partial(selects, of) for of in (before, after))
+            self._context.departed.on_selector((BUDGET, name), was, stays)
 
     def _find_selector(self, name: str) -> Mapping[str, str] | None:
         versions = self.catalog.get(name)

@@ -137,13 +137,11 @@ class Policies(Feature):
         self, old: WatchedPolicy | Unreadable | None, new: WatchedPolicy | Unreadable | None
     ) -> None:
         """Record StatefulSets no longer selected: an open batch may have pods down (MAZ-46)."""
+        version = new or old
         before, after = _get_selector(old), _get_selector(new)
-        if old is None or before is None or before == after:
-            return
-        for sts in self._context.sets.list_all():
-            stays = after is not None and after.may_take(sts.labels)
-            if before.may_take(sts.labels) and not stays:
-                self._context.departed.on_left([(POLICY, old.name)], sts, sts)
+        if version is not None and before != after:
+            was, stays = (None if of is None else of.may_take for of in (before, after))
+            self._context.departed.on_selector((POLICY, version.name), was, stays)
 
     def _record_left_before(self, scope: PolicyScope, name: str) -> None:
         """Record a StatefulSet of an open batch that left before this process knew of it."""

@@ -6,7 +6,7 @@ takes a label off, a selector that changes.
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -47,9 +47,10 @@ from tests.virtual_time import in_virtual_time
 HOLD: Final = timedelta(minutes=10)
 GUARDED: Final = {"app": "store"}
 STAYS: Final = {**GUARDED, "stays": "true"}
+ALONE: Final = {**GUARDED, "stays": "alone"}
 A, B, C = (
     replace(zone, labels=labels, pod_labels={**labels, GROUP_LABEL: "ingester"})
-    for zone, labels in zip(three_zones(), (GUARDED, STAYS, STAYS), strict=True)
+    for zone, labels in zip(three_zones(), (ALONE, STAYS, STAYS), strict=True)
 )
 POLICY_ZONES: Final = [
     replace(zone, group=None, labels={**zone.labels, TOPOLOGY_KEYS[0]: zone.name[-1]})
@@ -58,6 +59,8 @@ POLICY_ZONES: Final = [
 SICK: Final = f"{A.name}-1"
 BY_ZONE: Final[JsonObject] = {"maxUnavailable": 1}
 BY_PARTITION: Final[JsonObject] = {**BY_ZONE, "podNamePartitionRegex": "[a-z-]+-([0-9]+)"}
+SELECTORS: Final = {ZONE_BUDGETS: "selector", MULTI_AZ_ROLLOUTS: "statefulSetSelector"}
+NAMES: Final = ("store", "store-new", "store-newer")
 POLICIES: Final = "-multi-az-rollouts.enabled"
 Leave = Callable[[People], Awaitable[None]]
 
@@ -161,33 +164,46 @@ async def change_policy_selector(people: People) -> None:
 
 async def renew_with_another_selector(people: People) -> None:
     """Delete the budget or the policy, and create it anew, as `kubectl replace --force` does."""
-    for resource, field in (
-        (ZONE_BUDGETS, "selector"),
-        (MULTI_AZ_ROLLOUTS, "statefulSetSelector"),
-    ):
-        held = people.sandbox.api.get(resource, people.sandbox.namespace, "store")
-        if held is not None:
+    for resource in SELECTORS:
+        create = ask_for_another(people, resource, "store", "store", STAYS)
+        if create is not None:
             await send(people, ApiRequest(verb="delete", resource=resource, name="store"))
-            spec = {**child(held, "spec"), field: {"matchLabels": dict(STAYS)}}
-            body = {**held, "metadata": {"name": "store"}, "spec": spec}
-            await send(people, ApiRequest(verb="create", resource=resource, body=body))
+            await send(people, create)
 
 
-async def rename(people: People, *, creates_first: bool = False, between: Leave = nothing) -> None:
+async def rename(
+    people: People,
+    *,
+    creates_first: bool = False,
+    between: Leave = nothing,
+    old: str = "store",
+    new: str = "store-new",
+    to: Mapping[str, str] = GUARDED,
+) -> None:
     """Give the budget or the policy another name, as GitOps tools do."""
-    for resource in (ZONE_BUDGETS, MULTI_AZ_ROLLOUTS):
-        held = people.sandbox.api.get(resource, people.sandbox.namespace, "store")
-        if held is None:
+    for resource in SELECTORS:
+        create = ask_for_another(people, resource, old, new, to)
+        if create is None:
             continue
-        delete = ApiRequest(verb="delete", resource=resource, name="store")
-        body = {**held, "metadata": {"name": "store-new"}}
-        create = ApiRequest(verb="create", resource=resource, body=body)
+        delete = ApiRequest(verb="delete", resource=resource, name=old)
         first, second = (create, delete) if creates_first else (delete, create)
         await send(people, first)
         await asyncio.sleep(5)
         await between(people)
         await asyncio.sleep(5)
         await send(people, second)
+
+
+def ask_for_another(
+    people: People, resource: Resource, old: str, new: str, to: Mapping[str, str]
+) -> ApiRequest | None:
+    """Return the request for a budget or policy like another one, with a selector of its own."""
+    held = people.sandbox.api.get(resource, people.sandbox.namespace, old)
+    if held is None:
+        return None
+    spec = {**child(held, "spec"), SELECTORS[resource]: {"matchLabels": dict(to)}}
+    body = {**held, "metadata": {"name": new}, "spec": spec}
+    return ApiRequest(verb="create", resource=resource, body=body)
 
 
 async def delete_and_rename(people: People) -> None:
@@ -220,6 +236,55 @@ async def rename_and_delete(people: People) -> None:
     await delete_without_pods(people)
 
 
+async def rename_and_narrow(people: People) -> None:
+    await rename(people, to=STAYS)
+
+
+async def narrow_and_rename(people: People) -> None:
+    await rename(people, to=STAYS, creates_first=True)
+
+
+async def delete_rename_and_narrow(people: People) -> None:
+    await delete_with_pods(people)
+    await asyncio.sleep(5)
+    await rename(people, to=STAYS)
+
+
+async def narrow_rename_and_delete(people: People) -> None:
+    await rename(people, to=STAYS, creates_first=True, between=delete_without_pods)
+
+
+async def rename_twice_and_narrow(people: People) -> None:
+    await rename(people)
+    await rename(people, old="store-new", new="store-newer", to=STAYS)
+
+
+async def split_off(people: People) -> None:
+    """Leave the short zone alone in the budget or policy, and give the others one of their own."""
+    await add_narrow(people)
+    await asyncio.sleep(5)
+    await leave_alone(people)
+
+
+async def leave_alone_and_split_off(people: People) -> None:
+    await leave_alone(people)
+    await asyncio.sleep(5)
+    await add_narrow(people)
+
+
+async def add_narrow(people: People) -> None:
+    for resource in SELECTORS:
+        create = ask_for_another(people, resource, "store", "store-new", STAYS)
+        if create is not None:
+            await send(people, create)
+
+
+async def leave_alone(people: People) -> None:
+    for resource, field in SELECTORS.items():
+        if people.sandbox.api.get(resource, people.sandbox.namespace, "store") is not None:
+            await change(people, resource, {"spec": {field: {"matchLabels": dict(ALONE)}}})
+
+
 RENAMES: Final[Sequence[Leave]] = (
     delete_and_rename,
     delete_with_pods_and_rename,
@@ -227,6 +292,15 @@ RENAMES: Final[Sequence[Leave]] = (
     delete_while_it_is_renamed,
     delete_with_both_there,
     rename_and_delete,
+)
+NARROWED: Final[Sequence[Leave]] = (
+    rename_and_narrow,
+    narrow_and_rename,
+    delete_rename_and_narrow,
+    narrow_rename_and_delete,
+    rename_twice_and_narrow,
+    split_off,
+    leave_alone_and_split_off,
 )
 LEAVES: Final[Sequence[Leave]] = (
     delete_without_pods,
@@ -313,7 +387,7 @@ async def test_si26_it_ends_when_the_zone_is_back_and_whole(
 
 @in_virtual_time
 @pytest.mark.parametrize("spec", [BY_ZONE, BY_PARTITION], ids=["by zone", "by partition"])
-@each_way((*LEAVES, *RENAMES, change_selector, renew_with_another_selector))
+@each_way((*LEAVES, *RENAMES, *NARROWED, change_selector, renew_with_another_selector))
 async def test_si26_a_zone_that_leaves_short_holds_evictions(
     leave: Leave, spec: JsonObject
 ) -> None:
@@ -336,7 +410,7 @@ async def test_si26_a_zone_that_leaves_short_holds_evictions(
 
 
 @in_virtual_time
-@each_way((*LEAVES, change_selector))
+@each_way((*LEAVES, change_selector, *NARROWED))
 async def test_si26_a_zone_that_was_whole_holds_no_eviction(leave: Leave) -> None:
     """SI-26: nor do its pods that go after it."""
     async with running(prepare=partial(guard, spec=BY_ZONE), webhooks=True) as world:
@@ -385,7 +459,7 @@ async def test_si26_a_zone_that_leaves_short_holds_followers(leave: Leave) -> No
 
 
 @in_virtual_time
-@each_way((*LEAVES[:5], *RENAMES, change_policy_selector, renew_with_another_selector))
+@each_way((*LEAVES[:5], *RENAMES, *NARROWED, change_policy_selector, renew_with_another_selector))
 async def test_si26_a_set_that_leaves_a_policy_in_mid_batch_holds_the_next_zone(
     leave: Leave,
 ) -> None:
@@ -398,8 +472,8 @@ async def test_si26_a_set_that_leaves_a_policy_in_mid_batch_holds_the_next_zone(
         await leave(world.people)
         await asyncio.sleep(HOLD.total_seconds() - 40)
         assert world.list_deletes() == deleted
-        name = "store-new" if leave in RENAMES else "store"
-        status = world.people.sandbox.api.get(MULTI_AZ_ROLLOUTS, "default", name) or {}
+        held = [world.sandbox.api.get(MULTI_AZ_ROLLOUTS, "default", name) for name in NAMES]
+        status = [child(policy, "status") for policy in held if policy is not None]
         assert "zone_left_short" in f"{status}" or "while it was short" in f"{status}"
         await asyncio.sleep(70)
         assert len(world.list_deletes()) > 1
@@ -458,6 +532,24 @@ async def test_si26_an_open_batch_tells_the_next_process_what_left(leave: Leave)
         world.process.start()
         await asyncio.sleep(HOLD.total_seconds() - 60)
         assert world.list_deletes() == deleted
+        await asyncio.sleep(120)
+        assert len(world.list_deletes()) > len(deleted)
+
+
+@in_virtual_time
+@each_way((delete_without_pods, change_policy_selector))
+async def test_si26_a_policy_renamed_in_a_restart_knows_what_pods_tell(leave: Leave) -> None:
+    """SI-26: pods without a StatefulSet, by their labels; it has no batch that would tell more."""
+    async with running(POLICY_ZONES, prepare=create_policy, args=(POLICIES,)) as world:
+        await world.roll(A, image="bad")
+        await world.roll(B, C)
+        deleted = world.list_deletes()
+        await world.process.stop()
+        await leave(world.people)
+        await rename(world.people, to=STAYS if leave is change_policy_selector else GUARDED)
+        world.process.start()
+        await asyncio.sleep(HOLD.total_seconds() - 60)
+        assert (world.list_deletes() == deleted) is (leave is delete_without_pods)
         await asyncio.sleep(120)
         assert len(world.list_deletes()) > len(deleted)
 
