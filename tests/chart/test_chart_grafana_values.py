@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import yaml
 
-from tests.chart.rendering import CHART, render_chart
+from tests.chart.rendering import CHART, ChartError, render_chart
 from tests.rendered import NAMESPACE, get_field
 
 pytestmark = pytest.mark.controlplane
@@ -234,6 +234,30 @@ def test_dep98_webhooks_can_be_off() -> None:
     assert args == [f"-kubernetes.namespace={NAMESPACE}"]
     ports = get_field(_only(objects, "Service"), "spec.ports")
     assert [port["name"] for port in ports] == ["http-metrics"]
+
+
+def test_dep98_failure_policies_of_single_webhooks() -> None:
+    """DEP-98: by webhook; null and an empty one leave it to the common one, ours comes first."""
+    values = {
+        "failurePolicy": "Ignore",
+        "failurePolicies": {"noDownscale": None, "podEviction": "Fail", "zpdbValidation": ""},
+    }
+    assert _list_policies(values) == ["Ignore", "Ignore", "Fail", "Ignore"]
+    assert _list_policies({**values, "podEviction": {"failurePolicy": "Ignore"}}) == ["Ignore"] * 4
+    assert _list_policies({**values, "failurePolicies": None}) == ["Ignore"] * 4
+    wrong = {"podEvictions": "Fail", "podEviction": "fail"}
+    with pytest.raises(ChartError) as refused:
+        _list_policies({"failurePolicies": wrong})
+    text = str(refused.value)
+    assert "at '/webhooks/failurePolicies': additional properties 'podEvictions'" in text
+    assert "at '/webhooks/failurePolicies/podEviction': value must be one of" in text
+
+
+def _list_policies(values: dict[str, Any]) -> list[str]:
+    """Return the failure policies of the webhooks, as `HOOKS` has them."""
+    objects = render_chart({"webhooks": values}, release=RELEASE)
+    hooks = {one["metadata"]["name"]: one["webhooks"] for one in objects if "webhooks" in one}
+    return [hooks[f"{name}-{NAMESPACE}"][0]["failurePolicy"] for name in HOOKS]
 
 
 def test_dep98_names_and_accounts() -> None:

@@ -62,6 +62,13 @@ labels:
 {{- if eq .Values.webhooks.certificate.source "selfSigned" }}yes{{ end -}}
 {{- end -}}
 
+{{/* Failure policy of a webhook: its own, the one that grafana's chart has for it, or that of all. */}}
+{{- define "ro.failurePolicy" -}}
+{{- $webhooks := (index . 0).Values.webhooks -}}
+{{- $key := index . 1 -}}
+{{- coalesce (index $webhooks $key).failurePolicy (get ($webhooks.failurePolicies | default dict) $key) $webhooks.failurePolicy -}}
+{{- end -}}
+
 {{/* Secret that is mounted where it does not. */}}
 {{- define "ro.tlsSecret" -}}
 {{- .Values.webhooks.certificate.secretName | default (printf "%s-webhooks" (include "ro.fullname" .)) -}}
