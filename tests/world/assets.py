@@ -35,7 +35,10 @@ def _control_plane(version: tuple[int, int, int], modules: str = "go") -> GoProg
 
 CONTROL_PLANE: Final = _control_plane((1, 37, 2))
 # `make prove ARGS=versions` runs tests on these.
-OLDER: Final = {"1.36": _control_plane((1, 36, 3), "go-1.36")}
+OLDER: Final = {
+    "1.36": _control_plane((1, 36, 3), "go-1.36"),
+    "1.31": _control_plane((1, 31, 0), "go-1.31"),
+}
 
 
 class NoControlPlaneError(RuntimeError):
