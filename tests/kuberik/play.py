@@ -2,8 +2,8 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +13,7 @@ import yaml
 from tests.kuberik.peer import running_peer
 from tests.kuberik.scenarios import Scenario
 from tests.kuberik.state import State, list_differing, read_state
-from tests.system.releasing import CHECKS, DIGEST, GATES, GROUP, ON, ROLLOUTS, SELECTED
+from tests.system.releasing import CHECKS, DIGEST, GATES, GROUP, ON, ROLLOUTS, SELECTED, refusing
 from tests.world.api import NAMESPACES, Api, ApiError, Json, Resource
 from tests.world.assets import locate_assets
 from tests.world.budgets import CRDS, FOLDER, install_kinds, wait_served
@@ -47,6 +47,8 @@ LOOK: Final = timedelta(milliseconds=500)
 CALM: Final = timedelta(seconds=5)
 # Both have changed nothing for so long, though they differ.
 LIMIT: Final = timedelta(seconds=25)
+# A window that begins so long after now, or up to a minute sooner.
+SOON: Final = timedelta(seconds=90)
 Pair = tuple[State, State]
 _ANNOUNCING: Final = (
     "make ImageRepository app {image: '127.0.0.1:1/app', insecure: true}",
@@ -64,55 +66,29 @@ _TARGETS: Final = (
 async def play_all(scenarios: Sequence[Scenario], peer: Path) -> dict[str, list[Pair]]:
     """Return what both leave after each step of each scenario, the peer first."""
     async with AsyncExitStack() as stack:
-        planes = [await stack.enter_async_context(_controlled(program)) for program in (peer, None)]
-        stages = [Stage(await stack.enter_async_context(plane.api())) for plane in planes]
+        stages = [await stack.enter_async_context(_staged(program)) for program in (peer, None)]
         async with asyncio.TaskGroup() as tasks:
             looking = [tasks.create_task(stage.look_on()) for stage in stages]
-            places = asyncio.Semaphore(TOGETHER)
-            plays = [tasks.create_task(_play(stages, one, places)) for one in scenarios]
-            seen = await asyncio.gather(*plays)
+            seen: dict[str, list[Pair]] = {}
+            # A restart concerns all that are played: each is played alone.
+            for restarts in (False, True):
+                places = asyncio.Semaphore(1 if restarts else TOGETHER)
+                own = [one for one in scenarios if ("restart" in f"{one.steps}") is restarts]
+                plays = [tasks.create_task(_play(stages, one, places)) for one in own]
+                found = await asyncio.gather(*plays)
+                seen |= dict(zip([one.name for one in own], found, strict=True))
             for task in looking:
                 task.cancel()
-    return dict(zip([one.name for one in scenarios], seen, strict=True))
-
-
-@asynccontextmanager
-async def _controlled(peer: Path | None) -> AsyncIterator[ControlPlane]:
-    """Run a control plane with the kinds and one of the controllers."""
-    plane = ControlPlane(locate_assets(sys.stderr.write))
-    try:
-        await plane.start()
-        async with AsyncExitStack() as stack:
-            api = await stack.enter_async_context(plane.api())
-            await install_flux(api)
-            if peer is None:
-                await install_kinds(api, FOLDER / "releases")
-                await plane.create_namespace(api, "operator")
-                config = plane.kubeconfig(plane.folder / "operator.conf", api.token)
-                launch = Launch(
-                    folder=plane.folder,
-                    url=plane.url,
-                    kubeconfig=config,
-                    namespace="",
-                    flags=(ON, "-releases.metadata=none", "-kubernetes.client-qps=0"),
-                    env={"WATCH_NAMESPACE": "", "POD_NAMESPACE": "operator"},
-                )
-                await (await stack.enter_async_context(OperatorProcess(launch))).wait_ready()
-            else:
-                for crd in render_kinds():
-                    await api.create(CRDS, "", crd)
-                    await wait_served(api, crd)
-                stack.enter_context(running_peer(peer, plane, plane.folder))
-            yield plane
-    finally:
-        await plane.stop()
+    return seen
 
 
 class Stage:
     """All namespaces: what is in them, since when, and Flux, which applies what it finds."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, restart: Callable[[], None]) -> None:
         self.api = api
+        self.restart = restart
+        """Kill the controller, and start it again, which takes a moment."""
         self.states: dict[str, tuple[State, float]] = {}
 
     async def look_on(self) -> None:
@@ -170,6 +146,49 @@ class Stage:
             )
 
 
+@asynccontextmanager
+async def _staged(peer: Path | None) -> AsyncIterator[Stage]:
+    """Run a control plane with the kinds and one of the controllers."""
+    plane = ControlPlane(locate_assets(sys.stderr.write))
+    try:
+        await plane.start()
+        async with AsyncExitStack() as stack:
+            api = await stack.enter_async_context(plane.api())
+            await install_flux(api)
+            if peer is None:
+                await install_kinds(api, FOLDER / "releases")
+                await plane.create_namespace(api, "operator")
+                config = plane.kubeconfig(plane.folder / "operator.conf", api.token)
+                launch = Launch(
+                    folder=plane.folder,
+                    url=plane.url,
+                    kubeconfig=config,
+                    namespace="",
+                    flags=(ON, "-releases.metadata=none", "-kubernetes.client-qps=0"),
+                    env={"WATCH_NAMESPACE": "", "POD_NAMESPACE": "operator"},
+                )
+                process = await stack.enter_async_context(OperatorProcess(launch))
+                await process.wait_ready()
+
+                def restart() -> None:
+                    process.kill()
+                    process.start()
+            else:
+                for crd in render_kinds():
+                    await api.create(CRDS, "", crd)
+                    await wait_served(api, crd)
+                running = stack.enter_context(ExitStack())
+                running.enter_context(running_peer(peer, plane, plane.folder))
+
+                def restart() -> None:
+                    running.close()
+                    running.enter_context(running_peer(peer, plane, plane.folder))
+
+            yield Stage(api, restart)
+    finally:
+        await plane.stop()
+
+
 def _belongs(found: Json, namespace: str) -> bool:
     """Say whether an object is of a namespace; those of the cluster are named after one."""
     metadata = found["metadata"]
@@ -187,7 +206,7 @@ async def _play(
     async with places:
         namespace = f"s-{scenario.name}"
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-        actors = [Actor(stage.api, namespace) for stage in stages]
+        actors = [Actor(stage.api, namespace, stage.restart) for stage in stages]
         bare = scenario.steps[0] == "bare"
         for stage, actor in zip(stages, actors, strict=True):
             await stage.api.create(NAMESPACES, "", body)
@@ -219,9 +238,13 @@ async def _wait_agreed(stages: Sequence[Stage], namespace: str, scenario: Scenar
 class Actor:
     """Who does what a scenario says, in one namespace."""
 
-    def __init__(self, api: Api, namespace: str) -> None:
+    def __init__(
+        self, api: Api, namespace: str, restart: Callable[[], None] = lambda: None
+    ) -> None:
         self._api = api
         self._namespace = namespace
+        self._restart_controller = restart
+        self._refusals = AsyncExitStack()
 
     async def do(self, operation: str) -> None:
         """Do one operation, such as `tag 1.1.0`."""
@@ -240,6 +263,7 @@ class Actor:
 
     async def leave(self) -> None:
         """Remove what would keep a controller busy."""
+        await self._allow()
         for kind in ("Rollout", "RolloutSchedule", "HealthCheck"):
             await self._api.delete(KINDS[kind], self._namespace)
         with suppress(ApiError):
@@ -320,6 +344,16 @@ class Actor:
         patch = {"metadata": {"annotations": {f"rollout.kuberik.com/{key}": value}}}
         await self._api.patch(ROLLOUTS, self._namespace, "app", patch)
 
+    async def _refuse(self, tag: str) -> None:
+        """Have admission refuse a tag."""
+        await self._refusals.enter_async_context(refusing(self._api, self._namespace, tag))
+
+    async def _allow(self) -> None:
+        await self._refusals.aclose()
+
+    async def _restart(self) -> None:
+        self._restart_controller()
+
     async def _wait(self, seconds: str) -> None:
         await asyncio.sleep(float(seconds))
 
@@ -335,6 +369,8 @@ class Actor:
             "$today": f"{now:%A}",
             "$yesterday": f"{now - timedelta(days=1):%A}",
             "$tomorrow": f"{now + timedelta(days=1):%A}",
+            "$soon": f"{now + SOON:%H:%M}",
+            "$then": f"{now + SOON + timedelta(hours=2):%H:%M}",
         }
         body = rest[0] if rest else "{}"
         for key, value in values.items():

@@ -1,11 +1,12 @@
 """Objects of release rollouts in a world, and a stand-in for the controllers of Flux."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from tests.system.waits import wait_true
-from tests.world.api import SECRETS, Json, Resource
+from tests.world.api import PATCH_TYPES, SECRETS, Api, ApiError, Json, Resource
 from tests.world.budgets import FOLDER, install_kinds
 from tests.world.flux import (
     IMAGE_POLICIES,
@@ -219,6 +220,47 @@ async def create_pull_secret(world: World, host: str) -> None:
 async def create_check(world: World) -> None:
     """Create a HealthCheck that `SELECTED` selects."""
     await create(world, CHECKS, "HealthCheck", "app", {}, labels={"app": "app"})
+
+
+@asynccontextmanager
+async def refusing(api: Api, namespace: str, tag: str) -> AsyncIterator[None]:
+    """Have admission refuse a tag for the OCIRepositories of a namespace."""
+    group, name = "admissionregistration.k8s.io/v1", f"broken-{namespace}"
+    kinds = [
+        Resource(group, plural, is_namespaced=False)
+        for plural in ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
+    ]
+    rule: Json = {"apiGroups": ["source.toolkit.fluxcd.io"], "apiVersions": ["*"]}
+    rule |= {"operations": ["UPDATE"], "resources": ["ocirepositories"]}
+    here = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    wanted = {"expression": f"object.spec.ref.tag != '{tag}'", "message": f"{tag} is broken"}
+    specs: list[Json] = [
+        {"matchConstraints": {"resourceRules": [rule]}, "validations": [wanted]},
+        {"policyName": name, "validationActions": ["Deny"]},
+    ]
+    specs[1]["matchResources"] = {"namespaceSelector": here}
+    names = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+    for resource, kind, spec in zip(kinds, names, specs, strict=True):
+        body: Json = {"apiVersion": group, "kind": kind, "metadata": {"name": name}, "spec": spec}
+        await api.create(resource, "", body)
+
+    async def is_refused() -> bool:
+        try:
+            await api.call(
+                "PATCH",
+                OCI_REPOSITORIES.path(namespace, "app"),
+                body={"spec": {"ref": {"tag": tag}}},
+                query={"dryRun": "All"},
+                content_type=PATCH_TYPES["merge"],
+            )
+        except ApiError as error:
+            return error.status == 422
+        return False
+
+    await wait_true("a policy that refuses", is_refused)
+    yield
+    for resource in kinds:
+        await api.delete(resource, "", name)
 
 
 async def read_annotations(world: World, name: str = "app") -> Mapping[str, str]:

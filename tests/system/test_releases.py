@@ -1,7 +1,5 @@
 """Release rollouts on the real control plane, with kinds of Flux and a stand-in for Flux itself."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -24,6 +22,7 @@ from tests.system.releasing import (
     read_annotations,
     read_status,
     read_tags,
+    refusing,
     run_flux,
     set_health,
     show_condition,
@@ -34,7 +33,6 @@ from tests.system.releasing import (
     wait_tags,
 )
 from tests.system.waits import wait_true
-from tests.world.api import ApiError, Json, Resource
 from tests.world.budgets import FOLDER, install_kinds
 from tests.world.faults import Cut, Truncate, stored
 from tests.world.flux import IMAGE_POLICIES, OCI_REPOSITORIES, install_flux, remove_flux
@@ -107,7 +105,7 @@ async def test_a_version_that_admission_refuses_is_not_deployed(world: World) ->
     await announce(world, "1.0.0")
     spec = {**POLICY, "bakeTime": "0s", "deployTimeout": "1s"}
     await create(world, ROLLOUTS, "Rollout", "app", spec)
-    async with refusing(world, "1.1.0"):
+    async with refusing(world.api, world.namespace, "1.1.0"):
         operator = await world.operator(ON, NO_REGISTRY)
         await wait_tags(world, "1.0.0")
         await run_flux(world)
@@ -126,43 +124,6 @@ async def test_a_version_that_admission_refuses_is_not_deployed(world: World) ->
         await wait_history(world, "1.2.0 Succeeded, 1.0.0 Succeeded")
         assert await operator.terminate() == 0
     await world.assert_permitted()
-
-
-@asynccontextmanager
-async def refusing(world: World, tag: str) -> AsyncIterator[None]:
-    """Have admission refuse a tag for the OCIRepositories of the namespace."""
-    group, name = "admissionregistration.k8s.io/v1", f"broken-{world.namespace}"
-    kinds = [
-        Resource(group, plural, is_namespaced=False)
-        for plural in ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
-    ]
-    rule: Json = {"apiGroups": ["source.toolkit.fluxcd.io"], "apiVersions": ["*"]}
-    rule |= {"operations": ["UPDATE"], "resources": ["ocirepositories"]}
-    here = {"matchLabels": {"kubernetes.io/metadata.name": world.namespace}}
-    wanted = {"expression": f"object.spec.ref.tag != '{tag}'", "message": f"{tag} is broken"}
-    specs: list[Json] = [
-        {"matchConstraints": {"resourceRules": [rule]}, "validations": [wanted]},
-        {"policyName": name, "validationActions": ["Deny"]},
-    ]
-    specs[1]["matchResources"] = {"namespaceSelector": here}
-    names = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-    for resource, kind, spec in zip(kinds, names, specs, strict=True):
-        body: Json = {"apiVersion": group, "kind": kind, "metadata": {"name": name}, "spec": spec}
-        await world.api.create(resource, "", body)
-
-    async def is_refused() -> bool:
-        patch: Json = {"spec": {"ref": {"tag": tag}}}
-        try:
-            await world.patch(OCI_REPOSITORIES, "app", patch)
-        except ApiError as error:
-            return error.status == 422
-        return False
-
-    await wait_true("a policy that refuses", is_refused)
-    await world.patch(OCI_REPOSITORIES, "app", {"spec": {"ref": {"tag": "none"}}})
-    yield
-    for resource in kinds:
-        await world.api.delete(resource, "", name)
 
 
 async def test_a_release_bakes_fails_is_retried_and_rolled_back(
