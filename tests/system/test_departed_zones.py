@@ -3,6 +3,7 @@
 import asyncio
 from functools import partial
 from http import HTTPStatus
+from itertools import product
 from typing import Final
 
 import msgspec
@@ -10,18 +11,20 @@ import pytest
 from msgspec.structs import replace
 from rollout_lab.zones import ZoneSpec, statefulset, three_zones
 
-from rollout_operator.model.names import GROUP_LABEL
+from rollout_operator.kube.api import MULTI_AZ_ROLLOUTS
+from rollout_operator.model.names import GROUP_LABEL, TOPOLOGY_KEYS
 from tests.system.budgeted import hold
 from tests.system.guarded import guard, prepared_zone
-from tests.system.waits import wait_reason, wait_true
-from tests.world.api import STATEFULSETS, ApiError, Json
-from tests.world.budgets import grouped_zones, zone_budget
+from tests.system.waits import wait_line, wait_reason, wait_true
+from tests.world.api import STATEFULSETS, ApiError, Json, Resource
+from tests.world.budgets import grouped_zones, install_kinds, zone_budget
 from tests.world.clients import Route
 from tests.world.kubelet import NORMAL, Behaviour, Kind, image_of
 from tests.world.world import World
 
 pytestmark = pytest.mark.controlplane
 
+POLICIES: Final = Resource("rollout.grafana.com/v1alpha1", MULTI_AZ_ROLLOUTS.plural)
 HELD: Final = Behaviour(kind=Kind.NEVER_READY)
 PODS: Final = 2
 MOMENTS: Final = range(3 * PODS)
@@ -137,6 +140,52 @@ async def test_a_zone_leaves_before_a_downscale(world: World) -> None:
         await world.set_replicas("b", 3)
         await world.wait_ready(["a", "b"])
     await guarded.assert_judged()
+
+
+async def test_a_zone_leaves_a_policy_in_the_middle_of_a_batch(world: World) -> None:
+    """SI-26, MAZ-46: by its label or by the selector, the next zone is held until it is whole."""
+    await install_kinds(world.api)
+    await world.grant("multi-az-rollouts")
+    ways = ("label", "selector")
+    held = {f"{way}-a-1" for way in ways}
+    world.kubelet.choose = lambda pod: HELD if _is_new(pod) and _name(pod) in held else NORMAL
+    zones = [
+        ZoneSpec(
+            name=f"{way}-{zone}",
+            group=None,
+            replicas=PODS,
+            labels={"app": way, "stays": zone, TOPOLOGY_KEYS[0]: zone},
+        )
+        for way, zone in product(ways, "ab")
+    ]
+    names = await world.create(*zones)
+    for way in ways:
+        spec: Json = {"statefulSetSelector": {"matchLabels": {"app": way}}, "azOrder": ["a", "b"]}
+        spec["rollingUpdate"] = {"intervalSeconds": 0}
+        body: Json = {"apiVersion": POLICIES.api_version, "kind": MULTI_AZ_ROLLOUTS.kind}
+        await world.post(POLICIES, {**body, "metadata": {"name": way}, "spec": spec})
+    operator = await world.operator("-multi-az-rollouts.enabled")
+    await world.set_image(names, "v2")
+
+    async def play(way: str) -> None:
+        (pod,) = (name for name in held if name.startswith(way))
+        await wait_true(f"{pod} deleted", partial(_has_ended, world, pod))
+        if way == "label":
+            await world.label(f"{way}-a", app=None)
+        else:
+            selector = {"matchLabels": {"app": way, "stays": "b"}}
+            await world.patch(POLICIES, way, {"spec": {"statefulSetSelector": selector}})
+        await wait_line(operator, f"policy={world.namespace}/{way} ", "reason=zone_left_short")
+        assert not any(_has_ended(world, f"{way}-b-{number}") for number in range(PODS))
+        held.discard(pod)
+        await make_ready(world, pod)
+        await world.wait_rolled([f"{way}-b"])
+
+    async with asyncio.TaskGroup() as tasks:
+        for way in ways:
+            tasks.create_task(play(way))
+    assert await operator.terminate() == 0
+    await world.judge.assert_clean()
 
 
 async def make_ready(world: World, pod: str) -> None:
