@@ -230,6 +230,11 @@ class DepartedZones:
                     scope for scope in to if scope not in departed or departed[scope].at < record.at
                 ]
                 self._add(record.sts, older, record.at)
+        for name, left in self._just_left.items():
+            if not before.isdisjoint(left.scopes):
+                most = max(_MOST_MATCHED, len(left.scopes))
+                scopes = tuple(dict.fromkeys((*left.scopes, *to)))[:most]
+                self._just_left[name] = left._replace(scopes=scopes)
         for sts in chain.from_iterable(map(self._list_sets, before)):
             if sts.name != mover:
                 self._leave([scope for scope in to if not self._is_in(scope, sts)], sts, sts)

@@ -288,6 +288,12 @@ it was down before, and later than any watch tells
   delete, wait lag, down 1 13, down 2 13 | none
 its label went while the watch of pods was behind
   label none, down 1 13 | ingester 2/3 600s
+and another zone moved before the watch told
+  label none, follow other, down 1 13 | ingester 2/3 600s | other 2/3 600s
+it was deleted, and another zone moved in two steps before the watch told
+  delete, follow none other, down 1 13 | ingester 2/3 600s | other 2/3 600s
+another zone moved, and a pod went down after that
+  label none, follow other, down 1 | none
 the cache of pods is too old to say whether it was whole
   blind, delete, gone 0 | ingester 2/3 600s
 a list after a gap finds it gone
