@@ -122,9 +122,10 @@ def _list_skipped(diagnosis: Diagnosis) -> Iterator[str]:
     checks: dict[str, list[str]] = {}
     for check in diagnosis.skipped:
         checks.setdefault(check.why, []).append(check.check)
+    is_all = len(checks) == 1 and not diagnosis.passed
     for why, names in checks.items():
         yield f"skipped  {why}"
-        yield f"       not checked: {'; '.join(names)}"
+        yield f"       not checked: {'everything else' if is_all else '; '.join(names)}"
 
 
 def _sum_up(diagnosis: Diagnosis) -> str:
@@ -133,6 +134,7 @@ def _sum_up(diagnosis: Diagnosis) -> str:
         (diagnosis.count(Severity.WARN), "warning", ""),
         (diagnosis.passed, "check", " passed"),
         (len(diagnosis.skipped), "check", " skipped"),
+        (diagnosis.unneeded, "check", " not needed"),
     ]
     return ", ".join(
         f"{number} {noun}{'s' * (number != 1)}{end}"

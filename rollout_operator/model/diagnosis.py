@@ -124,6 +124,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     skipped: tuple[SkippedCheck, ...] = ()
     passed: int = 0
     """Number of checks that found nothing."""
+    unneeded: int = 0
+    """Number of checks of objects that may not be read, and that no operator here looks after."""
 
     def count(self, severity: Severity) -> int:
         return sum(finding.severity is severity for finding in self.findings)
@@ -376,6 +378,8 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
     unread: Mapping[Source, str] = {}
     """Why a part could not be read."""
+    unneeded: frozenset[Source] = frozenset()
+    """Parts that could not be read either, and that no operator here looks after."""
     namespace_labels: Mapping[str, str] | None = None
     """None if there is no such namespace."""
     operators: tuple[OperatorDeployment, ...] = ()

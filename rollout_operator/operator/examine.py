@@ -189,7 +189,9 @@ async def read_installation(client: ExaminingClient, namespace: str, now: dateti
     reading = _Reading(client, namespace)
     labels = await reading.fetch_namespace_labels()
     if labels is None and Source.NAMESPACE not in reading.unread:
-        return Installation(namespace=namespace, now=now)
+        absent = f"namespace {namespace} does not exist"
+        others = {source: absent for source in Source if source is not Source.NAMESPACE}
+        return Installation(namespace=namespace, now=now, unread=others)
     sets = await reading.list_all(
         Source.STATEFULSETS, STATEFULSETS, lambda raw: (decode_zone_set(raw), bytes(raw))
     )
@@ -212,7 +214,7 @@ async def read_installation(client: ExaminingClient, namespace: str, now: dateti
     ]
     policies = await reading.list_all(Source.POLICIES, MULTI_AZ_ROLLOUTS, decode_watched_policy)
     if not obeys(installation):
-        reading.unread.pop(Source.POLICIES, None)  # most users need no right to read them
+        reading.spare(Source.POLICIES)
     installation = replace(
         installation,
         policies=tuple(policy.policy for policy in policies),
@@ -235,7 +237,10 @@ async def _add_releases(reading: "_Reading", installation: Installation) -> Inst
     reader = ReleaseReader(Lister(reading.client, None), reading.namespace)
     objects = await reader.list_all((kinds.ROLLOUTS,))
     if not objects and not makes(installation):
-        return installation  # most users need no right to read them
+        for _, error in reader.failures:
+            reading.record(Source.RELEASES, error)
+        reading.spare(Source.RELEASES)
+        return installation
     objects += await reader.list_all(*_OTHERS)
     for resource, error in reader.failures:
         # Where these may not be listed, there are none for the operator.
@@ -517,6 +522,7 @@ async def _fetch_last(
         pod_trials=trials,
         path_answers=paths,
         unread=dict(reading.unread),
+        unneeded=frozenset(reading.unneeded),
     )
 
 
@@ -527,6 +533,7 @@ class _Reading:
     client: ExaminingClient
     namespace: str
     unread: dict[Source, str] = field(default_factory=dict)
+    unneeded: set[Source] = field(default_factory=set)
     unknown: set[Resource] = field(default_factory=set)
     """Kinds that the API server does not know."""
 
@@ -540,6 +547,11 @@ class _Reading:
     def record(self, source: Source, error: OperatorError) -> None:
         denied = isinstance(error, Denied) and error.call
         self.unread[source] = f"may not {denied}" if denied else f"{error}"
+
+    def spare(self, source: Source) -> None:
+        """Record that it does not matter whether a part was read: most users need no right to."""
+        if self.unread.pop(source, None) is not None:
+            self.unneeded.add(source)
 
     async def list_all(
         self, source: Source, resource: Resource, decode: Decoder[Decoded]

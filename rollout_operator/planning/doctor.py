@@ -512,11 +512,14 @@ def diagnose(installation: Installation) -> Diagnosis:
     """Return what is wrong with an installation, as far as it could be read."""
     findings: list[Finding] = []
     skipped: list[SkippedCheck] = []
-    passed = 0
+    passed = unneeded = 0
     for check in CHECKS:
         missing = [source for source in check.needs if source in installation.unread]
         if missing:
             skipped.append(SkippedCheck(check=check.name, why=installation.unread[missing[0]]))
+            continue
+        if not installation.unneeded.isdisjoint(check.needs):
+            unneeded += 1
             continue
         breaches = tuple(check.run(installation))
         findings += breaches
@@ -526,4 +529,5 @@ def diagnose(installation: Installation) -> Diagnosis:
         findings=tuple(findings),
         skipped=tuple(skipped),
         passed=passed,
+        unneeded=unneeded,
     )

@@ -78,6 +78,22 @@ def test_errors_come_first_and_each_says_what_to_do() -> None:
     )
 
 
+def test_where_nothing_was_checked_no_check_is_named() -> None:
+    skipped = (SKIPPED, replace(SKIPPED, check="spelling of keys"))
+    found = Diagnosis(namespace="prod", findings=(ERROR,), skipped=skipped)
+    assert render_text(found).splitlines()[-3:] == [
+        "skipped  cannot list statefulsets",
+        "       not checked: everything else",
+        "1 error, 0 checks passed, 2 checks skipped",
+    ]
+
+
+def test_checks_that_nobody_needs_are_counted_apart() -> None:
+    found = replace(diagnosis(), unneeded=4)
+    assert render_text(found) == "7 checks passed, 4 checks not needed\n"
+    assert choose_exit_code(found, is_strict=True) is ExitCode.DONE
+
+
 def test_what_a_tenant_wrote_steers_no_terminal() -> None:
     evil = "\x1b[2J\x9b1m\n0 errors"
     finding = Finding(
@@ -94,6 +110,7 @@ def test_json_has_the_same_for_scripts() -> None:
         "schemaVersion": 1,
         "namespace": "prod",
         "passed": 7,
+        "unneeded": 0,
         "findings": [
             {
                 "code": "not_on_delete",

@@ -20,6 +20,7 @@ from rollout_operator.model.names import (
 )
 from rollout_operator.model.objects import Target
 from rollout_operator.operator.examine import examine, read_installation
+from rollout_operator.planning.doctor import CHECKS
 from tests.controllers.fake_client import FakeClient, pod_json, set_json
 from tests.pki.certificates import Legacy
 
@@ -318,6 +319,30 @@ async def test_no_namespace_is_found_and_nothing_else_read() -> None:
 
     assert [one.code for one in diagnosis.findings] == [FindingCode.NAMESPACE_MISSING]
     assert (len(cluster.calls), cluster.tried) == (1, [])
+    assert (diagnosis.passed, len(diagnosis.skipped)) == (0, len(CHECKS) - 1)
+    assert {one.why for one in diagnosis.skipped} == {f"namespace {NAMESPACE} does not exist"}
+
+
+@pytest.mark.parametrize(
+    ("denied", "unneeded"),
+    [
+        pytest.param((), (), id="nothing"),
+        pytest.param(("multiazrollouts",), (Source.POLICIES,), id="policies"),
+        pytest.param(("rollouts",), (Source.RELEASES,), id="releases"),
+        pytest.param(
+            ("multiazrollouts", "rollouts"), (Source.POLICIES, Source.RELEASES), id="both"
+        ),
+    ],
+)
+async def test_a_check_of_what_may_not_be_read_has_not_passed(
+    denied: Sequence[str], unneeded: Sequence[Source]
+) -> None:
+    """It is no failure either: most users need no right to read these."""
+    good, found = [await examine(Cluster(denied=each), NAMESPACE, NOW) for each in ((), denied)]
+
+    left_out = sum(not {*unneeded}.isdisjoint(check.needs) for check in CHECKS)
+    assert (found.passed, found.unneeded) == (good.passed - left_out, left_out)
+    assert (found.findings, found.skipped) == (good.findings, good.skipped)
 
 
 @pytest.mark.parametrize("error", [Unreachable("down"), Denied("who are you", status=401)])
