@@ -35,7 +35,12 @@ from rollout_operator.model.description import (
 )
 from rollout_operator.model.names import ConfigError, InvalidInput
 from rollout_operator.model.units import quote
-from rollout_operator.operator.inspect import Inspection, Inspector, list_namespaces
+from rollout_operator.operator.inspect import (
+    Inspection,
+    Inspector,
+    check_namespace,
+    list_namespaces,
+)
 from rollout_operator.planning.wording import join_names
 from rollout_operator.telemetry import logs
 from rollout_operator.telemetry.metrics import Metrics
@@ -228,6 +233,8 @@ class ClusterInspector:
         inspections = await gather_all(
             self._inspector(name).inspect(is_fresh=is_fresh) for name in names
         )
+        if self.namespace and not any(_has_any(inspection.best) for inspection in inspections):
+            await check_namespace(self.client, self.namespace)
         if not self.named.is_given:
             return inspections
         chosen = [choose_named(inspection, self.named) for inspection in inspections]

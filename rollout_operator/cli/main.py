@@ -21,7 +21,13 @@ import msgspec
 
 from rollout_operator import __version__
 from rollout_operator.config.grammar import HelpRequested, UsageError
-from rollout_operator.model.names import ConfigError, DecodeError, ExitCode, OperatorError
+from rollout_operator.model.names import (
+    ApiError,
+    ConfigError,
+    DecodeError,
+    ExitCode,
+    OperatorError,
+)
 
 PROGRAM: Final = "rollout-operator"
 ENTRY_POINTS: Final = "rollout_operator.commands"
@@ -195,9 +201,9 @@ def _chain(error: BaseException) -> str:
     """Return an error and what caused it on one line."""
     texts = [str(error)]
     cause = error.__cause__
-    # What cannot be decoded is explained already: the library says the same in its own words.
-    is_news = not isinstance(error, DecodeError) and str(cause) not in texts[0]
-    if cause is not None and is_news:
+    # What is wrong with an object or a call is told already: a library has other words for it.
+    is_told = isinstance(error, DecodeError) or (isinstance(error, ApiError) and error.call)
+    if cause is not None and not is_told and str(cause) not in texts[0]:
         texts.append(f"{type(cause).__name__}: {cause}")
     return ": ".join(texts)
 

@@ -34,6 +34,7 @@ from rollout_operator.model.decode.wire import decode_or_salvage
 from rollout_operator.model.names import ApiError, InvalidInput, NotFound
 from rollout_operator.model.objects import Unreadable
 from rollout_operator.model.scaling import Reference
+from rollout_operator.operator.inspect import check_namespace
 from rollout_operator.planning.scaling import list_references
 
 _OPTIONAL: Final = (
@@ -67,6 +68,8 @@ async def copy_namespace(client: ApiClient, namespace: str, clock: Clock) -> Obj
         others += await reading.fetch_mirrored(reference)
     # Pods last: they are no older than what their sets want.
     pods = await reading.list_all(PODS)
+    if not sets and not pods:
+        await check_namespace(client, namespace)
     return ObjectsCopy(
         objects=[_decode(raw, kind) for kind, raw in (*sets, *pods, *others)],
         read_at=client.server_time() or clock.now(),

@@ -686,6 +686,19 @@ def _read_description(body: bytes) -> Description:
     return own
 
 
+async def check_namespace(client: Reader, namespace: str) -> None:
+    """Raise NotFound where there is no such namespace: the API server lists nothing in it.
+
+    Where it may not be read, nobody can tell.
+    """
+    try:
+        await client.fetch(NAMESPACES, "", namespace)
+    except NotFound:
+        raise NotFound(f"namespace {namespace} does not exist") from None
+    except ApiError:
+        pass
+
+
 async def list_namespaces(client: ApiClient, *, is_fresh: bool = True) -> Sequence[str]:
     """Return the namespaces with rollout groups, policies or releases.
 

@@ -1,5 +1,6 @@
 """Where a person's command finds its cluster (D-76): flags, KUBECONFIG, home, service account."""
 
+import asyncio
 from errno import EACCES
 from pathlib import Path
 
@@ -7,13 +8,15 @@ import pytest
 import yaml
 
 from rollout_operator.cli.access import ACCESS_FLAGS, choose_access, open_client
+from rollout_operator.cli.main import main
 from rollout_operator.config.grammar import UsageError, parse_mixed
-from rollout_operator.kube.api import PODS
+from rollout_operator.kube.api import PODS, JsonObject
 from rollout_operator.kube.connection import Access
 from rollout_operator.model.names import ConfigError
-from tests.kube.fake_api import FakeApi, reply
+from tests.kube.fake_api import FakeApi, refuse, reply
 
 POD = "/api/v1/namespaces/mimir/pods/a-0"
+EMPTY: JsonObject = {"metadata": {"resourceVersion": "1"}, "items": []}
 
 
 def write(file: Path, server: str = "https://unused:1", namespace: str = "mimir") -> Path:
@@ -136,3 +139,77 @@ async def test_the_server_of_the_file_is_called(tmp_path: Path) -> None:
         file = write(tmp_path / "config", server.url)
         async with open_client(find(KUBECONFIG=str(file))) as client:
             assert await client.fetch(PODS, "mimir", "a-0") == b"{}"
+
+
+NOT_SERVED = "no rollout group found in namespace mimir"
+COMMANDS = [
+    pytest.param(["status"], 0, "", id="status"),
+    pytest.param(["status", "-o=json"], 0, "", id="JSON"),
+    pytest.param(["status", "-A"], 0, "", id="all namespaces"),
+    pytest.param(["status", "x"], 1, "Rollout x not found in namespace mimir", id="named"),
+    pytest.param(["wait"], 1, NOT_SERVED, id="wait"),
+    pytest.param(["explain", "x"], 1, "x not found in a rollout group of", id="explain"),
+    pytest.param(["explain", "rollout/x"], 1, "rollout x not found", id="explain a release"),
+    pytest.param(["adopt"], 1, "there is no StatefulSet in namespace mimir", id="adopt"),
+    pytest.param(["simulate"], 1, "no StatefulSet", id="simulate"),
+]
+
+
+@pytest.mark.parametrize("answer", ["absent", "empty", "unread"])
+@pytest.mark.parametrize(("words", "code", "said"), COMMANDS)
+async def test_d_76_a_namespace_that_does_not_exist_is_no_empty_one(
+    words: list[str],
+    code: int,
+    said: str,
+    answer: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The API server lists nothing in either. Without the right to read it, it counts as empty."""
+    answers = {
+        "absent": refuse(404, "NotFound", 'namespaces "mimir" not found'),
+        "empty": reply({"kind": "Namespace", "metadata": {"name": "mimir"}}),
+        "unread": refuse(403, "Forbidden", 'forbidden: User "u" cannot get resource "namespaces"'),
+    }
+    is_missed = answer == "absent" and "-A" not in words
+    async with FakeApi() as server:
+        server.on("GET", "/api/v1/namespaces/mimir", answers[answer])
+        for scope in ("", "/namespaces/mimir"):
+            server.on("GET", f"/apis/apps/v1{scope}/statefulsets", reply(EMPTY))
+            server.on("GET", f"/api/v1{scope}/pods", reply(EMPTY))
+        flag = f"-kubeconfig={write(tmp_path / 'config', server.url)}"
+        ended = await asyncio.to_thread(main, [*words, flag])
+
+    shown = capsys.readouterr()
+    assert ended == (1 if is_missed else code)
+    assert (shown.err == "rollout-operator: namespace mimir does not exist\n") is is_missed
+    if not is_missed:
+        assert said in shown.err
+    else:
+        assert shown.out == ""
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("https://127.0.0.1:9", "Cannot connect to host 127.0.0.1:9: Connection refused"),
+        ("http", "it may serve http:// there"),
+    ],
+    ids=["refused", "no TLS"],
+)
+@pytest.mark.parametrize(
+    "words",
+    [["doctor"], ["adopt"], ["simulate"], ["admin", "apply-crds", "manifests/crds"], ["status"]],
+    ids=lambda words: words[0],
+)
+async def test_why_the_api_server_does_not_answer_is_told_once(
+    words: list[str], url: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with FakeApi() as server:
+        where = url if ":" in url else server.url.replace("http", "https")
+        flag = f"-kubeconfig={write(tmp_path / 'config', where)}"
+        assert await asyncio.to_thread(main, [*words, flag]) == 1
+
+    said = capsys.readouterr().err
+    assert said.endswith(f"{why}\n")
+    assert said.count("127.0.0.1") == 1

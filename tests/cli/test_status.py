@@ -78,6 +78,7 @@ async def test_d_76_rights_to_list_sets_and_pods_are_enough(tmp_path: Path) -> N
     async with FakeApi() as server:
         server.on("GET", SETS, reply(EMPTY))
         server.on("GET", PODS, reply(EMPTY))
+        server.on("GET", "/api/v1/namespaces/mimir", refuse(403, "Forbidden", ""))
         budgets = "/apis/rollout-operator.grafana.com/v1/namespaces/mimir"
         server.on("GET", f"{budgets}/zoneawarepoddisruptionbudgets", refuse(403, "Forbidden", ""))
         text = await run(server, tmp_path)
