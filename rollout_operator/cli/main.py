@@ -21,13 +21,7 @@ import msgspec
 
 from rollout_operator import __version__
 from rollout_operator.config.grammar import HelpRequested, UsageError
-from rollout_operator.model.names import (
-    ApiError,
-    ConfigError,
-    DecodeError,
-    ExitCode,
-    OperatorError,
-)
+from rollout_operator.model.names import ApiError, ConfigError, DecodeError, ExitCode, OperatorError
 
 PROGRAM: Final = "rollout-operator"
 ENTRY_POINTS: Final = "rollout_operator.commands"
