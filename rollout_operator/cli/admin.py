@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import msgspec
-import yaml
 
 from rollout_operator.cli.access import ACCESS_FLAGS, choose_access, open_client
+from rollout_operator.cli.dumps import BadDump, read_objects
 from rollout_operator.config.checks import read_config, render_entries
 from rollout_operator.config.flags import Config, get_flag
 from rollout_operator.config.grammar import (
@@ -69,6 +69,7 @@ _GROUPS: Final = (ZONE_BUDGETS.group, MULTI_AZ_ROLLOUTS.group)
 # Beside the files in manifests/crds.
 _NO_OBJECT: Final = "kustomization"
 _SUFFIXES: Final = (".yaml", ".yml")
+_HINT: Final = "pass a folder with files like those of manifests/crds"
 
 # The operator writes its CA into what we delete: it may be faster a few times, not for ever.
 _MOST_ATTEMPTS: Final = 5
@@ -193,35 +194,27 @@ def read_definitions(folder: Path) -> list[Definition]:
             for path in sorted(folder.iterdir())
             if path.suffix in _SUFFIXES and path.stem != _NO_OBJECT
         ]
-        texts = {path: _read(path) for path in files}
+        contents = {path: path.read_bytes() for path in files}
     except OSError as error:
         raise ConfigError(f"{folder}: {error.strerror}") from error
     definitions = [
         _take_definition(path, document)
-        for path, text in texts.items()
-        for document in _parse(path, text)
-        if document is not None
+        for path, content in contents.items()
+        for document in _parse(path, content)
     ]
     if not definitions:
         raise ConfigError(f"{folder}: there is no YAML file with a definition")
     return definitions
 
 
-def _read(path: Path) -> str:
+def _parse(path: Path, content: bytes) -> list[JsonObject]:
     try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: is not text in UTF-8") from None
+        return read_objects(content, _HINT)
+    except BadDump as error:
+        raise ConfigError(f"{path}: {error}") from None
 
 
-def _parse(path: Path, text: str) -> list[Any]:
-    try:
-        return list(yaml.safe_load_all(text))
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: is not YAML") from error
-
-
-def _take_definition(path: Path, document: Any) -> Definition:
+def _take_definition(path: Path, document: JsonObject) -> Definition:
     match document:
         case {"kind": DEFINITIONS.kind, "metadata": {"name": str(name)}, "spec": {"group": group}}:
             if group in _GROUPS:

@@ -48,6 +48,10 @@ class BadDump(InvalidInput):
     """The input cannot be used; the text says why."""
 
 
+class _NoObjects(InvalidInput):
+    """The text holds no objects: the caller knows which to pass."""
+
+
 def read_file(name: str, stdin: BinaryIO, flag: str = "f") -> tuple[bytes, datetime | None]:
     """Return the content of a file, or of `stdin` for `-`, and when the file was written.
 
@@ -98,14 +102,19 @@ def _list_files(name: str, flag: str) -> Sequence[str]:
     return files
 
 
-def read_objects(content: bytes) -> list[JsonObject]:
-    """Return all objects in the text, those of lists one by one. Raises BadDump."""
+def read_objects(content: bytes, hint: str = HINT) -> list[JsonObject]:
+    """Return all objects in the text, those of lists one by one.
+
+    Raises BadDump, which ends with the hint where the text holds no objects.
+    """
     try:
         text = _decode(content)
         found = [item for document in _parse(text) for item in _flatten(document, {})]
         return [_as_json(item) for item in found]
     except RecursionError:
         raise BadDump(_TOO_DEEP) from None
+    except _NoObjects as error:
+        raise BadDump(f"{error}: {hint}") from None
 
 
 def is_of(obj: JsonObject, resource: Resource) -> bool:
@@ -119,7 +128,7 @@ def _decode(content: bytes) -> str:
     try:
         return content.decode("utf-16" if wide else "utf-8-sig")
     except UnicodeDecodeError:
-        raise BadDump(f"the input is not text in UTF-8: {HINT}") from None
+        raise _NoObjects("the input is not text in UTF-8") from None
 
 
 def _parse(text: str) -> list[object]:
@@ -134,9 +143,9 @@ def _parse(text: str) -> list[object]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         why = f"; {_CUT}" if mark is not None and _is_at_end(mark, text) else ""
-        raise BadDump(f"the input is not YAML{_place(mark)}{why}: {HINT}") from None
+        raise _NoObjects(f"the input is not YAML{_place(mark)}{why}") from None
     except (yaml.YAMLError, ValueError):
-        raise BadDump(f"the input is not YAML: {HINT}") from None
+        raise _NoObjects("the input is not YAML") from None
 
 
 def _is_at_end(mark: _Mark, text: str) -> bool:
@@ -194,16 +203,16 @@ def _flatten(document: object, inherited: dict[str, object]) -> Iterator[dict[st
             yield from _flatten(item, inherited)
         return
     if not isinstance(document, dict):
-        raise BadDump(f"the input holds something that is no Kubernetes object: {HINT}")
+        raise _NoObjects("the input holds something that is no Kubernetes object")
     found = {**inherited, **document}
     kind, items = found.get("kind"), found.get("items")
     if kind is None and isinstance(items, list):
-        raise BadDump(f"{_CUT}: a list without kind, which kubectl writes last: {HINT}")
+        raise _NoObjects(f"{_CUT}: a list without kind, which kubectl writes last")
     if not isinstance(kind, str):
-        raise BadDump(f"the input holds an object without kind: {HINT}")
+        raise _NoObjects("the input holds an object without kind")
     if not kind.endswith(_LIST) or not isinstance(items, list | None):
         if not isinstance(found.get("apiVersion"), str):
-            raise BadDump(f"the input holds an object of kind {kind} without apiVersion: {HINT}")
+            raise _NoObjects(f"the input holds an object of kind {kind} without apiVersion")
         yield found
         return
     of = kind.removesuffix(_LIST)

@@ -14,6 +14,7 @@ from tests.code_rules import ROOT
 from tests.kube.fake_api import FakeApi, refuse, reply
 
 CRDS = ROOT / "manifests" / "crds"
+KIND = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a}"
 NAMES = {
     "multiazrollouts.rollout.grafana.com",
     "replicatemplates.rollout-operator.grafana.com",
@@ -28,10 +29,30 @@ def test_the_shipped_definitions_are_read() -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        pytest.param("a: [", "is not YAML", id="broken"),
-        pytest.param("kind: Pod", "something else", id="another kind"),
         pytest.param(
-            "{kind: CustomResourceDefinition, metadata: {name: a}, spec: {group: b}}",
+            f"{KIND}\nspec:\n  - a\n b: c\n", r"a\.yaml: .* not YAML \(line 6, col", id="broken"
+        ),
+        pytest.param("\n\na: [", r"not YAML \(line 4, .*seems to end early", id="cut off"),
+        pytest.param(
+            f"{KIND}\nspec: {{group: b}}\nspec: {{}}",
+            r'a\.yaml: key "spec" is given twice \(line 5, column 1\)',
+            id="a key twice",
+        ),
+        pytest.param(
+            f"{KIND}\nspec:\n  versions:\n  - schema: {{type: object, type: array}}",
+            r'key "type" is given twice \(line 6,',
+            id="a key twice below",
+        ),
+        pytest.param(
+            '{"kind": "CustomResourceDefinition",\n "kind": "Pod"}',
+            r'key "kind" is given twice \(line 2,',
+            id="a key twice in JSON",
+        ),
+        pytest.param(f"{KIND}\nspec: &a {{b: *a}}", "nested too deeply", id="endless"),
+        pytest.param("apiVersion: v1\nkind: Pod", "something else", id="another kind"),
+        pytest.param("kind: Pod", "kind Pod without apiVersion", id="no version"),
+        pytest.param(
+            f"{KIND}\nspec: {{group: b}}",
             'spec.group: "b" is neither rollout-operator.grafana.com nor',
             id="of others",
         ),
@@ -41,22 +62,22 @@ def test_the_shipped_definitions_are_read() -> None:
 def test_nothing_else_is_taken(tmp_path: Path, text: str, error: str) -> None:
     """DEP-80: the Job has rights on definitions, and uses them for our own only."""
     (tmp_path / "a.yaml").write_text(text)
-    with pytest.raises(ConfigError, match=error):
+    with pytest.raises(ConfigError, match=error) as refused:
         read_definitions(tmp_path)
+    assert "statefulsets,pods" not in str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["a.yml", "a.yaml"])
 def test_files_end_as_kubectl_takes_them(name: str, tmp_path: Path) -> None:
-    text = "kind: CustomResourceDefinition\nmetadata: {name: a}\nspec: {group: %s}\n"
-    (tmp_path / name).write_text(text % ZONE_BUDGETS.group)
+    (tmp_path / name).write_text(f"{KIND}\nspec: {{group: {ZONE_BUDGETS.group}}}\n")
     (tmp_path / f"kustomization{Path(name).suffix}").write_text("resources: []\n")
     assert [one.name for one in read_definitions(tmp_path)] == ["a"]
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfea\0", b"a: \x80", "é".encode("latin-1")])
+@pytest.mark.parametrize("content", [b"\xff\xfea", b"a: \x80", "é".encode("latin-1")])
 def test_a_file_that_is_no_text_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.yaml").write_bytes(content)
-    with pytest.raises(ConfigError, match=r"a\.yaml: is not text in UTF-8"):
+    with pytest.raises(ConfigError, match=r"a\.yaml: the input is not text in UTF-8"):
         read_definitions(tmp_path)
 
 
