@@ -67,11 +67,13 @@ class FindingCode(StrEnum):
     PREPARE_PATH_UNKNOWN = "prepare_path_unknown"
     PREPARE_UNANSWERED = "prepare_unanswered"
     LEADING_ZONE_UNKNOWN = "leading_zone_unknown"
+    # kinds of the operator
+    KIND_OUTDATED = "kind_outdated"
     # MultiAZRollouts
     POLICY_KIND_MISSING = "policy_kind_missing"
-    POLICY_KIND_OUTDATED = "policy_kind_outdated"
     POLICIES_NOT_OBEYED = "policies_not_obeyed"
     POLICY_REFUSED = "policy_refused"
+    POLICY_SELECTS_NOTHING = "policy_selects_nothing"
     # releases
     RELEASE_KIND_MISSING = "release_kind_missing"
     RELEASES_NOT_MADE = "releases_not_made"
@@ -360,8 +362,6 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     """In the version that the operator reads."""
     versions: tuple[str, ...] = ()
     """Served in its place; empty if there is no definition, or it may not be read."""
-    missing: tuple[str, ...] = ()
-    """Fields of `status` that the definition lacks, such as `status.phase`."""
 
 
 def _make_no_releases() -> "ReleaseObjects":
@@ -397,6 +397,8 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     unobeyed: frozenset[str] = frozenset()
     """Policies whose status no operator has written for too long."""
     policy_kind: PolicyKind = PolicyKind()
+    missing_fields: Mapping[str, tuple[str, ...]] = {}
+    """By kind, what its CustomResourceDefinition lacks, such as `status.phase`."""
     releases: "ReleaseObjects" = msgspec.field(default_factory=_make_no_releases)
     kuberik: tuple[str, ...] = ()
     """Deployments of kuberik's controller, by namespace and name."""

@@ -7,7 +7,7 @@ decided in `planning`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -47,6 +47,7 @@ from rollout_operator.kube.api import (
     iterate_pages,
 )
 from rollout_operator.kube.election import decode_lease
+from rollout_operator.model.decode import custom, releases
 from rollout_operator.model.decode.custom import decode_budget, decode_watched_policy
 from rollout_operator.model.decode.installation import (
     decode_allowed,
@@ -96,7 +97,6 @@ from rollout_operator.model.names import (
     UnknownOutcome,
     Unreachable,
 )
-from rollout_operator.model.policy import PolicyStatus
 from rollout_operator.model.release_plan import gather_releases
 from rollout_operator.model.units import format_duration, parse_rfc3339
 from rollout_operator.operator.inspect import Decoded, Decoder, Lister, ReleaseReader
@@ -129,9 +129,13 @@ from rollout_operator.planning.doctor_objects import (
 )
 
 _DEPLOYMENTS: Final = replace(DEPLOYMENTS, is_namespaced=False)
+_OF_RELEASES: Final = (
+    *(kinds.ROLLOUTS, kinds.ROLLOUT_GATES, kinds.HEALTH_CHECKS),
+    *(kinds.ROLLOUT_SCHEDULES, kinds.CLUSTER_ROLLOUT_SCHEDULES),
+)
+_DEFINED: Final = {**custom.DEFINED, **releases.DEFINED}
 _OTHERS: Final = (
-    *((kinds.ROLLOUT_GATES,), (kinds.HEALTH_CHECKS,)),
-    *((kinds.ROLLOUT_SCHEDULES,), (kinds.CLUSTER_ROLLOUT_SCHEDULES,)),
+    *((resource,) for resource in _OF_RELEASES[1:]),
     *(kinds.IMAGE_POLICIES, kinds.IMAGE_REPOSITORIES),
     *(kinds.OCI_REPOSITORIES, kinds.KUSTOMIZATIONS),
 )
@@ -190,7 +194,9 @@ async def read_installation(client: ExaminingClient, namespace: str, now: dateti
     labels = await reading.fetch_namespace_labels()
     if labels is None and Source.NAMESPACE not in reading.unread:
         absent = f"namespace {namespace} does not exist"
-        others = {source: absent for source in Source if source is not Source.NAMESPACE}
+        others: dict[Source, str] = {
+            source: absent for source in Source if source is not Source.NAMESPACE
+        }
         return Installation(namespace=namespace, now=now, unread=others)
     sets = await reading.list_all(
         Source.STATEFULSETS, STATEFULSETS, lambda raw: (decode_zone_set(raw), bytes(raw))
@@ -223,13 +229,26 @@ async def read_installation(client: ExaminingClient, namespace: str, now: dateti
             for policy in policies
             if find_disobedience(policy, installation.now) is not None
         ),
-        policy_kind=await reading.fetch_policy_kind(is_obeyed=obeys(installation)),
+        policy_kind=await reading.fetch_policy_kind(),
         lease=await reading.fetch_lease(find_value(arguments, LEASE_FLAG) or DEFAULT_LEASE),
         hooks=await reading.list_hooks(_choose_secret(arguments)),
     )
     installation = await _add_releases(reading, installation)
+    missing = await reading.map_missing(_list_used(installation))
+    installation = replace(installation, missing_fields=missing)
     raw_sets = [raw for sts, raw in sets if sts.sts.group is not None]
     return await _fetch_last(reading, installation, raw_sets)
+
+
+def _list_used(installation: Installation) -> Iterator[Resource]:
+    """Yield the kinds that something here depends on and the API server serves."""
+    if installation.zone_budgets:
+        yield ZONE_BUDGETS
+    if obeys(installation) and installation.policy_kind.is_served:
+        yield MULTI_AZ_ROLLOUTS
+    if makes(installation):
+        absent = installation.releases.absent
+        yield from (resource for resource in _OF_RELEASES if resource.kind not in absent)
 
 
 async def _add_releases(reading: "_Reading", installation: Installation) -> Installation:
@@ -618,25 +637,39 @@ class _Reading:
             renewed = None
         return HeldLease(name=name, holder=lease.holder, renewed=renewed)
 
-    async def fetch_policy_kind(self, *, is_obeyed: bool) -> PolicyKind:
-        """Return whether MultiAZRollouts are served, and what is wrong with their definition.
+    async def fetch_policy_kind(self) -> PolicyKind:
+        """Return whether MultiAZRollouts are served, and if not, what is served in their place.
 
-        Administrators alone may read it: it is read where they are not served, or are obeyed.
+        Administrators alone may read their definition.
         """
-        is_served = MULTI_AZ_ROLLOUTS not in self.unknown
-        if is_served and not is_obeyed:
+        if MULTI_AZ_ROLLOUTS not in self.unknown:
             return PolicyKind()
-        name = f"{MULTI_AZ_ROLLOUTS.plural}.{MULTI_AZ_ROLLOUTS.group}"
         try:
-            raw = await self.client.fetch(DEFINITIONS, "", name)
-            if not is_served:
-                return PolicyKind(is_served=False, versions=decode_served_versions(raw))
-            version = MULTI_AZ_ROLLOUTS.version
-            return PolicyKind(missing=decode_missing_fields(raw, version, PolicyStatus))
-        except OperatorError as error:
-            if is_served and not isinstance(error, NotFound):
+            versions = decode_served_versions(await self._fetch_definition(MULTI_AZ_ROLLOUTS))
+        except OperatorError:
+            versions = ()
+        return PolicyKind(is_served=False, versions=versions)
+
+    async def map_missing(self, used: Iterable[Resource]) -> dict[str, tuple[str, ...]]:
+        """Return the fields that the definitions of these kinds lack, by kind."""
+        missing: dict[str, tuple[str, ...]] = {}
+        for resource in used:
+            try:
+                raw = await self._fetch_definition(resource)
+                found = decode_missing_fields(raw, resource.version, _DEFINED[resource.kind])
+            except NotFound:
+                continue
+            except OperatorError as error:
                 self.record(Source.DEFINITIONS, error)
-            return PolicyKind(is_served=is_served)
+                continue
+            if found:
+                missing[resource.kind] = found
+        if missing:
+            self.unread.pop(Source.DEFINITIONS, None)  # what was read is to be shown
+        return missing
+
+    async def _fetch_definition(self, resource: Resource) -> bytes:
+        return await self.client.fetch(DEFINITIONS, "", f"{resource.plural}.{resource.group}")
 
     async def list_hooks(self, secret: str) -> tuple[HookRegistration, ...]:
         certificate = await self._fetch_certificate(secret)

@@ -459,14 +459,19 @@ CHECKS: Final = (
     ),
     Check("kind of MultiAZRollouts", doctor_objects.check_kind, (_OPERATORS, Source.POLICIES)),
     Check(
-        "fields of MultiAZRollouts",
+        "fields of kinds",
         doctor_objects.check_fields,
-        (_OPERATORS, Source.POLICIES, Source.DEFINITIONS),
+        (_OPERATORS, Source.ZONE_BUDGETS, Source.DEFINITIONS),
     ),
     Check("MultiAZRollouts are obeyed", doctor_objects.check_obeyed, (_OPERATORS, Source.POLICIES)),
     Check(
         "MultiAZRollouts are accepted",
         doctor_objects.check_policies_accepted,
+        (Source.POLICIES, _SETS),
+    ),
+    Check(
+        "MultiAZRollouts select StatefulSets",
+        doctor_objects.check_policies_select,
         (Source.POLICIES, _SETS),
     ),
     Check(

@@ -70,10 +70,9 @@ def check_kind(installation: Installation) -> Iterator[Finding]:
 
 
 def check_fields(installation: Installation) -> Iterator[Finding]:
-    missing = installation.policy_kind.missing
-    if missing and obeys(installation):
+    for kind, missing in installation.missing_fields.items():
         text = f"its CustomResourceDefinition lacks {join_names(missing, shown=len(missing))}"
-        yield make_finding(FindingCode.POLICY_KIND_OUTDATED, _KIND, text)
+        yield make_finding(FindingCode.KIND_OUTDATED, kind, text)
 
 
 def check_obeyed(installation: Installation) -> Iterator[Finding]:
@@ -106,6 +105,14 @@ def check_policies_accepted(installation: Installation) -> Iterator[Finding]:
     for policy in _share(installation).refused:
         text = "; ".join(refusal.text for refusal in policy.refusals)
         yield make_finding(FindingCode.POLICY_REFUSED, f"{_KIND} {policy.head.name}", text)
+
+
+def check_policies_select(installation: Installation) -> Iterator[Finding]:
+    for scope in _share(installation).scopes:
+        if not scope.sets:
+            name = f"{_KIND} {scope.policy.head.name}"
+            text = "spec.statefulSetSelector selects no StatefulSet of the namespace"
+            yield make_finding(FindingCode.POLICY_SELECTS_NOTHING, name, text)
 
 
 def check_strategies(installation: Installation) -> Iterator[Finding]:

@@ -252,17 +252,17 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
         "the zone follows a zone that its group does not have",
         "name a StatefulSet of the same group in `grafana.com/rollout-downscale-leader`",
     ),
+    FindingCode.KIND_OUTDATED: Advice(
+        _WARN,
+        "the CustomResourceDefinition of a kind in use is older than `doctor`: the API server drops"
+        " the missing fields, whether people or the operator write them",
+        "apply `manifests/crds`, or run `rollout-operator admin apply-crds`: Helm never upgrades"
+        " definitions; those of releases are in `manifests/crds/releases`",
+    ),
     FindingCode.POLICY_KIND_MISSING: Advice(
         _WARN,
         "the operator is to obey MultiAZRollouts, and the API server does not know them",
         "apply `manifests/crds`; the operator waits for it and needs no restart",
-    ),
-    FindingCode.POLICY_KIND_OUTDATED: Advice(
-        _WARN,
-        "the CustomResourceDefinition of MultiAZRollouts is older than `doctor`: the API server"
-        " drops what the operator records in the missing fields",
-        "apply `manifests/crds`, or run `rollout-operator admin apply-crds`: Helm never upgrades"
-        " definitions",
     ),
     FindingCode.POLICIES_NOT_OBEYED: Advice(
         _ERROR,
@@ -275,6 +275,12 @@ EXPLANATIONS: Final[Mapping[FindingCode, Advice]] = {
         _ERROR,
         "a MultiAZRollout is refused: no pod is touched for it",
         "fix what is named: the field, the selector, or the other MultiAZRollout",
+    ),
+    FindingCode.POLICY_SELECTS_NOTHING: Advice(
+        _WARN,
+        "a MultiAZRollout has nothing to roll out",
+        "compare `spec.statefulSetSelector` with the labels of the StatefulSets themselves, which"
+        " are not those of their pods",
     ),
     FindingCode.RELEASE_KIND_MISSING: Advice(
         _WARN,

@@ -18,7 +18,7 @@ from msgspec import Meta, UnsetType
 from msgspec.structs import fields
 
 from rollout_operator.model.budget import Budget, BudgetStatus, FlawedBudget, ShownStatus
-from rollout_operator.model.decode.installation import WireSelector, convert_selector
+from rollout_operator.model.decode.installation import Shape, WireSelector, convert_selector
 from rollout_operator.model.decode.objects import read_as
 from rollout_operator.model.decode.wire import (
     BUDGET,
@@ -112,6 +112,28 @@ _POLICY_READ: Final = Fields(
         )
     }
 )
+
+DEFINED: Final[Mapping[str, Mapping[str, Shape]]] = {
+    _BUDGET_KIND: {
+        "spec": {
+            "selector": {"matchLabels": None},
+            **dict.fromkeys((_COUNT, _PERCENTAGE, _PATTERN, _GROUP, _DELAY)),
+        },
+        "status": BudgetStatus,
+    },
+    _POLICY_KIND: {
+        "spec": {
+            _SELECTOR: WireSelector,
+            "rollingUpdate": dict.fromkeys(
+                ("maxUnavailable", "intervalSeconds", "podOrder", "azTopologyKey")
+            ),
+            **dict.fromkeys(("azOrder", "namespace", "paused", "manageUpdateStrategy")),
+            "progressDeadlineSeconds": None,
+        },
+        "status": PolicyStatus,
+    },
+}
+"""The fields of a kind that are read or written, for a comparison with its definition."""
 
 _Value = TypeVar("_Value")
 _PolicyFields = Mapping[str, object]

@@ -6,9 +6,9 @@ certificate is read, never a key. What CA bundles should say is left to `pki`.
 
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Annotated, Final, Generic, TypeVar, get_args
+from typing import Annotated, Final, Generic, TypeAlias, TypeVar, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -177,6 +177,10 @@ class _Schema(Wire):
     keeps_all: bool = msgspec.field(default=False, name="x-kubernetes-preserve-unknown-fields")
 
 
+Shape: TypeAlias = type[Struct] | Mapping[str, "Shape | None"]
+"""The fields that are read or written; of a mapping, None for those that have none themselves."""
+
+
 class _VersionSchema(Wire):
     open_api_v3_schema: _Schema = msgspec.field(default_factory=_Schema, name="openAPIV3Schema")
 
@@ -339,33 +343,49 @@ def decode_served_versions(raw: JsonBytes) -> tuple[str, ...]:
     return tuple(version.name for version in wire.spec.versions if version.served)
 
 
-def decode_missing_fields(raw: JsonBytes, version: str, status: type[Struct]) -> tuple[str, ...]:
-    """Return the fields of a status that a version of a definition lacks. Raises DecodeError.
+def decode_missing_fields(
+    raw: JsonBytes, version: str, shapes: Mapping[str, Shape]
+) -> tuple[str, ...]:
+    """Return the fields of a kind that a version of its definition lacks. Raises DecodeError.
 
     The API server drops them from what is written. None are missing where it keeps all.
     """
-    found: list[str] = []
-    for one in read_as("CustomResourceDefinition", raw, decoder_of(_Definition)).spec.versions:
-        schema = one.schema.open_api_v3_schema
-        if one.name == version and not schema.keeps_all:
-            below = (schema.properties or {}).get("status")
-            found += ["status"] if below is None else _list_missing(below, status, "status")
-    return tuple(found)
+    definition = read_as("CustomResourceDefinition", raw, decoder_of(_Definition))
+    return tuple(
+        name
+        for one in definition.spec.versions
+        if one.name == version
+        for name in _list_missing(one.schema.open_api_v3_schema, shapes, "")
+    )
 
 
-def _list_missing(schema: _Schema, of: type[Struct], place: str) -> Iterator[str]:
+def _list_missing(schema: _Schema, shape: Shape, place: str) -> Iterator[str]:
     schema = schema.items or schema
     if schema.keeps_all:
         return
-    for field in msgspec.structs.fields(of):
-        below = (schema.properties or {}).get(field.encode_name)
-        name = f"{place}.{field.encode_name}"
+    for field, part in _list_fields(shape):
+        below = (schema.properties or {}).get(field)
         if below is None:
-            yield name
-            continue
-        for part in (field.type, *get_args(field.type)):
-            if isinstance(part, type) and issubclass(part, Struct):
-                yield from _list_missing(below, part, name)
+            yield f"{place}{field}"
+        elif part is not None:
+            yield from _list_missing(below, part, f"{place}{field}.")
+
+
+def _list_fields(shape: Shape) -> Iterator[tuple[str, Shape | None]]:
+    """Yield the fields of a shape, each with its own shape if it has fields."""
+    if isinstance(shape, Mapping):
+        yield from shape.items()
+        return
+    for field in msgspec.structs.fields(shape):
+        yield field.encode_name, next(_list_structs(field.type), None)
+
+
+def _list_structs(of: object) -> Iterator[type[Struct]]:
+    """Yield the structs in a type, such as `list[Struct] | None`."""
+    if isinstance(of, type) and issubclass(of, Struct):
+        yield of
+    for part in get_args(of):
+        yield from _list_structs(part)
 
 
 def convert_selector(wire: WireSelector | None) -> LabelSelector:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from rollout_operator.model import names
-from rollout_operator.model.decode.installation import WireSelector, convert_selector
+from rollout_operator.model.decode.installation import Shape, WireSelector, convert_selector
 from rollout_operator.model.decode.objects import read_as
 from rollout_operator.model.decode.wire import (
     Generation,
@@ -40,6 +40,8 @@ from rollout_operator.model.objects import LabelSelector, WatchedObject
 from rollout_operator.model.policy import SelectorRefused, check_selector
 from rollout_operator.model.release_plan import HealthCheck, HealthCheckStatus
 from rollout_operator.model.releases import (
+    CLUSTER_SCHEDULE,
+    SCHEDULE,
     WEEKDAYS,
     CheckSelector,
     DateRange,
@@ -562,3 +564,23 @@ def _parse_span(text: str | None, default: timedelta) -> timedelta:
         return default if text is None else max(parse_duration(text), timedelta(0))
     except InvalidInput:
         return default
+
+
+_SCHEDULE_FIELDS: Final[Mapping[str, Shape | None]] = {
+    "rolloutSelector": WireSelector,
+    "rules": _Rule,
+    **dict.fromkeys(("timezone", "action")),
+}
+DEFINED: Final[Mapping[str, Mapping[str, Shape]]] = {
+    _ROLLOUT_KIND: {"spec": _RolloutSpec, "status": ReleaseStatus},
+    _GATE_KIND: {
+        "spec": {"rolloutRef": _RolloutRef, **dict.fromkeys(("passing", "allowedVersions"))}
+    },
+    _HEALTH_CHECK_KIND: {"spec": _CheckSpec, "status": HealthCheckStatus},
+    SCHEDULE: {"spec": _SCHEDULE_FIELDS, "status": ScheduleStatus},
+    CLUSTER_SCHEDULE: {
+        "spec": {**_SCHEDULE_FIELDS, "namespaceSelector": WireSelector},
+        "status": ScheduleStatus,
+    },
+}
+"""The fields of a kind that are read or written, for a comparison with its definition."""

@@ -1,6 +1,8 @@
 """What is read of the objects of an installation, and what of a Secret is not."""
 
+import copy
 from base64 import b64encode
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ import msgspec
 import pytest
 import yaml
 
+from rollout_operator.model.decode import custom, releases
 from rollout_operator.model.decode.installation import (
     decode_allowed,
     decode_certificate,
@@ -24,7 +27,6 @@ from rollout_operator.model.decode.installation import (
 )
 from rollout_operator.model.names import DecodeError
 from rollout_operator.model.objects import LabelSelector, SelectorTerm
-from rollout_operator.model.policy import PolicyStatus
 
 
 def encode(**fields: object) -> bytes:
@@ -85,43 +87,62 @@ def test_versions_of_a_kind_that_are_served() -> None:
     assert decode_served_versions(raw) == ("v1",)
 
 
-def _definition() -> Any:
-    """Return the shipped definition of MultiAZRollouts, and the properties of its status."""
-    body = yaml.safe_load(Path("manifests/crds/multiazrollouts.yaml").read_text())
-    schema = body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    return body, schema["properties"]["status"]
+DEFINED = {**custom.DEFINED, **releases.DEFINED}
+DEFINITIONS = {
+    body["spec"]["names"]["kind"]: body
+    for path in Path("manifests/crds").rglob("*.yaml")
+    if (body := yaml.safe_load(path.read_text()))["kind"] == "CustomResourceDefinition"
+}
+# Nobody writes them. Of a ReplicaTemplate, the subresource alone is read.
+NOT_USED = {"RolloutGate": {"status"}}
 
 
-@pytest.mark.parametrize(
-    ("path", "missing"),
-    [
-        ("", ""),
-        ("lastBatch", "status.lastBatch"),
-        ("zones/statefulSets/initialReplicas", "status.zones.statefulSets.initialReplicas"),
-        ("lastBatch/pods/uid", "status.lastBatch.pods.uid"),
-        ("conditions/observedGeneration", "status.conditions.observedGeneration"),
-    ],
-)
-def test_fields_that_an_old_definition_lacks(path: str, missing: str) -> None:
-    """The shipped definition has all that the operator writes."""
-    body, schema = _definition()
-    *parents, last = path.split("/")
-    for parent in parents:
-        schema = schema["properties"][parent]
-        schema = schema.get("items", schema)
-    schema["properties"].pop(last, None)
-    raw = msgspec.json.encode(body)
-    assert " ".join(decode_missing_fields(raw, "v1alpha1", PolicyStatus)) == missing
+def _list_properties(schema: Any, place: str = "") -> Iterator[tuple[str, Any, str]]:
+    """Yield each field of a schema: its path, the properties that it is in, and its name there."""
+    properties = schema.get("items", schema).get("properties", {})
+    for name, below in properties.items():
+        yield f"{place}{name}", properties, name
+        yield from _list_properties(below, f"{place}{name}.")
+
+
+def _list_fields(kind: str) -> Iterator[str]:
+    [version] = DEFINITIONS[kind]["spec"]["versions"]
+    for path, _, _ in _list_properties(version["schema"]["openAPIV3Schema"]):
+        top = path.partition(".")[0]
+        if top not in {"apiVersion", "kind", "metadata", *NOT_USED.get(kind, ())}:
+            yield path
+
+
+def _find_missing(kind: str, path: str = "") -> tuple[str, ...]:
+    """Return what is missing in the shipped definition of a kind without the field at a path."""
+    body = copy.deepcopy(DEFINITIONS[kind])
+    [version] = body["spec"]["versions"]
+    for field, properties, name in [*_list_properties(version["schema"]["openAPIV3Schema"])]:
+        if field == path:
+            del properties[name]
+    return decode_missing_fields(msgspec.json.encode(body), version["name"], DEFINED[kind])
+
+
+@pytest.mark.parametrize("kind", DEFINITIONS.keys() - {"ReplicaTemplate"})
+def test_each_field_that_an_old_definition_lacks_is_named(kind: str) -> None:
+    """The shipped definitions lack none."""
+    assert _find_missing(kind) == ()
+    fields = [*_list_fields(kind)]
+    assert {path: _find_missing(kind, path) for path in fields} == {one: (one,) for one in fields}
 
 
 def test_a_definition_without_status_and_one_that_keeps_all() -> None:
-    body, schema = _definition()
-    schema.clear()
+    kind = "MultiAZRollout"
+    body = copy.deepcopy(DEFINITIONS[kind])
+    schema = body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["status"] = {"x-kubernetes-preserve-unknown-fields": True}
+    raw = msgspec.json.encode(body)
+    assert decode_missing_fields(raw, "v1alpha1", DEFINED[kind]) == ()
+    assert decode_missing_fields(raw, "v1", DEFINED[kind]) == ()
     schema["x-kubernetes-preserve-unknown-fields"] = True
-    assert decode_missing_fields(msgspec.json.encode(body), "v1alpha1", PolicyStatus) == ()
-    del body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
-    assert decode_missing_fields(msgspec.json.encode(body), "v1alpha1", PolicyStatus) == ("status",)
-    assert decode_missing_fields(msgspec.json.encode(body), "v1", PolicyStatus) == ()
+    del schema["properties"]
+    raw = msgspec.json.encode(body)
+    assert decode_missing_fields(raw, "v1alpha1", DEFINED[kind]) == ()
 
 
 def test_a_set_keeps_all_keys() -> None:

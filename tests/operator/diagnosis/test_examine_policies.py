@@ -1,13 +1,14 @@
 """What `doctor` reads of MultiAZRollouts, and where it checks the rights of their operator."""
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from rollout_operator.kube.api import JsonObject, Page, Resource
 from rollout_operator.model.diagnosis import FindingCode, Source
-from rollout_operator.model.names import NotFound
+from rollout_operator.model.names import Denied, NotFound
 from rollout_operator.operator.examine import examine
+from tests.model.budget_trees import budget_tree
 from tests.operator.diagnosis.test_examine import NAMESPACE, NOW, Cluster, deployment, read
 
 
@@ -34,20 +35,72 @@ async def test_maz82_a_kind_that_is_served_in_another_version_is_named() -> None
     assert (await read(cluster)).policy_kind.versions == ()
 
 
-async def test_an_old_definition_is_read_where_policies_are_obeyed() -> None:
-    """Without the right to read it, the check is skipped."""
-    name = "multiazrollouts.rollout.grafana.com"
-    schema: JsonObject = {"openAPIV3Schema": {"type": "object"}}
-    versions = [{"name": "v1alpha1", "served": True, "schema": schema}]
-    for denied in ((), ("customresourcedefinitions",)):
-        cluster = Cluster(denied=denied)
-        body: JsonObject = {"metadata": {"name": name}, "spec": {"versions": versions}}
-        cluster.put("customresourcedefinitions", body)
-        assert (await read(cluster)).policy_kind.missing == ()
-        cluster.put("deployments", deployment("-multi-az-rollouts.enabled"))
-        installation = await read(cluster)
-        assert installation.policy_kind.missing == (() if denied else ("status",))
-        assert (Source.DEFINITIONS in installation.unread) is bool(denied)
+OLD: JsonObject = {"openAPIV3Schema": {"type": "object", "properties": {"spec": {}}}}
+KINDS: Final = {
+    "multiazrollouts.rollout.grafana.com": ("MultiAZRollout", "v1alpha1"),
+    "zoneawarepoddisruptionbudgets.rollout-operator.grafana.com": (
+        "ZoneAwarePodDisruptionBudget",
+        "v1",
+    ),
+    "rollouts.kuberik.com": ("Rollout", "v1alpha1"),
+    "rolloutgates.kuberik.com": ("RolloutGate", "v1alpha1"),
+    "healthchecks.kuberik.com": ("HealthCheck", "v1alpha1"),
+    "rolloutschedules.kuberik.com": ("RolloutSchedule", "v1alpha1"),
+    "clusterrolloutschedules.kuberik.com": ("ClusterRolloutSchedule", "v1alpha1"),
+}
+
+
+@pytest.mark.parametrize(
+    ("flags", "has_budget", "used"),
+    [
+        pytest.param((), False, set(), id="none"),
+        pytest.param(("multi-az-rollouts.enabled",), False, {"MultiAZRollout"}, id="policies"),
+        pytest.param((), True, {"ZoneAwarePodDisruptionBudget"}, id="budgets"),
+        pytest.param(
+            ("releases.enabled",),
+            False,
+            {kind for name, (kind, _) in KINDS.items() if name.endswith("kuberik.com")},
+            id="releases",
+        ),
+    ],
+)
+@pytest.mark.parametrize("denied", [(), ("customresourcedefinitions",)], ids=["", "denied"])
+async def test_old_definitions_are_read_of_kinds_in_use(
+    flags: tuple[str, ...], has_budget: bool, used: set[str], denied: tuple[str, ...]
+) -> None:
+    """Without the right to read them, the check is skipped. Only administrators have it."""
+    cluster = Cluster(denied=denied)
+    cluster.put("deployments", deployment(*(f"-{flag}" for flag in flags)))
+    if has_budget:
+        cluster.put("zoneawarepoddisruptionbudgets", budget_tree("b"))
+    for name, (_, version) in KINDS.items():
+        versions = [{"name": version, "served": True, "schema": OLD}, {"name": "v0"}]
+        cluster.put(
+            "customresourcedefinitions",
+            {"metadata": {"name": name}, "spec": {"versions": versions}},
+        )
+    installation = await read(cluster)
+
+    assert installation.missing_fields.keys() == (set() if denied else used)
+    assert all("spec." in "".join(fields) for fields in installation.missing_fields.values())
+    assert (Source.DEFINITIONS in installation.unread) is (bool(used) and bool(denied))
+
+
+async def test_a_definition_that_lacks_fields_is_named_beside_one_that_may_not_be_read() -> None:
+    cluster = Cluster()
+    cluster.put("deployments", deployment("-multi-az-rollouts.enabled"))
+    cluster.put("zoneawarepoddisruptionbudgets", budget_tree("b"))
+    versions = [{"name": "v1alpha1", "served": True, "schema": OLD}]
+    head = {"name": "multiazrollouts.rollout.grafana.com"}
+    cluster.put("customresourcedefinitions", {"metadata": head, "spec": {"versions": versions}})
+
+    def deny(call: str) -> None:
+        if "/zoneaware" in call:
+            raise Denied(call, status=403)
+
+    cluster.before = deny
+    diagnosis = await examine(cluster, NAMESPACE, NOW)
+    assert diagnosis.has(FindingCode.KIND_OUTDATED)
 
 
 @pytest.mark.parametrize(("flag", "is_missed"), [("true", True), ("false", False)])

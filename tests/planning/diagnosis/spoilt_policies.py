@@ -62,6 +62,20 @@ _REFUSED: Final = RefusedPolicy(
         ),
     ),
 )
+_OTHER: Final = policy("other", LabelSelector(labels={"x": "y"}))
+
+
+def selected(**changes: object) -> Installation:
+    """Return an installation with a StatefulSet for each of the policies `db` and `other`."""
+    sets = (
+        ungrouped(zone_set(name, labels=dict(labels)))
+        for name, labels in (("db", ALL.labels), ("other", _OTHER.selector.labels))
+    )
+    return replace(with_sets(*sets), **changes)
+
+
+_NOBODY: Final = LabelSelector(labels={"no": "body"})
+_DELETED: Final = ungrouped(zone_set("db", labels=dict(ALL.labels), is_terminating=True))
 _ROLLING: Final = ungrouped(zone_set("db", labels={"set": "db"}, strategy="RollingUpdate"))
 
 SPOILT_POLICIES: Final = (
@@ -84,23 +98,23 @@ SPOILT_POLICIES: Final = (
     ),
     Case(
         "a definition that is older than the operator",
-        obeying(policy_kind=PolicyKind(missing=("status.lastBatch", "status.phase"))),
-        FindingCode.POLICY_KIND_OUTDATED,
+        obeying(missing_fields={"MultiAZRollout": ("spec.paused", "status.phase")}),
+        FindingCode.KIND_OUTDATED,
         "MultiAZRollout",
-        "lacks status.lastBatch and status.phase",
+        "lacks spec.paused and status.phase",
     ),
     Case(
         "policies that no operator obeys",
-        good(policies=(policy(), policy("other", LabelSelector(labels={"x": "y"})))),
+        selected(policies=(policy(), _OTHER)),
         FindingCode.POLICIES_NOT_OBEYED,
         "Deployment rollout-operator",
         "db and other are ignored",
     ),
     Case(
         "policies of a namespace that no operator watches",
-        replace(
-            operator(ON, WATCH_NAMESPACE="default"),
-            policies=(policy(), policy("seen", LabelSelector(labels={"x": "y"}))),
+        selected(
+            operators=operator(ON, WATCH_NAMESPACE="default").operators,
+            policies=(policy(), _OTHER),
             unobeyed=frozenset({"db"}),
         ),
         FindingCode.POLICIES_NOT_OBEYED,
@@ -131,6 +145,28 @@ SPOILT_POLICIES: Final = (
         FindingCode.POLICY_REFUSED,
         "MultiAZRollout half",
         'of the rollout group "ingester", zone-a would be selected, and zone-b would not',
+    ),
+    *(
+        Case(
+            f"a policy that selects nothing: {what}",
+            obeying(policies=(policy("lost", selector),), sets=(*good().sets, *sets)),
+            FindingCode.POLICY_SELECTS_NOTHING,
+            "MultiAZRollout lost",
+            "spec.statefulSetSelector selects no StatefulSet of the namespace",
+        )
+        for what, selector, sets in (
+            ("a label that none has", ALL, ()),
+            ("a label of pods", LabelSelector(labels={"app": "ingester"}), ()),
+            ("another value", ALL, (ungrouped(zone_set("db", labels={"set": "DB"})),)),
+            ("no StatefulSet but one that is deleted", ALL, (_DELETED,)),
+        )
+    ),
+    Case(
+        "a policy that selects nothing beside one that does",
+        selected(operators=obeying().operators, policies=(policy(), policy("lost", _NOBODY))),
+        FindingCode.POLICY_SELECTS_NOTHING,
+        "MultiAZRollout lost",
+        "selects no StatefulSet",
     ),
     Case(
         "MT-65 RollingUpdate under a policy",
@@ -170,9 +206,12 @@ SPOILT_POLICIES: Final = (
 )
 SOUND_POLICIES: Final = {
     "the kind is missing, and nothing needs it": good(policy_kind=PolicyKind(is_served=False)),
-    "an old definition that nothing needs": good(policy_kind=PolicyKind(missing=("status",))),
-    "a policy that the flag obeys": obeying(policies=(policy(),)),
-    "a policy that variables obey": replace(operator(LOG_LEVEL="info"), policies=(policy(),)),
+    "a policy that the flag obeys": selected(
+        operators=obeying().operators, policies=(policy(), _OTHER)
+    ),
+    "a policy that variables obey": selected(
+        operators=operator(LOG_LEVEL="info").operators, policies=(policy(),)
+    ),
     "a variable from elsewhere": operator("-log.level=warn", LOG_LEVEL="$(LOG_LEVEL)"),
     "flag and variable agree": operator("-log.level=warn", LOG_LEVEL="WARN"),
     "variables that are empty": operator(f"{ON}=false", LOG_LEVEL="", OPERATOR_NAME=" "),
