@@ -230,8 +230,9 @@ class ClusterInspector:
         names: Sequence[str] = [self.namespace]
         if not self.namespace:
             names = await list_namespaces(self.client, is_fresh=is_fresh)
+        self._inspectors = {name: self._inspector(name) for name in names}
         inspections = await gather_all(
-            self._inspector(name).inspect(is_fresh=is_fresh) for name in names
+            inspector.inspect(is_fresh=is_fresh) for inspector in self._inspectors.values()
         )
         if self.namespace and not any(_has_any(inspection.best) for inspection in inspections):
             await check_namespace(self.client, self.namespace)
@@ -244,12 +245,10 @@ class ClusterInspector:
         return found
 
     def _inspector(self, namespace: str) -> Inspector:
-        if namespace not in self._inspectors:
-            lease = get_flag("leader-election.lease-name").default
-            self._inspectors[namespace] = Inspector(
-                self.client, namespace, LoopClock(), service=self.service, lease=lease
-            )
-        return self._inspectors[namespace]
+        if inspector := self._inspectors.get(namespace):
+            return inspector
+        lease = get_flag("leader-election.lease-name").default
+        return Inspector(self.client, namespace, LoopClock(), service=self.service, lease=lease)
 
 
 def be_quiet() -> None:

@@ -477,11 +477,15 @@ class OtherHealthChecks(Feature):
 
     async def _reconcile(self, key: tuple[str, str]) -> Result:
         namespace, name = key
-        if not self._is_other(namespace):
+        wide = self._process.wide_checks
+        is_gone = wide.get_watched(namespace, name) is None
+        if not self._is_other(namespace) or (
+            is_gone and all(check.head.namespace != namespace for check in wide.list_checks())
+        ):
+            self._controllers.pop(namespace, None)
             return Result()
         controller = self._controllers.get(namespace)
         if controller is None:
-            wide = self._process.wide_checks
             controller = self._controllers[namespace] = _build_check_controller(
                 self._process,
                 namespace,

@@ -79,8 +79,8 @@ class ReleaseSandbox:
             )
         )
 
-    async def delete(self, resource: Resource, name: str) -> None:
-        await self._call("delete", resource, name=name)
+    async def delete(self, resource: Resource, name: str, namespace: str = "") -> None:
+        await self._call("delete", resource, name=name, namespace=namespace)
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> Any:
         """Return an object as the store has it."""
