@@ -157,7 +157,7 @@ def test_there_is_no_lab(added: Path, tree: Path) -> None:
     ended = image_tree.run(tree, LAUNCHER, "demo")
 
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert "demo is not installed: pip install 'rollout-operator[lab]==" in ended.stderr
+    assert "demo is not installed: pip install ./lab in a checkout" in ended.stderr
 
 
 def test_byte_code_is_compiled_and_believed(added: Path) -> None:

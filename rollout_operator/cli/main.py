@@ -19,7 +19,6 @@ from typing import Final, Protocol, TextIO, cast
 
 import msgspec
 
-from rollout_operator import __version__
 from rollout_operator.config.grammar import HelpRequested, UsageError
 from rollout_operator.model.names import ApiError, ConfigError, DecodeError, ExitCode, OperatorError
 
@@ -92,8 +91,8 @@ class NotInstalled(OperatorError):
     """The command is part of another distribution, which is not there."""
 
     def __init__(self, command: Command) -> None:
-        what = f"'{PROGRAM}[{command.extra}]=={__version__}', or ./{command.extra} in a checkout"
-        super().__init__(f"{command.name} is not installed: pip install {what}")
+        how = f"pip install ./{command.extra} in a checkout of this version"
+        super().__init__(f"{command.name} is not installed: {how}")
 
 
 class UnknownCommand(UsageError):

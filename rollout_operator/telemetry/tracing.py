@@ -25,7 +25,7 @@ _OVER_HTTP: Final = "http/protobuf"
 # Of grafana/rollout-operator, which reads these first.
 _JAEGER: Final = ("JAEGER_AGENT_HOST", "JAEGER_ENDPOINT", "JAEGER_SAMPLER_MANAGER_HOST_PORT")
 _INSTEAD: Final = "set OTEL_EXPORTER_OTLP_ENDPOINT to the port for OTLP over HTTP, mostly 4318"
-_INSTALL: Final = "OpenTelemetry is not installed: pip install 'rollout-operator[otel]'"
+_INSTALL: Final = "OpenTelemetry is not installed: pip install '.[otel]' in a checkout"
 
 
 class TraceChoice(msgspec.Struct, frozen=True):

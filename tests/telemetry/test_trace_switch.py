@@ -69,7 +69,7 @@ def test_without_the_extra_it_runs_with_one_warning(
     with traced(ENDPOINT):
         assert tracing.spans.begin("x") is NO_SPAN
     (line,) = lines
-    assert "pip install 'rollout-operator[otel]'" in line
+    assert "pip install '.[otel]' in a checkout" in line
 
 
 def test_off_nothing_of_it_is_imported() -> None:
