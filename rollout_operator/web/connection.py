@@ -109,6 +109,12 @@ class Connection(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """Answer what is not HTTP, without aiohttp's text, which quotes what was sent."""
+        if (
+            isinstance(exc, UnicodeEncodeError)
+            and not request.headers.get(hdrs.EXPECT, "").isascii()
+        ):
+            # aiohttp failed to quote an expectation that is no UTF-8.
+            status, exc = 417, HttpProcessingError(code=417)
         brief = "malformed request\n" if isinstance(exc, HttpProcessingError) else message
         response = super().handle_error(request, status, exc, brief)
         response.headers[hdrs.SERVER] = SERVER

@@ -110,10 +110,16 @@ async def test_garbage_gets_400_and_no_stack_trace(
     assert await admin.get("/livez") == (200, "alive\n")
 
 
-async def test_an_unknown_expectation(admin: World) -> None:
-    answer = await admin.send(f"GET /livez HTTP/1.1\r\nExpect: x\r\n{CLOSE}".encode())
+@pytest.mark.parametrize("path", [b"/livez", b"/none"])
+@pytest.mark.parametrize("wanted", [b"x", b"\xc3\xa9", b"\xff", b"100-continue\x80"])
+async def test_an_unknown_expectation(
+    admin: World, path: bytes, wanted: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = b"GET %b HTTP/1.1\r\nExpect: %b\r\n%b" % (path, wanted, CLOSE.encode())
+    answer = await admin.send(head)
 
     assert answer.startswith(b"HTTP/1.1 417 ")
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_a_body_is_not_waited_for_long(admin: World) -> None:
