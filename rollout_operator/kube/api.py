@@ -441,6 +441,11 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
         return self.verb == "watch"
 
     @property
+    def is_proxied(self) -> bool:
+        """Return whether the API server passes it on: then the answer may be a stranger's."""
+        return self.subresource.partition("/")[0] == "proxy"
+
+    @property
     def method(self) -> str:
         return _METHODS[self.verb]
 

@@ -189,7 +189,7 @@ class _Exchange:
         credential = self.transport.credential
         shown = credential.value if credential else ""
         answer = await self._attempt(request)
-        if answer.status == 401 and credential is not None:
+        if answer.status == 401 and credential is not None and not request.call.is_proxied:
             await credential.replace_refused(shown)
             answer = await self._attempt(replace(request, has_turn=False))
         if not 200 <= answer.status < 300:
@@ -234,7 +234,8 @@ class _Exchange:
         with self._measured(call) as statuses, _translated(call, f"timed out after {limit:.3g}s"):
             async with asyncio.timeout(limit):
                 response = await self._send(request, connect.total_seconds())
-                self.transport.server_clock.record_header(response.headers.get("Date", ""))
+                if not call.is_proxied:
+                    self.transport.server_clock.record_header(response.headers.get("Date", ""))
                 answer = await _receive(request, response)
             statuses.append(f"{answer.status}")
         return answer

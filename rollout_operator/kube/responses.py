@@ -106,7 +106,7 @@ def read_status(body: bytes) -> Status:
     """Return the Status in the body of an answer; another body becomes its message."""
     try:
         status = _STATUS.decode(body)
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         status = Status()
     return status if status.kind == "Status" else Status(message=body.decode("utf-8", "replace"))
 
@@ -117,7 +117,7 @@ def read_mismatch(content_type: str, body: bytes) -> _ClusterMismatch | None:
         return None
     try:
         return _MISMATCH.decode(body)
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 
 

@@ -583,7 +583,7 @@ class Inspector:
         except NotFound as error:
             text = f"there is no Service {service}, or no status.json behind it"
             raise NotFound(text) from error
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidInput(f"{error}") from error
         if own is None:
             raise NotFound(f"it does not look after namespace {self._namespace}")
@@ -678,7 +678,10 @@ def _compute_age(lease: Lease, now: datetime) -> timedelta:
 
 
 def _read_description(body: bytes) -> Description:
-    """Decode the operator's answer. Raises MsgspecError, RecursionError, InvalidInput."""
+    """Decode the operator's answer.
+
+    Raises MsgspecError, UnicodeDecodeError, RecursionError, InvalidInput.
+    """
     own = _DESCRIPTION.decode(body)
     if own.schema_version != SCHEMA_VERSION:
         version = f"{own.schema_version} of its description, this command reads {SCHEMA_VERSION}"

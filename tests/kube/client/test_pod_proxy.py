@@ -1,11 +1,13 @@
 """Calling pods through the API server: which answers are the pod's, and which the API server's."""
 
+from contextlib import nullcontext
 from datetime import UTC, datetime
 
 import pytest
 from aiohttp import web
 
 from rollout_operator.aio.clock import LoopClock
+from rollout_operator.kube.api import SERVICES
 from rollout_operator.kube.client import MAX_BODY
 from rollout_operator.kube.kubeconfig import Credential
 from rollout_operator.model.names import ApiError, Denied, NotFound, Refused, Unreachable
@@ -15,6 +17,8 @@ from tests.kube.fake_api import Answer, FakeApi, cut, refuse, reply
 
 TARGET = Target(port=80, path="ingester/prepare-shutdown", service="a")
 PATH = f"{POD_LIST}/a-0:80/proxy/ingester/prepare-shutdown"
+SERVICE = "/api/v1/namespaces/prod/services/a:80/proxy/status.json"
+FAR = "Sun, 29 Nov 2099 18:00:00 GMT"
 
 
 def page(status: int, body: bytes = b"set\n") -> Answer:
@@ -88,5 +92,34 @@ async def test_no_credential_is_replaced_where_a_pod_refuses_it() -> None:
         credential = Credential("old", load, LoopClock())
         async with open_bench(server, credential=credential) as bench:
             assert await bench.client().probe_pod("prod", "a-0", TARGET) == 401
+            server.on("GET", SERVICE, page(401))
+            with pytest.raises(Denied):
+                await bench.client().fetch(SERVICES, "prod", "a:80", "proxy/status.json")
 
-    assert (loads, len(server.requests)) == ([], 1)
+    assert (loads, len(server.requests)) == ([], 2)
+
+
+@pytest.mark.parametrize("status", [200, 404, 503])
+async def test_the_servers_time_is_not_what_another_server_shows(bench: Bench, status: int) -> None:
+    """SI-11: with a time of next year, a pod that has just become ready would be available."""
+    answer = reply(b"{}", status, Content_Type="application/json", Date=FAR)
+    for path in (PATH, SERVICE):
+        bench.server.on("GET", path, answer)
+    client = bench.client()
+
+    assert await client.probe_pod("prod", "a-0", TARGET) == status
+    with nullcontext() if status == 200 else pytest.raises(ApiError):
+        await client.fetch(SERVICES, "prod", "a:80", "proxy/status.json")
+
+    assert client.server_time() is None
+
+
+@pytest.mark.parametrize("status", [401, 404, 429, 503, 511])
+async def test_an_error_that_is_no_utf_8(bench: Bench, status: int) -> None:
+    body = b'{"kind":"\xff","cluster_validation_error_message":"\xff"}'
+    for path in (PATH, SERVICE):
+        bench.server.on("GET", path, reply(body, status, Content_Type="application/json"))
+
+    assert await bench.client().probe_pod("prod", "a-0", TARGET) == status
+    with pytest.raises(ApiError):
+        await bench.client().fetch(SERVICES, "prod", "a:80", "proxy/status.json")

@@ -321,6 +321,12 @@ async def test_an_operator_of_another_version_is_not_misread() -> None:
             id="a time that compares with no other",
         ),
         pytest.param(b'{"x":' + b"[" * 100_000, "recursion", id="deeper than Python goes"),
+        pytest.param(b'{"namespace":"\xff"}', "can't decode byte 0xff", id="no UTF-8"),
+        pytest.param(
+            b'{"namespace":"default","now":"2026-01-01T00:00:00Z","operator":{"version":"\xff"}}',
+            "can't decode byte 0xff",
+            id="no UTF-8 further down",
+        ),
     ],
 )
 @in_virtual_time
