@@ -450,6 +450,8 @@ class Inspector:
         home, _, named = (_DEFAULT_SERVICE if service is None else service).rpartition("/")
         self._services: Sequence[str] = [named] if named else []
         self._advice = ""
+        # While an operator is not reached, what it said last still holds groups.
+        self._last: Description | None = None
         self._home = home or namespace
         self._lease = lease
         # Shown nowhere; making them takes longer than a snapshot.
@@ -473,10 +475,11 @@ class Inspector:
         planned = await gather_all(self._plan(seen, group) for group in groups.values())
         plans = dict(zip(groups, planned, strict=True))
         budgets = seen.describe_budgets()
-        if own is not None:
-            plans.update(_hold_plans(plans, own))
-            driven = tuple(_hold_driven(driven, own))
-            budgets = tuple(_hold_budgets(budgets, own))
+        self._last = last = own or self._last
+        if last is not None:
+            plans.update(_hold_plans(plans, last))
+            driven = tuple(_hold_driven(driven, last))
+            budgets = tuple(_hold_budgets(budgets, last))
         described = (describe_group(group, plans[name], seen.now) for name, group in groups.items())
         return Inspection(
             description=Description(

@@ -14,7 +14,7 @@ from rollout_operator.kube.api import (
     Page,
     Resource,
 )
-from rollout_operator.model.description import Description, OperatorDescription, Phase
+from rollout_operator.model.description import Description, OperatorDescription, Phase, Waiting
 from rollout_operator.model.names import ApiError, Denied, NotFound, Unreachable
 from rollout_operator.model.outcome import Code
 from rollout_operator.operator.inspect import Inspector, is_settled, list_namespaces
@@ -45,7 +45,7 @@ class Partial:
 
     def __init__(self, world: ObservedCluster, **answers: bytes | ApiError) -> None:
         self._world = world
-        self._answers = answers
+        self.answers = answers
         self.asked: list[str] = []
         self.services: list[JsonObject] = []
 
@@ -56,13 +56,13 @@ class Partial:
         self, resource: Resource, namespace: str, name: str, *rest: object, **how: object
     ) -> bytes:
         self.asked += [name] if resource is SERVICES else []
-        answer = self._answers.get(resource.plural, NotFound(f"no {name}"))
+        answer = self.answers.get(resource.plural, NotFound(f"no {name}"))
         if isinstance(answer, ApiError):
             raise answer
         return answer
 
     async def fetch_page(self, resource: Resource, namespace: str, **query: object) -> object:
-        answer = self._answers.get(resource.plural)
+        answer = self.answers.get(resource.plural)
         if isinstance(answer, ApiError):
             raise answer
         if resource is SERVICES:
@@ -338,6 +338,31 @@ async def test_what_another_program_answers_is_no_end_of_the_command(body: bytes
     assert seen.own is None
     assert seen.remarks[0].startswith("operator not reached: ")
     assert why in seen.remarks[0]
+
+
+@pytest.mark.parametrize("lost", [Unreachable("503"), Denied("403"), b"nonsense", b'"\xff"'])
+@in_virtual_time
+async def test_si26_a_hold_outlasts_an_operator_that_does_not_answer(
+    lost: bytes | ApiError,
+) -> None:
+    """SI-26, D-76: `wait` ends with 0 only where the operator no longer holds the group."""
+    async with observed_cluster(*ZONES) as world:
+        [group] = (await world.inspect()).description.groups
+        wait = Waiting(code=Code.ZONE_LEFT_SHORT, text="it left")
+        now = world.sandbox.clock().now()
+        free = Description(namespace=world.sandbox.namespace, now=now, groups=(group,))
+        held = msgspec.structs.replace(
+            free, groups=(msgspec.structs.replace(group, waits=(wait,)),)
+        )
+        client = Partial(world)
+        inspector = inspecting(client, world)
+        seen = list[Phase]()
+        for answer in (held, lost, free, lost):
+            is_lost = not isinstance(answer, Description)
+            client.answers["services"] = answer if is_lost else msgspec.json.encode(answer)
+            [group] = (await inspector.inspect()).description.groups
+            seen.append(group.phase)
+        assert seen == [Phase.WAITING, Phase.WAITING, Phase.ROLLED_OUT, Phase.ROLLED_OUT]
 
 
 @pytest.mark.parametrize(
