@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from rollout_operator.model.adoption import AdoptionCode
 from rollout_operator.model.outcome import Code
+from rollout_operator.planning.adoption import AdoptionCode
 from tests.code_rules import ROOT
 from tests.system.grants import shipped_grants
 

@@ -44,17 +44,13 @@ _OPTIONAL: Final = (
 _Found = tuple[Resource, msgspec.Raw]
 
 
-class NotRead(msgspec.Struct, frozen=True):
-    kind: str
-    text: str
-
-
 class ObjectsCopy(msgspec.Struct, frozen=True, kw_only=True):
     objects: Sequence[JsonObject]
     read_at: datetime
     known: frozenset[str] = frozenset()
     """Kinds that were read completely, even if there is no object."""
-    unread: tuple[NotRead, ...] = ()
+    unread: tuple[str, ...] = ()
+    """What could not be read, a sentence each."""
 
 
 async def copy_namespace(client: ApiClient, namespace: str, clock: Clock) -> ObjectsCopy:
@@ -84,7 +80,7 @@ class _Reading:
     namespace: str
     clock: Clock
     known: set[str] = field(default_factory=set)
-    unread: list[NotRead] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
 
     async def list_all(self, resource: Resource) -> list[_Found]:
         namespace = self.namespace if resource.is_namespaced else ""
@@ -102,11 +98,11 @@ class _Reading:
             if resource == MULTI_AZ_ROLLOUTS and await self._is_missing(resource):
                 self.known.add(resource.kind)
             else:
-                self._leave_out(resource.kind, f"{resource.plural} are", error)
+                self._leave_out(f"{resource.plural} are", error)
         return []
 
-    def _leave_out(self, kind: str, what: str, error: Exception) -> None:
-        self.unread.append(NotRead(kind, f"{what} left out: {error}"))
+    def _leave_out(self, what: str, error: Exception) -> None:
+        self.unread.append(f"{what} left out: {error}")
 
     async def _is_missing(self, resource: Resource) -> bool:
         """Return whether a kind is not installed, which the API server may answer by a 403."""
@@ -124,7 +120,7 @@ class _Reading:
         except NotFound:
             return []
         except ApiError as error:
-            self._leave_out(resource.kind, f"{resource.kind} {name} is", error)
+            self._leave_out(f"{resource.kind} {name} is", error)
             return []
 
     async def fetch_mirrored(self, reference: Reference) -> list[_Found]:
@@ -133,7 +129,7 @@ class _Reading:
             served = await catalog.find(reference.group, reference.kind)
             resource = check_kind(reference, served)
         except (ApiError, InvalidInput) as error:
-            self._leave_out(reference.kind, f"{reference} is", error)
+            self._leave_out(f"{reference} is", error)
             return []
         if resource == STATEFULSETS:
             return []  # it is listed already

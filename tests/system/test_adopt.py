@@ -14,8 +14,7 @@ from rollout_lab.zones import ZoneSpec, statefulset
 from rollout_operator.model.names import ExitCode
 from tests.demo.kept import write_kubeconfig
 from tests.system.grants import READER, grant_reads
-from tests.world.api import BUDGETS, PODS, STATEFULSETS, Json, Resource
-from tests.world.budgets import ZONE_BUDGETS, install_kinds, native_budget
+from tests.world.api import PODS, STATEFULSETS, Json, Resource
 from tests.world.forkserver import run_program
 from tests.world.judge import Judge
 from tests.world.kubectl import locate_kubectl
@@ -36,7 +35,6 @@ READ_LIMIT_S: Final = 60
 
 async def test_plain_zones_are_adopted_rolled_out_and_left_again(world: World) -> None:
     """No pod and no revision comes of it; then images roll zone by zone, until it is undone."""
-    await install_kinds(world.api)
     shell = await open_shell(world)
     # As most manifests are: of updateStrategy they say nothing.
     write_base(shell.folder, world.namespace)
@@ -49,16 +47,14 @@ async def test_plain_zones_are_adopted_rolled_out_and_left_again(world: World) -
         await write_overlay(shell)
         assert {call.verb for call in await judge.calls()} <= {"get", "list"}
     assert "replaces no pod: " in text
-    assert "not read: " not in text, "nodes and webhooks, which it may not list, decide nothing"
 
     # What is said of the order: without the patches, Git alone is refused.
     for how in ("", "--server-side --force-conflicts"):
         assert REFUSED in await shell.run(f"kubectl apply {how} -k overlay", is_refused=True)
-    await shell.run(text.partition("\n# 1. ")[2].partition("\n")[2].partition("\n# 3. ")[0])
+    await shell.run(text.partition("\n# 1. ")[2].partition("\n")[2].partition("\n# 2. ")[0])
     await shell.run("kubectl apply -k overlay")
     await shell.run("kubectl apply --server-side --force-conflicts -k overlay")
     await world.wait_adopted(NAMES)
-    await world.delete(BUDGETS, "db")
     assert await map_identities(world) == before
     assert "under the operator already" in await shell.adopt()
 
@@ -70,7 +66,6 @@ async def test_plain_zones_are_adopted_rolled_out_and_left_again(world: World) -
     before = await map_identities(world)
     back = [line[2:] for line in text.splitlines() if line.startswith("# kubectl ")]
     await shell.run("\n".join(back))
-    assert await world.api.items(ZONE_BUDGETS, world.namespace) == []
     await world.wait_ready(NAMES)
     assert await map_identities(world) == before
     for name in NAMES:
@@ -122,14 +117,13 @@ class Shell(msgspec.Struct, frozen=True):
 
 async def open_shell(world: World) -> Shell:
     """Return a shell in the world's folder, and the account that reads."""
-    kinds = ("statefulsets", "pods", "zoneawarepoddisruptionbudgets", "poddisruptionbudgets")
-    reader = await grant_reads(world, [("list", kind) for kind in kinds])
+    reader = await grant_reads(world, [("list", "statefulsets")])
     return Shell(world.folder, world.namespace, write_kubeconfig(world), reader)
 
 
 def write_base(folder: Path, namespace: str) -> None:
-    """Write what a person keeps in Git: three zones and a native budget."""
-    objects: list[Json] = [native_budget("db", APP, 1)]
+    """Write what a person keeps in Git: three zones."""
+    objects: list[Json] = []
     for zone in ZONES:
         tree: Json = statefulset(zone, namespace)
         del tree["spec"]["updateStrategy"]
@@ -143,13 +137,9 @@ def write_base(folder: Path, namespace: str) -> None:
 
 
 async def write_overlay(shell: Shell) -> None:
-    """Write the component that is proposed, its budgets beside it, and an overlay that has both."""
-    for folder, name, words in (
-        ("adopted", "kustomization.yaml", "-o=yaml"),
-        ("adopted", "budgets.yaml", "-o=budgets"),
-    ):
-        (shell.folder / folder).mkdir(exist_ok=True)
-        (shell.folder / folder / name).write_text(await shell.adopt(words))
+    """Write the component that is proposed, and an overlay that has it."""
+    (shell.folder / "adopted").mkdir()
+    (shell.folder / "adopted" / "kustomization.yaml").write_text(await shell.adopt("-o=yaml"))
     (shell.folder / "overlay").mkdir()
     (shell.folder / "overlay" / "kustomization.yaml").write_text(
         yaml.safe_dump(

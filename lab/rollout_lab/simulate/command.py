@@ -157,9 +157,8 @@ def simulate_copy(
 
     Raises BadDump, InvalidInput for names that are not there, and NotPlayed.
     """
-    unread = [each.text for each in copy.unread]
     dump = choose_objects(
-        copy.objects, settings.namespace, copy.known, unread, obeys=settings.obeys
+        copy.objects, settings.namespace, copy.known, copy.unread, obeys=settings.obeys
     )
     check_names((change for _, change in settings.changes), dump.names())
     # What is in it has happened before it was written, whatever the file's time says.

@@ -90,19 +90,10 @@ class _Spec(Wire):
     update_strategy: _Strategy | None = None
 
 
-class _Status(Wire):
-    observed_generation: int = 0
-    replicas: Int32 = 0
-    ready_replicas: Int32 = 0
-    updated_replicas: Int32 = 0
-    current_revision: str = ""
-    update_revision: str = ""
-
-
 class _Set(Wire):
     metadata: _Head
     spec: _Spec
-    status: _Status | None = None
+    status: RolloutProgress | None = None
     kind: str | None = None
 
 
@@ -112,7 +103,7 @@ _SET: Final = msgspec.json.Decoder(_Set)
 def decode_adoptable(raw: JsonBytes) -> AdoptableSet:
     """Return a StatefulSet. Raises DecodeError."""
     wire = read_as("StatefulSet", raw, _SET)
-    head, spec = wire.metadata, wire.spec
+    head, spec, status = wire.metadata, wire.spec, wire.status
     template, strategy = spec.template, spec.update_strategy or _Strategy()
     pod = template.spec or _PodSpec()
     return AdoptableSet(
@@ -127,7 +118,8 @@ def decode_adoptable(raw: JsonBytes) -> AdoptableSet:
         replicas=1 if spec.replicas is None else spec.replicas,
         strategy=strategy.type,
         rolling_update=strategy.rolling_update,
-        status=_convert_status(wire.status),
+        # What `kubectl create --dry-run -o yaml` writes has an empty status.
+        status=status if status is not None and status.update_revision else None,
         selector=(spec.selector.match_labels if spec.selector else None) or {},
         image=pod.containers[0].image if pod.containers else "",
         controller=next(
@@ -154,17 +146,3 @@ def _list_node_terms(pod: _PodSpec) -> Iterator[NodeTerm]:
                 both = permitted.get(expression.key, values)
                 permitted[expression.key] = tuple(value for value in both if value in values)
         yield permitted
-
-
-def _convert_status(wire: _Status | None) -> RolloutProgress | None:
-    # What `kubectl create --dry-run -o yaml` writes has an empty status.
-    if wire is None or not wire.update_revision:
-        return None
-    return RolloutProgress(
-        observed_generation=wire.observed_generation,
-        replicas=wire.replicas,
-        ready=wire.ready_replicas,
-        updated=wire.updated_replicas,
-        current_revision=wire.current_revision,
-        update_revision=wire.update_revision,
-    )

@@ -77,7 +77,7 @@ async def test_what_may_not_be_read_is_named() -> None:
         copy = await _copy(world)
 
         assert len(_list(copy, "Pod")) == 3
-        assert [each.text.partition(":")[0] for each in copy.unread] == [
+        assert [each.partition(":")[0] for each in copy.unread] == [
             "zoneawarepoddisruptionbudgets are left out",
             "nodes are left out",
             "multiazrollouts are left out",

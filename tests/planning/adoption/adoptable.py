@@ -2,23 +2,14 @@
 
 from collections.abc import Sequence
 
-from rollout_operator.model.adoption import (
-    AdoptableNamespace,
-    AdoptableSet,
-    AdoptionChoice,
-    AdoptionPlan,
-    RolloutProgress,
-)
-from rollout_operator.model.diagnosis import NativeBudget
-from rollout_operator.model.objects import LabelSelector
-from rollout_operator.planning.adoption import plan_adoption
+from rollout_operator.model.adoption import AdoptableSet, RolloutProgress
+from rollout_operator.planning.adoption import AdoptionPlan, plan_adoption
 
 APP = {"app": "ingester"}
 DONE = RolloutProgress(
     observed_generation=1,
     replicas=3,
-    ready=3,
-    updated=3,
+    updated_replicas=3,
     current_revision="one",
     update_revision="one",
 )
@@ -42,20 +33,6 @@ def three(**fields: object) -> tuple[AdoptableSet, ...]:
     return tuple(plain(f"ingester-zone-{zone}", **fields) for zone in "abc")
 
 
-def native(name: str = "ingester", **fields: str) -> NativeBudget:
-    """Return a PodDisruptionBudget of all pods of the application."""
-    known = fields or {"max_unavailable": "1"}
-    selector = LabelSelector(labels=APP)
-    return NativeBudget(name=name, selector=selector, **known)
-
-
-def plan(
-    sets: Sequence[AdoptableSet],
-    *names: str,
-    group: str = "",
-    budgets: Sequence[NativeBudget] = (),
-) -> AdoptionPlan:
+def plan(sets: Sequence[AdoptableSet], *names: str, group: str = "") -> AdoptionPlan:
     """Return what is proposed for these, of which the named ones are meant."""
-    seen = AdoptableNamespace(namespace="prod", sets=tuple(sets), native_budgets=tuple(budgets))
-    choice = AdoptionChoice(names=frozenset(names), is_narrowed=bool(names), group=group)
-    return plan_adoption(seen, choice)
+    return plan_adoption("prod", sets, frozenset(names), group)

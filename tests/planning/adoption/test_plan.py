@@ -3,23 +3,16 @@
 import pytest
 from msgspec.structs import replace
 
-from rollout_operator.model.adoption import (
-    AdoptableNamespace,
-    AdoptableSet,
-    AdoptionCode,
-    AdoptionPlan,
-)
-from rollout_operator.model.adoption import AdoptionChoice as Choice
-from rollout_operator.model.budget import Budget
-from rollout_operator.model.names import InvalidInput, Uid
+from rollout_operator.model.adoption import AdoptableSet
+from rollout_operator.model.names import InvalidInput
 from rollout_operator.model.outcome import Severity
-from rollout_operator.planning.adoption import plan_adoption
-from tests.planning.adoption.adoptable import APP, DONE, native, plain, plan, three
+from rollout_operator.planning.adoption import AdoptionCode, AdoptionPlan
+from tests.planning.adoption.adoptable import APP, DONE, plain, plan, three
 
 ERROR, WARN, INFO = Severity.ERROR, Severity.WARN, Severity.INFO
 ON_DELETE = {"type": "OnDelete", "rollingUpdate": None}
 PARTITIONED = {"partition": 2}
-UNDERWAY = replace(DONE, updated=1, update_revision="two")
+UNDERWAY = replace(DONE, updated_replicas=1, update_revision="two")
 
 
 def findings(found: AdoptionPlan) -> list[tuple[AdoptionCode, Severity]]:
@@ -44,7 +37,7 @@ def test_three_plain_zones_become_a_group() -> None:
 def test_the_way_back_restores_each_field() -> None:
     """What was there before comes back with its value, what was not goes."""
     sets = three(rolling_update={"partition": 0, "maxUnavailable": "25%"})
-    one = plan(sets, budgets=[native()]).groups[0].sets[0]
+    one = plan(sets).groups[0].sets[0]
 
     assert one.undo == {
         "metadata": {
@@ -117,20 +110,8 @@ def test_what_is_adopted_is_left_alone_even_during_a_rollout() -> None:
             (AdoptionCode.ROLLOUT_UNDERWAY, ERROR), id="a revision that is not recorded",
         ),
         pytest.param(
-            plain("ingester-zone-a", status=None), (AdoptionCode.STATUS_UNKNOWN, WARN),
-            id="a manifest",
-        ),
-        pytest.param(
-            plain("ingester-zone-a", status=replace(DONE, ready=2)),
-            (AdoptionCode.PODS_NOT_READY, WARN), id="a pod that is not ready",
-        ),
-        pytest.param(
-            plain("ingester-zone-a", rolling_update=PARTITIONED), (AdoptionCode.PARTITION, WARN),
-            id="a partition that keeps nothing back",
-        ),
-        pytest.param(
-            plain("ingester-zone-a", pod_labels=APP), (AdoptionCode.NAME_LABEL_MISSING, INFO),
-            id="pods without the label by which grafana's operator finds them",
+            plain("ingester-zone-a", rolling_update=PARTITIONED, status=None),
+            (AdoptionCode.ROLLOUT_UNDERWAY, ERROR), id="a manifest whose partition may be in use",
         ),
         pytest.param(
             plain("ingester-zone-a", labels={"rollout-group": "other"}),
@@ -144,35 +125,40 @@ def test_what_is_adopted_is_left_alone_even_during_a_rollout() -> None:
             plain("ingester-zone-a", controller="SearchCluster main"),
             (AdoptionCode.OTHER_CONTROLLER, ERROR), id="a controller that owns it",
         ),
-        pytest.param(
-            plain("ingester-zone-10"), (AdoptionCode.ZONE_ORDER, WARN), id="10 before 9",
-        ),
     ],
 )  # fmt: skip
 def test_what_is_named(first: AdoptableSet, expected: tuple[AdoptionCode, Severity]) -> None:
     """Each with what to do; an error holds the patches back and ends with 4."""
-    second = plain(
-        "ingester-zone-9" if expected[0] is AdoptionCode.ZONE_ORDER else "ingester-zone-b",
-        labels={**APP, "zone": "zone-b", "rollout-group": "ingester"}
-        if expected[0] in (AdoptionCode.GROUPS_DIFFER, AdoptionCode.ZONE_SHARED)
-        else APP,
-    )
+    is_in_group = expected[0] in (AdoptionCode.GROUPS_DIFFER, AdoptionCode.ZONE_SHARED)
+    labels = {**APP, "zone": "zone-b", "rollout-group": "ingester"} if is_in_group else APP
+    second = plain("ingester-zone-b", labels=labels)
     named = expected[0] is AdoptionCode.GROUPS_DIFFER
     found = plan([first, second], *([first.name, second.name] if named else []), group="ingester")
 
     assert findings(found) == [expected]
     assert all(one.text and one.remedy for one in found.groups[0].findings)
-    is_held = expected[1] is ERROR
-    assert found.needs_a_person == is_held
-    assert len(found.groups[0].patched) == (0 if is_held else len(found.groups[0].sets) - (
-        second.labels.get("rollout-group") == "ingester" and second.strategy == "OnDelete"
-    ))  # fmt: skip
+    assert found.needs_a_person
+    assert not found.groups[0].patched
 
 
-def test_a_partition_that_keeps_pods_back_is_an_error() -> None:
-    sets = three(rolling_update=PARTITIONED, status=UNDERWAY)
+@pytest.mark.parametrize(
+    "fields",
+    [{"status": None}, {"rolling_update": PARTITIONED}, {"strategy": "OnDelete"}],
+    ids=["a manifest", "a partition that keeps nothing back", "a group that is begun"],
+)
+def test_what_holds_nothing_back(fields: dict[str, object]) -> None:
+    [group] = plan(three(**fields)).groups
 
-    assert (AdoptionCode.PARTITION, ERROR) in findings(plan(sets))
+    assert (group.findings, len(group.patched)) == ((), 3)
+    assert group.checked == ("status" not in fields)
+
+
+def test_a_partition_that_keeps_pods_back_must_be_set_to_0() -> None:
+    """`kubectl rollout status` says that such a rollout is complete."""
+    [finding] = plan(three(rolling_update=PARTITIONED, status=UNDERWAY)).groups[0].findings[:1]
+
+    assert (finding.code, finding.severity) == (AdoptionCode.ROLLOUT_UNDERWAY, ERROR)
+    assert "from 2 to 0" in finding.remedy
 
 
 def test_one_zone_is_left_alone_and_an_error_only_if_it_was_meant() -> None:
@@ -295,91 +281,6 @@ def test_names_that_are_not_there(words: dict[str, object]) -> None:
     assert isinstance(names, tuple)
     with pytest.raises(InvalidInput, match="x"):
         plan(three(), *names, group=f"{words.get('group', '')}")
-
-
-def test_a_zone_aware_budget_takes_the_place_of_native_ones() -> None:
-    found = plan([*three(), plain("compactor", labels={}, pod_labels={})], budgets=[native()])
-
-    assert found.groups[0].budget == {
-        "apiVersion": "rollout-operator.grafana.com/v1",
-        "kind": "ZoneAwarePodDisruptionBudget",
-        "metadata": {"name": "ingester", "namespace": "prod"},
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": APP}},
-    }
-    assert findings(found) == [(AdoptionCode.NATIVE_BUDGET_REPLACED, INFO)]
-
-
-@pytest.mark.parametrize(
-    ("fields", "limit", "refuses"),
-    [
-        pytest.param({"max_unavailable": "2"}, 2, False, id="a number"),
-        pytest.param({"max_unavailable": "33%"}, 3, False, id="a share"),
-        pytest.param({"min_available": "8"}, 1, False, id="what must stay"),
-        pytest.param({"max_unavailable": "0"}, 1, True, id="nothing may go"),
-        pytest.param({"min_available": "100%"}, 1, True, id="everything must stay"),
-    ],
-)
-def test_the_limit_is_that_of_the_native_budget(
-    fields: dict[str, str], limit: int, refuses: bool
-) -> None:
-    found = plan(three(), budgets=[native(**fields)])
-
-    budget = found.groups[0].budget
-    assert budget is not None
-    assert isinstance(budget["spec"], dict)
-    assert budget["spec"]["maxUnavailable"] == limit
-    assert ((AdoptionCode.NATIVE_BUDGET_REFUSES, WARN) in findings(found)) == refuses
-
-
-def test_sets_get_the_labels_by_which_the_budget_finds_zones() -> None:
-    """The templates have them: no pod is replaced for it."""
-    one = plan(three(labels={}), budgets=[native()]).groups[0].sets[0]
-
-    assert one.patch is not None
-    head = one.patch["metadata"]
-    assert isinstance(head, dict)
-    assert head["labels"] == {"rollout-group": "ingester", **APP}
-    assert one.undo is not None
-    assert one.undo["metadata"] == {
-        "labels": {"rollout-group": None, "app": None},
-        "annotations": {"rollout-max-unavailable": None},
-    }
-
-
-def test_labels_that_others_have_as_well_select_no_budget() -> None:
-    """It would count pods of others, and hold them back."""
-    others = plain("distributor", pod_labels={**APP, "tier": "front"})
-    component = {**APP, "app.kubernetes.io/component": "ingester"}
-
-    found = plan([*three(), others], budgets=[native()])
-    assert found.groups[0].budget is None, "the native budget is about the other set as well"
-
-    own = native()
-    narrow = replace(own, selector=replace(own.selector, labels=component))  # type: ignore[type-var]  # it has one
-    found = plan([*three(pod_labels=component), others], budgets=[narrow])
-    assert found.groups[0].budget is not None
-    assert found.groups[0].budget["spec"] == {
-        "maxUnavailable": 1,
-        "selector": {"matchLabels": {"app.kubernetes.io/component": "ingester"}},
-    }
-
-    sets = [replace(one, pod_labels={"name": one.name}) for one in three()]
-    narrow = replace(own, selector=replace(own.selector, labels={"name": sets[0].name}))  # type: ignore[type-var]  # it has one
-    found = plan(sets, budgets=[narrow])
-    assert found.groups[0].budget is None
-    assert findings(found) == [(AdoptionCode.BUDGET_SELECTOR_MISSING, WARN)]
-
-
-def test_where_a_zone_aware_budget_is_none_is_proposed() -> None:
-    budget = Budget(namespace="prod", name="x", uid=Uid("1"), resource_version="1", selector=APP)
-    seen = AdoptableNamespace(
-        namespace="prod", sets=three(), native_budgets=(native(),), zone_budgets=(budget,)
-    )
-
-    [group] = plan_adoption(seen, Choice()).groups
-
-    assert group.budget is None
-    assert group.findings == ()
 
 
 @pytest.mark.parametrize("name", ["db\ntouch x\n", "db\n", "--all", "$(id)", "Db", "d\x1b[2Jb", ""])

@@ -8,18 +8,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rollout_operator.planning.adoption import (
-    list_budgets,
-    render_component,
-    render_objects,
-    render_text,
-)
+from rollout_operator.planning.adoption import render_component, render_text
 from tests.kustomize import KustomizeError, render
-from tests.planning.adoption.adoptable import APP, DONE, native, plain, plan, three
+from tests.planning.adoption.adoptable import DONE, plain, plan, three
 
 
 def test_each_patch_is_a_command() -> None:
-    found = plan(three(), budgets=[native()])
+    found = plan(three())
     lines = render_text(found).splitlines()
 
     commands = [shlex.split(line) for line in lines if line.startswith("kubectl patch ")]
@@ -64,22 +59,19 @@ def test_what_is_adopted_and_what_is_not_shown() -> None:
     assert "there is nothing to adopt" in render_text(plan([plain("db", status=DONE)]))
 
 
-def test_the_component_has_the_same_patches_and_the_budget_beside_it() -> None:
-    found = plan(three(), budgets=[native()])
+def test_the_component_has_the_same_patches() -> None:
+    found = plan(three())
     component = yaml.safe_load(render_component(found))
 
     assert component["kind"] == "Component"
-    assert component["resources"] == ["budgets.yaml"]
     for one, target in zip(found.groups[0].sets, component["patches"], strict=True):
         body = yaml.safe_load(target["patch"])
         assert target["target"]["name"] == one.name
         assert body["kind"] == "StatefulSet"
         assert body["metadata"].pop("name") == one.name
         assert {"metadata": body["metadata"], "spec": body["spec"]} == one.patch
-    assert [*yaml.safe_load_all(render_objects(list_budgets(found)))] == [found.groups[0].budget]
     names = [one["source"]["name"] for one in component["replacements"]]
     assert names == [one.name for one in found.groups[0].sets]
-    assert "resources" not in yaml.safe_load(render_component(plan(three())))
     assert yaml.safe_load(render_component(plan(three(generation=2))))["patches"] == []
 
 
@@ -95,14 +87,6 @@ def test_the_name_of_a_target_is_a_pattern() -> None:
     found = render_component(plan([plain("db.x-a"), plain("db.x-b")]))
 
     assert yaml.safe_load(found)["patches"][0]["target"]["name"] == r"db\.x-a"
-
-
-def test_the_budget_of_a_group_whose_name_only_labels_permit() -> None:
-    found = plan(three(labels={**APP, "rollout-group": "My_Group"}), budgets=[native()])
-
-    assert found.groups[0].name == "My_Group"
-    assert list_budgets(found)[0]["metadata"] == {"name": "my-group", "namespace": "prod"}
-    assert "# kubectl delete zoneawarepoddisruptionbudget my-group --name" in render_text(found)
 
 
 PREFIX, SUFFIX, MOVED = {"namePrefix": "prod-"}, {"nameSuffix": "-zone-a"}, {"namespace": "prod"}
