@@ -13,7 +13,6 @@ short while before it counts.
 import asyncio
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -22,6 +21,7 @@ from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.observe import Observer
+from rollout_operator.controllers.scaling import is_scaled
 from rollout_operator.controllers.worker import HELD_RECHECK, RESYNC, Result
 from rollout_operator.guards.arbiter import Arbiter
 from rollout_operator.guards.downscales import DownscaleTimes
@@ -29,7 +29,7 @@ from rollout_operator.guards.grants import DisruptionRequest
 from rollout_operator.kube.scales import References
 from rollout_operator.kube.store import StatefulSetStore
 from rollout_operator.model.budget import DisruptionSource
-from rollout_operator.model.names import SCALING_ANNOTATIONS, ApiError, GroupName, InvalidInput, Uid
+from rollout_operator.model.names import ApiError, GroupName, InvalidInput, Uid
 from rollout_operator.model.objects import Group, Pod, StatefulSet, Unreadable
 from rollout_operator.model.outcome import Code, Plan, Reason, Replacement, ReplacePods
 from rollout_operator.model.scaling import ScalingPlan, ScalingSnapshot
@@ -39,7 +39,7 @@ from rollout_operator.planning.rollout import is_replaced, plan_group, would_rep
 from rollout_operator.planning.scaling import list_references, plan_scaling
 from rollout_operator.planning.wording import count
 from rollout_operator.telemetry.logs import log
-from rollout_operator.telemetry.metrics import GroupStates, Metrics, Subject
+from rollout_operator.telemetry.metrics import GroupStates, Metrics, merge_plans
 
 # Grafana's operator reconciles every five seconds, and waits for caches and its own limits.
 STAYS_FOR: Final = timedelta(minutes=1)
@@ -55,14 +55,18 @@ class _Went(NamedTuple):
     at: timedelta
 
 
+class _Turn(msgspec.Struct):
+    """That this operator would delete a pod: times are of the clock's `elapsed`."""
+
+    since: timedelta
+    ended: timedelta | None = None
+    is_counted: bool = False
+
+
 class _Watched(msgspec.Struct):
-    wanted: dict[Uid, timedelta] = {}
-    """Pods that this operator would delete, and since when on the clock's `elapsed`."""
-    dropped: dict[Uid, timedelta] = {}
-    """Pods that it would have deleted until then."""
+    turns: dict[Uid, _Turn] = {}
+    """By pod; those that have ended, for as long as watches may be apart."""
     went: list[_Went] = []
-    reported: set[Uid] = set()
-    """Pods of `wanted` that have been counted."""
 
 
 class Differences:
@@ -83,7 +87,7 @@ class Differences:
         watched = None if sts.group is None else self._groups.get(sts.group)
         if watched is None or len(watched.went) >= MOST_SETTLING:
             return
-        if old.uid not in watched.wanted and old.uid not in watched.dropped:
+        if old.uid not in watched.turns:
             watched.went.append(_Went(old, self._clock.elapsed()))
 
     async def compare(self, group: Group, wanted: Mapping[Uid, Replacement]) -> timedelta | None:
@@ -92,60 +96,38 @@ class Differences:
         Returns after how long to compare again if no event comes first.
         """
         watched, now = self._groups.setdefault(group.name, _Watched()), self._clock.elapsed()
-        self._drop(watched, wanted, now)
-        left = [
-            self._compare_wanted(group.name, watched, replacement, now)
-            for replacement in wanted.values()
-        ]
+        left: list[timedelta] = []
+        for uid, turn in [*watched.turns.items()]:
+            if uid not in wanted:
+                turn.ended = now if turn.ended is None else turn.ended
+            if turn.ended is not None and (uid in wanted or now - turn.ended >= _SETTLES_IN):
+                del watched.turns[uid]
+        for uid, replacement in wanted.items():
+            turn = watched.turns.setdefault(uid, _Turn(now))
+            if now - turn.since < STAYS_FOR:
+                left.append(turn.since + STAYS_FOR - now)
+            elif not turn.is_counted:
+                turn.is_counted = True
+                text = "This operator would have deleted a pod that stays"
+                self._count(group.name, replacement.pod, text, replacement.reason.text)
         for gone in tuple(watched.went):
-            wait = None
-            if not would_replace(group, gone.pod):
-                wait = self._compare_went(group.name, gone, now)
-            if wait is None:
+            if would_replace(group, gone.pod):
                 watched.went.remove(gone)
-            left.append(wait)
+            elif now - gone.at < _SETTLES_IN:
+                left.append(gone.at + _SETTLES_IN - now)
+            else:
+                watched.went.remove(gone)
+                text = "A pod was deleted that this operator would have kept"
+                self._count(group.name, gone.pod, text, "it was not this pod's turn")
             await asyncio.sleep(0)  # other tasks may run
-        return min((wait for wait in left if wait is not None), default=None)
+        return min(left, default=None)
 
     def forget(self, group: GroupName) -> None:
         self._groups.pop(group, None)
 
-    def _compare_wanted(
-        self, group: GroupName, watched: _Watched, replacement: Replacement, now: timedelta
-    ) -> timedelta | None:
-        """Count a pod that stayed for too long, once; return how much longer it may stay."""
-        uid = replacement.pod.uid
-        if uid in watched.reported:
-            return None
-        left = watched.wanted.setdefault(uid, now) + STAYS_FOR - now
-        if left > timedelta(0):
-            return left
-        watched.reported.add(uid)
-        text = "This operator would have deleted a pod that stays"
-        self._count(group, replacement.pod, "not_deleted", text, replacement.reason.text)
-        return None
-
-    def _compare_went(self, group: GroupName, went: _Went, now: timedelta) -> timedelta | None:
-        """Count a pod that should have stayed, once no other explanation can come."""
-        left = went.at + _SETTLES_IN - now
-        if left > timedelta(0):
-            return left
-        text = "A pod was deleted that this operator would have kept"
-        self._count(group, went.pod, "deleted", text, "it was not this pod's turn")
-        return None
-
-    def _drop(self, watched: _Watched, wanted: Mapping[Uid, Replacement], now: timedelta) -> None:
-        for uid in watched.wanted.keys() - wanted.keys():
-            del watched.wanted[uid]
-            watched.reported.discard(uid)
-            watched.dropped[uid] = now
-        for uid, at in list(watched.dropped.items()):
-            if now - at >= _SETTLES_IN:
-                del watched.dropped[uid]
-
-    def _count(self, group: GroupName, pod: Pod, kind: str, text: str, why: str) -> None:
+    def _count(self, group: GroupName, pod: Pod, text: str, why: str) -> None:
         self.total += 1
-        self._counter.labels(group, kind).inc()  # one of `metrics.SHADOW_DIFFERENCES`
+        self._counter.labels(group).inc()
         log.warn(text, group=group, pod=pod.name, uid=pod.uid, why=why)
 
 
@@ -153,28 +135,35 @@ class ShadowController(msgspec.Struct, frozen=True, kw_only=True):
     observer: Observer
     arbiter: Arbiter
     differences: Differences
+    times: DownscaleTimes
+    references: References
     group_states: GroupStates
     metrics: Metrics
     clock: Clock
+    cluster_domain: str
 
     async def reconcile(self, name: GroupName) -> Result:
         group = self.observer.observe(name)
         if not group.zones and not group.unreadable:
-            self._forget(name)
+            self.differences.forget(name)
+            self.references.want(name, ())
+            self.group_states.forget(name)
+            self.metrics.forget_group(name)
             return Result()
         self.metrics.begin_group(name)
-        self.metrics.begin_shadow(name)
+        self.metrics.shadow_differences.labels(name)
         self.metrics.group_reconciles.labels(name).inc()
         with self.metrics.group_reconcile_duration.labels(name).time():
             plan, going = await self._decide(group)
         wanted = {replacement.pod.uid: replacement for replacement in going}
         left = await self.differences.compare(group, wanted)
-        log_again = self.group_states.post(plan)
+        scaling, scaling_again = await self._decide_counts(group)
+        log_again = self.group_states.post(merge_plans([plan, scaling]))
         if plan.failed:
             self.metrics.group_reconciles_failed.labels(name).inc()
         else:
             self.metrics.group_last_success.labels(name).set(self.clock.now().timestamp())
-        times = (RESYNC, plan.requeue_after, log_again, left)
+        times = (RESYNC, plan.requeue_after, log_again, left, scaling_again)
         return Result(again=min(time for time in times if time is not None))
 
     async def _decide(self, group: Group) -> tuple[Plan, list[Replacement]]:
@@ -199,10 +188,28 @@ class ShadowController(msgspec.Struct, frozen=True, kw_only=True):
         shown = dataclasses.replace(plan, actions=(), waits=waits, requeue_after=again)
         return shown, going
 
-    def _forget(self, name: GroupName) -> None:
-        self.differences.forget(name)
-        self.group_states.forget(name)
-        self.metrics.forget_group(name)
+    async def _decide_counts(self, group: Group) -> tuple[Plan, timedelta | None]:
+        sets = [zone.sts for zone in group.zones]
+        references = list_references(sets) if is_scaled(sets) else ()
+        self.references.want(group.name, references)
+        if not is_scaled(sets):
+            return Plan(group=group.name), None
+        problem = ""
+        try:
+            await self.times.refresh()
+        except (ApiError, InvalidInput) as error:
+            problem = f"{error}"
+        plan = plan_scaling(
+            ScalingSnapshot(
+                group=group,
+                times={} if problem else self.times.recall(sets),
+                source=self.times.source,
+                times_problem=problem,
+                scales=self.references.readings,
+                cluster_domain=self.cluster_domain,
+            )
+        )
+        return _explain(plan), plan.requeue_after
 
 
 class _GrantablePods(msgspec.Struct, frozen=True):
@@ -231,55 +238,6 @@ async def choose_grantable(arbiter: Arbiter, action: ReplacePods) -> _GrantableP
 def would(what: str, why: str, zone: str) -> Reason:
     text = f"would {what}, but shadow mode writes nothing: {why}"
     return Reason(Code.SHADOW_MODE, text, zone=zone)
-
-
-@dataclass(slots=True, kw_only=True)
-class ShadowScalingController:
-    observer: Observer
-    times: DownscaleTimes
-    references: References
-    group_states: GroupStates
-    metrics: Metrics
-    cluster_domain: str
-    _known: set[GroupName] = field(default_factory=set, init=False)
-
-    async def reconcile(self, name: GroupName) -> Result:
-        group = self.observer.observe(name)
-        sets = [zone.sts for zone in group.zones]
-        if not any(SCALING_ANNOTATIONS & sts.annotations.keys() for sts in sets):
-            self._forget(group)
-            return Result()
-        self._known.add(name)
-        self.references.want(name, list_references(sets))
-        problem = ""
-        try:
-            await self.times.refresh()
-        except (ApiError, InvalidInput) as error:
-            problem = f"{error}"
-        scaling = ScalingSnapshot(
-            group=group,
-            times={} if problem else self.times.recall(sets),
-            source=self.times.source,
-            times_problem=problem,
-            scales=self.references.readings,
-            cluster_domain=self.cluster_domain,
-        )
-        plan = plan_scaling(scaling)
-        log_again = self.group_states.post(_explain(plan), Subject.SCALING)
-        times_due = (RESYNC, plan.requeue_after, log_again)
-        return Result(again=min(time for time in times_due if time is not None))
-
-    def _forget(self, group: Group) -> None:
-        if group.name not in self._known:
-            return
-        self._known.discard(group.name)
-        self.references.want(group.name, ())
-        if group.zones or group.unreadable:
-            self.group_states.post(Plan(group=group.name), Subject.SCALING)
-            return
-        # Again: the last reconcile may have reported it after it was forgotten.
-        self.group_states.forget(group.name)
-        self.metrics.forget_group(group.name)
 
 
 def _explain(plan: ScalingPlan) -> Plan:

@@ -2,11 +2,11 @@
 
 Scaling and budgets always run: they cost nothing for groups that do not follow another zone, and
 one watch of a kind that may not be installed. Scaling starts with rollouts, after reviews are
-served, because counts that we write come back as reviews. In shadow mode controllers that only
-decide replace those of rollouts and scaling.
+served, because counts that we write come back as reviews. In shadow mode a controller that only
+decides replaces those of rollouts and scaling.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -28,12 +28,8 @@ from rollout_operator.controllers.observe import Observer, choose_most_live_read
 from rollout_operator.controllers.replicas import IntentWriter, Removals, Replicas, ScalingWrites
 from rollout_operator.controllers.rollout import OtherOperators, RolloutController
 from rollout_operator.controllers.scaling import Contests, PodCaller, ScalingController, is_scaled
-from rollout_operator.controllers.shadow import (
-    Differences,
-    ShadowController,
-    ShadowScalingController,
-)
-from rollout_operator.controllers.worker import Attempts, Result, Waker, Workers
+from rollout_operator.controllers.shadow import Differences, ShadowController
+from rollout_operator.controllers.worker import Attempts, Waker, Workers
 from rollout_operator.guards.arbiter import (
     Accounts,
     Arbiter,
@@ -460,57 +456,40 @@ class Shadow(Feature):
             rng=context.rng,
         )
         self._differences = Differences(context.sets, context.clock, context.metrics)
-        observer = context.make_observer(client)
-        rollouts = ShadowController(
-            observer=observer,
+        controller = ShadowController(
+            observer=context.make_observer(client),
             arbiter=arbiter,
             differences=self._differences,
-            group_states=context.group_states,
-            metrics=context.metrics,
-            clock=context.clock,
-        )
-        scaling = ShadowScalingController(
-            observer=observer,
             times=context.make_records(client),
             references=self._references,
             group_states=context.group_states,
             metrics=context.metrics,
+            clock=context.clock,
             cluster_domain=context.settings.cluster_domain,
         )
-        self._queues: list[WorkQueue[GroupName]] = []
-        self._both_workers = [self._employ(rollouts.reconcile), self._employ(scaling.reconcile)]
-        waker = Waker(context.sets, self._wake)
+        self._queue: WorkQueue[GroupName] = WorkQueue()
+        shadowed = trace_keys("reconcile shadow", controller.reconcile)
+        self._workers = Workers(self._queue, shadowed, count=_SHADOW_WORKERS, rng=context.rng)
+        waker = Waker(context.sets, self._queue.add)
         context.set_informer.on_change(waker.on_set)
         # Before the group is woken by the same change.
         context.pod_informer.on_change(self._differences.on_pod)
         context.pod_informer.on_change(waker.on_pod)
         context.on_stale(self.wake_all)
-        context.departed.on_change(GROUP, lambda name: self._wake(GroupName(name)))
-        self._references.on_change(self._wake)
+        context.departed.on_change(GROUP, lambda name: self._queue.add(GroupName(name)))
+        self._references.on_change(self._queue.add)
         context.health.part("shadow mode", describe=self._describe)
 
     def _list_workers(self) -> Sequence[Workers[Any]]:
-        return self._both_workers
+        return [self._workers]
 
     def start(self, tasks: TaskStack) -> None:
         tasks.start("references", self._references.run())
-        for name, workers in zip(("workers", "scaling workers"), self._both_workers, strict=True):
-            tasks.start(name, workers.run())
+        tasks.start("workers", self._workers.run())
 
     def wake_all(self, after: timedelta = AT_ONCE) -> None:
         for group in self._context.sets.list_groups():
-            for queue in self._queues:
-                queue.add_after(group, after)
-
-    def _employ(self, reconcile: Callable[[GroupName], Awaitable[Result]]) -> Workers[GroupName]:
-        queue: WorkQueue[GroupName] = WorkQueue()
-        self._queues.append(queue)
-        shadowed = trace_keys("reconcile shadow", reconcile)
-        return Workers(queue, shadowed, count=_SHADOW_WORKERS, rng=self._context.rng)
-
-    def _wake(self, group: GroupName) -> None:
-        for queue in self._queues:
-            queue.add(group)
+            self._queue.add_after(group, after)
 
     def _describe(self) -> str:
         total = self._differences.total

@@ -111,7 +111,6 @@ WAIT_CODES: Final = tuple(code for code in Code if code not in _NOT_OF_GROUPS)
 _API_GROUPS: Final = ("core", "apps")
 DELETE_OUTCOMES: Final = ("accepted", "conflict", "refused", "unknown", "gone")
 EVENT_OUTCOMES: Final = ("written", "repeated", "limited", "dropped", "denied", "failed")
-SHADOW_DIFFERENCES: Final = ("deleted", "not_deleted")
 _SCALING_DIRECTIONS: Final = ("up", "down")
 _SCALING_OUTCOMES: Final = ("accepted", "conflict", "refused", "unknown", "failed")
 # What keeps a count from being decided or written.
@@ -498,10 +497,6 @@ class Metrics:
             self.pods_deleted.labels(name, outcome)
         self.pods_deleted_by_others.labels(name)
 
-    def begin_shadow(self, name: str) -> None:
-        for difference in SHADOW_DIFFERENCES:
-            self.shadow_differences.labels(name, difference)
-
     def forget_group(self, name: str) -> None:
         self._known.discard(name)
         self._held.pop(name, None)
@@ -596,11 +591,9 @@ class Metrics:
         )
         self.shadow_differences = self._counter(
             "shadow_differences_total",
-            "In shadow mode: pods that another operator deleted and this one would have kept "
-            "(deleted), or that this one would have deleted and that stayed for a minute "
-            "(not_deleted).",
-            "rollout_group",
-            "difference",
+            "In shadow mode: pods that another operator deleted and this one would have kept, or "
+            "that this one would have deleted and that stayed for a minute.",
+            *group,
         )
         self.scalings = self._counter(
             "scalings_total",
