@@ -7,7 +7,7 @@ import pytest
 
 from rollout_operator.cli.admin import read_definitions
 from rollout_operator.cli.main import main
-from rollout_operator.kube.api import DEFINITIONS, ZONE_BUDGETS
+from rollout_operator.kube.api import DEFINITIONS, ZONE_BUDGETS, JsonObject
 from rollout_operator.model.names import ConfigError
 from tests.cli.test_uninstall_command import kubeconfig
 from tests.code_rules import ROOT
@@ -22,8 +22,14 @@ NAMES = {
 }
 
 
+def name_of(definition: JsonObject) -> str:
+    metadata = definition["metadata"]
+    assert isinstance(metadata, dict)
+    return f"{metadata['name']}"
+
+
 def test_the_shipped_definitions_are_read() -> None:
-    assert {one.name for one in read_definitions(CRDS)} == NAMES
+    assert {*map(name_of, read_definitions(CRDS))} == NAMES
 
 
 @pytest.mark.parametrize(
@@ -71,7 +77,7 @@ def test_nothing_else_is_taken(tmp_path: Path, text: str, error: str) -> None:
 def test_files_end_as_kubectl_takes_them(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(f"{KIND}\nspec: {{group: {ZONE_BUDGETS.group}}}\n")
     (tmp_path / f"kustomization{Path(name).suffix}").write_text("resources: []\n")
-    assert [one.name for one in read_definitions(tmp_path)] == ["a"]
+    assert [*map(name_of, read_definitions(tmp_path))] == ["a"]
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfea", b"a: \x80", "é".encode("latin-1")])
@@ -83,7 +89,7 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path, content: bytes) -> None
 
 @pytest.mark.parametrize(
     ("name", "error"),
-    [("nope", "nope: no such folder"), ("a.yaml", "a.yaml: is a file: name the folder")],
+    [("nope", "nope: No such file or directory"), ("a.yaml", "a.yaml: Not a directory")],
 )
 def test_what_is_no_folder_is_told(name: str, error: str, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("kind: Pod")
@@ -91,25 +97,19 @@ def test_what_is_no_folder_is_told(name: str, error: str, tmp_path: Path) -> Non
         read_definitions(tmp_path / name)
 
 
-async def test_definitions_are_changed_or_created(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """DEP-80: what is there gets the spec of the file, and no more; what is missing is created."""
-    *there, missing = sorted(NAMES)
+async def test_definitions_are_applied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """DEP-80: what is there is changed and what is missing is created, whoever made it."""
+    bodies = read_definitions(CRDS)
     async with FakeApi() as api:
-        for name in there:
+        for name in NAMES:
             api.on("PATCH", DEFINITIONS.path("", name), reply({}))
-        api.on("PATCH", DEFINITIONS.path("", missing), refuse(404, "NotFound", "no"))
-        api.on("POST", DEFINITIONS.path(""), reply({}))
         assert await _run(api, tmp_path) == 0
-        sent = {(each.method, each.path): each.json for each in api.requests}
-    bodies = {one.name: one.body for one in read_definitions(CRDS)}
-    for name in there:
-        assert sent["PATCH", DEFINITIONS.path("", name)] == {"spec": bodies[name]["spec"]}
-    assert sent["POST", DEFINITIONS.path("")] == bodies[missing]
+        sent = api.requests
+    assert [each.path for each in sent] == [DEFINITIONS.path("", name_of(one)) for one in bodies]
+    assert [each.json for each in sent] == bodies
+    assert all(each.query["force"] == "true" for each in sent)
     assert capsys.readouterr().out.splitlines() == [
-        *(f"CustomResourceDefinition {name}: up to date" for name in there),
-        f"CustomResourceDefinition {missing}: created",
+        f"CustomResourceDefinition {name_of(one)}: applied" for one in bodies
     ]
 
 

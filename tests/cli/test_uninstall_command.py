@@ -30,11 +30,7 @@ def kubeconfig(at: Path, *, server: str = "", namespace: str = "") -> Path:
 
 async def run(api: FakeApi, at: Path, *words: str) -> int:
     """Return the exit code of the command, run beside the server as a process would be."""
-    flags = [
-        f"-kubernetes.namespace={NAMESPACE}",
-        f"-kubernetes.api-url={api.url}",
-        f"-kubernetes.config-file={kubeconfig(at)}",
-    ]
+    flags = [f"-namespace={NAMESPACE}", f"-kubeconfig={kubeconfig(at, server=api.url)}"]
     return await asyncio.to_thread(main, ["uninstall-webhooks", *flags, *words])
 
 
@@ -92,9 +88,7 @@ async def test_the_command_finds_nothing(tmp_path: Path, capsys: Captured) -> No
     assert capsys.readouterr().out == f"{NOTHING}\n"
 
 
-@pytest.mark.parametrize(
-    "words", [[], ["-n", NAMESPACE], [f"--namespace={NAMESPACE}"], ["-kubernetes.namespace=prod"]]
-)
+@pytest.mark.parametrize("words", [[], ["-n", NAMESPACE], [f"--namespace={NAMESPACE}"]])
 async def test_a_kubeconfig_says_it_all(
     words: list[str], tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,19 +108,9 @@ async def test_a_kubeconfig_says_it_all(
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["-kubernetes.namespace=a/b"], '-kubernetes.namespace: "a/b" is not a name'),
-        (["-kubernetes.namespace="], "-kubernetes.namespace has not been specified"),
         (["-n=a/b"], '-namespace: "a/b" is not a name'),
-        (["-kubernetes.api-url=https://x"], "-kubernetes.namespace has not been specified"),
-        (
-            ["-kubernetes.namespace=a", "-kubernetes.api-url=https://x"],
-            "-kubernetes.api-url and -kubernetes.config-file must be given together",
-        ),
-        (
-            ["-kubernetes.namespace=a", "-context=b"],
-            "-kubernetes.namespace cannot be given together with flags for a kubeconfig",
-        ),
-        (["-kubernetes.namespace=a", "b"], "unexpected word: b"),
+        (["-n="], "-namespace is empty"),
+        (["-n=a", "b"], "unexpected word: b"),
         (["-log.level=info"], "flag provided but not defined: -log.level"),
     ],
 )

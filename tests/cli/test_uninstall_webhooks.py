@@ -5,7 +5,8 @@ from typing import Final
 
 import pytest
 
-from rollout_operator.cli.admin import LeftOver, Uninstall
+from rollout_operator.cli.admin import LeftOver
+from rollout_operator.cli.admin import uninstall as uninstall_webhooks
 from rollout_operator.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, JsonObject
 from rollout_operator.model.names import ApiError, Conflict, Denied, NotFound, UnknownOutcome
 from tests.controllers.fake_client import FakeClient
@@ -66,7 +67,7 @@ async def uninstall(cluster: Cluster, *, is_dry_run: bool = False) -> list[str]:
     """Return the lines printed; a line that starts with `!` is the error at the end."""
     printed: list[str] = []
     try:
-        await Uninstall(cluster, NAMESPACE, printed.append, is_dry_run=is_dry_run).run()
+        await uninstall_webhooks(cluster, NAMESPACE, printed.append, is_dry_run=is_dry_run)
     except LeftOver as error:
         printed.append(f"!{error}")
     return printed

@@ -8,7 +8,7 @@ of the test, under the account and with the words that the chart rendered. The S
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -236,14 +236,14 @@ async def charted(world: World, folder: Path) -> AsyncIterator[Charted]:
             await player
 
 
-async def remove_kinds(world: World) -> None:
-    """Make the cluster one that has never had the operator's kinds."""
-    for name in KINDS:
+async def remove_kinds(world: World, names: Sequence[str] = KINDS) -> None:
+    """Make the cluster one that has never had the operator's kinds, or some of them."""
+    for name in names:
         with suppress(ApiError):
             await world.api.delete(CRDS, "", name)
 
     async def are_gone() -> bool:
         found = {one["metadata"]["name"] for one in await world.api.items(CRDS)}
-        return not found & {*KINDS}
+        return not found & {*names}
 
     await wait_true("gone", are_gone, GONE)

@@ -207,11 +207,12 @@ class Page:
         assert (name, ended.code, " error" in ended.out) == ("doctor", 0, False), ended
 
     async def make_old(self) -> None:
-        """Take something from a kind that the chart has."""
+        """Take something from a kind that the chart has, and another kind altogether."""
         world = self.here.world
         self.certificate = await self._read_certificate()
         old = [{"op": "remove", "path": "/spec/names/shortNames"}]
         await world.api.patch(CRDS, "", KINDS[1], old, kind="json")
+        await remove_kinds(world, KINDS[:1])
         await self.here.restore_service()
 
     async def assert_upgraded(self) -> None:
@@ -219,6 +220,7 @@ class Page:
         world = self.here.world
         assert [name for name, _ in self.here.played][-1] == "apply-crds"
         assert (await world.api.get(CRDS, "", KINDS[1]))["spec"]["names"]["shortNames"] == ["zpdb"]
+        assert {*KINDS} <= {one["metadata"]["name"] for one in await world.api.items(CRDS)}
         assert (await world.get(DEPLOYMENTS, RELEASE))["spec"]["replicas"] == 2
         assert await self._read_certificate() == self.certificate
         assert await _uids(world) == self.pods

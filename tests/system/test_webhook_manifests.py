@@ -313,9 +313,8 @@ async def _uninstall(world: World, kubeconfig: Path, *words: str) -> Ended:
     return await asyncio.to_thread(
         run_words,
         "uninstall-webhooks",
-        f"-kubernetes.namespace={world.namespace}",
-        f"-kubernetes.api-url={world.plane.url}",
-        f"-kubernetes.config-file={kubeconfig}",
+        f"-namespace={world.namespace}",
+        f"-kubeconfig={kubeconfig}",
         *words,
     )
 
