@@ -210,10 +210,10 @@ def choose_base(sts: AdoptableSet) -> str:
     if zone and sts.name.endswith(f"-{zone}") and len(sts.name) > len(zone) + 1:
         base = sts.name.removesuffix(f"-{zone}")
         return base.removesuffix("-zone") or base
-    base, given = _strip_number(sts.name), _NUMBER.search(zone)
     # `mq-2` in `westeurope-2`. What its own name ends with is no proof.
-    is_told = base and given and source is not ZoneSource.NAME_SUFFIX
-    if is_told and given and int(sts.name[len(base) + 1 :]) == int(given[0]):
+    given = None if source is ZoneSource.NAME_SUFFIX else _NUMBER.search(zone)
+    base = _strip_number(sts.name)
+    if base and given and int(sts.name[len(base) + 1 :]) == int(given[0]):
         return base
     return _ENDS.sub("", sts.name) or sts.name
 
@@ -238,9 +238,11 @@ def group_sets(sets: Sequence[AdoptableSet], chosen: Set[str], group: str) -> Se
         for name, base in bases.items()
     }
     kinds = {
-        sts.name: (bases[sts.name], *((what, trait) for what, (trait, _) in traits.items()))
+        sts.name: (
+            bases[sts.name],
+            *((what, one) for what, (one, _) in _list_traits(sts, bases[sts.name]).items()),
+        )
         for sts in sets
-        if (traits := _list_traits(sts, bases[sts.name]))
     }
     alike: dict[object, list[AdoptableSet]] = {}
     for sts in sorted(sets, key=lambda sts: sts.name):

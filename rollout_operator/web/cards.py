@@ -381,7 +381,9 @@ def _list_zones(group: GroupDescription, *, has_grid: bool) -> Iterator[str]:
 
 def _render_zone(zone: ZoneDescription, *, has_grid: bool) -> str:
     name = escape(zone.name)
-    marks = f' <span class="mark turn">{render_icon("turn")}in progress</span>' if zone.is_busy else ""
+    marks = (
+        f' <span class="mark turn">{render_icon("turn")}in progress</span>' if zone.is_busy else ""
+    )
     marks += ' <span class="mark paused">paused</span>' if zone.is_paused else ""
     cells = "".join(_list_cells(zone)) if has_grid else ""
     return (

@@ -1,8 +1,12 @@
 """Plain StatefulSets of three zones, as they are before anything is adopted."""
 
+import re
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from rollout_operator.model.adoption import AdoptableSet, RolloutProgress
+from rollout_operator.model.names import TOPOLOGY_KEYS
 from rollout_operator.planning.adoption import AdoptionPlan, plan_adoption
 
 APP = {"app": "ingester"}
@@ -13,6 +17,12 @@ DONE = RolloutProgress(
     current_revision="one",
     update_revision="one",
 )
+STATUSES = {
+    "none": None,
+    "underway": replace(DONE, updated_replicas=1, update_revision="two"),
+    "lagging": replace(DONE, observed_generation=0),
+    "unrecorded": replace(DONE, current_revision="zero"),
+}
 
 
 def plain(name: str, **fields: object) -> AdoptableSet:
@@ -36,3 +46,49 @@ def three(**fields: object) -> tuple[AdoptableSet, ...]:
 def plan(sets: Sequence[AdoptableSet], *names: str, group: str = "") -> AdoptionPlan:
     """Return what is proposed for these, of which the named ones are meant."""
     return plan_adoption("prod", sets, frozenset(names), group)
+
+
+def read_sets(text: str) -> list[AdoptableSet]:
+    """Return the sets of a line such as `db-{a,b} node=eu-{}; db-canary image=x`."""
+    found = []
+    for part in text.split(";"):
+        name, *fields = part.split()
+        braces = re.search(r"\{(.*)\}", name)
+        for end in braces[1].split(",") if braces else [""]:
+            full = name.replace(braces[0], end) if braces else name
+            found.append(_read_set(full, [field.replace("{}", end) for field in fields]))
+    return found
+
+
+def _read_set(name: str, fields: Sequence[str]) -> AdoptableSet:
+    labels, pod_labels, selector = {**APP}, {**APP, "name": name}, dict[str, str]()
+    others: dict[str, object] = {}
+    for field in fields:
+        key, _, value = field.partition("=")
+        kind, _, label = key.partition(".")
+        match kind:
+            case "l":
+                labels[label] = value
+            case "pod":
+                pod_labels[label] = value
+            case "sel":
+                selector[label] = value
+            case "app":
+                labels["app"] = pod_labels["app"] = value
+            case "zone":
+                labels["zone"] = value
+            case "group":
+                labels["rollout-group"] = value
+            case "node":
+                others["node_selector"] = {TOPOLOGY_KEYS[0]: value}
+            case "owner":
+                others["controller"] = value.replace("/", " ")
+            case "writer":
+                others["writers"] = ("helm", value)
+            case "partition":
+                others["rolling_update"] = {"partition": int(value)}
+            case "status":
+                others["status"] = STATUSES[value]
+            case _:
+                others[key] = value
+    return plain(name, labels=labels, pod_labels=pod_labels, selector=selector, **others)

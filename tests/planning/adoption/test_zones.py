@@ -4,13 +4,7 @@ import pytest
 
 from rollout_operator.model.adoption import AdoptableSet
 from rollout_operator.model.budget import ZoneSource
-from rollout_operator.planning.adoption import (
-    Candidate,
-    choose_base,
-    choose_zone,
-    explain_difference,
-    group_sets,
-)
+from rollout_operator.planning.adoption import choose_base, choose_zone
 
 KEY = "topology.kubernetes.io/zone"
 OLD = "failure-domain.beta.kubernetes.io/zone"
@@ -57,95 +51,3 @@ def test_zones(one: AdoptableSet, zone: str, source: ZoneSource, base: str) -> N
     """Where the pods may run says more than a label, and that more than a name."""
     assert choose_zone(one) == (zone, source)
     assert choose_base(one) == base
-
-
-def zones(base: str, ends: str, **fields: object) -> list[AdoptableSet]:
-    """Return a set for each word of `ends`, of one application."""
-    known: dict[str, object] = {"image": "registry.example/grafana/mimir:2.9", **fields}
-    return [
-        AdoptableSet(name=f"{base}-{end}", **known)  # type: ignore[arg-type]  # by name, in each row
-        for end in ends.split()
-    ]
-
-
-def pinned(base: str, numbers: dict[str, str]) -> list[AdoptableSet]:
-    return [
-        AdoptableSet(name=f"{base}-{end}", node_selector={KEY: zone})
-        for end, zone in numbers.items()
-    ]
-
-
-AB = zones("db", "zone-a zone-b")
-MIMIR = zones("db", "zone-a zone-b", pod_labels={"app.kubernetes.io/instance": "mimir"})
-MORE = zones("db", "zone-c zone-d", pod_labels={"app.kubernetes.io/instance": "loki"})
-OTHER = zones("db", "zone-c zone-d", image="grafana/loki:2.9")
-CANARY = zones("db", "zone-c", selector={"app": "db", "track": "canary"})
-OWN = [
-    AdoptableSet(name=f"db-{end}", selector={"app": f"db-{end}", "zone": f"zone-{end}"})
-    for end in "ab"
-]
-
-
-@pytest.mark.parametrize(
-    ("sets", "expected"),
-    [
-        pytest.param(pinned("mq", {"1": "eu-1", "2": "eu-2", "3": "eu-3"}), ["mq 1 2 3"],
-                     id="numbers that are zones"),
-        pytest.param(pinned("mq", {"1": "eu-1", "2": "eu-2", "3": "eu-1"}), ["1", "2", "3"],
-                     id="shards, of which two are in a zone of their number"),
-        pytest.param(zones("mq", "1 2"), ["1", "2"], id="numbers without zones"),
-        pytest.param([*pinned("mq", {"1": "1", "2": "2"}), *zones("mq", "backup")],
-                     ["backup", "mq 1 2"], id="numbers beside another set"),
-        pytest.param([*AB, *zones("db", "zone-c", image="db:3")],
-                     ["db zone-a zone-b", "zone-c: image"], id="another image"),
-        pytest.param([*zones("db", "a b"), *zones("db", "c", image="local:5000/mimir@sha256:1")],
-                     ["db a b c"], id="the image of another registry and version"),
-        pytest.param([*MIMIR, *OTHER], ["db zone-a zone-b !", "db zone-c zone-d !"],
-                     id="two applications by image"),
-        pytest.param([*MIMIR, *MORE], ["db zone-a zone-b !", "db zone-c zone-d !"],
-                     id="two releases of one chart"),
-        pytest.param([*zones("db", "zone-a zone-b", selector={"app": "db"}), *CANARY],
-                     ["db zone-a zone-b", "zone-c: selector for track"], id="a canary by selector"),
-        pytest.param([*AB, *zones("db", "zone-c", labels={"track": "x"})],
-                     ["db zone-a zone-b", "zone-c: label track"], id="a canary by label"),
-        pytest.param(zones("db", "zone-a zone-b zone-canary"),
-                     ["db zone-a zone-b", "zone-canary: end of the name"], id="a canary by name"),
-        pytest.param([*AB, *zones("db", "canary", labels={"zone": "canary"})],
-                     ["canary: end of the name", "db zone-a zone-b"], id="a canary by its zone"),
-        pytest.param([*AB, AdoptableSet(name="db", image="mimir")],
-                     [": end of the name", "db zone-a zone-b"], id="a set without zone"),
-        pytest.param(zones("db", "a b zone-a zone-b"), ["db a b !", "db zone-a zone-b !"],
-                     id="zones by letter, and others"),
-        pytest.param([*zones("service", "a", image="acme/service-a"),
-                      *zones("service", "b", image="acme/service-b")],
-                     ["a: image", "b: image"], id="services that are called by letters"),
-        pytest.param([*zones("x-db", "zone-a zone-b"), *AB],
-                     ["db zone-a zone-b", "x-db zone-a zone-b"], id="two prefixes"),
-        pytest.param(OWN, ["db a b"], id="labels that name the set and its zone"),
-        pytest.param([AdoptableSet(name="db-a", labels={"app": "db", "release": "zone-a"}),
-                      AdoptableSet(name="db-b", labels={"app": "db", "release": "zone-b"})],
-                     ["db a b"], id="a release for each zone"),
-        pytest.param([*zones("x-ingester", "a b", labels={"rollout-group": "ingester"}),
-                      *zones("ingester", "a b", image="loki")],
-                     ["ingester a b", "ingester a b !"], id="a group that another application has"),
-    ],
-)  # fmt: skip
-def test_a_group_holds_the_zones_of_one_application(
-    sets: list[AdoptableSet], expected: list[str]
-) -> None:
-    """What is like them by name alone stays out, with the difference; `!`: two want the name."""
-    found = group_sets(sets, frozenset(sts.name for sts in sets), "")
-
-    assert sorted(map(_show, found)) == expected
-
-
-def _show(candidate: Candidate) -> str:
-    first, *rest = candidate.members
-    if rest:
-        ends = [sts.name.rpartition(f"{candidate.name}-")[2] for sts in candidate.members]
-        return " ".join((candidate.name, *ends, *("!" if candidate.other else "")))
-    end = first.name.partition("-")[2]
-    if candidate.other is None:
-        return end
-    why = explain_difference(first, candidate.other, is_end_told=True)
-    return f"{end}: {why.removeprefix('its ').partition(' is ')[0]}"
