@@ -37,6 +37,7 @@ from rollout_operator.model.decode.adoption import decode_adoptable
 from rollout_operator.model.decode.wire import JsonBytes
 from rollout_operator.model.names import ExitCode, InvalidInput
 from rollout_operator.model.units import quote
+from rollout_operator.operator.inspect import check_namespace
 from rollout_operator.planning.adoption import (
     AdoptionPlan,
     plan_adoption,
@@ -170,4 +171,7 @@ def _read(arguments: ParsedArguments) -> tuple[str, Sequence[AdoptableSet]]:
 
 async def _list_sets(access: Access) -> Sequence[JsonBytes]:
     async with open_client(access) as client:
-        return await list_items(client, STATEFULSETS, access.namespace)
+        found = await list_items(client, STATEFULSETS, access.namespace)
+        if not found:
+            await check_namespace(client, access.namespace)
+        return found

@@ -358,8 +358,8 @@ async def test_si26_a_hold_outlasts_an_operator_that_does_not_answer(
         inspector = inspecting(client, world)
         seen = list[Phase]()
         for answer in (held, lost, free, lost):
-            is_lost = not isinstance(answer, Description)
-            client.answers["services"] = answer if is_lost else msgspec.json.encode(answer)
+            is_there = isinstance(answer, Description)
+            client.answers["services"] = msgspec.json.encode(answer) if is_there else lost
             [group] = (await inspector.inspect()).description.groups
             seen.append(group.phase)
         assert seen == [Phase.WAITING, Phase.WAITING, Phase.ROLLED_OUT, Phase.ROLLED_OUT]

@@ -4,11 +4,11 @@ import gc
 from typing import Final
 
 from rollout_operator.controllers.health_checks import CheckController
-from rollout_operator.kube.api import HEALTH_CHECKS, NAMESPACES, ROLLOUTS
+from rollout_operator.kube.api import HEALTH_CHECKS, NAMESPACES, ROLLOUTS, JsonObject
 from tests.controllers.releases.world import ReleaseSandbox
 from tests.virtual_time import in_virtual_time
 
-WIDE: Final = {"selector": {}, "namespaceSelector": {}}
+WIDE: Final[JsonObject] = {"selector": {}, "namespaceSelector": {}}
 POLICY: Final = {"releasesImagePolicy": {"name": "app"}, "healthCheckSelector": WIDE}
 
 
