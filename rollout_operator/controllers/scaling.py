@@ -38,15 +38,8 @@ from rollout_operator.controllers.replicas import (
 from rollout_operator.controllers.worker import Attempt, Attempts, Result
 from rollout_operator.kube.api import STATEFULSETS, Reader
 from rollout_operator.model.decode.objects import decode_replica_writers
-from rollout_operator.model.names import (
-    DOWNSCALE_INTENT,
-    FIELD_MANAGER,
-    SCALING_ANNOTATIONS,
-    ApiError,
-    GroupName,
-    Uid,
-)
-from rollout_operator.model.objects import Endpoint, Group, StatefulSet, Unreadable
+from rollout_operator.model.names import DOWNSCALE_INTENT, FIELD_MANAGER, ApiError, GroupName, Uid
+from rollout_operator.model.objects import Endpoint, Group, StatefulSet
 from rollout_operator.model.outcome import Code, Plan, Reason, Severity
 from rollout_operator.model.scaling import (
     CallPods,
@@ -60,7 +53,7 @@ from rollout_operator.model.scaling import (
     ScalingSnapshot,
 )
 from rollout_operator.planning.downscales import format_left
-from rollout_operator.planning.scaling import list_references, plan_scaling
+from rollout_operator.planning.scaling import is_scaled, list_references, plan_scaling
 from rollout_operator.pods import PodError
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import GroupStates, Metrics, Subject
@@ -261,13 +254,6 @@ class _MirroredReferences(Protocol):
     async def publish(self, reference: Reference, replicas: int) -> None:
         """Write `status.replicas`. Raises ApiError and InvalidInput."""
         ...
-
-
-def is_scaled(members: Iterable[StatefulSet | Unreadable]) -> bool:
-    return any(
-        isinstance(member, StatefulSet) and not SCALING_ANNOTATIONS.isdisjoint(member.annotations)
-        for member in members
-    )
 
 
 @dataclass(slots=True, kw_only=True)

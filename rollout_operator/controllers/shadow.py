@@ -21,7 +21,6 @@ from msgspec.structs import replace
 
 from rollout_operator.aio.clock import Clock
 from rollout_operator.controllers.observe import Observer
-from rollout_operator.controllers.scaling import is_scaled
 from rollout_operator.controllers.worker import HELD_RECHECK, RESYNC, Result
 from rollout_operator.guards.arbiter import Arbiter
 from rollout_operator.guards.downscales import DownscaleTimes
@@ -36,7 +35,7 @@ from rollout_operator.model.scaling import ScalingPlan, ScalingSnapshot
 from rollout_operator.planning.budgets import Refusal
 from rollout_operator.planning.readiness import choose_limit
 from rollout_operator.planning.rollout import is_replaced, plan_group, would_replace
-from rollout_operator.planning.scaling import list_references, plan_scaling
+from rollout_operator.planning.scaling import is_scaled, list_references, plan_scaling
 from rollout_operator.planning.wording import count
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.metrics import GroupStates, Metrics, merge_plans

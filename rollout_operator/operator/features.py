@@ -27,7 +27,7 @@ from rollout_operator.controllers.executor import Executor, LabelRule
 from rollout_operator.controllers.observe import Observer, choose_most_live_reads
 from rollout_operator.controllers.replicas import IntentWriter, Removals, Replicas, ScalingWrites
 from rollout_operator.controllers.rollout import OtherOperators, RolloutController
-from rollout_operator.controllers.scaling import Contests, PodCaller, ScalingController, is_scaled
+from rollout_operator.controllers.scaling import Contests, PodCaller, ScalingController
 from rollout_operator.controllers.shadow import Differences, ShadowController
 from rollout_operator.controllers.worker import Attempts, Waker, Workers
 from rollout_operator.guards.arbiter import (
@@ -62,6 +62,7 @@ from rollout_operator.model.objects import Pod, StatefulSet, Unreadable, selects
 from rollout_operator.model.outcome import Code, Severity
 from rollout_operator.operator.context import Context, Feature
 from rollout_operator.planning.replicas import keeps_time
+from rollout_operator.planning.scaling import is_scaled
 from rollout_operator.planning.wording import camel_case, join_names
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.spans import trace_keys

@@ -26,10 +26,19 @@ from rollout_operator.model.names import (
     MIRROR_NAME,
     MIRROR_WRITE_BACK,
     PREPARE_DOWNSCALE,
+    SCALING_ANNOTATIONS,
     InvalidInput,
     Uid,
 )
-from rollout_operator.model.objects import Decrease, Endpoint, Group, StatefulSet, Underway, Zone
+from rollout_operator.model.objects import (
+    Decrease,
+    Endpoint,
+    Group,
+    StatefulSet,
+    Underway,
+    Unreadable,
+    Zone,
+)
 from rollout_operator.model.outcome import Code, Reason, Severity
 from rollout_operator.model.scaling import (
     CallPods,
@@ -302,6 +311,13 @@ def group_mirrors(sets: Iterable[StatefulSet]) -> dict[Reference, list[StatefulS
         if isinstance(reference, Reference):
             mirrors.setdefault(reference, []).append(sts)
     return dict(sorted(mirrors.items()))
+
+
+def is_scaled(members: Iterable[StatefulSet | Unreadable]) -> bool:
+    return any(
+        isinstance(member, StatefulSet) and not SCALING_ANNOTATIONS.isdisjoint(member.annotations)
+        for member in members
+    )
 
 
 def list_references(sets: Iterable[StatefulSet]) -> tuple[Reference, ...]:
