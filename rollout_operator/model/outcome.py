@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from rollout_operator.model.names import GroupName, Revision
+from rollout_operator.model.names import GroupName, Revision, Uid
 from rollout_operator.model.objects import Pod, StatefulSet
 
 
@@ -470,6 +470,7 @@ class ZoneProgress(msgspec.Struct, frozen=True, kw_only=True):
     """How far a zone is, in pods of its desired ordinals."""
 
     zone: str
+    uid: Uid
     desired: int
     ready: int
     """Proven up, without newcomers (D-67)."""

@@ -106,11 +106,11 @@ def choose_zone_events(reported: ReportedGroup, progress: Iterable[ZoneProgress]
 
     The StatefulSet controller does so since Kubernetes 1.37.
     """
-    zones = {zone.zone: zone for zone in progress}
+    zones = {zone.uid: zone for zone in progress}
     rolled_out = dict(reported.rolled_out)
     events: list[EventRecord] = []
     for regarding in reported.rolling:
-        zone, begun = zones.get(regarding.name), reported.begun.get(regarding.uid)
+        zone, begun = zones.get(regarding.uid), reported.begun.get(regarding.uid)
         if zone is None or zone.rolled_out != begun or rolled_out.get(regarding.uid) == begun:
             continue
         rolled_out[regarding.uid] = begun
@@ -134,11 +134,14 @@ def choose_finish_events(reported: ReportedGroup, plan: Plan, now: timedelta) ->
     if reported.since is not None:
         whole = timedelta(seconds=round((now - reported.since).total_seconds()))
         note = f"{note}; the rollout took {format_duration(whole)}"
+    # A zone that was deleted meanwhile may have been made anew under its name.
+    there = None if plan.progress is None else {zone.uid for zone in plan.progress}
     events = tuple(
         EventRecord(
             regarding=regarding, action=EventAction.ROLL_OUT, reason=ROLLOUT_FINISHED, note=note
         )
         for regarding in reported.rolling
+        if there is None or regarding.uid in there
     )
     # Forget zones that are gone.
     uids = {regarding.uid for regarding in reported.rolling}

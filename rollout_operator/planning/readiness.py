@@ -257,6 +257,7 @@ def count_pods(readiness: Readiness) -> ZoneProgress:
     is_recorded = sts.current_revision == sts.update_revision
     return ZoneProgress(
         zone=sts.name,
+        uid=sts.uid,
         desired=sts.replicas,
         ready=ready,
         updated=updated,

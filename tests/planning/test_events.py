@@ -130,6 +130,27 @@ def test_a_zone_is_rolled_out_whoever_records_its_revision(
     assert outline(choose_zone_events(found[0], progress)) == []
 
 
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_of_a_zone_that_was_made_anew_no_end_is_reported_at_the_old_one(
+    *, is_replaced: bool
+) -> None:
+    """Its revisions have the same names; pods that came with it, up to date, are no rollout."""
+    a, b = (zone(letter, "pp", current="prev") for letter in "ab")
+    old = replace(a, sts=replace(a.sts, uid=Uid("old")))
+    rolling, _ = delete(AT_REST, group(old, b), "a", 0)
+    if is_replaced:
+        rolling, _ = delete(rolling, group(a, b), "a", 0, at=9)
+    rolling, _ = delete(rolling, group(a, b), "b", 0, at=20)
+    plan = plan_group(group(zone("a", "ll"), zone("b", "ll")))
+    rolled, zones = choose_zone_events(rolling, plan.progress or ())
+    _, ends = choose_finish_events(rolled, plan, 30 * SECOND)
+    uids = [a.sts.uid] * is_replaced + [b.sts.uid]
+    assert [(one.regarding.uid, one.reason) for one in (*zones, *ends)] == [
+        *((uid, "ZoneRolledOut") for uid in uids),
+        *((uid, "RolloutFinished") for uid in uids),
+    ]
+
+
 def test_a_rollout_that_an_earlier_process_began_is_not_begun_again() -> None:
     """Nor is it said how long it took."""
     half = group(zone("a", "lp", current="prev"))

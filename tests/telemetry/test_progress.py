@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from prometheus_client import CollectorRegistry
 
-from rollout_operator.model.names import GroupName
+from rollout_operator.model.names import GroupName, Uid
 from rollout_operator.model.outcome import Action, Code, Plan, Reason, RecordRevision, ZoneProgress
 from rollout_operator.telemetry.metrics import PIECE, Gauge, GroupStates, Metrics, Subject
 from tests.builders import zone
@@ -19,7 +19,12 @@ NUMBERS = ("desired", "ready", "updated", "outdated")
 
 def progress(name: str, desired: int = 3, updated: int = 1) -> ZoneProgress:
     return ZoneProgress(
-        zone=name, desired=desired, ready=2, updated=updated, outdated=desired - updated
+        zone=name,
+        uid=Uid(name),
+        desired=desired,
+        ready=2,
+        updated=updated,
+        outdated=desired - updated,
     )
 
 
