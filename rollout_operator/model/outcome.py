@@ -50,7 +50,8 @@ class Code(StrEnum):
     UP_TO_DATE = "up_to_date", "nothing to do"
     BUDGET_USED = ("budget_used",
         "outdated pods wait because as many pods of the zone are unavailable as may be",
-        "find out why the named pods are not ready, or raise rollout-max-unavailable")
+        "find out why the named pods are not ready; correct or revert the template if it is the "
+        "cause")
     PODS_STARTING = ("pods_starting",
         "outdated pods wait for pods that are only just starting",
         "when it stays, find out why the named pods are not ready")
@@ -59,13 +60,15 @@ class Code(StrEnum):
         "when it stays, find out why the named pods are not ready")
     SEVERAL_ZONES_NOT_READY = ("several_zones_not_ready",
         "two or more zones have unavailable pods: no pod goes that may be up again by itself",
-        "bring all zones but one back by hand")
+        "correct or revert the template if it is the cause, or bring all zones but one back by "
+        "hand")
     PAUSED = ("paused",
         "grafana.com/rollout-paused keeps the outdated pods of a zone",
         "remove the annotation grafana.com/rollout-paused when the zone may go on")
     PAUSED_ZONE_NOT_READY = ("paused_zone_not_ready",
         "a paused zone has unavailable pods, which blocks the others",
-        "bring its pods back, or remove its annotation grafana.com/rollout-paused")
+        "bring its pods back; outdated ones go once its annotation grafana.com/rollout-paused is "
+        "removed")
     ANOTHER_ZONE_FIRST = ("another_zone_first",
         "this zone has outdated pods; another zone goes first")
     STATUS_BEHIND = ("status_behind",
