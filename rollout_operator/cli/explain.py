@@ -23,6 +23,7 @@ from rollout_operator.cli.access import (
     open_inspector,
 )
 from rollout_operator.cli.render import (
+    EMPTY_NAME,
     Line,
     OutputStream,
     StatusLayout,
@@ -226,7 +227,7 @@ def _list_explainers(seen: Inspection) -> Iterator[tuple[Group, str, _Explain, _
     for name, group in seen.groups.items():
         plan = seen.plans[name]
         of_set, of_pod = partial(explain_set, group, plan), partial(explain_pod, group, plan)
-        yield group, f"group {name}", of_set, of_pod
+        yield group, f"group {name or EMPTY_NAME}", of_set, of_pod
 
 
 def _draw(explanation: Explanation, layout: StatusLayout) -> Iterator[Line]:

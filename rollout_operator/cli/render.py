@@ -56,6 +56,8 @@ _WIDE: Final = 160
 _BEGIN: Final = "\x1b[?25l\x1b[?7l"
 _END: Final = "\x1b[?7h\x1b[?25h"
 _LABEL_WIDTH: Final = 8
+# Of a group: an empty label makes a group like any other.
+EMPTY_NAME: Final = '""'
 _LONGEST_NAME: Final = 40
 _LONGEST_POLICY_NAME: Final = 24
 # A row of pods is never narrower than this.
@@ -217,7 +219,7 @@ def draw_status(
 def draw_group(group: GroupDescription, now: datetime, layout: StatusLayout) -> Iterator[Line]:
     """Yield the lines about a rollout group."""
     name: Line = (
-        (one_line(group.name) or '""', Style.BOLD),
+        (one_line(group.name) or EMPTY_NAME, Style.BOLD),
         ("  ", Style.PLAIN),
         (f"{group.phase}", _PHASES[group.phase]),
     )

@@ -23,6 +23,7 @@ from rollout_operator.cli.access import (
 )
 from rollout_operator.cli.render import (
     BLANK,
+    EMPTY_NAME,
     Line,
     LiveFrame,
     OutputStream,
@@ -250,7 +251,8 @@ def render_group_line(group: GroupDescription, kind: str = "group") -> str:
     """Return a group, or an object of another kind that is described as a group, in one line."""
     ready = f"{group.ready}/{group.desired} ready, {group.updated}/{group.desired} updated"
     code = "" if group.code is None else f" [{group.code}]"
-    return one_line(f"{kind} {group.name}: {group.phase}, {ready}: {group.headline}{code}")
+    name = group.name or EMPTY_NAME
+    return one_line(f"{kind} {name}: {group.phase}, {ready}: {group.headline}{code}")
 
 
 def _render_zone(zone: ZoneDescription) -> str:

@@ -25,6 +25,7 @@ from rollout_operator.cli.access import (
     open_inspector,
     read_named,
 )
+from rollout_operator.cli.render import EMPTY_NAME
 from rollout_operator.cli.status import list_changes, render_group_line
 from rollout_operator.config.checks import render_entries
 from rollout_operator.config.grammar import (
@@ -338,7 +339,7 @@ def _await_group(
     is_reached = is_whole if goal is Goal.WHOLE else group.phase is Phase.ROLLED_OUT
     wanted = tuple((zone.name, zone.update_revision, zone.desired) for zone in zones)
     return Awaited(
-        title=f"{kind} {group.name}",
+        title=f"{kind} {group.name or EMPTY_NAME}",
         line=render_group_line(group, kind),
         is_reached=is_settled and is_reached,
         is_held=group.phase is Phase.HELD,

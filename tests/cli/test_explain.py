@@ -16,6 +16,7 @@ from rollout_operator.cli.explain import (
 )
 from rollout_operator.cli.main import main
 from rollout_operator.cli.render import StatusLayout, render_line
+from rollout_operator.cli.status import render_group_line
 from rollout_operator.config.grammar import UsageError
 from rollout_operator.kube.api import ZONE_BUDGETS, JsonObject
 from rollout_operator.model.names import GROUP_LABEL, Denied, ExitCode, InvalidInput, NotFound
@@ -61,6 +62,14 @@ async def test_d_76_which_pod_goes_now_and_what_the_others_wait_for() -> None:
         assert f"first: {NAMES[0]} and {NAMES[1]} have outdated pods" in later
         assert "it is the turn of" in await explain(world, NAMES[0])
         assert "cannot go yet" in await explain(world, f"sts/{NAMES[1]}")
+
+
+@in_virtual_time
+async def test_the_group_of_an_empty_label_has_a_name() -> None:
+    async with observed_cluster(*(replace(zone, group="") for zone in ZONES)) as world:
+        assert f'{NAMES[0]}-0 of group ""\n' in await explain(world, f"{NAMES[0]}-0")
+        (group,) = (await world.inspect()).description.groups
+    assert render_group_line(group).startswith('group "": rolled out, ')
 
 
 @in_virtual_time
