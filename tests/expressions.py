@@ -13,7 +13,7 @@ from rollout_operator.telemetry.metrics import Rebuilt
 from tests.own_metrics import make_all_metrics
 
 FUNCTIONS: Final = {
-    *("avg_over_time", "rate", "sum", "max", "min", "count", "topk", "time", "vector"),
+    *("avg_over_time", "changes", "rate", "sum", "max", "min", "count", "topk", "time", "vector"),
     *("histogram_quantile", "label_replace"),
 }
 WORDS: Final = {"by", "on", "or", "unless"}

@@ -5,7 +5,7 @@ same labels for as long as `for` says.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import pytest
@@ -24,8 +24,9 @@ MINUTE: Final = 60
 OWN: Final = {"namespace": "mimir", "job": "mimir/rollout-operator", "pod": "operator-0"}
 NOW: Final = "now"
 
-# Series with what they begin at, and by what they grow each minute; `now` begins at the start.
-Given = Mapping[str, tuple[float | str, float]]
+# Series with what they begin at, and by what they grow each minute; `now` begins at the start. Or
+# with their value after so many minutes.
+Given = Mapping[str, tuple[float | str, float] | Callable[[float], float]]
 
 REVIEW: Final = 'rollout_operator_request_duration_seconds_count{route="admission_no_downscale",'
 SLOW: Final = 'rollout_operator_request_duration_seconds_bucket{route="admission_pod_eviction",le='
@@ -161,6 +162,52 @@ def test_dep77_an_alert_fires_and_nearly_fires(rule: Object) -> None:
     assert list_firing(rule, right) == []
 
 
+def in_turn(*series: str, minutes: float) -> Given:
+    """Return series that are 1 for so long, one after the other."""
+
+    def play(place: int) -> Callable[[float], float]:
+        return lambda passed: float(passed // minutes % len(series) == place)
+
+    return {one: play(place) for place, one in enumerate(series)}
+
+
+STARTING, USED = (f'{WAITING}"{reason}"}}' for reason in ("pods_starting", "budget_used"))
+OUTDATED: Final = 'rollout_operator_zone_pods_outdated{rollout_group="g",zone="zone-a"}'
+
+
+@pytest.mark.parametrize(
+    ("given", "fires"),
+    [
+        pytest.param(in_turn(STARTING, USED, minutes=5), True, id="a crash loop"),
+        pytest.param(
+            in_turn(*(f'{WAITING}"{x}_not_ready"}}' for x in ("zone", "several_zones")), minutes=1),
+            True,
+            id="pods that are ready now and then",
+        ),
+        pytest.param({USED: (1, 0)}, True, id="one reason"),
+        pytest.param(
+            {STARTING: (1, 0), OUTDATED: lambda passed: 90 - passed // 20},
+            False,
+            id="a pod every 20 minutes, always starting",
+        ),
+        pytest.param(
+            {**in_turn(STARTING, USED, minutes=5), OUTDATED: lambda passed: 90 - passed // 20},
+            False,
+            id="pods that crash at first",
+        ),
+        pytest.param(
+            in_turn(STARTING, f'{WAITING}"up_to_date"}}', minutes=40), False, id="at rest between"
+        ),
+    ],
+)
+def test_a_rollout_that_stands_still_is_reported_whatever_its_reasons(
+    given: Given, *, fires: bool
+) -> None:
+    """The reason alternates while a container crashes, starts and crashes again."""
+    (rule,) = (one for one in load_rules() if one["alert"] == f"{PREFIX}RolloutBlocked")
+    assert bool(list_firing(rule, {OUTDATED: (6, 0), **given})) is fires
+
+
 def list_firing(rule: Object, given: Given) -> list[Mapping[str, str]]:
     """Return the labels of the alerts that fire at the end, when their time has been twice over."""
     last = read_minutes(rule["for"]) * MINUTE
@@ -187,10 +234,14 @@ OWN_OF: Final[dict[str, dict[str, str]]] = {
 def render_page(given: Given, at: int) -> str:
     """Return the series at a time."""
     minutes = (at - START) / MINUTE
-    return "".join(
-        f"{series} {float(START if begin == NOW else begin) + minutes * growth!r}\n"
-        for series, (begin, growth) in given.items()
-    )
+
+    def read(value: tuple[float | str, float] | Callable[[float], float]) -> float:
+        if not isinstance(value, tuple):
+            return value(minutes)
+        begin, growth = value
+        return float(START if begin == NOW else begin) + minutes * growth
+
+    return "".join(f"{series} {read(value)!r}\n" for series, value in given.items())
 
 
 def read_minutes(text: str) -> int:
