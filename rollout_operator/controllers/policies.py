@@ -67,10 +67,12 @@ from rollout_operator.planning.policy_status import (
     find_ended,
     find_initial,
     is_urgent,
+    list_dropped,
     list_overridden,
     render_policy_status,
     render_refused_status,
 )
+from rollout_operator.planning.wording import join_names
 from rollout_operator.telemetry.extra import PolicyMetrics
 from rollout_operator.telemetry.logs import log
 
@@ -170,6 +172,7 @@ class PolicyStatuses:
         self._newest = NewestObjects(cached.get, namespace, client, decode_watched_policy)
         self._writer = StatusWriter(client, MULTI_AZ_ROLLOUTS, self._newest)
         self._written_at: dict[str, timedelta] = {}
+        self._dropped: dict[str, set[str]] = {}
 
     def get(self, name: str) -> WatchedPolicy | None:
         """Return a policy with its newest status and its cached spec, which ownership rests on."""
@@ -203,12 +206,22 @@ class PolicyStatuses:
 
     async def write(self, watched: WatchedPolicy, status: PolicyStatus) -> None:
         """Write a status over the known state. Raises as `StatusWriter.write`."""
-        await self._writer.write(watched, status)
+        written = await self._writer.write(watched, status)
         self._written_at[watched.name] = self._clock.elapsed()
+        self._log_dropped(watched, list_dropped(status, written.status))
 
     def forget(self, name: str) -> None:
         self._newest.forget(name)
         self._written_at.pop(name, None)
+        self._dropped.pop(name, None)
+
+    def _log_dropped(self, watched: WatchedPolicy, dropped: list[str]) -> None:
+        logged = self._dropped.setdefault(watched.name, set())
+        if not logged.issuperset(dropped):
+            logged.update(dropped)
+            names = join_names(dropped, shown=len(dropped))
+            why = f"the CustomResourceDefinition lacks {names}: apply manifests/crds"
+            log.warn("Status of policy is not kept", policy=watched.policy.head.key, why=why)
 
 
 class Switches:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
+import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
@@ -153,6 +154,20 @@ def render_batch(batch: Batch | None) -> RecordedBatch | UnsetType:
         start_time=format_rfc3339(batch.start),
         completion_time=UNSET if end is None else format_rfc3339(end),
     )
+
+
+def list_dropped(status: PolicyStatus, stored: PolicyStatus) -> list[str]:
+    """Return the fields of a status of which nothing was stored, as under an older definition."""
+    empty = PolicyStatus()
+
+    def is_set(one: PolicyStatus, name: str) -> bool:
+        return bool(getattr(one, name) != getattr(empty, name))
+
+    return [
+        f"status.{field.encode_name}"
+        for field in msgspec.structs.fields(PolicyStatus)
+        if is_set(status, field.name) and not is_set(stored, field.name)
+    ]
 
 
 def find_batch(status: PolicyStatus) -> Batch | None:

@@ -110,6 +110,31 @@ async def test_a_group_is_driven_by_one_policy_and_falls_back_to_its_label(
     assert await operator.terminate() == 0
 
 
+async def test_an_older_definition_is_named_in_the_log(world: World) -> None:
+    """MAZ-43: what is recorded there is lost; the pauses follow from the pods all the same."""
+    await _prepare(world)
+    names = await world.create(*_zones(replicas=1))
+    await _create_policy(world)
+    operator = await world.operator(ON)
+    await _wait_condition(world, "Ready", "True UpToDate")
+    definition = await world.api.get(CRDS, "", KIND)
+    for version in definition["spec"]["versions"]:
+        status = version["schema"]["openAPIV3Schema"]["properties"]["status"]
+        del status["properties"]["lastBatch"]
+    path = f"{CRDS.path('', KIND)}"
+    assert (await world.api.exchange("PUT", path, body=definition)).status == HTTPStatus.OK
+    try:
+        await world.set_image(names, "v2")
+        await wait_line(operator, "Status of policy is not kept", "status.lastBatch")
+        await world.wait_rolled(names)
+    finally:
+        await _lose_kind(world, operator)
+        await install_kinds(world.api)
+    deletes = [one.received for one in await world.judge.deletes() if one.uid]
+    gaps = [after - before for before, after in pairwise(deletes)]
+    assert min(gaps) >= (PAUSE - BLUR).total_seconds(), gaps
+
+
 async def test_mt71_the_name_of_the_operator_names_its_lease(world: World) -> None:
     """MT-71, MAZ-62: with the source of its Events and a key of each log line; no other Lease.
 

@@ -32,6 +32,7 @@ from rollout_operator.planning.policy_status import (
     find_batch,
     find_initial,
     is_urgent,
+    list_dropped,
     read_resolution,
     render_batch,
     render_policy_status,
@@ -418,3 +419,24 @@ def test_what_a_client_wrote_by_hand_is_no_error() -> None:
     assert [one.name for one in read.zones] == ["a", "b"]
     assert {one.source for one in read.sets} == {ZoneSource.NONE}
     assert read.code is ZonesCode.ALL_RESOLVED
+
+
+@pytest.mark.parametrize(
+    ("stored", "dropped"),
+    [
+        pytest.param({}, [], id="all of it"),
+        pytest.param({"lastBatch": None}, ["status.lastBatch"], id="without batches"),
+        pytest.param(
+            {"readyPods": None, "zones": None}, ["status.readyPods", "status.zones"], id="counts"
+        ),
+        pytest.param({"readyPods": 0}, [], id="a number that others have changed"),
+        pytest.param({"nextBatchTime": SHOWN}, [], id="more than was written"),
+    ],
+)
+def test_what_an_older_definition_drops_is_found(
+    stored: dict[str, Any], dropped: list[str]
+) -> None:
+    status = render(snapshot(prev("a"), B, batch=DONE))
+    document = json.loads(msgspec.json.encode(status)) | stored
+    kept = {key: part for key, part in document.items() if part is not None}
+    assert list_dropped(status, msgspec.convert(kept, PolicyStatus)) == dropped
