@@ -1,6 +1,6 @@
 """`python -m tests.prove`: what takes longer than the gate, and one page about what it found.
 
-Parts are run one after the other, each on all cores; by default all but the last:
+Parts are run one after the other, each on all cores; by default all but the last two:
 
 schedules   random schedules of the simulation, judged by the invariants
 repeats     schedules that are run twice: the same history, to the last record
@@ -16,6 +16,7 @@ kills       two and three operators on a real control plane, killed, frozen and 
 flux        releases with Flux's own controllers, and whether these do as it was recorded
 versions    the manifests, rollouts, webhooks and budgets on older versions of Kubernetes
 kuberik     scenarios with kuberik's controller too, and whether they differ as it was recorded
+matrix      a sample of automatic mutants against all tests that call them: which kills what alone
 """
 
 import argparse
@@ -38,7 +39,7 @@ from tests.flux.campaign import prove_contract
 from tests.kills.rounds import list_rounds, run_rounds
 from tests.kuberik.campaign import prove_equal
 from tests.models.short_cuts import SAFE, list_not_shown
-from tests.mutants import automatic
+from tests.mutants import automatic, matrix
 from tests.mutants.__main__ import run_all as judge_all
 from tests.mutants.catalogue import CATALOGUE
 from tests.mutants.runner import Budget
@@ -152,7 +153,7 @@ def _prove_automatic(given: argparse.Namespace) -> Found:
     judged = automatic.judge(automatic.parse([*words, "--output", str(given.output)]))
     return Found(
         ran=automatic.render_rate(judged),
-        missed=[each.text for each in judged if not each.killer],
+        missed=[each.mutant.text for each in judged if not each.killer],
         is_failure=False,
     )
 
@@ -222,6 +223,17 @@ def _prove_kuberik(given: argparse.Namespace) -> Found:
     return Found(ran=f"{ran} scenarios", missed=missed, is_failure=bool(missed))
 
 
+def _prove_matrix(given: argparse.Namespace) -> Found:
+    words = ["--jobs", str(given.jobs), "--output", "matrix.json", "--sample", str(given.sample)]
+    words += [f"--area={area}" for area in given.area or []]
+    crossed = matrix.judge(
+        matrix.parse([*words, *(f"--tests={path}" for path in given.tests or [])])
+    )
+    sys.stdout.write(f"{matrix.render(crossed)}\n")
+    missed = [row.mutant.text for row in crossed.rows if not row.killers]
+    return Found(ran=matrix.render_rate(crossed), missed=missed, is_failure=False)
+
+
 PARTS: Final[dict[str, Callable[[argparse.Namespace], Found]]] = {
     "schedules": _prove_schedules,
     "repeats": _prove_repeats,
@@ -237,9 +249,10 @@ PARTS: Final[dict[str, Callable[[argparse.Namespace], Found]]] = {
     "flux": _prove_flux,
     "versions": _prove_versions,
     "kuberik": _prove_kuberik,
+    "matrix": _prove_matrix,
 }
-# Needs sources that no registry has.
-BY_HAND: Final = {"kuberik"}
+# The one needs sources that no registry has, the other says nothing of the product.
+BY_HAND: Final = {"kuberik", "matrix"}
 
 
 def _make_parser() -> argparse.ArgumentParser:
@@ -248,13 +261,16 @@ def _make_parser() -> argparse.ArgumentParser:
         "parts",
         nargs="*",
         metavar="part",
-        help=f"of {', '.join(PARTS)}; by default all but the last",
+        help=f"of {', '.join(PARTS)}; by default all but the last two",
     )
     parser.add_argument("--schedules", type=int, default=SCHEDULES, help="random schedules")
     parser.add_argument("--repeats", type=int, default=REPEATS, help="schedules run twice")
     parser.add_argument("--step", type=int, default=1, help="one in so many plans and aimed kills")
     parser.add_argument("--deliberate", type=int, help="the first so many; all by default")
     parser.add_argument("--automatic", type=int, default=sys.maxsize, help="a sample of so many")
+    parser.add_argument("--area", action="append", help="folder whose mutants the matrix has")
+    parser.add_argument("--sample", type=int, default=matrix.SIZE, help="so many of them")
+    parser.add_argument("--tests", action="append", help="folder or file of the matrix's tests")
     parser.add_argument("--kills", type=int, default=KILLS, help="of operators, by SIGKILL")
     parser.add_argument("--record", action="store_true", help="what flux and kuberik find")
     parser.add_argument("--output", type=Path, default=Path("mutants.json"), help="their verdicts")

@@ -28,7 +28,7 @@ UNITS: Final = ("tests/planning", "tests/guards", "tests/controllers", "tests/mo
 WIDER: Final = ("tests/web/reviews", "tests/operator", "tests/simulation")
 SUITES: Final = ("units", "wider", "schedules")
 PYTEST: Final = (
-    *("-p", "tests.mutants.forked", "-p", "no:cacheprovider", "-q"),
+    *("-p", "tests.mutants.forked", "-p", "no:cacheprovider", "-q", "--tb=no"),
     *("-m", "not controlplane and not slow", "--hypothesis-seed=0"),
 )
 
@@ -43,13 +43,6 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     def killer(self) -> str:
         """Return the suite that kills it; empty where it survives."""
         return next((suite for suite, verdict in self.verdicts.items() if verdict.by), "")
-
-    @property
-    def text(self) -> str:
-        """Return file, function and what is changed."""
-        lines = self.mutant.diff.splitlines()
-        changed = [f"  {line}" for line in lines if line[:1] in "+-" and line[:3] not in _HEADS]
-        return "\n".join([f"{self.mutant.file} {self.mutant.function}", *changed])
 
 
 def main(words: Sequence[str]) -> int:
@@ -66,7 +59,7 @@ def main(words: Sequence[str]) -> int:
     begin = time.monotonic()
     judged = judge(given)
     _print(render([judged], [given.output.stem]))
-    _print("\n\n".join(each.text for each in judged if not each.killer))
+    _print("\n\n".join(each.mutant.text for each in judged if not each.killer))
     _print(f"minutes={(time.monotonic() - begin) / 60:.1f}")
     return 0
 
@@ -88,27 +81,28 @@ def judge(given: argparse.Namespace) -> list[Judged]:
             )
             path = Path(name) / f"{suite}.json"
             path.write_bytes(msgspec.json.encode(order))
-            _request(base, suite, path, units)
-            for line in Path(order.verdicts).read_bytes().splitlines():
-                verdict = msgspec.json.decode(line, type=Verdict)
+            folders = units if suite == "units" else WIDER
+            for verdict in request(base, path, [] if suite == "schedules" else folders):
                 verdicts[verdict.name][suite] = verdict
             judged = [Judged(mutant=mutant, verdicts=verdicts[mutant.name]) for mutant in mutants]
             given.output.write_bytes(msgspec.json.format(msgspec.json.encode(judged), indent=1))
     return judged
 
 
-def _request(base: Path, suite: str, order: Path, units: Sequence[str]) -> None:
-    if suite == "schedules":
+def request(base: Path, order: Path, folders: Sequence[str]) -> list[Verdict]:
+    """Have the tests of some folders judge the mutants of an order, or random schedules."""
+    words = ["pytest", *PYTEST, "--mutants", str(order), *folders]
+    if not folders:
         words = ["tests.mutants.forked", str(order)]
-    else:
-        folders = units if suite == "units" else WIDER
-        words = ["pytest", *PYTEST, "--mutants", str(order), *folders]
-    environ = {**os.environ, "PYTHONPATH": str(base), "PYTHONHASHSEED": "0"}
+    path = os.pathsep.join((str(base), str(base / "lab")))
+    environ = {**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0"}
     done = subprocess.run(
         [sys.executable, "-m", *words], cwd=base, env=environ, check=False, stdout=sys.stderr
     )
     if done.returncode not in (0, 5):
-        raise SystemExit(f"{suite}: exit code {done.returncode}")
+        raise SystemExit(f"{' '.join(folders) or 'schedules'}: exit code {done.returncode}")
+    lines = order.with_suffix(".jsonl").read_bytes().splitlines()
+    return [msgspec.json.decode(line, type=Verdict) for line in lines]
 
 
 def render(runs: Sequence[Sequence[Judged]], names: Sequence[str]) -> str:
@@ -130,9 +124,6 @@ def render_rate(judged: Sequence[Judged]) -> str:
     """Return how many are killed."""
     killed = sum(bool(each.killer) for each in judged)
     return f"killed {killed} of {len(judged)} = {killed * 100 / max(len(judged), 1):.1f}%"
-
-
-_HEADS: Final = ("---", "+++")
 
 
 def _load(path: Path) -> list[Judged]:

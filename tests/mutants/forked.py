@@ -2,8 +2,8 @@
 
 As a plugin of pytest (`-p tests.mutants.forked`) it runs the collected tests: first all of them in
 one fork, to learn which test calls which mutated function and how long it takes, then for each
-mutant those that call its function, the quick ones first, up to the first that fails. As a program
-it runs random schedules of the simulation instead.
+mutant those that call its function, the quick ones first, up to the first that fails, or all of
+them for `tests.mutants.matrix`. As a program it runs random schedules of the simulation instead.
 """
 
 import os
@@ -12,12 +12,13 @@ import sys
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import pytest
+from hypothesis import Phase, settings
 from mutmut.mutation.trampoline import set_mutant_under_test
 from mutmut.state import state
 
@@ -27,8 +28,13 @@ MEMORY: Final = 4 * 2**30
 # A mutant may let a test spin, or wait for ever. Neither counts what other processes use.
 SPIN_FACTOR: Final = 10
 SPIN_SECONDS: Final = 20
+SPIN_SECONDS_OF_A_TEST: Final = 5
 IDLE_SECONDS: Final = 60.0
+# So often the other tests go on after one that did not end.
+LIVES: Final = 4
 TICK: Final = 0.05
+BEGUN: Final = b"b"
+FAILED: Final = b"f"
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +43,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     by: str = ""
     """The test or schedule that fails, or why there was no end; empty where it survives."""
+    killers: list[str] = []
+    """All tests that fail or do not end, if the order wants all."""
     tests: int = 0
     """How many ran at most."""
     is_cut: bool = False
@@ -54,6 +62,13 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """So much processor time of tests is spent on a mutant at most."""
     jobs: int = 1
     schedules: int = 0
+    wants_all: bool = False
+    """Tests go on after the first that fails."""
+
+    @property
+    def profile(self) -> Path:
+        """Return the file to which the profile goes."""
+        return Path(self.verdicts).with_suffix(".profile")
 
 
 class Fork(msgspec.Struct):
@@ -160,22 +175,14 @@ class Forking:
         profiling = [(lambda: self._profile(items), unlimited)]
         [(_, text, cpu)] = run_forked(profiling, folder, 1, may_idle=True)
         profile = msgspec.json.decode(text, type=Profile)
+        self._order.profile.write_text(text)
         sys.stderr.write(
             f"{len(items)} tests in {cpu:.0f} s of processor, mutated functions called:"
             f" {len(profile.callers)}, failing without a mutant: {profile.failed}\n"
         )
-        mutants = self._order.mutants
-        chosen = [self._choose(mutant, profile) for mutant in mutants]
-        works = [
-            (self._work(mutant, [items[name] for name in names]), cost)
-            for mutant, (names, cost, _) in zip(mutants, chosen, strict=True)
-        ]
+        judge = self._judge_by_all if self._order.wants_all else self._judge_by_the_first
         with Path(self._order.verdicts).open("ab") as file:
-            for number, by, cpu in run_forked(works, folder, self._order.jobs):
-                names, _, is_cut = chosen[number]
-                verdict = Verdict(
-                    name=mutants[number].name, by=by, tests=len(names), is_cut=is_cut, cpu=cpu
-                )
+            for verdict in judge(items, profile):
                 file.write(msgspec.json.encode(verdict) + b"\n")
                 file.flush()
         return True
@@ -214,6 +221,87 @@ class Forking:
             cost += profile.seconds[name]
         return chosen, cost, False
 
+    def _judge_by_the_first(
+        self, items: Mapping[str, pytest.Item], profile: Profile
+    ) -> Iterator[Verdict]:
+        mutants = self._order.mutants
+        chosen = [self._choose(mutant, profile) for mutant in mutants]
+        works = [
+            (self._work(mutant, [items[name] for name in names]), cost)
+            for mutant, (names, cost, _) in zip(mutants, chosen, strict=True)
+        ]
+        folder = Path(self._order.verdicts).parent
+        for number, by, cpu in run_forked(works, folder, self._order.jobs):
+            names, _, is_cut = chosen[number]
+            yield Verdict(
+                name=mutants[number].name, by=by, tests=len(names), is_cut=is_cut, cpu=cpu
+            )
+
+    def _judge_by_all(
+        self, items: Mapping[str, pytest.Item], profile: Profile
+    ) -> Iterator[Verdict]:
+        """Run all tests on each mutant, those after one without an end in another fork."""
+        mutants = self._order.mutants
+        folder = Path(self._order.verdicts).parent
+        places = {name: place for place, name in enumerate(items)}
+        chosen = [self._choose(mutant, profile) for mutant in mutants]
+        left = [sorted(names, key=places.__getitem__) for names, _, _ in chosen]
+        killers: list[list[str]] = [[] for _ in mutants]
+        cpu = [0.0 for _ in mutants]
+        for _ in range(LIVES):
+            numbers = [number for number, names in enumerate(left) if names]
+            works = [
+                (
+                    self._work_through(
+                        mutants[number],
+                        [(items[name], profile.seconds[name]) for name in left[number]],
+                        folder / f"{number}.seen",
+                    ),
+                    sum(profile.seconds[name] for name in left[number]),
+                )
+                for number in numbers
+            ]
+            for index, problem, used in run_forked(works, folder, self._order.jobs):
+                number = numbers[index]
+                outcomes = _read_outcomes(folder / f"{number}.seen")
+                if problem and outcomes:
+                    outcomes[-1] = True
+                killers[number] += [
+                    name for name, fails in zip(left[number], outcomes, strict=False) if fails
+                ]
+                cpu[number] += used
+                left[number] = left[number][len(outcomes) :]
+        for number, mutant in enumerate(mutants):
+            names, _, is_cut = chosen[number]
+            yield Verdict(
+                name=mutant.name,
+                by=next(iter(killers[number]), ""),
+                killers=killers[number],
+                tests=len(names) - len(left[number]),
+                is_cut=is_cut or bool(left[number]),
+                cpu=cpu[number],
+            )
+
+    def _work_through(
+        self, mutant: Automatic, timed: Sequence[tuple[pytest.Item, float]], outcomes: Path
+    ) -> Callable[[], str]:
+        def work() -> str:
+            set_mutant_under_test(mutant.name)
+            _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+            following = [item for item, _ in timed[1:]]
+            with outcomes.open("wb", buffering=0) as file:
+                for (item, seconds), after in zip(timed, [*following, None], strict=True):
+                    limit = time.process_time() + seconds * SPIN_FACTOR + SPIN_SECONDS_OF_A_TEST
+                    resource.setrlimit(resource.RLIMIT_CPU, (min(int(limit), hard), hard))
+                    self._failed = ""
+                    file.write(BEGUN)
+                    self._run(item, after)
+                    if self._failed:
+                        file.write(FAILED)
+            return ""
+
+        return work
+
     def _work(self, mutant: Automatic, items: Sequence[pytest.Item]) -> Callable[[], str]:
         def work() -> str:
             set_mutant_under_test(mutant.name)
@@ -229,6 +317,13 @@ class Forking:
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
 
 
+def _read_outcomes(path: Path) -> list[bool]:
+    """Return of each test that was begun whether it failed."""
+    written = path.read_bytes() if path.exists() else b""
+    path.unlink(missing_ok=True)
+    return [text == FAILED for text in written.split(BEGUN)[1:]]
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--mutants", type=Path, help="a JSON file with an Order")
 
@@ -236,6 +331,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     path = config.getoption("--mutants")
     if path is not None:
+        # What fails of a property under one mutant would be tried first under the next, and nobody
+        # reads the smallest example that fails.
+        settings.register_profile(
+            "forked", settings.default, database=None, phases=(Phase.explicit, Phase.generate)
+        )
+        settings.load_profile("forked")
         config.pluginmanager.register(Forking(msgspec.json.decode(path.read_bytes(), type=Order)))
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 AREAS: Final = ("planning", "guards", "controllers")
 PACKAGE: Final = "rollout_operator"
+_HEADS: Final = ("---", "+++")
 
 
 class Automatic(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,13 +37,21 @@ class Automatic(msgspec.Struct, frozen=True, kw_only=True):
         """Return the name that mutmut gives to its function."""
         return self.name.partition("__mutmut_")[0]
 
+    @property
+    def text(self) -> str:
+        """Return file, function and what is changed."""
+        lines = self.diff.splitlines()
+        changed = [f"  {line}" for line in lines if line[:1] in "+-" and line[:3] not in _HEADS]
+        return "\n".join([f"{self.file} {self.function}", *changed])
+
 
 def write_sample(copy: Path, areas: Sequence[str], size: int, seed: int) -> list[Automatic]:
-    """Mutate the files of some folders below the package in a copy of the checkout.
+    """Mutate the files of some folders in a copy of the checkout: of the package, or of the
+    checkout as in `lab/rollout_lab`.
 
     Every mutant is as likely as every other, hence folders have shares by their size.
     """
-    files = [path for area in areas for path in sorted((copy / PACKAGE / area).rglob("*.py"))]
+    files = [path for area in areas for path in _list_files(copy, area)]
     parsed = {path: _parse(path) for path in files}
     all_of_them = [(path, number) for path in files for number in range(len(parsed[path][1]))]
     drawn = random.Random(seed).sample(all_of_them, min(size, len(all_of_them)))
@@ -53,6 +62,14 @@ def write_sample(copy: Path, areas: Sequence[str], size: int, seed: int) -> list
             module, mutations = parsed[path]
             sample += _write(copy, path, module, [mutations[number] for number in numbers])
     return sample
+
+
+def _list_files(copy: Path, area: str) -> list[Path]:
+    for place in (copy / PACKAGE / area, copy / area):
+        module = place.with_suffix(".py")
+        if files := [module] if module.is_file() else sorted(place.rglob("*.py")):
+            return files
+    raise SystemExit(f"{area}: neither {PACKAGE} nor the checkout has such a folder or module")
 
 
 def _parse(path: Path) -> "tuple[libcst.Module, list[Mutation]]":
@@ -76,7 +93,7 @@ def _write(
     mutated = combine_mutations_to_source(module, mutations)
     path.write_text(mutated.code)
     file = path.relative_to(copy)
-    dotted = ".".join(file.with_suffix("").parts).removesuffix(".__init__")
+    dotted = ".".join(file.with_suffix("").parts).removesuffix(".__init__").removeprefix("lab.")
     for name in mutated.mutant_names:
         yield Automatic(
             name=f"{dotted}.{name}",
