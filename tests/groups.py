@@ -17,10 +17,8 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-# By file: the control plane's answers to all sequences take two minutes to record, and what is
-# checked of a story is checked of the same playing. What is built is built once.
+# By file: what is checked of a story is checked of the same playing. What is built is built once.
 TOGETHER: Final = (
-    "tests/contract/test_contract_worlds.py",
     "tests/simulation/test_golden.py",
     "tests/test_image.py",
     "tests/release/test_distributions.py",

@@ -8,7 +8,7 @@ plans       the systematic plans of its small scenarios: every step goes wrong o
 aimed       kills at every call of the batches of a policy, and what goes on after each
 deliberate  the catalogue of deliberate errors, each judged by simulation and unit tests
 automatic   automatic mutants of planning, guards and controllers, judged by all suites
-contract    scripted calls on both worlds, whatever earlier runs kept of the real one
+contract    scripted calls on the real control plane, and whether it answers as it was recorded
 models      short cuts of grants that are not built: safe but for what is held against them
 properties  ten times as many examples of each property as it says
 tests       tests marked `prove`: more cases of what a test beside them shows in the gate
@@ -20,7 +20,6 @@ matrix      a sample of automatic mutants against all tests that call them: whic
 """
 
 import argparse
-import asyncio
 import multiprocessing
 import os
 import subprocess
@@ -33,7 +32,7 @@ from typing import Final
 
 import msgspec
 
-from tests.contract.__main__ import name_differences, record
+from tests.contract import __main__ as contract
 from tests.contract.plays import list_sequences
 from tests.flux.campaign import prove_contract
 from tests.kills.rounds import list_rounds, run_rounds
@@ -158,10 +157,9 @@ def _prove_automatic(given: argparse.Namespace) -> Found:
     )
 
 
-def _prove_contract(_given: argparse.Namespace) -> Found:
+def _prove_contract(given: argparse.Namespace) -> Found:
     sequences = list_sequences()
-    real = asyncio.run(record(sequences))
-    missed = [text for each in sequences if (text := name_differences(each, real[str(each)]))]
+    missed = contract.prove_contract(sequences, is_recording=given.record)
     return Found(ran=f"{len(sequences)} sequences", missed=missed, is_failure=bool(missed))
 
 
@@ -272,7 +270,9 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--sample", type=int, default=matrix.SIZE, help="so many of them")
     parser.add_argument("--tests", action="append", help="folder or file of the matrix's tests")
     parser.add_argument("--kills", type=int, default=KILLS, help="of operators, by SIGKILL")
-    parser.add_argument("--record", action="store_true", help="what flux and kuberik find")
+    parser.add_argument(
+        "--record", action="store_true", help="what contract, flux and kuberik find"
+    )
     parser.add_argument("--output", type=Path, default=Path("mutants.json"), help="their verdicts")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     return parser

@@ -41,6 +41,7 @@ def test_each_stage_of_the_gate_has_its_workflow() -> None:
         "lint": ["lint", "docs"],
         "fast": ["test-fast"],
         "tests": ["controlplane", "test"],
+        "contract": ["prove"],
         "release": ["test", "release"],
         "update": ["lock", "test-fast", "docs", "venv"],
     }

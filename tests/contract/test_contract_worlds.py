@@ -1,6 +1,6 @@
-"""The sandbox answers as a real control plane does: each sequence is played on both.
+"""The sandbox answers as a real control plane did: each sequence is compared with its recording.
 
-`python -m tests.contract` plays them outside of pytest and prints all differences.
+`python -m tests.contract` does the same outside of pytest and prints all differences.
 """
 
 from datetime import timedelta
@@ -8,32 +8,12 @@ from datetime import timedelta
 import pytest
 from rollout_lab.virtual_loop.pace import StepTimes
 
-from tests.contract.kept import play_plainly
 from tests.contract.plays import Sequence, list_sequences
-from tests.contract.recording import Recordings
+from tests.contract.recorded import list_outdated, name_problem, read_recording
 from tests.contract.simulated import play_simulated
-from tests.contract.transcript import name_difference
-
-pytestmark = pytest.mark.thorough
 
 ALL = list_sequences()
-
-
-# In one worker (`tests.groups`): the first of them records the real answers to all.
-@pytest.mark.controlplane
-@pytest.mark.parametrize("sequence", ALL, ids=str)
-def test_both_worlds_answer_alike(sequence: Sequence, recordings: Recordings) -> None:
-    real = recordings[str(sequence)]
-    if isinstance(real, Exception):
-        raise real
-    simulated = play_plainly(sequence)
-    if isinstance(simulated, Exception):
-        raise simulated
-
-    difference = name_difference(real, simulated)
-
-    assert not difference, f"the worlds differ:\n{difference}"
-
+RECORDING = read_recording()
 
 # A controller whose caches are behind, each by itself, as those of the real one are.
 LAGGING = StepTimes(
@@ -44,10 +24,17 @@ LAGGING = StepTimes(
 
 
 @pytest.mark.parametrize("sequence", ALL, ids=str)
-def test_a_sequence_is_the_same_every_time(sequence: Sequence) -> None:
-    """Without a control plane: that it can be played at all, and that nothing in it is chance."""
-    first = play_plainly(sequence)
-    second = play_simulated(sequence, seed=1, pace=LAGGING)
+def test_both_worlds_answer_alike(sequence: Sequence) -> None:
+    """Whatever chance and the pace of controllers do: nothing in an answer comes from them."""
+    for simulated in (
+        play_simulated(sequence),
+        play_simulated(sequence, seed=1, pace=LAGGING),
+    ):
+        if isinstance(simulated, Exception):
+            raise simulated
+        if problem := name_problem(str(sequence), simulated, RECORDING, "sandbox"):
+            pytest.fail(problem, pytrace=False)
 
-    assert not isinstance(first, Exception), first
-    assert first == second
+
+def test_the_recording_is_of_todays_sequences_and_control_plane() -> None:
+    assert [*list_outdated(RECORDING, {*map(str, ALL)})] == []

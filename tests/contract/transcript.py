@@ -55,9 +55,9 @@ class Transcript:
         return [line for step in steps for line in _lines(step)]
 
 
-def name_difference(real: Sequence[str], simulated: Sequence[str]) -> str:
+def name_difference(one: Sequence[str], other: Sequence[str], name: str, other_name: str) -> str:
     """Return where two rendered transcripts differ, with some lines around; empty for nowhere."""
-    return "\n".join(difflib.unified_diff(real, simulated, "real", "sandbox", n=4, lineterm=""))
+    return "\n".join(difflib.unified_diff(one, other, name, other_name, n=4, lineterm=""))
 
 
 def _lines(step: Mapping[str, Json]) -> Iterator[str]:

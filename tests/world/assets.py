@@ -13,31 +13,32 @@ from tests.world.gobuild import Announce, BuildError, GoProgram
 
 PARTS: Final = ("etcd", "kube-apiserver", "kube-controller-manager")
 
+VERSION: Final = "v1.37.2"
 _STAMP: Final = "-X k8s.io/component-base/version."
 
 
-def _control_plane(version: tuple[int, int, int], modules: str = "go") -> GoProgram:
+def _control_plane(version: str, modules: str = "go") -> GoProgram:
     """Return the programs of a version, which is stamped in.
 
     Otherwise the API server calls itself v0.0.0, and clients refuse it.
     """
-    major, minor, patch = version
+    major, minor, patch = map(int, version.removeprefix("v").split("."))
     return GoProgram(
         title=f"the control plane {major}.{minor} (about four minutes on two cores)",
         sources=Path(__file__).parent.parent / "controlplane",
         parts=PARTS,
         modules=modules,
-        flags=f"-s -w {_STAMP}gitVersion=v{major}.{minor}.{patch} "
+        flags=f"-s -w {_STAMP}gitVersion={version} "
         f"{_STAMP}gitMajor={major} {_STAMP}gitMinor={minor}",
-        salt=repr(version),
+        salt=repr((major, minor, patch)),
     )
 
 
-CONTROL_PLANE: Final = _control_plane((1, 37, 2))
+CONTROL_PLANE: Final = _control_plane(VERSION)
 # `make prove ARGS=versions` runs tests on these.
 OLDER: Final = {
-    "1.36": _control_plane((1, 36, 3), "go-1.36"),
-    "1.31": _control_plane((1, 31, 0), "go-1.31"),
+    "1.36": _control_plane("v1.36.3", "go-1.36"),
+    "1.31": _control_plane("v1.31.0", "go-1.31"),
 }
 
 
