@@ -32,7 +32,6 @@ from rollout_operator.kube.kubeconfig import (
     KubeconfigChoice,
     Pem,
     UserCredentials,
-    find_url_problem,
     read_kubeconfig,
     run_login,
     token_file,
@@ -46,7 +45,7 @@ from rollout_operator.kube.lean import (
     new_configuration,
 )
 from rollout_operator.model.names import CLUSTER_HEADER, FIELD_MANAGER, ConfigError
-from rollout_operator.model.units import quote
+from rollout_operator.model.units import find_url_problem, quote
 from rollout_operator.telemetry.logs import log
 
 # Reading pauses at twice this much of an unread answer: enough for one page of a list in few steps,

@@ -14,14 +14,12 @@ import base64
 import binascii
 import json
 import os
-import re
 import shutil
 import ssl
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
-from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote as percent_encode
@@ -32,7 +30,7 @@ import msgspec
 from rollout_operator.aio.clock import Clock
 from rollout_operator.kube.lean import LibraryConfiguration
 from rollout_operator.model.names import ConfigError
-from rollout_operator.model.units import Confidential, quote
+from rollout_operator.model.units import Confidential, find_url_problem, quote
 from rollout_operator.telemetry.logs import log
 
 # The kubelet rotates a token at 80 % of its life, so half a minute late is early enough.
@@ -44,8 +42,6 @@ _LOAD_LIMIT: Final = timedelta(seconds=30)
 
 PROXY_SCHEMES: Final = ("http", "https")
 
-# An address in brackets may be followed by a port only.
-_AFTER_IPV6: Final = re.compile(r"\][^:]")
 _MAX_TOKEN: Final = 64 * 1024
 _KEY: Final = "BearerToken"
 
@@ -560,34 +556,6 @@ def _suggest(name: str, names: Sequence[str]) -> str:
     shown = ", ".join(names[:_MOST_NAMES])
     more = ", ..." if len(names) > _MOST_NAMES else ""
     return f"; there is only {shown}{more}" if names else ""
-
-
-def find_url_problem(text: str, schemes: Sequence[str] = ("https",)) -> str:
-    """Return why nothing can be sent to a URL, as the end of a sentence; empty where it can.
-
-    It does not show the URL, which may hold a password.
-    """
-    if not text.lower().startswith(("https://", "http://")):
-        return f"must begin with {' or '.join(f'{scheme}://' for scheme in schemes)}"
-    if not text.isprintable() or " " in text:
-        return "contains a space or a control character"
-    try:
-        url = urlsplit(text)
-        host = url.hostname or ""
-        host.encode("idna")  # as the resolver does
-        if host and not host.strip("0123456789."):
-            IPv4Address(host)
-        if _AFTER_IPV6.search(url.netloc):
-            return "has an invalid host"
-    except ValueError:
-        return "has an invalid host"
-    if not host:
-        return "names no host"
-    try:
-        is_port = url.port != 0
-    except ValueError:
-        is_port = False
-    return "" if is_port else "needs a port from 1 to 65535"
 
 
 def _read_server(where: str, text: str) -> str:

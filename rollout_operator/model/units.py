@@ -1,4 +1,4 @@
-"""Durations, integers, booleans, int-or-percent, timestamps and patterns that people write.
+"""Durations, integers, booleans, int-or-percent, timestamps, URLs and patterns that people write.
 
 Spellings are accepted exactly as by Go's standard library, for which users wrote them; Python's
 `int` and `float` are laxer. Parsers raise InvalidInput naming the value; the caller adds object and
@@ -10,10 +10,12 @@ and extract.
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from ipaddress import IPv4Address
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -35,6 +37,8 @@ _SMALLEST: Final = -(2**63)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _DURATION_PART: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+# An address in brackets may be followed by a port only.
+_AFTER_IPV6: Final = re.compile(r"\][^:]")
 # In the order required in a duration.
 _PROMETHEUS: Final = {
     "y": timedelta(days=365),
@@ -211,6 +215,34 @@ def parse_max_unavailable(text: str) -> IntOrPercent:
             f"{quote(text)} is neither an integer from 1 nor a share from 1% to 100%"
         )
     return IntOrPercent(number, is_percent)
+
+
+def find_url_problem(text: str, schemes: Sequence[str] = ("https",)) -> str:
+    """Return why nothing can be sent to a URL, as the end of a sentence; empty where it can.
+
+    It does not show the URL, which may hold a password.
+    """
+    if not text.lower().startswith(("https://", "http://")):
+        return f"must begin with {' or '.join(f'{scheme}://' for scheme in schemes)}"
+    if not text.isprintable() or " " in text:
+        return "contains a space or a control character"
+    try:
+        url = urlsplit(text)
+        host = url.hostname or ""
+        host.encode("idna")  # as the resolver does
+        if host and not host.strip("0123456789."):
+            IPv4Address(host)
+        if _AFTER_IPV6.search(url.netloc):
+            return "has an invalid host"
+    except ValueError:
+        return "has an invalid host"
+    if not host:
+        return "names no host"
+    try:
+        is_port = url.port != 0
+    except ValueError:
+        is_port = False
+    return "" if is_port else "needs a port from 1 to 65535"
 
 
 def parse_rfc3339(text: str) -> datetime:

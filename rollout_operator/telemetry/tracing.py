@@ -11,15 +11,13 @@ from typing import Final
 import msgspec
 
 from rollout_operator.model.names import ConfigError
+from rollout_operator.model.units import find_url_problem
 from rollout_operator.telemetry.logs import log
 from rollout_operator.telemetry.spans import tracing
 
 _EXPORTER: Final = "OTEL_TRACES_EXPORTER"
-_ENDPOINTS: Final = (
-    _EXPORTER,
-    "OTEL_EXPORTER_OTLP_ENDPOINT",
-    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-)
+# The first that is set counts.
+_ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _OVER_HTTP: Final = "http/protobuf"
 # Of grafana/rollout-operator, which reads these first.
@@ -39,7 +37,7 @@ def choose_traces(environ: Mapping[str, str]) -> TraceChoice:
     """Return the choice of the environment: no traces, unless a variable says where spans go."""
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return TraceChoice()
-    if not any(environ.get(name) for name in _ENDPOINTS):
+    if not any(environ.get(name) for name in (_EXPORTER, *_ENDPOINTS)):
         old = next((name for name in _JAEGER if environ.get(name)), "")
         return TraceChoice(problem=f"{old} is not supported: {_INSTEAD}" if old else "")
     exporter = environ.get(_EXPORTER) or "otlp"
@@ -59,7 +57,7 @@ def traced(environ: Mapping[str, str]) -> Iterator[None]:
     """Trace what happens inside the block, if the environment says so.
 
     Leaving it takes some seconds where spans cannot be sent. Raises ConfigError for what the
-    exporter cannot use.
+    exporter cannot use, such as a URL that cannot be called.
     """
     choice = choose_traces(environ)
     if choice.problem:
@@ -67,6 +65,9 @@ def traced(environ: Mapping[str, str]) -> Iterator[None]:
     if not choice.is_on:
         yield
         return
+    name = next((name for name in _ENDPOINTS if environ.get(name)), "")
+    if name and (problem := find_url_problem(environ[name], ("http", "https"))):
+        raise ConfigError(f"environment variable {name} {problem}")
     try:
         from rollout_operator.telemetry.traces import open_spans
     except ModuleNotFoundError:

@@ -6,6 +6,7 @@ from typing import Final
 
 import pytest
 
+from rollout_operator.model.names import ConfigError
 from rollout_operator.telemetry.spans import NO_SPAN, tracing
 from rollout_operator.telemetry.tracing import TraceChoice, choose_traces, traced
 
@@ -70,6 +71,38 @@ def test_without_the_extra_it_runs_with_one_warning(
         assert tracing.spans.begin("x") is NO_SPAN
     (line,) = lines
     assert "pip install '.[otel]' in a checkout" in line
+
+
+@pytest.mark.parametrize(
+    ("environ", "problem"),
+    [
+        ({"": "http://x:99999"}, "ENDPOINT needs a port from 1 to 65535"),
+        ({"": "http://x:0"}, "ENDPOINT needs a port from 1 to 65535"),
+        ({"": "http://x:otlp/v1"}, "ENDPOINT needs a port from 1 to 65535"),
+        ({"": "collector:4318"}, "ENDPOINT must begin with http:// or https://"),
+        ({"": "http://:4318"}, "ENDPOINT names no host"),
+        ({"": "http://u:secret@a b:4318"}, "ENDPOINT contains a space or a control character"),
+        ({"TRACES_": "https://x:65536/v1/traces"}, "TRACES_ENDPOINT needs a port from"),
+        ({"TRACES_": "x", "": "http://x:4318"}, "TRACES_ENDPOINT must begin with"),
+    ],
+)
+def test_a_url_that_cannot_be_called_is_refused_by_the_name_of_its_variable(
+    environ: dict[str, str], problem: str
+) -> None:
+    """DEP-12. The value may hold a password, and is not shown."""
+    given = {f"OTEL_EXPORTER_OTLP_{name}ENDPOINT": url for name, url in environ.items()}
+    told = f"^environment variable OTEL_EXPORTER_OTLP_{problem}"
+    with pytest.raises(ConfigError, match=told) as refused, traced(given):
+        pass
+    assert "secret" not in str(refused.value)
+
+
+def test_a_url_that_is_not_used_is_not_checked(lines: list[str]) -> None:
+    bad = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x:99999"}
+    for off in ("OTEL_SDK_DISABLED", "true"), ("OTEL_TRACES_EXPORTER", "none"):
+        with traced({**bad, off[0]: off[1]}):
+            pass
+    assert lines == []
 
 
 def test_off_nothing_of_it_is_imported() -> None:
