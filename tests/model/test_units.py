@@ -223,6 +223,8 @@ def test_other_booleans_are_refused(text: str) -> None:
         pytest.param("3", 0, 3, id="ROLL-52 may exceed the replicas"),
         pytest.param(" 3\n", 10, 3, id="ROLL-50 blanks around"),
         pytest.param("+3", 10, 3, id="24 sign"),
+        pytest.param("99999999999", 10, 99999999999, id="ROLL-52 more than 32 bits"),
+        pytest.param(str(2**63 - 1), 10, 2**63 - 1, id="ROLL-52 the largest"),
         pytest.param("30%", 10, 3, id="T-02 share"),
         pytest.param("25%", 10, 2, id="T-02 share rounded down"),
         pytest.param("50%", 3, 1, id="T-02 half of three"),
@@ -256,6 +258,8 @@ def test_max_unavailable_counts_pods(text: str, replicas: int, expected: int) ->
         pytest.param("  ", id="ROLL-53 blank"),
         pytest.param("1_0", id="24 underscore"),
         pytest.param("\u0663", id="24 digit of another script"),
+        pytest.param(str(2**63), id="ROLL-53 more than 64 bits"),
+        pytest.param("99999999999%", id="ROLL-53 a share of more than 32 bits"),
         pytest.param("9" * 250_000, id="SEC-13 very long"),
     ],
 )

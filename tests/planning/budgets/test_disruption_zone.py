@@ -40,6 +40,10 @@ T-11 12 the zone's budget is used
   a-0; a rrF | 429 1 pod not ready in ingester-zone-a
 T-11 13 one is left
   a-0; a rrF; budget 2 | allow
+ZPDB-80 a maximum of more than 32 bits
+  a-0; a rFF; budget 99999999999 | allow
+ZPDB-85 another zone is short, whatever the maximum of more than 32 bits
+  a-0; c rrF; budget 99999999999 | 429 1 pod not ready in ingester-zone-c
 T-11 14 SI-02 another zone is short
   a-0; c rrF | 429 1 pod not ready in ingester-zone-c
 T-11 14 ZPDB-85 another zone is short, whatever the maximum

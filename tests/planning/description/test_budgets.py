@@ -37,6 +37,10 @@ all are up
   a-0 | 0 1 1 more pod may go, of any one zone; 9 of 9 pods up
 a maximum of 2
   a-0; budget 2 | 0 2 2 more pods may go, of any one zone; 9 of 9 pods up
+ZPDB-80 a maximum of more than 32 bits
+  a-0; a rrF; b rrr; c rrr; budget 99999999999 | 1 2 2 more pods may go, of one zone alone
+the largest maximum
+  a-0; budget 9223372036854775807 | 0 3 3 more pods may go, of any one zone; 9 of 9 pods up
 no more than there are
   a-0; a r; b r; c r; budget 5 | 0 1 1 more pod may go, of any one zone; 3 of 3 pods up
 a share of each zone

@@ -141,6 +141,7 @@ def test_t01_rolling_pods(case: Group, expected: list[str]) -> None:
     [
         pytest.param(None, 7, 1, False, id="T-02 absent: 1 (ROLL-50)"),
         pytest.param("3", 1, 3, False, id="T-02 3 of 1: more than replicas (ROLL-52)"),
+        pytest.param("99999999999", 3, 99999999999, False, id="ROLL-52 more than 32 bits"),
         pytest.param("25%", 10, 2, False, id="T-02 25% of 10: 2, rounded down"),
         pytest.param("30%", 0, 1, False, id="T-02 30% of 0: at least 1 (ROLL-51)"),
         pytest.param("xxx", 7, 1, True, id="T-02 xxx: 1 (ROLL-53)"),
