@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -278,6 +279,76 @@ def test_dep82_a_section_without_a_value_is_left_out_or_refused_by_its_name(path
     """DEP-82: `releases:` with nothing behind it was an error of the template."""
     error = _find_error(f"{path}=null")
     assert error is None or f"): {path}: null, or missing in values of another" in error
+
+
+def _list_scalars(values: Values, path: str = "") -> Iterator[str]:
+    """Yield the paths of numbers and texts; a switch that is null is off."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _list_scalars(value, f"{path}{key}.")
+        elif not isinstance(value, list | bool):
+            yield f"{path}{key}"
+
+
+def _list_leaves(part: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    pairs = part.items() if isinstance(part, dict) else enumerate(part)
+    for key, value in pairs:
+        if isinstance(value, dict | list):
+            yield from _list_leaves(value, f"{place}.{key}")
+        else:
+            yield f"{place}.{key}", value
+
+
+# Kubernetes has a default for each, or does without.
+LEFT_OUT: Final = re.compile(
+    r"\.(\w+Seconds|failureThreshold|replicas|revisionHistoryLimit|imagePullPolicy|failurePolicy"
+    r"|runAs(User|Group)|(requests|limits)\.\w+|labels\.grafana_dashboard)$"
+)
+EVERYTHING: Final = {
+    key: {"enabled": True}
+    for key in (
+        *("multiAZRollout", "mirroring", "serviceMonitor", "prometheusRule", "dashboard"),
+        *("releases", "zoneTracker"),
+    )
+} | {
+    "webhooks": {"clientCertificates": {"enabled": True}},
+    "networkPolicy": {
+        "enabled": True,
+        **{key: ["10.0.0.0/8"] for key in ("fromApiServer", "toApiServer", "nodes")},
+    },
+}
+NEEDED: Final = (
+    *("image.repository", "podSecurityContext.seccompProfile.type", "releases.metadata"),
+    *("zoneTracker.configMapName", "webhooks.port", "webhooks.certificate.source"),
+    *("webhooks.selfSignedCertSecretName", "webhooks.clientCertificates.configMapName"),
+    *("webhooks.clientCertificates.clientName", "networkPolicy.monitoringNamespace"),
+)
+
+
+@pytest.mark.parametrize("path", NEEDED)
+def test_dep82_a_value_that_is_needed_is_refused_by_its_name_where_it_is_null(path: str) -> None:
+    """DEP-82: it was rendered as nothing, which the API server or the operator refused."""
+    given = ("template", RELEASE, CHART, "--values=-", "--set", f"{path}=null")
+    with pytest.raises(ChartError, match=rf"\): {path}: null, or missing in values of another"):
+        run_helm(*given, stdin=yaml.safe_dump(EVERYTHING))
+
+
+def test_dep82_any_other_value_may_be_null() -> None:
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text())
+    others = {*_list_scalars(defaults)} - {*NEEDED}
+    nulls = [word for path in sorted(others) for word in ("--set", f"{path}=null")]
+    text = run_helm(
+        "template", RELEASE, CHART, "--values=-", *nulls, stdin=yaml.safe_dump(EVERYTHING)
+    )
+    leaves = [
+        leaf for one in yaml.load_all(text, yaml.CSafeLoader) if one for leaf in _list_leaves(one)
+    ]
+
+    assert len(others) > 40
+    assert [place for place, value in leaves if value is None and not LEFT_OUT.search(place)] == []
+    texts = [value for place, value in leaves if "dashboard" not in place]
+    broken = re.compile(r"<nil>|^-[\w.-]+=$|^:|/:")
+    assert [each for each in texts if isinstance(each, str) and broken.search(each)] == []
 
 
 def _find_error(given: str) -> str | None:

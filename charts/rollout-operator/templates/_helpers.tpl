@@ -77,10 +77,18 @@ labels:
 {{/* What is right in itself and wrong together. The schema has refused what is wrong in itself. */}}
 {{- define "ro.check" -}}
 {{- /* Helm drops what is null before the schema sees it. What holds others stands before them. */ -}}
-{{- range $path := list "rbac" "global" "image" "podDisruptionBudget" "hostNetwork" "log" "limits" "tracing"
-      "serviceAccount" "serviceAccount.create" "scaling" "mirroring" "multiAZRollout" "releases" "zoneTracker"
-      "webhooks" "webhooks.selfSignedCertSecretName" "webhooks.certificate" "webhooks.noDownscale"
-      "webhooks.noDownscale.deployments" "webhooks.clientCertificates" "hooks" -}}
+{{- $paths := list "rbac" "global" "image" "image.repository" "podDisruptionBudget" "hostNetwork" "log" "limits"
+      "tracing" "serviceAccount" "serviceAccount.create" "scaling" "mirroring" "multiAZRollout" "releases"
+      "releases.metadata" "zoneTracker" "zoneTracker.configMapName" "webhooks" "webhooks.port"
+      "webhooks.selfSignedCertSecretName" "webhooks.certificate" "webhooks.certificate.source"
+      "webhooks.noDownscale" "webhooks.noDownscale.deployments" "webhooks.clientCertificates"
+      "webhooks.clientCertificates.configMapName" "webhooks.clientCertificates.clientName" "hooks" -}}
+{{- /* Needed only where what they are in is there. */ -}}
+{{- if .Values.networkPolicy -}}{{- $paths = append $paths "networkPolicy.monitoringNamespace" -}}{{- end -}}
+{{- if kindIs "map" (get (.Values.podSecurityContext | default dict) "seccompProfile") -}}
+{{- $paths = append $paths "podSecurityContext.seccompProfile.type" -}}
+{{- end -}}
+{{- range $path := $paths -}}
 {{- $value := $.Values -}}
 {{- range splitList "." $path -}}{{- $value = index $value . -}}{{- end -}}
 {{- if kindIs "invalid" $value -}}
